@@ -1,1 +1,26 @@
-//! format
+//! Every byte that the two sides of everycall agree on.
+//!
+//! ```text
+//! traced process                                  host
+//!   hooks, ring, runtime  --> [arena] -->  recorder --> [.ect file] --> reader
+//!                             event words          chunks
+//! ```
+//!
+//! - [`event`]: the 8-byte word that a hook writes, and the longer records.
+//! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
+//! - [`ect`]: the trace file made from it.
+//! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such objects.
+//! - [`env`](mod@env): the environment variables that reach a traced process.
+//!
+//! This crate does no I/O, reads no clock and holds no policy. A change here changes
+//! `docs/format.md`, a version number below it, and leaves old files readable.
+#![no_std]
+
+pub mod arena;
+pub mod ect;
+pub mod env;
+pub mod event;
+pub mod site;
+mod wire;
+
+pub use wire::{Field, Wire};

@@ -1,0 +1,286 @@
+//! The trace file, `.ect`: a header and a row of chunks, each with its own checksum, so that a file is
+//! readable up to wherever it was cut and past any chunk that was damaged.
+//!
+//! ```text
+//! FileHeader
+//! ChunkHeader payload padding-to-8
+//! ChunkHeader payload padding-to-8
+//! ...
+//! ChunkHeader(END) EndRecord           absent in a file that was cut
+//! ```
+//!
+//! Numbers are little endian. Checksums are CRC-32 (IEEE 802.3, reflected, as zlib's `crc32`). Chunks of
+//! unknown kinds are skipped; structures may grow at their end (arrays carry the size of their entries). A
+//! change that old readers would misread raises [`VERSION_MAJOR`], any other one [`VERSION_MINOR`].
+
+use crate::arena::COUNTERS;
+use crate::wire::wire_struct;
+
+/// First bytes of a trace file.
+pub const MAGIC: [u8; 16] = *b"everycall trace\n";
+/// Readers refuse a higher one.
+pub const VERSION_MAJOR: u16 = 1;
+/// Readers accept any.
+pub const VERSION_MINOR: u16 = 0;
+/// First bytes of a chunk.
+pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
+/// Chunks begin at multiples of this.
+pub const CHUNK_ALIGN: u64 = 8;
+/// Largest payload of an events chunk, in bytes; others are smaller but for module images.
+pub const EVENTS_PAYLOAD_MAX: u64 = (1 << 20) + EventsRecord::BYTES;
+
+wire_struct! {
+    /// First bytes of the file.
+    pub struct FileHeader [32] {
+        /// [`MAGIC`].
+        pub magic: [u8; 16],
+        /// [`VERSION_MAJOR`].
+        pub version_major: u16,
+        /// [`VERSION_MINOR`].
+        pub version_minor: u16,
+        /// Bytes of this header; the first chunk follows.
+        pub header_size: u32,
+        /// Zero.
+        pub flags: u32,
+        /// CRC-32 of the bytes before it.
+        pub checksum: u32,
+    }
+}
+
+wire_struct! {
+    /// First bytes of a chunk.
+    pub struct ChunkHeader [32] {
+        /// [`CHUNK_MAGIC`].
+        pub magic: u32,
+        /// One of [`chunk`].
+        pub kind: u32,
+        /// Its place in the file, from 0.
+        pub number: u32,
+        /// Zero.
+        pub flags: u32,
+        /// Bytes of the payload, without padding.
+        pub length: u64,
+        /// CRC-32 of the payload.
+        pub payload_checksum: u32,
+        /// CRC-32 of the bytes before it.
+        pub header_checksum: u32,
+    }
+}
+
+/// Kinds of chunks, and what their payloads are.
+pub mod chunk {
+    /// Texts about the recording: [`super::MetaField`]s, each followed by its bytes, padded to 4.
+    pub const META: u32 = 1;
+    /// [`super::ArrayHeader`], then [`crate::arena::ClockReading`]s.
+    pub const CLOCK: u32 = 2;
+    /// [`super::ArrayHeader`], then [`crate::arena::ModuleEntry`]s, then their paths. A later
+    /// chunk replaces an earlier one.
+    pub const MODULES: u32 = 3;
+    /// [`super::ModuleImage`], then the file's bytes.
+    pub const MODULE_IMAGE: u32 = 4;
+    /// [`super::SnapshotRecord`].
+    pub const SNAPSHOT: u32 = 5;
+    /// [`super::ThreadRecord`], then [`super::ArrayHeader`] and [`crate::arena::OpenCall`]s,
+    /// outermost first, without the sentinel.
+    pub const THREAD: u32 = 6;
+    /// [`super::EventsRecord`], then event words.
+    pub const EVENTS: u32 = 7;
+    /// [`super::ArrayHeader`], then [`crate::arena::ChildEntry`]s.
+    pub const CHILDREN: u32 = 8;
+    /// [`super::ProcessEnd`].
+    pub const PROCESS_END: u32 = 9;
+    /// [`super::EndRecord`]: the file is whole.
+    pub const END: u32 = 15;
+}
+
+wire_struct! {
+    /// Before an array.
+    pub struct ArrayHeader [8] {
+        /// Bytes from one entry to the next; at least those that the reader knows.
+        pub entry_size: u32,
+        /// Entries.
+        pub count: u32,
+    }
+}
+
+wire_struct! {
+    /// One text in a META chunk.
+    pub struct MetaField [8] {
+        /// One of [`meta`].
+        pub key: u32,
+        /// Bytes that follow.
+        pub length: u32,
+    }
+}
+
+/// Keys of [`MetaField`].
+pub mod meta {
+    /// everycall's version.
+    pub const TOOL_VERSION: u32 = 1;
+    /// One word of the traced command line; repeated, in order.
+    pub const ARGUMENT: u32 = 2;
+    /// Working folder.
+    pub const WORKING_FOLDER: u32 = 3;
+    /// Host name.
+    pub const HOST: u32 = 4;
+    /// Operating system and kernel version.
+    pub const KERNEL: u32 = 5;
+    /// CPU model.
+    pub const CPU: u32 = 6;
+    /// Number of CPUs, as a decimal text.
+    pub const CPU_COUNT: u32 = 7;
+    /// Current clock source of the kernel.
+    pub const CLOCK_SOURCE: u32 = 8;
+    /// Whether the CPU says that the counter runs at a constant rate: `yes` or `no`.
+    pub const INVARIANT_COUNTER: u32 = 9;
+}
+
+wire_struct! {
+    /// Before a module's file. The file that was mapped, kept because another one has its path now.
+    pub struct ModuleImage [16] {
+        /// Index in the module table.
+        pub module: u32,
+        /// One of [`encoding`]: RAW or ZSTD.
+        pub encoding: u32,
+        /// Bytes of the file.
+        pub length: u64,
+    }
+}
+
+/// How bytes are stored.
+pub mod encoding {
+    /// As they are.
+    pub const RAW: u32 = 0;
+    /// One zstd frame.
+    pub const ZSTD: u32 = 1;
+}
+
+wire_struct! {
+    /// A snapshot of a process; its threads follow in chunks of their own.
+    pub struct SnapshotRecord [296] {
+        /// Number of the snapshot, from 0.
+        pub snapshot: u32,
+        /// One of [`reason`].
+        pub reason: u32,
+        /// Process.
+        pub pid: u32,
+        /// Threads that follow.
+        pub threads: u32,
+        /// When it was taken.
+        pub ticks: u64,
+        /// Bytes of each thread's ring.
+        pub ring_size: u64,
+        /// Bytes of each segment.
+        pub segment_size: u64,
+        /// [`crate::arena::ArenaHeader::counters`].
+        pub counters: [u64; COUNTERS],
+    }
+}
+
+/// Why a snapshot was taken.
+pub mod reason {
+    /// The process ended.
+    pub const PROCESS_END: u32 = 1;
+    /// Somebody asked.
+    pub const REQUEST: u32 = 2;
+    /// A trigger fired.
+    pub const TRIGGER: u32 = 3;
+}
+
+wire_struct! {
+    /// A thread in a snapshot.
+    pub struct ThreadRecord [128] {
+        /// Snapshot that it belongs to.
+        pub snapshot: u32,
+        /// Index within the snapshot, from 0.
+        pub thread: u32,
+        /// Process id.
+        pub pid: u32,
+        /// Kernel thread id.
+        pub tid: u32,
+        /// Slot in the arena.
+        pub slot: u32,
+        /// How many threads had the slot before.
+        pub generation: u32,
+        /// When the thread took its ring.
+        pub start_ticks: u64,
+        /// Number of the oldest segment that follows.
+        pub first_segment: u64,
+        /// Number of segments that follow; those before `first_segment` were overwritten.
+        pub segments: u64,
+        /// Words reserved but never written within them: each is a lost event.
+        pub holes: u64,
+        /// Thread name, NUL padded.
+        pub name: [u8; 16],
+        /// As in [`crate::arena::ThreadHeader`].
+        pub unwound: u64,
+        /// As in [`crate::arena::ThreadHeader`].
+        pub orphan_exits: u64,
+        /// As in [`crate::arena::ThreadHeader`].
+        pub lost_busy: u64,
+        /// As in [`crate::arena::ThreadHeader`].
+        pub deep: u64,
+        /// Zero.
+        pub reserved: [u64; 3],
+    }
+}
+
+wire_struct! {
+    /// A stretch of one thread's events, whole segments in order; unwritten words at the end of the
+    /// last one are left out.
+    pub struct EventsRecord [32] {
+        /// Snapshot that it belongs to.
+        pub snapshot: u32,
+        /// Thread within the snapshot.
+        pub thread: u32,
+        /// Number of the first segment.
+        pub first_segment: u64,
+        /// Event words.
+        pub words: u64,
+        /// One of [`encoding`].
+        pub encoding: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+impl EventsRecord {
+    /// Bytes of the record.
+    pub const BYTES: u64 = 32;
+}
+
+wire_struct! {
+    /// How the traced process ended.
+    pub struct ProcessEnd [24] {
+        /// Process.
+        pub pid: u32,
+        /// One of [`end`].
+        pub how: u32,
+        /// Exit status, or signal number.
+        pub code: u32,
+        /// 1 where a core was dumped.
+        pub core_dumped: u32,
+        /// When the recorder saw it.
+        pub ticks: u64,
+    }
+}
+
+/// [`ProcessEnd::how`].
+pub mod end {
+    /// By exit; the code is its status.
+    pub const EXITED: u32 = 1;
+    /// By a signal; the code is its number.
+    pub const SIGNALED: u32 = 2;
+}
+
+wire_struct! {
+    /// Last chunk of a whole file.
+    pub struct EndRecord [16] {
+        /// Chunks before this one.
+        pub chunks: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Bytes of the file.
+        pub file_length: u64,
+    }
+}

@@ -1,0 +1,210 @@
+//! The event word and the longer records.
+//!
+//! A call's entry or exit is one 8-byte word:
+//!
+//! ```text
+//!  63            32 31 30                        0
+//! +----------------+--+---------------------------+
+//! | ticks, low half| X|        code offset        |
+//! +----------------+--+---------------------------+
+//!   X: 1 for an exit
+//! ```
+//!
+//! - *ticks*: the low 32 bits of the time-stamp counter. The upper half stands in the segment's
+//!   first record and in an epoch record whenever it changes.
+//! - *code offset*: an address in the function, minus the bias of its module
+//!   ([`crate::arena::ModuleEntry`]). Modules are laid out densely in this 31-bit space.
+//! - A word of zero was never written: within what the writer has reserved it is one lost event.
+//!
+//! Offsets from [`ESCAPE_FIRST`] up are not code: they mark the words of longer records, every
+//! word of them, so that reading may start at any slot:
+//!
+//! ```text
+//!  63            32 31 30    24 23    16 15     8 7      0
+//! +----------------+--+--------+--------+--------+--------+
+//! | ticks, low half| 0|  0x7f  |  kind  | count  | detail |   first word; `count` words follow
+//! +----------------+--+--------+--------+--------+--------+
+//! |     payload    | 1|  0x7f  |  kind  | index  |    0   |   following words, index 1..=count
+//! +----------------+--+--------+--------+--------+--------+
+//! ```
+//!
+//! Slot order is the order of reservation, not of time: a signal handler that runs between a
+//! hook's clock read and its reservation writes its events first. Readers order by time.
+//!
+//! If you change this, change `docs/format.md`, [`crate::arena::ARENA_VERSION`] and [`crate::ect::VERSION_MINOR`].
+
+/// Set in a word that reports an exit.
+pub const EXIT: u32 = 1 << 31;
+/// The code offset's bits in the low half of a word.
+pub const OFFSET_MASK: u32 = EXIT - 1;
+/// Code offsets from here up are escapes; the code space ends here.
+pub const ESCAPE_FIRST: u32 = 0x7f00_0000;
+/// Code offsets below this are never given to a module, so that no event word is zero.
+pub const OFFSET_FIRST: u32 = 0x1000;
+/// Bytes of a word.
+pub const WORD_SIZE: usize = 8;
+
+/// Kinds of longer records. The numbers are part of the format.
+pub mod kind {
+    /// First record of each segment: `[ticks high half, open calls, segment number]`.
+    /// The open calls are the depth of the open-call stack when the segment began.
+    pub const SEGMENT: u8 = 1;
+    /// The upper half of the counter changed: `[ticks high half]`.
+    pub const EPOCH: u8 = 2;
+    /// Frames were left without an exit (exception, longjmp, thread end): `[open calls afterwards]`.
+    /// Every call above that depth ended at this time or shortly before it.
+    pub const UNWOUND: u8 = 3;
+    /// An exit whose entry is not on the open-call stack: `[code offset]`. It closes nothing.
+    pub const ORPHAN_EXIT: u8 = 4;
+    /// An event that got its slot after an epoch record though it happened before that:
+    /// `[code offset and exit bit, ticks high half]`, the low half stands in the first word.
+    pub const LATE: u8 = 5;
+    /// Events are known to be missing here: `[count low, count high]`; detail is a [`super::loss`].
+    pub const LOSS: u8 = 6;
+    /// Entry or exit of an address that lies in no registered module:
+    /// `[address low, address high]`, detail 1 for an exit.
+    pub const UNKNOWN_CODE: u8 = 7;
+    /// Reserved: the function was left by jumping into another: `[code offset]`.
+    pub const TAIL_EXIT: u8 = 8;
+    /// Reserved: the thread went on on another stack: `[stack id low, stack id high, open calls]`.
+    pub const STACK_SWITCH: u8 = 9;
+    /// Reserved: a label of the program's own.
+    pub const LABEL: u8 = 10;
+    /// Reserved: an argument or result value.
+    pub const ARGUMENT: u8 = 11;
+    /// Reserved: tracing was off for a while.
+    pub const GAP: u8 = 12;
+    /// Reserved: kernel events.
+    pub const KERNEL: u8 = 13;
+}
+
+/// Why events are missing (detail of [`kind::LOSS`]).
+pub mod loss {
+    /// A hook was left before it wrote the slot that it had reserved.
+    pub const HOLE: u8 = 1;
+    /// The slow path was busy in this thread.
+    pub const BUSY: u8 = 2;
+}
+
+/// The most words that may follow the first word of a record.
+pub const RECORD_MAX_PAYLOAD: usize = 255;
+
+/// The word of an entry or exit. `low` is the code offset, with [`EXIT`] for an exit.
+#[must_use]
+pub const fn call_word(ticks: u64, low: u32) -> u64 {
+    (ticks << 32) | low as u64
+}
+
+/// The first word of a longer record.
+#[must_use]
+pub const fn record_word(ticks: u64, kind: u8, count: u8, detail: u8) -> u64 {
+    (ticks << 32) | (ESCAPE_FIRST | (kind as u32) << 16 | (count as u32) << 8 | detail as u32) as u64
+}
+
+/// A following word of a longer record; `index` counts from 1.
+#[must_use]
+pub const fn payload_word(payload: u32, kind: u8, index: u8) -> u64 {
+    (payload as u64) << 32 | (EXIT | ESCAPE_FIRST | (kind as u32) << 16 | (index as u32) << 8) as u64
+}
+
+/// What one word is, on its own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Word {
+    /// Never written.
+    Empty,
+    /// A function was entered.
+    Entry {
+        /// Low half of the counter.
+        ticks_low: u32,
+        /// Code offset.
+        offset: u32,
+    },
+    /// A function was left.
+    Exit {
+        /// Low half of the counter.
+        ticks_low: u32,
+        /// Code offset.
+        offset: u32,
+    },
+    /// The first word of a longer record.
+    Record {
+        /// Low half of the counter.
+        ticks_low: u32,
+        /// One of [`kind`].
+        kind: u8,
+        /// Words that follow.
+        count: u8,
+        /// Eight bits whose meaning depends on the kind.
+        detail: u8,
+    },
+    /// A following word of a longer record.
+    Payload {
+        /// The 32 bits that it carries.
+        payload: u32,
+        /// One of [`kind`].
+        kind: u8,
+        /// Its place in the record, from 1.
+        index: u8,
+    },
+}
+
+impl Word {
+    /// Tells what `word` is. Total: every value has a meaning.
+    #[must_use]
+    pub const fn decode(word: u64) -> Word {
+        let high = (word >> 32) as u32;
+        let low = word as u32;
+        let offset = low & OFFSET_MASK;
+        if word == 0 {
+            Word::Empty
+        } else if offset < ESCAPE_FIRST {
+            if low & EXIT == 0 {
+                Word::Entry { ticks_low: high, offset }
+            } else {
+                Word::Exit { ticks_low: high, offset }
+            }
+        } else {
+            let kind = (low >> 16) as u8;
+            let middle = (low >> 8) as u8;
+            if low & EXIT == 0 {
+                Word::Record { ticks_low: high, kind, count: middle, detail: low as u8 }
+            } else {
+                Word::Payload { payload: high, kind, index: middle }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_decode_to_what_they_were_made_from() {
+        let ticks = 0xabcd_0123_4567_89ef;
+        assert_eq!(Word::decode(0), Word::Empty);
+        assert_eq!(
+            Word::decode(call_word(ticks, 0x1234)),
+            Word::Entry { ticks_low: 0x4567_89ef, offset: 0x1234 }
+        );
+        assert_eq!(
+            Word::decode(call_word(ticks, EXIT | 0x1234)),
+            Word::Exit { ticks_low: 0x4567_89ef, offset: 0x1234 }
+        );
+        assert_eq!(
+            Word::decode(record_word(ticks, kind::LOSS, 2, loss::BUSY)),
+            Word::Record { ticks_low: 0x4567_89ef, kind: kind::LOSS, count: 2, detail: loss::BUSY }
+        );
+        assert_eq!(
+            Word::decode(payload_word(77, kind::LOSS, 2)),
+            Word::Payload { payload: 77, kind: kind::LOSS, index: 2 }
+        );
+    }
+
+    #[test]
+    fn bit_positions_are_the_documented_ones() {
+        assert_eq!(call_word(0x1_0000_0002, EXIT | 3), 0x0000_0002_8000_0003);
+        assert_eq!(record_word(5, 0x12, 0x34, 0x56), 0x0000_0005_7f12_3456);
+        assert_eq!(payload_word(5, 0x12, 0x34), 0x0000_0005_ff12_3400);
+    }
+}

@@ -1,0 +1,72 @@
+//! How traced objects list their patchable sites, and the notes that tell host and linker apart
+//! what an object carries.
+
+use crate::wire::wire_struct;
+
+/// Section with the sites of mode `nops`; a C identifier, so that linkers define
+/// `__start_everycall_sites` and `__stop_everycall_sites`.
+pub const SITES_SECTION: &str = "everycall_sites";
+/// Section with clang's XRay sleds (`xray_instr_map`, version 2 entries).
+pub const XRAY_SECTION: &str = "xray_instr_map";
+/// ELF note section of objects that carry the runtime or the module part.
+pub const NOTE_SECTION: &str = ".note.everycall";
+/// Owner of that note.
+pub const NOTE_OWNER: &str = "everycall";
+/// Note type: the object carries the runtime itself. The descriptor is a u32 [`RUNTIME_ABI`].
+pub const NOTE_RUNTIME: u32 = 1;
+/// Note type: the object carries the module part only.
+pub const NOTE_MODULE: u32 = 2;
+/// Version of the table through which modules find the runtime of their process.
+pub const RUNTIME_ABI: u32 = 1;
+
+wire_struct! {
+    /// One site of mode `nops`: a 5-byte NOP inside one aligned 8-byte word.
+    pub struct Site [12] {
+        /// The site's address minus the address of this field.
+        pub site: i32,
+        /// The function's start address minus the address of this field.
+        pub function: i32,
+        /// One of [`site_kind`].
+        pub kind: u32,
+    }
+}
+
+/// What a [`Site`] stands for.
+pub mod site_kind {
+    /// The function was entered.
+    pub const ENTRY: u32 = 0;
+    /// The function is about to return.
+    pub const EXIT: u32 = 1;
+    /// The function is about to jump into another.
+    pub const TAIL_EXIT: u32 = 2;
+}
+
+wire_struct! {
+    /// One entry of clang's `xray_instr_map`, version 2.
+    pub struct XraySled [32] {
+        /// The sled's address minus the address of this field.
+        pub sled: i64,
+        /// The function's start address minus the address of this field.
+        pub function: i64,
+        /// One of [`sled_kind`].
+        pub kind: u8,
+        /// Set where the source asks for instrumentation always.
+        pub always: u8,
+        /// 2.
+        pub version: u8,
+        /// Zero.
+        pub padding: [u8; 13],
+    }
+}
+
+/// What an [`XraySled`] stands for.
+pub mod sled_kind {
+    /// Function entry: `eb 09` and a 9-byte NOP.
+    pub const ENTRY: u8 = 0;
+    /// Function exit: `c3` and a 10-byte NOP.
+    pub const EXIT: u8 = 1;
+    /// Tail exit, before a jump: `eb 09` and a 9-byte NOP.
+    pub const TAIL_EXIT: u8 = 2;
+    /// Entry of a function whose first argument is to be logged; the same bytes as an entry.
+    pub const ENTRY_LOG_ARGS: u8 = 3;
+}
