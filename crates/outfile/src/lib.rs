@@ -1,0 +1,296 @@
+//! Output that appears under its name only when it is whole.
+//!
+//! ```text
+//! create("app.json")   a file without a name (O_TMPFILE) in the same folder,
+//!                      or `.app.json.PID-N.tmp` where the file system has no such files
+//! write ...
+//! finish()             fsync, then rename over app.json
+//! drop                 nothing stays behind
+//! ```
+//!
+//! What isn't a regular file (`-`, `/dev/null`, a FIFO, a socket, anything below `/dev` and `/proc`) can't be
+//! replaced by a rename: it is written directly. A symbolic link stays, and what it leads to is replaced.
+//!
+//! It doesn't buffer: wrap it in a [`std::io::BufWriter`], and flush that before [`OutFile::finish`].
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::fs::{AtFlags, CWD, OFlags, linkat};
+
+/// Mode of files that anyone may read; the process's umask takes bits away.
+pub const MODE_SHARED: u32 = 0o644;
+/// Mode of files for the owner alone.
+pub const MODE_PRIVATE: u32 = 0o600;
+
+/// How many symbolic links are followed from one name; as many as the kernel does.
+const LINKS_MAX: usize = 40;
+
+/// An output that isn't there before it is whole.
+#[derive(Debug)]
+pub struct OutFile {
+    /// As the user wrote it, for messages.
+    shown: PathBuf,
+    target: Target,
+}
+
+#[derive(Debug)]
+enum Target {
+    /// Written in place.
+    Direct(File),
+    Stdout(io::Stdout),
+    /// Renamed at the end.
+    Replaced {
+        file: File,
+        temporary: Option<Temporary>,
+        final_path: PathBuf,
+    },
+}
+
+/// A name that is removed unless it was given away.
+#[derive(Debug)]
+struct Temporary(PathBuf);
+
+impl Drop for Temporary {
+    fn drop(&mut self) {
+        let _ = fs::remove_file(&self.0);
+    }
+}
+
+/// What could not be done with which file.
+#[derive(Debug)]
+pub struct OutFileError {
+    /// As the user wrote it.
+    pub path: PathBuf,
+    /// The attempt, as in "can't *create*".
+    pub attempt: &'static str,
+    /// The reason.
+    pub source: io::Error,
+}
+
+impl OutFileError {
+    /// Whether the reader at the other end has gone, which is no failure of ours.
+    #[must_use]
+    pub fn is_broken_pipe(&self) -> bool {
+        self.source.kind() == io::ErrorKind::BrokenPipe
+    }
+}
+
+impl std::fmt::Display for OutFileError {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let path = self.path.display();
+        write!(out, "can't {} {path}: {}", self.attempt, self.source)?;
+        out.write_str(match self.source.kind() {
+            io::ErrorKind::NotFound => "; the folder must exist: create it or name another one",
+            io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+                "; choose a folder that you may write to"
+            }
+            io::ErrorKind::IsADirectory => "; name a file in it",
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "; free some space or choose another disk"
+            }
+            io::ErrorKind::FileTooLarge => "; raise the limit (ulimit -f) or ask for less",
+            _ => "",
+        })
+    }
+}
+
+impl std::error::Error for OutFileError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        Some(&self.source)
+    }
+}
+
+impl From<OutFileError> for io::Error {
+    fn from(error: OutFileError) -> io::Error {
+        io::Error::new(error.source.kind(), error)
+    }
+}
+
+impl OutFile {
+    /// Opens the output that `path` names; `-` is standard output. `mode` is [`MODE_SHARED`] or
+    /// [`MODE_PRIVATE`]; a file that is already there gets it too, when it is replaced.
+    ///
+    /// # Errors
+    ///
+    /// The folder isn't there or can't be written to, or `path` is a folder.
+    pub fn create(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
+        let target = Target::open(path, mode).map_err(|source| error(path, "write to", source))?;
+        Ok(OutFile { shown: path.to_owned(), target })
+    }
+
+    /// Whether bytes are visible as they are written, as in a pipe.
+    #[must_use]
+    pub fn is_direct(&self) -> bool {
+        !matches!(self.target, Target::Replaced { .. })
+    }
+
+    /// Makes the file appear under its name, with all that was written.
+    ///
+    /// # Errors
+    ///
+    /// The disk is full, the file system failed, or the reader of a pipe has gone. Nothing is left behind, and
+    /// what stood under the name before is still there.
+    pub fn finish(self) -> Result<(), OutFileError> {
+        let result = match self.target {
+            Target::Direct(mut file) => file.flush(),
+            Target::Stdout(mut stdout) => stdout.flush(),
+            Target::Replaced { file, temporary, final_path } => replace(&file, temporary, &final_path),
+        };
+        result.map_err(|source| error(&self.shown, "finish", source))
+    }
+}
+
+impl Write for OutFile {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match &mut self.target {
+            Target::Direct(file) | Target::Replaced { file, .. } => file.write(bytes),
+            Target::Stdout(stdout) => stdout.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match &mut self.target {
+            Target::Direct(file) | Target::Replaced { file, .. } => file.flush(),
+            Target::Stdout(stdout) => stdout.flush(),
+        }
+    }
+}
+
+impl Target {
+    fn open(path: &Path, mode: u32) -> io::Result<Target> {
+        if ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"].iter().any(|name| path.as_os_str() == *name) {
+            return Ok(Target::Stdout(io::stdout()));
+        }
+        match fs::metadata(path) {
+            Ok(there) if there.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(there) if !there.is_file() || is_system_path(path) => {
+                return OpenOptions::new().write(true).open(path).map(Target::Direct);
+            }
+            // A file that its owner protected isn't replaced behind their back.
+            Ok(_) => drop(OpenOptions::new().write(true).open(path)?),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        let final_path = follow_links(path)?;
+        match unnamed(folder(&final_path), mode) {
+            Ok(file) => Ok(Target::Replaced { file, temporary: None, final_path }),
+            // Old file systems say what they can't do in several ways; a real obstacle shows again here.
+            Err(_) => {
+                let (file, temporary) = create_temporary(&final_path, |temporary| {
+                    OpenOptions::new().write(true).create_new(true).mode(mode).open(temporary)
+                })?;
+                Ok(Target::Replaced { file, temporary: Some(temporary), final_path })
+            }
+        }
+    }
+}
+
+fn replace(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::Result<()> {
+    // Delayed allocation may find only now that the disk is full.
+    file.sync_all()?;
+    let temporary = match temporary {
+        Some(temporary) => temporary,
+        // A link can't replace a name, so the file gets a passing one first.
+        None => {
+            let unnamed = format!("/proc/self/fd/{}", file.as_raw_fd());
+            let link = |name: &Path| Ok(linkat(CWD, &*unnamed, CWD, name, AtFlags::SYMLINK_FOLLOW)?);
+            create_temporary(final_path, link)?.1
+        }
+    };
+    fs::rename(&temporary.0, final_path)?;
+    std::mem::forget(temporary);
+    // Without this a power cut may undo the rename; a folder that can't be synced is no reason to fail.
+    if let Ok(folder) = File::open(folder(final_path)) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
+}
+
+fn unnamed(folder: &Path, mode: u32) -> io::Result<File> {
+    let flags = i32::try_from(OFlags::TMPFILE.bits()).map_err(io::Error::other)?;
+    let file = OpenOptions::new().write(true).mode(mode).custom_flags(flags).open(folder)?;
+    // Without /proc it could never get a name.
+    fs::symlink_metadata(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    Ok(file)
+}
+
+/// Calls `make` with hidden names beside `final_path` until one is free.
+fn create_temporary<T>(
+    final_path: &Path,
+    make: impl Fn(&Path) -> io::Result<T>,
+) -> io::Result<(T, Temporary)> {
+    static COUNT: AtomicU32 = AtomicU32::new(0);
+    // File names end at 255 bytes, and the suffix wants a part of that.
+    let name = final_path.file_name().unwrap_or_default().to_string_lossy();
+    let name: String = name.chars().take(48).collect();
+    loop {
+        let count = COUNT.fetch_add(1, Ordering::Relaxed);
+        let temporary = folder(final_path).join(format!(".{name}.{}-{count}.tmp", std::process::id()));
+        match make(&temporary) {
+            Ok(made) => return Ok((made, Temporary(temporary))),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Where `path` leads to, which need not be there yet.
+fn follow_links(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::read_link(&path) {
+            Ok(next) => path = folder(&path).join(next),
+            Err(_) if path.file_name().is_none() => return Err(io::ErrorKind::InvalidFilename.into()),
+            Err(_) => return Ok(path),
+        }
+    }
+    Err(io::Error::other("too many symbolic links"))
+}
+
+fn folder(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if folder != Path::new("") => folder,
+        _ => Path::new("."),
+    }
+}
+
+fn is_system_path(path: &Path) -> bool {
+    path.starts_with("/dev") && !path.starts_with("/dev/shm") || path.starts_with("/proc")
+}
+
+fn error(path: &Path, attempt: &'static str, source: io::Error) -> OutFileError {
+    OutFileError { path: path.to_owned(), attempt, source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The way of file systems that have no unnamed files.
+    #[test]
+    fn named_temporaries_are_renamed_or_removed() {
+        let folder = tempfile::tempdir().unwrap();
+        let final_path = folder.path().join("out");
+        let make = || {
+            let open = |name: &Path| OpenOptions::new().write(true).create_new(true).open(name);
+            create_temporary(&final_path, open).unwrap()
+        };
+        let count = || fs::read_dir(folder.path()).unwrap().count();
+
+        let given_up = make();
+        assert_eq!(count(), 1);
+        drop(given_up);
+        assert_eq!(count(), 0);
+
+        let (mut file, temporary) = make();
+        file.write_all(b"whole").unwrap();
+        replace(&file, Some(temporary), &final_path).unwrap();
+        assert_eq!(fs::read(&final_path).unwrap(), b"whole");
+        assert_eq!(count(), 1);
+    }
+}
