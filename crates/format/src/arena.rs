@@ -22,7 +22,7 @@
 //! segment record with the expected number is being cleared and holds nothing.
 //!
 //! **Open-call stack.** Entries follow the sentinel without a hole; the first one whose word is zero
-//! ends it.
+//! ends it (a hook writes the word last, and clears it first when the call ends).
 
 use crate::wire::wire_struct;
 

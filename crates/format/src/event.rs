@@ -14,7 +14,8 @@
 //!   first record and in an epoch record whenever it changes.
 //! - *code offset*: an address in the function, minus the bias of its module
 //!   ([`crate::arena::ModuleEntry`]). Modules are laid out densely in this 31-bit space.
-//! - A word of zero was never written: within what the writer has reserved it is one lost event.
+//! - A word whose low half is zero was never completed (a hook may write the ticks first): within what
+//!   the writer has reserved it is one lost event.
 //!
 //! Offsets from [`ESCAPE_FIRST`] up are not code: they mark the words of longer records, every
 //! word of them, so that reading may start at any slot:
@@ -76,6 +77,8 @@ pub mod kind {
     pub const GAP: u8 = 12;
     /// Reserved: kernel events.
     pub const KERNEL: u8 = 13;
+    /// Fills a slot that was reserved for an event which then took another one: nothing is lost.
+    pub const FILLER: u8 = 14;
 }
 
 /// Why events are missing (detail of [`kind::LOSS`]).
@@ -110,7 +113,7 @@ pub const fn payload_word(payload: u32, kind: u8, index: u8) -> u64 {
 /// What one word is, on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
-    /// Never written.
+    /// Never written, or not completed.
     Empty,
     /// A function was entered.
     Entry {
@@ -155,7 +158,7 @@ impl Word {
         let high = (word >> 32) as u32;
         let low = word as u32;
         let offset = low & OFFSET_MASK;
-        if word == 0 {
+        if low == 0 {
             Word::Empty
         } else if offset < ESCAPE_FIRST {
             if low & EXIT == 0 {
@@ -183,6 +186,7 @@ mod tests {
     fn words_decode_to_what_they_were_made_from() {
         let ticks = 0xabcd_0123_4567_89ef;
         assert_eq!(Word::decode(0), Word::Empty);
+        assert_eq!(Word::decode(0x1234_5678_0000_0000), Word::Empty);
         assert_eq!(
             Word::decode(call_word(ticks, 0x1234)),
             Word::Entry { ticks_low: 0x4567_89ef, offset: 0x1234 }

@@ -1,0 +1,90 @@
+//! The control block: what a hook needs of its thread, in one cache line.
+
+use crate::primitive::{AtomicU32, AtomicU64};
+
+/// One thread's control block. It lies in private memory that a forked child finds wiped: then `end`
+/// is 0, so that the child's first event takes the slow path, and the parent's ring isn't touched.
+///
+/// Rules of access: only the owning thread writes (hooks, and the slow path with signals blocked).
+/// Hooks use the fields of the first line by offset; if you change them, the assembly of the hooks
+/// room follows by itself (`offset_of!`), its golden disassembly has to be blessed.
+#[repr(C, align(64))]
+#[derive(Debug)]
+pub struct Control {
+    /// Address of the next free slot. Hooks add the size of a word before they use it.
+    pub position: AtomicU64,
+    /// Address behind the last slot that hooks may use; 0 sends every event to the slow path.
+    pub end: AtomicU64,
+    /// Address of the open-call entry behind the innermost open call.
+    pub open_top: AtomicU64,
+    /// Upper half of the counter as last recorded in the ring.
+    pub ticks_high: AtomicU32,
+    /// One of [`state`].
+    pub state: AtomicU32,
+    /// Highest address of the stack that the slow path runs on; 0 to stay on the thread's own.
+    pub slow_stack: AtomicU64,
+    /// Address of the open-call stack's sentinel.
+    pub open_base: AtomicU64,
+    /// Address behind the last open-call entry that may be used.
+    pub open_limit: AtomicU64,
+    /// Thread slot in the arena.
+    pub slot: AtomicU32,
+    /// Calls open beyond `open_limit`.
+    pub deep: AtomicU32,
+
+    /// Address of the ring.
+    pub ring: AtomicU64,
+    /// Number of the segment that is being written.
+    pub segment: AtomicU64,
+    /// Address behind the segment that is being written.
+    pub segment_end: AtomicU64,
+    /// While `end` is 0 so that every event comes to the slow path: the next free slot.
+    pub held_position: AtomicU64,
+    /// Zero.
+    pub reserved: [AtomicU64; 4],
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<Control>() == 128);
+
+/// [`Control::state`].
+pub mod state {
+    /// All zero: never set up, or wiped by a fork.
+    pub const BLANK: u32 = 0;
+    /// The thread records.
+    pub const ACTIVE: u32 = 1;
+    /// The thread doesn't record: hooks return at once.
+    pub const OFF: u32 = 2;
+}
+
+impl Control {
+    /// A blank control block.
+    #[must_use]
+    pub fn new() -> Control {
+        let word = || AtomicU64::new(0);
+        let half = || AtomicU32::new(0);
+        Control {
+            position: word(),
+            end: word(),
+            open_top: word(),
+            ticks_high: half(),
+            state: half(),
+            slow_stack: word(),
+            open_base: word(),
+            open_limit: word(),
+            slot: half(),
+            deep: half(),
+            ring: word(),
+            segment: word(),
+            segment_end: word(),
+            held_position: word(),
+            reserved: [word(), word(), word(), word()],
+        }
+    }
+}
+
+impl Default for Control {
+    fn default() -> Self {
+        Control::new()
+    }
+}
