@@ -18,7 +18,7 @@
 //! - A reader reads the number (acquire), copies, reads the number again; segments that may have been
 //!   reused meanwhile are dropped ([`Reach`]).
 //!
-//! This room knows the segment record, because it writes it, and no other record. It knows nothing of threads,
+//! This room knows the segment record and fillers, because it writes them, and no other record. It knows nothing of threads,
 //! modules or how a snapshot is saved.
 #![cfg_attr(not(loom), no_std)]
 

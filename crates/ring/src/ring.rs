@@ -28,19 +28,47 @@ impl<'a> Ring<'a> {
     }
 
     /// Segments of the ring.
-    fn segments(&self) -> u64 {
+    #[must_use]
+    pub fn segments(&self) -> u64 {
         (self.words.len() / self.segment_words) as u64
     }
 
     /// Begins with segment 0. `base` is the address of the first word; `ticks` the time.
-    pub fn start(&self, base: u64, ticks: u64, open_calls: u32) {
+    /// Where `blank`, the ring's memory is known to be zero.
+    pub fn start(&self, base: u64, ticks: u64, open_calls: u32, blank: bool) {
         self.control.ring.store(base, Relaxed);
-        self.open_segment(0, ticks, open_calls);
+        self.open_segment(0, ticks, open_calls, blank);
     }
 
-    /// Goes on in the next segment.
-    pub fn advance(&self, ticks: u64, open_calls: u32) {
-        self.open_segment(self.control.segment.load(Relaxed) + 1, ticks, open_calls);
+    /// Goes on in the next segment; what is left of this one becomes fillers, so that words of zero are
+    /// lost events and nothing else. Where `blank`, the ring's memory was zero at the start.
+    pub fn advance(&self, ticks: u64, open_calls: u32, blank: bool) {
+        let free = self.control.segment_end.load(Relaxed).saturating_sub(self.cursor().load(Relaxed));
+        for _ in 0..free as usize / WORD_SIZE {
+            self.push(&[event::record_word(ticks, kind::FILLER, 0, 0)]);
+        }
+        let number = self.control.segment.load(Relaxed) + 1;
+        self.open_segment(number, ticks, open_calls, blank && number < self.segments());
+    }
+
+    /// Where the next word goes.
+    fn cursor(&self) -> &'a AtomicU64 {
+        let control = self.control;
+        if control.held_position.load(Relaxed) != 0 { &control.held_position } else { &control.position }
+    }
+
+    /// The next segment's place in the ring, in bytes: first and length.
+    #[must_use]
+    pub fn next_segment_bytes(&self) -> (u64, u64) {
+        let number = self.control.segment.load(Relaxed) + 1;
+        let size = (self.segment_words * WORD_SIZE) as u64;
+        ((number & (self.segments() - 1)) * size, size)
+    }
+
+    /// Number of the segment that is being written.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.control.segment.load(Relaxed)
     }
 
     /// The words of segment `number`; empty never, but for a ring that isn't whole segments.
@@ -49,13 +77,16 @@ impl<'a> Ring<'a> {
         self.words.get(first..first + self.segment_words).unwrap_or(&[])
     }
 
-    fn open_segment(&self, number: u64, ticks: u64, open_calls: u32) {
+    fn open_segment(&self, number: u64, ticks: u64, open_calls: u32, blank: bool) {
         let segment = self.segment(number);
-        // Front to back, so that a reader who finds the record of the old number finds all of it,
-        // and one who doesn't knows that the segment is being cleared.
-        for word in segment {
-            word.store(0, Relaxed);
-            fence_after_first(word, segment);
+        // The first word first, so that a reader who finds the record of the old number finds all of
+        // it, and one who doesn't knows that the segment is being cleared.
+        if let Some((first, rest)) = segment.split_first().filter(|_| !blank) {
+            first.store(0, Relaxed);
+            fence(Release);
+            for word in rest {
+                word.store(0, Relaxed);
+            }
         }
         let record = [
             event::record_word(ticks, kind::SEGMENT, (SEGMENT_RECORD_WORDS - 1) as u8, 0),
@@ -87,18 +118,15 @@ impl<'a> Ring<'a> {
     /// Whether `count` more words fit into the segment.
     #[must_use]
     pub fn has_room(&self, count: usize) -> bool {
-        let held = self.control.held_position.load(Relaxed);
-        let position = if held != 0 { held } else { self.control.position.load(Relaxed) };
-        position.saturating_add((count * WORD_SIZE) as u64) <= self.control.segment_end.load(Relaxed)
+        self.cursor().load(Relaxed).saturating_add((count * WORD_SIZE) as u64) <= self.control.segment_end.load(Relaxed)
     }
 
     /// Writes `record` into the next slots; the caller has made sure of the room.
     pub fn push(&self, record: &[u64]) {
-        let control = self.control;
-        let cursor = if control.held_position.load(Relaxed) != 0 { &control.held_position } else { &control.position };
+        let cursor = self.cursor();
         let position = cursor.load(Relaxed);
         cursor.store(position + (record.len() * WORD_SIZE) as u64, Relaxed);
-        let first = (position.wrapping_sub(control.ring.load(Relaxed))) as usize / WORD_SIZE;
+        let first = position.wrapping_sub(self.control.ring.load(Relaxed)) as usize / WORD_SIZE;
         for (word, value) in self.words.iter().skip(first).zip(record) {
             word.store(*value, Relaxed);
         }
@@ -125,9 +153,3 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// Orders the clearing of a segment's first word before everything that follows in it.
-fn fence_after_first(word: &AtomicU64, segment: &[AtomicU64]) {
-    if core::ptr::eq(word, &raw const segment[0]) {
-        fence(Release);
-    }
-}

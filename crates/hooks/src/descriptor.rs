@@ -1,0 +1,77 @@
+//! What a traced object and the runtime of its process know of each other.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use everycall_ring::Control;
+
+/// The slow path of the runtime: `(what, control, slot, address, stack pointer, module)`.
+///
+/// - `what`: a set of [`slow`];
+/// - `control`: the thread's control block, null where it has none yet;
+/// - `slot`: the slot that the hook has reserved and not written, null where there is none;
+/// - `address`: an address in the function (sited and `fentry` hooks), or the function's (`__cyg_profile`);
+/// - `stack_pointer`: comparable with those in the open-call stack;
+/// - `module`: whose hook it was.
+pub type SlowCall = unsafe extern "C" fn(u32, *const Control, *const AtomicU64, u64, u64, *const ModuleDescriptor);
+
+/// What happened, for the slow path.
+pub mod slow {
+    /// An exit (else an entry).
+    pub const EXIT: u32 = 1;
+    /// The address is a function's start, and the stack pointer one within its frame
+    /// (`__cyg_profile` hooks); else the stack pointer is that at the function's first instruction.
+    pub const BODY: u32 = 2;
+    /// The hook has raised the top of the open-call stack by one entry without filling it.
+    pub const PUSHED: u32 = 4;
+}
+
+/// A traced object. Lies blank in the object's zeroed memory; its initialiser fills in what the object knows,
+/// the runtime the rest when it registers the object.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ModuleDescriptor {
+    /// Place of the thread-local slot, from the thread pointer.
+    pub thread_slot: AtomicU64,
+    /// Subtracted from addresses to get code offsets of entries.
+    pub bias_entry: AtomicU32,
+    /// The same for exits, with the exit bit.
+    pub bias_exit: AtomicU32,
+    /// Not 0: hooks that are always called (`__fentry__`, `__cyg_profile`) record.
+    pub on: AtomicU64,
+    /// The runtime's slow path.
+    pub slow: AtomicU64,
+    /// First address of the object, for hooks that are handed addresses.
+    pub start: AtomicU64,
+    /// Bytes of the object in memory.
+    pub size: AtomicU64,
+
+    /// [`everycall_format::site::RUNTIME_ABI`](../everycall_format/site/constant.RUNTIME_ABI.html).
+    pub abi: AtomicU32,
+    /// Index in the runtime's module table.
+    pub index: AtomicU32,
+    /// The object's ELF header in memory.
+    pub elf_header: AtomicU64,
+    /// Sites of mode `nops`: first and behind the last; 0 where there are none.
+    pub sites: [AtomicU64; 2],
+    /// XRay sleds: first and behind the last; 0 where there are none.
+    pub sleds: [AtomicU64; 2],
+    /// The object's entry hook.
+    pub entry_hook: AtomicU64,
+    /// The object's exit hook.
+    pub exit_hook: AtomicU64,
+    /// The object's tail-exit hook.
+    pub tail_exit_hook: AtomicU64,
+}
+
+/// How modules find the runtime of their process: the dynamic symbol `everycall_runtime_v1`.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RuntimeTable {
+    /// Version: `RUNTIME_ABI`.
+    pub abi: u32,
+    /// Bytes of this table.
+    pub size: u32,
+    /// Takes a module in: sets its place in the code space, switches its sites on.
+    pub register: unsafe extern "C" fn(*const ModuleDescriptor),
+    /// The module is about to be unloaded.
+    pub unregister: unsafe extern "C" fn(*const ModuleDescriptor),
+}

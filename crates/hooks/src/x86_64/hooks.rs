@@ -1,0 +1,414 @@
+//! The hooks themselves and their way into the slow path.
+
+use crate::descriptor::{ModuleDescriptor, slow};
+use core::arch::global_asm;
+use core::mem::offset_of;
+use everycall_ring::{Control, state};
+
+// How a hook gets at its thread's control block.
+#[cfg(feature = "executable")]
+macro_rules! load_control {
+    () => {
+        "
+    .macro everycall_load_control
+        movq    %fs:everycall_thread@tpoff, %rcx
+    .endm
+
+    "
+    };
+}
+#[cfg(not(feature = "executable"))]
+macro_rules! load_control {
+    () => {
+        "
+    .macro everycall_load_control
+        movq    everycall_module + {THREAD_SLOT}(%rip), %rcx
+        movq    %fs:(%rcx), %rcx
+    .endm
+    "
+    };
+}
+
+#[cfg(feature = "executable")]
+macro_rules! hooks_asm {
+    ($($text:expr,)*) => { assemble!(load_control!(), $($text,)*;); };
+}
+#[cfg(not(feature = "executable"))]
+macro_rules! hooks_asm {
+    ($($text:expr,)*) => {
+        assemble!(load_control!(), $($text,)*; THREAD_SLOT = const offset_of!(ModuleDescriptor, thread_slot),);
+    };
+}
+
+macro_rules! assemble {
+    ($($text:expr,)*; $($operand:tt)*) => {
+        global_asm!(
+            $($text,)*
+            $($operand)*
+            POSITION = const offset_of!(Control, position),
+            END = const offset_of!(Control, end),
+            OPEN_TOP = const offset_of!(Control, open_top),
+            TICKS_HIGH = const offset_of!(Control, ticks_high),
+            STATE = const offset_of!(Control, state),
+            SLOW_STACK = const offset_of!(Control, slow_stack),
+            OFF = const state::OFF,
+            BIAS_ENTRY = const offset_of!(ModuleDescriptor, bias_entry),
+            BIAS_EXIT = const offset_of!(ModuleDescriptor, bias_exit),
+            ON = const offset_of!(ModuleDescriptor, on),
+            SLOW = const offset_of!(ModuleDescriptor, slow),
+            START = const offset_of!(ModuleDescriptor, start),
+            SIZE = const offset_of!(ModuleDescriptor, size),
+            EXIT = const slow::EXIT,
+            BODY = const slow::BODY,
+            PUSHED = const slow::PUSHED,
+            options(att_syntax),
+        );
+    };
+}
+
+hooks_asm! {
+    // Four registers on the stack, the control block in rcx, the clock in edx:eax, a slot in rsi.
+    "
+    .macro everycall_prologue what
+        pushq   %rax
+        .cfi_adjust_cfa_offset 8
+        pushq   %rdx
+        .cfi_adjust_cfa_offset 8
+        pushq   %rcx
+        .cfi_adjust_cfa_offset 8
+        pushq   %rsi
+        .cfi_adjust_cfa_offset 8
+        everycall_load_control
+        testq   %rcx, %rcx
+        jz      everycall_slow_\\what\\()_without_slot
+        rdtsc
+        movl    $8, %esi
+        xaddq   %rsi, {POSITION}(%rcx)              # reserve: one instruction, so no signal splits it
+        cmpq    {END}(%rcx), %rsi
+        jae     everycall_slow_\\what\\()_without_slot
+        cmpl    {TICKS_HIGH}(%rcx), %edx            # after reserving: see the crate's head
+        jne     everycall_slow_\\what
+    .endm
+
+    .macro everycall_epilogue
+        popq    %rsi
+        .cfi_adjust_cfa_offset -8
+        popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        popq    %rdx
+        .cfi_adjust_cfa_offset -8
+        popq    %rax
+        .cfi_adjust_cfa_offset -8
+        ret
+        .cfi_adjust_cfa_offset 32
+    .endm
+
+    # Pushes the open call; jump is taken where the frame below is dead. Afterwards rcx is the new top.
+    .macro everycall_push jump, slow
+        addq    $24, {OPEN_TOP}(%rcx)
+        movq    {OPEN_TOP}(%rcx), %rcx
+        cmpq    %rsp, -40(%rcx)                     # stack pointer of the entry below
+        \\jump  \\slow
+        movq    %rsp, -16(%rcx)
+        movq    %rdx, -8(%rcx)                      # upper half; rdtsc has cleared the rest
+    .endm
+
+    .macro everycall_function name
+    .globl  \\name
+    .hidden \\name
+    .type   \\name, @function
+    .p2align 6
+\\name:
+    .cfi_startproc
+    .endm
+
+    .macro everycall_function_end name
+    .cfi_endproc
+    .size   \\name, . - \\name
+    .endm
+    ",
+
+    // Entry: called behind a function's first byte.
+    "
+    .text
+    everycall_function __fentry__
+        cmpq    $0, everycall_module + {ON}(%rip)
+        jne     everycall_entry
+        ret
+    everycall_function_end __fentry__
+
+    everycall_function everycall_entry
+        everycall_prologue entry
+        everycall_push jbe, everycall_slow_entry_pushed
+        shlq    $32, %rax
+        movl    32(%rsp), %edx
+        subl    everycall_module + {BIAS_ENTRY}(%rip), %edx
+        orq     %rdx, %rax
+        movq    %rax, -24(%rcx)
+        movq    %rax, (%rsi)
+        everycall_epilogue
+    everycall_function_end everycall_entry
+    ",
+
+    // Exit: called before a function's ret, or before it jumps into another.
+    "
+    everycall_function __return__
+        cmpq    $0, everycall_module + {ON}(%rip)
+        jne     everycall_exit
+        ret
+    everycall_function_end __return__
+
+    .globl  everycall_tail_exit
+    .hidden everycall_tail_exit
+    .set    everycall_tail_exit, everycall_exit
+    everycall_function everycall_exit
+        everycall_prologue exit
+        movq    {OPEN_TOP}(%rcx), %rdx
+        cmpq    %rsp, -16(%rdx)                     # is it the innermost open call's frame?
+        jne     everycall_slow_exit
+        movl    %eax, 4(%rsi)                       # the ticks first: without its low half a word is empty
+        movl    32(%rsp), %eax
+        subl    everycall_module + {BIAS_EXIT}(%rip), %eax
+        movl    %eax, (%rsi)
+        movq    $0, -24(%rdx)
+        subq    $24, {OPEN_TOP}(%rcx)
+        everycall_epilogue
+    everycall_function_end everycall_exit
+    ",
+
+    // __cyg_profile_func_enter(function, call site), from within the function's frame.
+    "
+    everycall_function __cyg_profile_func_enter
+        cmpq    $0, everycall_module + {ON}(%rip)
+        je      1f
+        everycall_prologue body_entry
+        everycall_push jb, everycall_slow_body_entry_pushed
+        shlq    $32, %rax
+        movq    %rdi, %rdx
+        subq    everycall_module + {START}(%rip), %rdx
+        cmpq    everycall_module + {SIZE}(%rip), %rdx
+        jae     everycall_slow_body_entry_pushed
+        movl    %edi, %edx
+        subl    everycall_module + {BIAS_ENTRY}(%rip), %edx
+        orq     %rdx, %rax
+        movq    %rax, -24(%rcx)
+        movq    %rax, (%rsi)
+        everycall_epilogue
+    1:  .cfi_adjust_cfa_offset -32
+        ret
+    everycall_function_end __cyg_profile_func_enter
+    ",
+
+    // __cyg_profile_func_exit(function, call site). The frame may have grown since the entry, so the
+    // innermost open call is recognised by its function.
+    "
+    everycall_function __cyg_profile_func_exit
+        cmpq    $0, everycall_module + {ON}(%rip)
+        je      1f
+        everycall_prologue body_exit
+        movq    {OPEN_TOP}(%rcx), %rdx
+        cmpq    %rsp, -16(%rdx)
+        jb      everycall_slow_body_exit            # entered below: a dead frame
+        movl    %eax, 4(%rsi)
+        movl    %edi, %eax
+        subl    everycall_module + {BIAS_ENTRY}(%rip), %eax
+        cmpl    %eax, -24(%rdx)
+        jne     everycall_slow_body_exit
+        orl     $0x80000000, %eax
+        movl    %eax, (%rsi)
+        movq    $0, -24(%rdx)
+        subq    $24, {OPEN_TOP}(%rcx)
+        everycall_epilogue
+    1:  .cfi_adjust_cfa_offset -32
+        ret
+    everycall_function_end __cyg_profile_func_exit
+    ",
+
+    // The ways into the slow path: what it is in edi, its slot in rsi. A thread that is off returns.
+    "
+    .macro everycall_slow_way name, what, address
+    .type   everycall_slow_\\name, @function
+everycall_slow_\\name\\()_without_slot:
+    .cfi_startproc
+    .cfi_def_cfa_offset 40
+        xorl    %esi, %esi
+everycall_slow_\\name:
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %r8
+        .cfi_adjust_cfa_offset 8
+        .ifc \\address, body
+        movq    %rdi, %r8
+        .else
+        movq    48(%rsp), %r8
+        .endif
+        movl    $\\what, %edi
+        jmp     everycall_slow_common
+    .cfi_endproc
+    .size   everycall_slow_\\name, . - everycall_slow_\\name
+    .endm
+
+    # Here rcx is the top of the open-call stack: get the control block back.
+    .macro everycall_slow_way_pushed name, what, address
+    .type   everycall_slow_\\name, @function
+everycall_slow_\\name:
+    .cfi_startproc
+    .cfi_def_cfa_offset 40
+        everycall_load_control
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %r8
+        .cfi_adjust_cfa_offset 8
+        .ifc \\address, body
+        movq    %rdi, %r8
+        .else
+        movq    48(%rsp), %r8
+        .endif
+        movl    $\\what, %edi
+        jmp     everycall_slow_common
+    .cfi_endproc
+    .size   everycall_slow_\\name, . - everycall_slow_\\name
+    .endm
+
+    .p2align 4
+    everycall_slow_way entry, 0, caller
+    everycall_slow_way exit, {EXIT}, caller
+    everycall_slow_way body_entry, {BODY}, body
+    everycall_slow_way body_exit, {EXIT} + {BODY}, body
+    everycall_slow_way_pushed entry_pushed, {PUSHED}, caller
+    everycall_slow_way_pushed body_entry_pushed, {BODY} + {PUSHED}, body
+    ",
+
+    // edi: what, rcx: control block or null, rsi: slot or null, r8: address. On the stack from the top:
+    // r8, rdi, rsi, rcx, rdx, rax, return address.
+    "
+    .type   everycall_slow_common, @function
+    .p2align 4
+everycall_slow_common:
+    .cfi_startproc
+    .cfi_def_cfa_offset 56
+        testq   %rcx, %rcx
+        jz      1f
+        cmpl    ${OFF}, {STATE}(%rcx)
+        je      9f
+    1:  pushq   %r9
+        .cfi_adjust_cfa_offset 8
+        pushq   %r10
+        .cfi_adjust_cfa_offset 8
+        pushq   %r11
+        .cfi_adjust_cfa_offset 8
+        pushq   %rbx
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset %rbx, 0
+        pushq   %rbp
+        .cfi_adjust_cfa_offset 8
+        .cfi_rel_offset %rbp, 0
+        subq    $8, %rsp                            # room for the signal mask
+        .cfi_adjust_cfa_offset 8
+        movq    %rsp, %rbx
+        .cfi_def_cfa_register %rbx
+        movq    %rcx, %rbp
+        movl    %edi, %r9d
+        movq    %rsi, %rax
+
+        # Block every signal: rt_sigprocmask(SIG_SETMASK, all, old, 8).
+        pushq   %rax
+        pushq   %r8
+        pushq   %r9
+        movl    $14, %eax
+        movl    $2, %edi
+        leaq    everycall_all_signals(%rip), %rsi
+        movq    %rbx, %rdx
+        movl    $8, %r10d
+        syscall
+        popq    %r9
+        popq    %r8
+        popq    %rdx                                # the slot: third argument
+
+        # A stack of its own, where the thread has one.
+        testq   %rbp, %rbp
+        jz      2f
+        movq    {SLOW_STACK}(%rbp), %rax
+        testq   %rax, %rax
+        cmovnzq %rax, %rsp
+    2:  andq    $-16, %rsp
+        subq    $256, %rsp
+        movaps  %xmm0, (%rsp)
+        movaps  %xmm1, 16(%rsp)
+        movaps  %xmm2, 32(%rsp)
+        movaps  %xmm3, 48(%rsp)
+        movaps  %xmm4, 64(%rsp)
+        movaps  %xmm5, 80(%rsp)
+        movaps  %xmm6, 96(%rsp)
+        movaps  %xmm7, 112(%rsp)
+        movaps  %xmm8, 128(%rsp)
+        movaps  %xmm9, 144(%rsp)
+        movaps  %xmm10, 160(%rsp)
+        movaps  %xmm11, 176(%rsp)
+        movaps  %xmm12, 192(%rsp)
+        movaps  %xmm13, 208(%rsp)
+        movaps  %xmm14, 224(%rsp)
+        movaps  %xmm15, 240(%rsp)
+
+        movl    %r9d, %edi                          # what
+        movq    %rbp, %rsi                          # control
+        movq    %r8, %rcx                           # address
+        leaq    64(%rbx), %r8                       # the hook's stack pointer
+        leaq    everycall_module(%rip), %r9
+        cld
+        call    *{SLOW}(%r9)
+
+        movaps  (%rsp), %xmm0
+        movaps  16(%rsp), %xmm1
+        movaps  32(%rsp), %xmm2
+        movaps  48(%rsp), %xmm3
+        movaps  64(%rsp), %xmm4
+        movaps  80(%rsp), %xmm5
+        movaps  96(%rsp), %xmm6
+        movaps  112(%rsp), %xmm7
+        movaps  128(%rsp), %xmm8
+        movaps  144(%rsp), %xmm9
+        movaps  160(%rsp), %xmm10
+        movaps  176(%rsp), %xmm11
+        movaps  192(%rsp), %xmm12
+        movaps  208(%rsp), %xmm13
+        movaps  224(%rsp), %xmm14
+        movaps  240(%rsp), %xmm15
+
+        # The thread's own stack, then its signals; a pending one comes right here.
+        movq    %rbx, %rsp
+        movl    $14, %eax
+        movl    $2, %edi
+        movq    %rbx, %rsi
+        xorl    %edx, %edx
+        movl    $8, %r10d
+        syscall
+        addq    $8, %rsp
+        .cfi_def_cfa %rsp, 96
+        popq    %rbp
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore %rbp
+        popq    %rbx
+        .cfi_adjust_cfa_offset -8
+        .cfi_restore %rbx
+        popq    %r11
+        .cfi_adjust_cfa_offset -8
+        popq    %r10
+        .cfi_adjust_cfa_offset -8
+        popq    %r9
+        .cfi_adjust_cfa_offset -8
+    9:  popq    %r8
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        everycall_epilogue
+    .cfi_endproc
+    .size   everycall_slow_common, . - everycall_slow_common
+
+    .section .rodata.everycall_all_signals, \"a\", @progbits
+    .p2align 3
+everycall_all_signals:
+    .quad   -1
+    .text
+    ",
+}

@@ -1,0 +1,117 @@
+//! x86-64.
+//!
+//! # Registers
+//!
+//! At a function's entry `rax` counts the vector registers of variadic calls and `r10` is the static
+//! chain; at its exit `rax`, `rdx` hold results; at a tail exit every argument register is live and
+//! `r11` or `rax` may hold the target; `preserve_none` functions take arguments in `r11`, `rax` and
+//! in most others. So hooks save what they use, in all three places. The flags are free in all of them.
+//!
+//! # Stack
+//!
+//! ```text
+//!   [rsp+32]  return address: an address in the function
+//!   [rsp+24]  rax
+//!   [rsp+16]  rdx
+//!   [rsp+8]   rcx
+//!   [rsp]     rsi       <- the stack pointer that goes into the open-call stack
+//! ```
+//!
+//! Both kinds of hooks have four registers there, so the stack pointers of a function's entry and exit
+//! hooks are equal when those of the function were.
+//!
+//! # The slow path's way in
+//!
+//! | from | rsi | edi |
+//! |---|---|---|
+//! | no control block, or no room | not a slot | 0, EXIT, BODY |
+//! | clock's upper half changed | reserved slot | 0, EXIT, BODY |
+//! | dead frames below an entry | reserved slot | PUSHED, BODY |
+//! | an exit of another frame | reserved slot | EXIT, BODY |
+
+#[cfg(any(feature = "executable", feature = "module"))]
+mod hooks;
+#[cfg(any(feature = "executable", feature = "module"))]
+mod object;
+
+#[cfg(any(feature = "executable", feature = "module"))]
+pub use object::describe_object;
+
+/// The time-stamp counter.
+#[inline(always)]
+#[must_use]
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter; user mode may, else the hooks could not either.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The thread pointer: thread-local slots are counted from it.
+#[inline(always)]
+#[must_use]
+pub fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the x86-64 ABI keeps the thread pointer's own value at offset 0 of `fs`.
+    unsafe {
+        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    pointer
+}
+
+/// A system call.
+///
+/// # Safety
+/// As the call has it.
+#[inline(always)]
+pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel keeps every register but these.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
+            in("r9") arguments[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+// The process's thread-local slot: the address of the thread's control block.
+#[cfg(any(feature = "executable", feature = "shared"))]
+core::arch::global_asm!(
+    "
+    .section .tbss.everycall_thread, \"awT\", @nobits
+    .p2align 3
+    .type   everycall_thread, @object
+    .size   everycall_thread, 8
+    .globl  everycall_thread
+    .hidden everycall_thread
+everycall_thread:
+    .zero   8
+    .text
+    ",
+    options(att_syntax)
+);
+
+/// Place of the process's thread-local slot, from the thread pointer.
+#[cfg(any(feature = "executable", feature = "shared"))]
+#[must_use]
+pub fn local_thread_slot() -> u64 {
+    let offset: u64;
+    // SAFETY: loads a constant that the linker or the dynamic linker has put in.
+    unsafe {
+        core::arch::asm!(
+            "movq everycall_thread@gottpoff(%rip), {}",
+            out(reg) offset,
+            options(att_syntax, nostack, pure, readonly, preserves_flags)
+        );
+    }
+    offset
+}

@@ -1,0 +1,66 @@
+//! The object's own descriptor, and what its linker knows of it.
+
+use crate::descriptor::ModuleDescriptor;
+use core::arch::{asm, global_asm};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+global_asm!(
+    "
+    .section .bss.everycall_module, \"aw\", @nobits
+    .p2align 6
+    .type   everycall_module, @object
+    .size   everycall_module, {SIZE}
+    .globl  everycall_module
+    .hidden everycall_module
+everycall_module:
+    .zero   {SIZE}
+
+    .weak   __start_everycall_sites, __stop_everycall_sites, __start_xray_instr_map, __stop_xray_instr_map
+    .hidden __start_everycall_sites, __stop_everycall_sites, __start_xray_instr_map, __stop_xray_instr_map
+    .weak   __ehdr_start
+    .hidden __ehdr_start
+    .text
+    ",
+    SIZE = const size_of::<ModuleDescriptor>(),
+    options(att_syntax)
+);
+
+/// The address of a symbol of this object; 0 where the linker defined none. (Through the global offset
+/// table: the only way that all linkers take for weak hidden symbols.)
+macro_rules! address_of_symbol {
+    ($name:literal) => {{
+        let address: u64;
+        // SAFETY: loads an address that the linker has put in.
+        unsafe {
+            asm!(
+                concat!("movq ", $name, "@GOTPCREL(%rip), {}"),
+                out(reg) address,
+                options(att_syntax, nostack, pure, readonly, preserves_flags)
+            );
+        }
+        address
+    }};
+}
+
+/// The descriptor of the object that this code was linked into, with everything filled in that the object
+/// knows of itself.
+#[must_use]
+pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
+    let module: *const ModuleDescriptor;
+    // SAFETY: an address; the object is `{SIZE}` zeroed bytes that hold atomics only.
+    let module = unsafe {
+        asm!("leaq everycall_module(%rip), {}", out(reg) module, options(att_syntax, nostack, nomem, preserves_flags));
+        &*module
+    };
+    let set = |field: &AtomicU64, value: u64| field.store(value, Relaxed);
+    module.abi.store(abi, Relaxed);
+    set(&module.elf_header, address_of_symbol!("__ehdr_start"));
+    set(&module.sites[0], address_of_symbol!("__start_everycall_sites"));
+    set(&module.sites[1], address_of_symbol!("__stop_everycall_sites"));
+    set(&module.sleds[0], address_of_symbol!("__start_xray_instr_map"));
+    set(&module.sleds[1], address_of_symbol!("__stop_xray_instr_map"));
+    set(&module.entry_hook, address_of_symbol!("everycall_entry"));
+    set(&module.exit_hook, address_of_symbol!("everycall_exit"));
+    set(&module.tail_exit_hook, address_of_symbol!("everycall_tail_exit"));
+    module
+}
