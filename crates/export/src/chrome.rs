@@ -1,0 +1,274 @@
+//! Chrome JSON: complete events, and sources for vizviewer.
+//!
+//! ```text
+//! {"displayTimeUnit":"ns","traceEvents":[
+//! {"ph":"M",...}                                    names of process and threads
+//! {"ph":"X","pid":1,"tid":2,"ts":0.007,"dur":1.234,"name":"f(int) (file.cpp:12)"},
+//! {"ph":"i",...}                                    losses, stray exits
+//! ],"file_info":{"files":{path:[text,lines]},"functions":{slice name:[path,line]}}}
+//! ```
+//!
+//! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for readers that keep
+//! them as doubles, for the first hundred days. A slice with something to remark has `args`: `remark` ("cut at start", "cut at end",
+//! "unwound", "exit lost"), `calls` (of a slice that stands for deeper ones), `true_start_ns` and `true_dur_ns` (of a slice
+//! whose stamps were moved, see [`crate::draw`]).
+//!
+//! vizviewer looks sources up by slice name, and its page breaks at a function whose file isn't there: such
+//! functions are left out. Functions of one name, file name and line in different folders are told apart by the whole path.
+
+use std::io::{self, Write};
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::draw::{Drawn, Pen, Slice};
+use crate::filter::{Filter, Filtered, Point};
+use crate::json::{put_microseconds, put_number, put_string};
+use crate::names::{Function, FunctionId, Functions, Names};
+use crate::sink::Sink;
+use crate::source::{Source, Thread};
+use crate::{Tally, text};
+
+pub(crate) fn write(
+    source: &impl Source,
+    names: &dyn Names,
+    filter: &Filter,
+    with_sources: bool,
+    tally: &mut Tally<'_>,
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    let mut functions = Functions::new(names, filter.function.as_ref());
+    let mut titles = Titles::default();
+    let mut sink = Sink::new(out);
+    sink.put(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    let mut first = true;
+    let mut pids = FxHashSet::default();
+    let window = filter.window(source.end_ns());
+    let mut prefix = Vec::new();
+    for (index, thread) in source.threads().iter().enumerate() {
+        if !filter.admits_thread(thread.tid) {
+            continue;
+        }
+        let mut events = Filtered::new(source.events(index), window);
+        let mut pen = Pen::default();
+        let mut any = false;
+        while let Some(event) = events.next(&mut functions) {
+            if !any {
+                any = true;
+                if pids.insert(thread.pid) {
+                    put_metadata(&mut sink.bytes, &mut first, thread, "process_name", source.process_name());
+                }
+                if !thread.name.is_empty() {
+                    put_metadata(&mut sink.bytes, &mut first, thread, "thread_name", &thread.name);
+                }
+                prefix.clear();
+                prefix.extend_from_slice(b"{\"ph\":\"X\",");
+                put_thread(&mut prefix, thread);
+                prefix.extend_from_slice(b"\"ts\":");
+            }
+            match pen.draw(event) {
+                Some(Drawn::End(slice)) => {
+                    put_separator(&mut sink.bytes, &mut first);
+                    sink.put(&prefix);
+                    put_slice(&mut sink.bytes, &slice, &mut titles, &functions);
+                    tally.slice(&slice);
+                }
+                Some(Drawn::Point(point)) => {
+                    put_separator(&mut sink.bytes, &mut first);
+                    put_point(&mut sink.bytes, thread, &point, &functions);
+                    tally.point(&point);
+                }
+                Some(Drawn::Begin { .. }) | None => {}
+            }
+            sink.spill()?;
+        }
+        tally.summary.threads += u64::from(any);
+    }
+    sink.put(b"\n]");
+    if with_sources {
+        put_file_info(&mut sink, &functions, &titles, names)?;
+    }
+    sink.put(b"}\n");
+    sink.finish()
+}
+
+/// Slice names, as JSON.
+#[derive(Default)]
+struct Titles {
+    /// By function; empty for those that have no slice.
+    json: Vec<Vec<u8>>,
+    /// Which file a plain slice name stands for.
+    files: FxHashMap<String, Option<String>>,
+}
+
+impl Titles {
+    #[inline]
+    fn get(&mut self, id: FunctionId, functions: &Functions<'_>) -> &[u8] {
+        if self.json.get(id.index()).is_none_or(Vec::is_empty) {
+            self.learn(id, functions);
+        }
+        &self.json[id.index()]
+    }
+
+    #[cold]
+    fn learn(&mut self, id: FunctionId, functions: &Functions<'_>) {
+        let function = functions.get(id);
+        let mut name = function.slice_name();
+        match self.files.get(&name) {
+            None => {
+                self.files.insert(name.clone(), function.file.clone());
+            }
+            Some(taken) if *taken == function.file => {}
+            Some(_) => {
+                let line = function.line.map(|line| format!(":{line}")).unwrap_or_default();
+                let file = function.file.as_deref().unwrap_or(&function.module);
+                name = format!("{} ({file}{line})", function.name);
+            }
+        }
+        self.json.resize_with(self.json.len().max(id.index() + 1), Vec::new);
+        put_string(&mut self.json[id.index()], &name);
+    }
+
+    /// The functions that have a slice, with their slice names.
+    fn used<'a>(&'a self, functions: &'a Functions<'_>) -> impl Iterator<Item = (&'a Function, &'a [u8])> {
+        functions
+            .iter()
+            .zip(&self.json)
+            .filter(|(_, json)| !json.is_empty())
+            .map(|(function, json)| (function, &**json))
+    }
+}
+
+#[inline]
+fn put_separator(bytes: &mut Vec<u8>, first: &mut bool) {
+    bytes.extend_from_slice(if *first { b"\n" } else { b",\n" });
+    *first = false;
+}
+
+fn put_thread(bytes: &mut Vec<u8>, thread: &Thread) {
+    bytes.extend_from_slice(b"\"pid\":");
+    put_number(bytes, thread.pid.into());
+    bytes.extend_from_slice(b",\"tid\":");
+    put_number(bytes, thread.tid.into());
+    bytes.push(b',');
+}
+
+fn put_metadata(bytes: &mut Vec<u8>, first: &mut bool, thread: &Thread, what: &str, name: &str) {
+    put_separator(bytes, first);
+    bytes.extend_from_slice(b"{\"ph\":\"M\",");
+    put_thread(bytes, thread);
+    bytes.extend_from_slice(b"\"name\":");
+    put_string(bytes, what);
+    bytes.extend_from_slice(b",\"args\":{\"name\":");
+    put_string(bytes, name);
+    bytes.extend_from_slice(b"}}");
+}
+
+#[inline]
+fn put_slice(bytes: &mut Vec<u8>, slice: &Slice, titles: &mut Titles, functions: &Functions<'_>) {
+    put_microseconds(bytes, slice.start_ns);
+    bytes.extend_from_slice(b",\"dur\":");
+    put_microseconds(bytes, slice.end_ns - slice.start_ns);
+    bytes.extend_from_slice(b",\"name\":");
+    match slice.what {
+        Some(function) => bytes.extend_from_slice(titles.get(function, functions)),
+        None => put_string(bytes, text::DEEPER),
+    }
+    if slice.has_remarks() {
+        put_remarks(bytes, slice);
+    }
+    bytes.push(b'}');
+}
+
+#[cold]
+fn put_remarks(bytes: &mut Vec<u8>, slice: &Slice) {
+    bytes.extend_from_slice(b",\"args\":");
+    let mut next = b'{';
+    let mut key = |bytes: &mut Vec<u8>, name: &str| {
+        bytes.push(std::mem::replace(&mut next, b','));
+        put_string(bytes, name);
+        bytes.push(b':');
+    };
+    if slice.what.is_none() {
+        key(bytes, "calls");
+        put_number(bytes, slice.calls);
+    }
+    let remarks: Vec<_> = text::remarks(slice.start_cut, slice.how).collect();
+    if !remarks.is_empty() {
+        key(bytes, "remark");
+        put_string(bytes, &remarks.join(", "));
+    }
+    if let Some((start_ns, dur_ns)) = slice.moved {
+        key(bytes, "true_start_ns");
+        put_number(bytes, start_ns);
+        key(bytes, "true_dur_ns");
+        put_number(bytes, dur_ns);
+    }
+    bytes.push(b'}');
+}
+
+fn put_point(bytes: &mut Vec<u8>, thread: &Thread, point: &Point, functions: &Functions<'_>) {
+    let (what, detail) = text::point(point, functions);
+    bytes.extend_from_slice(b"{\"ph\":\"i\",\"s\":\"t\",");
+    put_thread(bytes, thread);
+    bytes.extend_from_slice(b"\"ts\":");
+    put_microseconds(bytes, point.at_ns);
+    bytes.extend_from_slice(b",\"name\":");
+    put_string(bytes, &what);
+    bytes.extend_from_slice(b",\"args\":{");
+    if let Some(count) = point.count {
+        bytes.extend_from_slice(b"\"count\":");
+        put_number(bytes, count);
+        bytes.push(b',');
+    }
+    put_string(bytes, text::detail_key(point));
+    bytes.push(b':');
+    put_string(bytes, detail);
+    bytes.extend_from_slice(b"}}");
+}
+
+/// The sources of the functions that occurred, each file once.
+fn put_file_info(
+    sink: &mut Sink<'_>,
+    functions: &Functions<'_>,
+    titles: &Titles,
+    names: &dyn Names,
+) -> io::Result<()> {
+    sink.put(b",\"file_info\":{\"files\":{");
+    let mut asked: FxHashMap<&str, bool> = FxHashMap::default();
+    let mut separator: &[u8] = b"\n";
+    for file in titles.used(functions).filter_map(|(function, _)| function.file.as_deref()) {
+        if asked.contains_key(file) {
+            continue;
+        }
+        let text = names.source(file);
+        asked.insert(file, text.is_some());
+        if let Some(text) = text {
+            sink.put(std::mem::replace(&mut separator, b",\n"));
+            put_string(&mut sink.bytes, file);
+            sink.put(b":[");
+            put_string(&mut sink.bytes, &text);
+            sink.put(b",");
+            put_number(&mut sink.bytes, text.lines().count() as u64);
+            sink.put(b"]");
+            sink.spill()?;
+        }
+    }
+    sink.put(b"\n},\"functions\":{");
+    separator = b"\n";
+    let mut named = FxHashSet::default();
+    for (function, title) in titles.used(functions) {
+        let (Some(file), Some(line)) = (function.file.as_deref(), function.line) else { continue };
+        if asked.get(file) == Some(&true) && named.insert(title) {
+            sink.put(std::mem::replace(&mut separator, b",\n"));
+            sink.put(title);
+            sink.put(b":[");
+            put_string(&mut sink.bytes, file);
+            sink.put(b",");
+            put_number(&mut sink.bytes, line.into());
+            sink.put(b"]");
+            sink.spill()?;
+        }
+    }
+    sink.put(b"\n}}");
+    Ok(())
+}

@@ -1,0 +1,147 @@
+//! Calls as viewers can draw them.
+//!
+//! Viewers nest slices by their times alone, draw slices of no length as points, and (Perfetto, and all that is built
+//! on it) know 512 levels. So here, per thread:
+//!
+//! - A slice begins at least 1 ns after the one around it, lasts at least 1 ns, and doesn't end before the slices in it.
+//!   Only stamps that would break this are moved, later and by as little as possible; a slice with a moved stamp
+//!   carries its true times along.
+//! - Calls below [`LEVELS`] levels are added up into one slice per outermost of them, which says how many they are.
+
+use crate::filter::{Event, Point};
+use crate::names::FunctionId;
+use crate::source::EndKind;
+
+/// How many levels of calls are drawn. Perfetto takes 512, of which the last one shows what lies deeper.
+pub(crate) const LEVELS: usize = 511;
+
+/// What a viewer is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Drawn {
+    /// A slice begins. `what` is none for calls that are too deep to be drawn.
+    Begin { what: Option<FunctionId>, at_ns: u64 },
+    /// The innermost slice ends.
+    End(Slice),
+    /// Something without a duration.
+    Point(Point),
+}
+
+/// A whole slice.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Slice {
+    /// None for calls that are too deep to be drawn.
+    pub(crate) what: Option<FunctionId>,
+    /// As drawn.
+    pub(crate) start_ns: u64,
+    /// As drawn.
+    pub(crate) end_ns: u64,
+    /// Begin and duration as they were, if they are drawn otherwise.
+    pub(crate) moved: Option<(u64, u64)>,
+    /// It began before the recording reaches back.
+    pub(crate) start_cut: bool,
+    pub(crate) how: EndKind,
+    /// How many calls it stands for; 1 but for calls that are too deep to be drawn.
+    pub(crate) calls: u64,
+}
+
+impl Slice {
+    /// Whether there is more to say than name and times.
+    #[inline]
+    pub(crate) fn has_remarks(&self) -> bool {
+        self.start_cut || self.how != EndKind::Returned || self.moved.is_some() || self.what.is_none()
+    }
+}
+
+/// Draws one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Pen {
+    /// Drawn begins of the open slices.
+    starts_ns: Vec<u64>,
+    /// The latest stamp drawn.
+    now_ns: u64,
+    /// Whether that was a begin.
+    just_begun: bool,
+    /// Open calls too deep to be drawn.
+    deep_open: u64,
+    /// Calls in the present deep slice.
+    deep_calls: u64,
+}
+
+impl Pen {
+    #[inline]
+    pub(crate) fn draw(&mut self, event: Event) -> Option<Drawn> {
+        match event {
+            Event::Begin { function, start_ns, .. } => {
+                let mut what = Some(function);
+                if self.starts_ns.len() >= LEVELS {
+                    self.deep_open += 1;
+                    self.deep_calls += 1;
+                    if self.deep_open > 1 {
+                        return None;
+                    }
+                    what = None;
+                }
+                let at_ns = self.stamp(start_ns);
+                self.just_begun = true;
+                self.starts_ns.push(at_ns);
+                Some(Drawn::Begin { what, at_ns })
+            }
+            Event::End { function, start_ns, end_ns, start_cut, how } => {
+                let mut what = Some(function);
+                let mut calls = 1;
+                if self.deep_open > 0 {
+                    self.deep_open -= 1;
+                    if self.deep_open > 0 {
+                        return None;
+                    }
+                    what = None;
+                    calls = std::mem::take(&mut self.deep_calls);
+                }
+                let drawn_start_ns = self.starts_ns.pop()?;
+                let drawn_end_ns = self.stamp(end_ns);
+                self.just_begun = false;
+                let moved = (drawn_start_ns != start_ns || drawn_end_ns != end_ns)
+                    .then(|| (start_ns, end_ns.saturating_sub(start_ns)));
+                let (start_ns, end_ns) = (drawn_start_ns, drawn_end_ns);
+                Some(Drawn::End(Slice { what, start_ns, end_ns, moved, start_cut, how, calls }))
+            }
+            // It may share its stamp with whatever else is there.
+            Event::Point(point) => Some(Drawn::Point(Point { at_ns: point.at_ns.max(self.now_ns), ..point })),
+        }
+    }
+
+    #[inline]
+    fn stamp(&mut self, true_ns: u64) -> u64 {
+        let earliest_ns = self.now_ns.saturating_add(u64::from(self.just_begun));
+        self.now_ns = true_ns.max(earliest_ns);
+        self.now_ns
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn draw(events: &[(bool, u64)]) -> Vec<(u64, u64)> {
+        let mut tree = crate::testing::Calls::default();
+        events.iter().for_each(|&(begin, at)| if begin { tree.begin(0, at) } else { tree.end(at) });
+        let mut pen = Pen::default();
+        let mut slices = Vec::new();
+        for event in tree.filtered() {
+            if let Some(Drawn::End(slice)) = pen.draw(event) {
+                slices.push((slice.start_ns, slice.end_ns));
+            }
+        }
+        slices
+    }
+
+    #[test]
+    fn only_ambiguous_stamps_move() {
+        // Siblings that touch, and a child that ends with its parent, are clear.
+        let clear = [(true, 0), (true, 5), (false, 9), (true, 9), (false, 20), (false, 20)];
+        assert_eq!(draw(&clear), [(5, 9), (9, 20), (0, 20)]);
+        let ambiguous =
+            [(true, 7), (true, 7), (true, 7), (false, 7), (false, 7), (false, 7), (true, 8), (false, 30)];
+        assert_eq!(draw(&ambiguous), [(9, 10), (8, 10), (7, 10), (10, 30)]);
+    }
+}

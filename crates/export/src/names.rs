@@ -1,0 +1,115 @@
+//! Names and places of functions, asked for once each.
+
+use std::borrow::Cow;
+
+use regex::Regex;
+use rustc_hash::FxHashMap;
+
+use crate::source::Location;
+
+/// What a function is called and where its source lies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionName<'a> {
+    /// Demangled.
+    pub name: Cow<'a, str>,
+    /// File name of its module.
+    pub module: Cow<'a, str>,
+    /// Path of its source file; [`Names::source`] is asked with this text.
+    pub file: Option<Cow<'a, str>>,
+    /// Line of its declaration, from 1.
+    pub line: Option<u32>,
+}
+
+/// Whoever knows names and sources.
+pub trait Names {
+    /// The function at `location`, which is asked for once.
+    fn function(&self, location: Location) -> FunctionName<'_>;
+
+    /// The text of a source file, if it is at hand.
+    fn source(&self, file: &str) -> Option<Cow<'_, str>>;
+}
+
+/// Dense number of a function within one output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct FunctionId(u32);
+
+impl FunctionId {
+    pub(crate) fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// A function that occurred.
+#[derive(Debug)]
+pub(crate) struct Function {
+    pub(crate) name: String,
+    pub(crate) module: String,
+    pub(crate) file: Option<String>,
+    pub(crate) line: Option<u32>,
+    /// Whether the filter's pattern matches it.
+    pub(crate) matches: bool,
+}
+
+impl Function {
+    /// `file.cpp:12` or nothing.
+    pub(crate) fn place(&self) -> Option<String> {
+        let file = self.file.as_deref()?;
+        let base = file.rsplit('/').next().unwrap_or(file);
+        Some(match self.line {
+            Some(line) => format!("{base}:{line}"),
+            None => base.to_owned(),
+        })
+    }
+
+    /// The function's name, then its file and line: what viewers call its slices.
+    pub(crate) fn slice_name(&self) -> String {
+        match self.place() {
+            Some(place) => format!("{} ({place})", self.name),
+            None => self.name.clone(),
+        }
+    }
+}
+
+/// The functions that occurred so far.
+pub(crate) struct Functions<'a> {
+    names: &'a dyn Names,
+    pattern: Option<&'a Regex>,
+    ids: FxHashMap<Location, FunctionId>,
+    functions: Vec<Function>,
+}
+
+impl<'a> Functions<'a> {
+    pub(crate) fn new(names: &'a dyn Names, pattern: Option<&'a Regex>) -> Self {
+        Functions { names, pattern, ids: FxHashMap::default(), functions: Vec::new() }
+    }
+
+    #[inline]
+    pub(crate) fn id(&mut self, location: Location) -> FunctionId {
+        match self.ids.get(&location) {
+            Some(&id) => id,
+            None => self.add(location),
+        }
+    }
+
+    #[cold]
+    fn add(&mut self, location: Location) -> FunctionId {
+        let FunctionName { name, module, file, line } = self.names.function(location);
+        let matches = self.pattern.is_none_or(|pattern| pattern.is_match(&name));
+        let file = file.map(Cow::into_owned);
+        let function = Function { name: name.into_owned(), module: module.into_owned(), file, line, matches };
+        // Each holds a name on the heap: memory ends long before the numbers do.
+        let id = FunctionId(u32::try_from(self.functions.len()).unwrap_or(u32::MAX));
+        self.functions.push(function);
+        self.ids.insert(location, id);
+        id
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, id: FunctionId) -> &Function {
+        &self.functions[id.index()]
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Function> {
+        self.functions.iter()
+    }
+}

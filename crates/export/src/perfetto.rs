@@ -1,0 +1,368 @@
+//! Perfetto's native trace: a row of packets, each a protobuf message.
+//!
+//! ```text
+//! sequence 1:  the process            uuid, pid, name
+//!              a clock snapshot       boot time 0 = real time of the origin
+//! sequence n:  a thread               defaults (its track, clock 64), descriptor, clock snapshot: clock 64 counts
+//!              {delta ns, begin, iid} ... {delta ns, end} ...          nanoseconds since the packet before
+//! ```
+//!
+//! Times are nanoseconds since the trace's origin, on what Perfetto takes for the boot clock. A slice's name is
+//! written where its thread first uses it, and is a number from there on, so that a begin or an end takes about a dozen bytes.
+//! The remarks of a slice are annotations of its end: `remark`, `calls`, `true_start_ns`, `true_dur_ns`, with the
+//! meanings that they have in [`crate::chrome`].
+//!
+//! Field numbers are those of `protos/perfetto/trace` in Perfetto's sources, and stable.
+
+use std::io;
+
+use rustc_hash::FxHashSet;
+
+use crate::draw::{Drawn, Pen, Slice};
+use crate::filter::{Filter, Filtered, Point};
+use crate::names::{FunctionId, Functions, Names};
+use crate::protobuf::Message;
+use crate::sink::Sink;
+use crate::source::{Source, Thread};
+use crate::{Tally, text};
+
+/// Fields of `Trace` and `TracePacket`.
+mod packet {
+    pub(super) const PACKET: u32 = 1;
+    pub(super) const CLOCK_SNAPSHOT: u32 = 6;
+    pub(super) const TIMESTAMP: u32 = 8;
+    pub(super) const SEQUENCE: u32 = 10;
+    pub(super) const TRACK_EVENT: u32 = 11;
+    pub(super) const INTERNED: u32 = 12;
+    pub(super) const SEQUENCE_FLAGS: u32 = 13;
+    pub(super) const DEFAULTS: u32 = 59;
+    pub(super) const TRACK: u32 = 60;
+    /// Of `SEQUENCE_FLAGS`: numbers of names begin anew.
+    pub(super) const STATE_CLEARED: u64 = 1;
+}
+
+/// Fields of `TrackEvent`, and values of its type.
+mod event {
+    pub(super) const ANNOTATION: u32 = 4;
+    pub(super) const TYPE: u32 = 9;
+    pub(super) const NAME_NUMBER: u32 = 10;
+    pub(super) const TRACK: u32 = 11;
+    pub(super) const NAME: u32 = 23;
+    pub(super) const BEGIN: u64 = 1;
+    pub(super) const END: u64 = 2;
+    pub(super) const INSTANT: u64 = 3;
+}
+
+/// Fields of `DebugAnnotation`.
+mod annotation {
+    pub(super) const UNSIGNED: u32 = 3;
+    pub(super) const STRING: u32 = 6;
+    pub(super) const NAME: u32 = 10;
+}
+
+const CLOCK_REALTIME: u64 = 1;
+const CLOCK_BOOTTIME: u64 = 6;
+/// The first of the numbers for clocks of one sequence's own.
+const CLOCK_OWN: u64 = 64;
+/// The sequence of what belongs to no thread.
+const SEQUENCE_PROCESS: u64 = 1;
+const SEQUENCE_FIRST: u64 = 2;
+/// Number of [`text::DEEPER`]; functions come behind it.
+const NAME_DEEPER: u64 = 1;
+
+pub(crate) fn write(
+    source: &impl Source,
+    names: &dyn Names,
+    filter: &Filter,
+    tally: &mut Tally<'_>,
+    out: &mut dyn io::Write,
+) -> io::Result<()> {
+    let mut functions = Functions::new(names, filter.function.as_ref());
+    let mut sink = Sink::new(out);
+    let mut pids = FxHashSet::default();
+    let window = filter.window(source.end_ns());
+    if let Some(realtime_ns) = source.origin_realtime_ns() {
+        put_packet(&mut sink.bytes, |packet| {
+            packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
+            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                put_clock(snapshot, CLOCK_BOOTTIME, 0, false);
+                put_clock(snapshot, CLOCK_REALTIME, realtime_ns, false);
+            });
+        });
+    }
+    let mut track = Track::default();
+    for (index, thread) in source.threads().iter().enumerate() {
+        if !filter.admits_thread(thread.tid) {
+            continue;
+        }
+        let mut events = Filtered::new(source.events(index), window);
+        let mut pen = Pen::default();
+        let mut any = false;
+        while let Some(event) = events.next(&mut functions) {
+            let Some(drawn) = pen.draw(event) else { continue };
+            let at_ns = match &drawn {
+                Drawn::Begin { at_ns, .. } => *at_ns,
+                Drawn::End(slice) => slice.end_ns,
+                Drawn::Point(point) => point.at_ns,
+            };
+            if !any {
+                any = true;
+                if pids.insert(thread.pid) {
+                    put_process(&mut sink.bytes, thread.pid, source.process_name(), at_ns);
+                }
+                track.begin(index, at_ns);
+                track.put_head(&mut sink.bytes, thread);
+            }
+            match drawn {
+                Drawn::Begin { what, .. } => track.put_begin(&mut sink.bytes, at_ns, what, &functions),
+                Drawn::End(slice) => {
+                    track.put_end(&mut sink.bytes, at_ns, &slice);
+                    tally.slice(&slice);
+                }
+                Drawn::Point(point) => {
+                    track.put_point(&mut sink.bytes, &point, &functions);
+                    tally.point(&point);
+                }
+            }
+            sink.spill()?;
+        }
+        tally.summary.threads += u64::from(any);
+    }
+    sink.finish()
+}
+
+/// One thread's sequence.
+#[derive(Default)]
+struct Track {
+    sequence: u64,
+    /// The sequence's field, encoded.
+    sequence_field: Vec<u8>,
+    /// Stamp of the packet before.
+    now_ns: u64,
+    /// By number of a name: the last sequence that has it.
+    named_in: Vec<u64>,
+}
+
+impl Track {
+    fn begin(&mut self, thread: usize, at_ns: u64) {
+        self.sequence = SEQUENCE_FIRST + thread as u64;
+        self.sequence_field.clear();
+        self.sequence_field.number(packet::SEQUENCE, self.sequence);
+        self.now_ns = at_ns;
+    }
+
+    fn put_head(&self, bytes: &mut Vec<u8>, thread: &Thread) {
+        let uuid = self.uuid();
+        put_packet(bytes, |packet| {
+            packet.number(packet::TIMESTAMP, self.now_ns);
+            packet.extend_from_slice(&self.sequence_field);
+            packet.message(packet::TRACK, |track| {
+                track.number(1, uuid);
+                track.message(4, |descriptor| {
+                    descriptor.number(1, thread.pid.into());
+                    descriptor.number(2, thread.tid.into());
+                    if !thread.name.is_empty() {
+                        descriptor.text(5, &thread.name);
+                    }
+                });
+            });
+        });
+        put_packet(bytes, |packet| {
+            packet.extend_from_slice(&self.sequence_field);
+            packet.number(packet::SEQUENCE_FLAGS, packet::STATE_CLEARED);
+            packet.message(packet::DEFAULTS, |defaults| {
+                defaults.message(11, |event_defaults| event_defaults.number(event::TRACK, uuid));
+                defaults.number(58, CLOCK_OWN);
+            });
+        });
+        put_packet(bytes, |packet| {
+            packet.extend_from_slice(&self.sequence_field);
+            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                put_clock(snapshot, CLOCK_BOOTTIME, self.now_ns, false);
+                put_clock(snapshot, CLOCK_OWN, self.now_ns, true);
+            });
+        });
+    }
+
+    /// Distinct from those of processes, which are their numbers.
+    fn uuid(&self) -> u64 {
+        self.sequence | 1 << 32
+    }
+
+    #[inline]
+    fn put_begin(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        at_ns: u64,
+        what: Option<FunctionId>,
+        functions: &Functions<'_>,
+    ) {
+        let number = what.map_or(NAME_DEEPER, |function| NAME_DEEPER + 1 + function.index() as u64);
+        if self.named_in.get(number as usize) == Some(&self.sequence) {
+            let packet = self.open_small(bytes, at_ns);
+            let event = open_small(bytes, packet::TRACK_EVENT);
+            bytes.number(event::TYPE, event::BEGIN);
+            bytes.number(event::NAME_NUMBER, number);
+            close_small(bytes, event);
+            close_small(bytes, packet);
+        } else {
+            self.put_first_begin(bytes, at_ns, number, what, functions);
+        }
+    }
+
+    #[cold]
+    fn put_first_begin(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        at_ns: u64,
+        number: u64,
+        what: Option<FunctionId>,
+        functions: &Functions<'_>,
+    ) {
+        self.named_in.resize(self.named_in.len().max(number as usize + 1), 0);
+        self.named_in[number as usize] = self.sequence;
+        let name =
+            what.map_or_else(|| text::DEEPER.to_owned(), |function| functions.get(function).slice_name());
+        self.put_large(bytes, at_ns, |packet| {
+            packet.message(packet::INTERNED, |interned| {
+                interned.message(2, |entry| {
+                    entry.number(1, number);
+                    entry.text(2, &name);
+                });
+            });
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.number(event::TYPE, event::BEGIN);
+                event.number(event::NAME_NUMBER, number);
+            });
+        });
+    }
+
+    #[inline]
+    fn put_end(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice) {
+        if slice.has_remarks() {
+            return self.put_end_with_remarks(bytes, at_ns, slice);
+        }
+        let packet = self.open_small(bytes, at_ns);
+        let event = open_small(bytes, packet::TRACK_EVENT);
+        bytes.number(event::TYPE, event::END);
+        close_small(bytes, event);
+        close_small(bytes, packet);
+    }
+
+    #[cold]
+    fn put_end_with_remarks(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice) {
+        self.put_large(bytes, at_ns, |packet| {
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.number(event::TYPE, event::END);
+                if slice.what.is_none() {
+                    put_number(event, "calls", slice.calls);
+                }
+                let remarks: Vec<_> = text::remarks(slice.start_cut, slice.how).collect();
+                if !remarks.is_empty() {
+                    put_text(event, "remark", &remarks.join(", "));
+                }
+                if let Some((start_ns, dur_ns)) = slice.moved {
+                    put_number(event, "true_start_ns", start_ns);
+                    put_number(event, "true_dur_ns", dur_ns);
+                }
+            });
+        });
+    }
+
+    fn put_point(&mut self, bytes: &mut Vec<u8>, point: &Point, functions: &Functions<'_>) {
+        let (what, detail) = text::point(point, functions);
+        self.put_large(bytes, point.at_ns, |packet| {
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.number(event::TYPE, event::INSTANT);
+                event.text(event::NAME, &what);
+                if let Some(count) = point.count {
+                    put_number(event, "count", count);
+                }
+                put_text(event, text::detail_key(point), detail);
+            });
+        });
+    }
+
+    fn put_large(&mut self, bytes: &mut Vec<u8>, at_ns: u64, build: impl FnOnce(&mut Vec<u8>)) {
+        let delta_ns = self.advance(at_ns);
+        put_packet(bytes, |packet| {
+            packet.number(packet::TIMESTAMP, delta_ns);
+            packet.extend_from_slice(&self.sequence_field);
+            build(packet);
+        });
+    }
+
+    /// Begins a packet of less than 128 bytes in place.
+    #[inline]
+    fn open_small(&mut self, bytes: &mut Vec<u8>, at_ns: u64) -> usize {
+        let delta_ns = self.advance(at_ns);
+        let start = open_small(bytes, packet::PACKET);
+        bytes.number(packet::TIMESTAMP, delta_ns);
+        bytes.extend_from_slice(&self.sequence_field);
+        start
+    }
+
+    #[inline]
+    fn advance(&mut self, at_ns: u64) -> u64 {
+        let delta_ns = at_ns.saturating_sub(self.now_ns);
+        self.now_ns = at_ns;
+        delta_ns
+    }
+}
+
+/// Begins a message of less than 128 bytes; tells where its content begins.
+#[inline]
+fn open_small(bytes: &mut Vec<u8>, field: u32) -> usize {
+    bytes.varint(u64::from(field) << 3 | 2);
+    bytes.push(0);
+    bytes.len()
+}
+
+#[inline]
+fn close_small(bytes: &mut Vec<u8>, start: usize) {
+    let length = bytes.len() - start;
+    debug_assert!(length < 0x80);
+    bytes[start - 1] = length as u8;
+}
+
+fn put_packet(bytes: &mut Vec<u8>, build: impl FnOnce(&mut Vec<u8>)) {
+    bytes.message(packet::PACKET, build);
+}
+
+fn put_process(bytes: &mut Vec<u8>, pid: u32, name: &str, at_ns: u64) {
+    put_packet(bytes, |packet| {
+        packet.number(packet::TIMESTAMP, at_ns);
+        packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
+        packet.message(packet::TRACK, |track| {
+            track.number(1, pid.into());
+            track.message(3, |process| {
+                process.number(1, pid.into());
+                process.text(6, name);
+            });
+        });
+    });
+}
+
+fn put_clock(snapshot: &mut Vec<u8>, clock: u64, ns: u64, counts_on: bool) {
+    snapshot.message(1, |entry| {
+        entry.number(1, clock);
+        entry.number(2, ns);
+        if counts_on {
+            entry.number(3, 1);
+        }
+    });
+}
+
+fn put_number(event: &mut Vec<u8>, name: &str, value: u64) {
+    event.message(event::ANNOTATION, |annotation| {
+        annotation.text(annotation::NAME, name);
+        annotation.number(annotation::UNSIGNED, value);
+    });
+}
+
+fn put_text(event: &mut Vec<u8>, name: &str, value: &str) {
+    event.message(event::ANNOTATION, |annotation| {
+        annotation.text(annotation::NAME, name);
+        annotation.text(annotation::STRING, value);
+    });
+}

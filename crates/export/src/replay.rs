@@ -1,0 +1,446 @@
+//! Calls for people: an indented tree per thread.
+//!
+//! ```text
+//! == thread 4242 worker-1 ==
+//!
+//!    0.001203 ms  parse(std::string const&) {
+//!    0.001250 ms    next_token() 120 ns
+//!    0.001400 ms    next_token() 95 ns
+//!    0.013503 ms  } 12.3 us
+//! ```
+//!
+//! - The column on the left is the time since the trace's origin, exact, and in the form that `--since` takes.
+//! - A call without shown calls in it takes one line. The brace of one that began many lines above repeats its name.
+//! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call whose exit is missing.
+//! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
+//! - Characters that could steer a terminal or reorder its text are shown escaped.
+//! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then their end.
+
+use std::fmt::{self, Write as _};
+use std::io::{self, Write};
+
+use crate::Summary;
+use crate::filter::{Event, Filter, Filtered, Point};
+use crate::names::{FunctionId, Functions, Names};
+use crate::sink::Sink;
+use crate::source::{EndKind, Source, Thread};
+use crate::text;
+use crate::units::Duration;
+
+/// How many levels are indented.
+const LEVELS_INDENTED: usize = 16;
+/// The brace of a call that began more lines ago repeats its name.
+const LINES_NEAR: u64 = 20;
+/// A name keeps this much room, whatever stands around it.
+const NAME_MIN: usize = 16;
+
+/// How a tree looks.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReplayStyle {
+    /// Colours, by ANSI escape sequences.
+    pub colour: bool,
+    /// Columns that a line should keep to; none for whole names.
+    pub width: Option<usize>,
+}
+
+/// Writes what `filter` lets through as an indented tree, thread by thread.
+///
+/// # Errors
+///
+/// What `out` answers, as it is: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
+pub fn replay(
+    source: &impl Source,
+    names: &dyn Names,
+    filter: &Filter,
+    style: ReplayStyle,
+    out: &mut dyn Write,
+) -> io::Result<Summary> {
+    let mut functions = Functions::new(names, filter.function.as_ref());
+    let mut page = Page {
+        sink: Sink::new(out),
+        style,
+        time_width: milliseconds(source.end_ns()).len(),
+        labels: Vec::new(),
+        summary: Summary::default(),
+    };
+    let window = filter.window(source.end_ns());
+    for (index, thread) in source.threads().iter().enumerate() {
+        if filter.admits_thread(thread.tid) {
+            let mut events = Filtered::new(source.events(index), window);
+            page.thread(thread, &mut functions, |functions| events.next(functions))?;
+        }
+    }
+    page.sink.finish()?;
+    Ok(page.summary)
+}
+
+struct Page<'a> {
+    sink: Sink<'a>,
+    style: ReplayStyle,
+    time_width: usize,
+    /// By function; empty for those that weren't shown yet.
+    labels: Vec<Label>,
+    summary: Summary,
+}
+
+/// A function as it is shown.
+#[derive(Clone, Default)]
+struct Label {
+    name: String,
+    place: String,
+}
+
+/// A call whose line has been written.
+struct Open {
+    function: FunctionId,
+    line: u64,
+}
+
+/// Colours by meaning.
+#[derive(Clone, Copy)]
+enum Ink {
+    Plain,
+    Faint,
+    Heading,
+    Slow,
+    VerySlow,
+    Missing,
+}
+
+impl Page<'_> {
+    fn thread(
+        &mut self,
+        thread: &Thread,
+        functions: &mut Functions<'_>,
+        mut next: impl FnMut(&mut Functions<'_>) -> Option<Event>,
+    ) -> io::Result<()> {
+        let mut stack: Vec<Open> = Vec::new();
+        let mut lines = 0;
+        let mut event = next(functions);
+        if event.is_some() {
+            self.heading(thread);
+        }
+        while let Some(present) = event.take() {
+            event = next(functions);
+            lines += 1;
+            match present {
+                Event::Begin { function, start_ns, cut } => match event {
+                    Some(Event::End { end_ns, how, .. }) => {
+                        self.leaf(functions, stack.len(), function, start_ns, end_ns, cut, how);
+                        self.summary.slices += 1;
+                        event = next(functions);
+                    }
+                    _ => {
+                        self.opening(functions, stack.len(), function, start_ns, cut);
+                        stack.push(Open { function, line: lines });
+                    }
+                },
+                Event::End { start_ns, end_ns, start_cut, how, .. } => {
+                    let Some(open) = stack.pop() else { continue };
+                    let far = (lines - open.line > LINES_NEAR).then_some(open.function);
+                    self.closing(stack.len(), far, start_ns, end_ns, start_cut, how);
+                    self.summary.slices += 1;
+                }
+                Event::Point(point) => {
+                    self.point(functions, stack.len(), &point);
+                    self.summary.point(&point);
+                }
+            }
+            self.sink.spill()?;
+        }
+        Ok(())
+    }
+
+    fn heading(&mut self, thread: &Thread) {
+        let name = if thread.name.is_empty() { String::new() } else { format!(" {}", visible(&thread.name)) };
+        let process =
+            if thread.pid == thread.tid { String::new() } else { format!(" of process {}", thread.pid) };
+        if self.summary.threads > 0 {
+            self.sink.put(b"\n");
+        }
+        self.summary.threads += 1;
+        self.ink(Ink::Heading, format_args!("== thread {}{name}{process} ==", thread.tid));
+        self.sink.put(b"\n\n");
+    }
+
+    fn opening(
+        &mut self,
+        functions: &Functions<'_>,
+        level: usize,
+        function: FunctionId,
+        start_ns: u64,
+        cut: bool,
+    ) {
+        let indent = self.line_start(level, start_ns);
+        let remark = if cut { "began earlier" } else { "" };
+        let tail = if cut { remark.len() + 4 } else { 2 };
+        let used = self.name(functions, function, indent, tail);
+        self.sink.put(b" {");
+        if cut {
+            self.sink.put(b"  ");
+            self.ink(Ink::Missing, format_args!("{remark}"));
+        }
+        self.place(function, used + tail);
+        self.sink.put(b"\n");
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "what a begin and an end have, side by side")]
+    fn leaf(
+        &mut self,
+        functions: &Functions<'_>,
+        level: usize,
+        function: FunctionId,
+        start_ns: u64,
+        end_ns: u64,
+        cut: bool,
+        how: EndKind,
+    ) {
+        let indent = self.line_start(level, start_ns);
+        let ending = Ending::new(start_ns, end_ns, cut, how);
+        let tail = 1 + ending.width();
+        let used = self.name(functions, function, indent, tail);
+        self.sink.put(b" ");
+        self.ending(&ending);
+        self.place(function, used + tail);
+        self.sink.put(b"\n");
+    }
+
+    fn closing(
+        &mut self,
+        level: usize,
+        far: Option<FunctionId>,
+        start_ns: u64,
+        end_ns: u64,
+        cut: bool,
+        how: EndKind,
+    ) {
+        let indent = self.line_start(level, end_ns);
+        let ending = Ending::new(start_ns, end_ns, cut, how);
+        self.sink.put(b"} ");
+        self.ending(&ending);
+        if let Some(label) = far.and_then(|function| self.labels.get(function.index())) {
+            let room = self.room(indent + 4 + ending.width());
+            let name = shorten(&label.name, room).into_owned();
+            self.sink.put(b"  ");
+            self.ink(Ink::Faint, format_args!("{name}"));
+        }
+        self.sink.put(b"\n");
+    }
+
+    fn point(&mut self, functions: &Functions<'_>, level: usize, point: &Point) {
+        let (what, detail) = text::point(point, functions);
+        self.line_start(level, point.at_ns);
+        self.ink(Ink::Missing, format_args!("-- {what}: {} --", visible(detail)));
+        self.sink.put(b"\n");
+    }
+
+    /// Time and indentation; tells how many columns they take.
+    fn line_start(&mut self, level: usize, at_ns: u64) -> usize {
+        let width = self.time_width;
+        self.ink(Ink::Faint, format_args!("{:>width$} ms", milliseconds(at_ns)));
+        let indent = 2 + 2 * level.min(LEVELS_INDENTED);
+        self.sink.bytes.resize(self.sink.bytes.len() + indent, b' ');
+        let mut used = width + 3 + indent;
+        if level > LEVELS_INDENTED {
+            let number = format!("[{level}] ");
+            used += number.len();
+            self.ink(Ink::Faint, format_args!("{number}"));
+        }
+        used
+    }
+
+    /// The function's name, shortened to leave room for `tail` columns; tells how many columns are used behind it.
+    fn name(&mut self, functions: &Functions<'_>, id: FunctionId, used: usize, tail: usize) -> usize {
+        if self.labels.len() <= id.index() {
+            self.labels.resize(id.index() + 1, Label::default());
+        }
+        if self.labels[id.index()].name.is_empty() {
+            let function = functions.get(id);
+            let name = visible(if function.name.is_empty() { "(no name)" } else { &function.name });
+            let place = visible(&function.place().unwrap_or_default());
+            self.labels[id.index()] = Label { name, place };
+        }
+        let room = self.room(used + tail);
+        let name = shorten(&self.labels[id.index()].name, room);
+        self.sink.put(name.as_bytes());
+        used + columns(&name)
+    }
+
+    /// File and line at the right edge, where there is room.
+    fn place(&mut self, function: FunctionId, used: usize) {
+        let place = std::mem::take(&mut self.labels[function.index()].place);
+        if let Some(width) = self.style.width
+            && !place.is_empty()
+            && used + 2 + columns(&place) <= width
+        {
+            let gap = width - used - columns(&place);
+            self.sink.bytes.resize(self.sink.bytes.len() + gap, b' ');
+            self.ink(Ink::Faint, format_args!("{place}"));
+        }
+        self.labels[function.index()].place = place;
+    }
+
+    fn room(&self, used: usize) -> usize {
+        self.style.width.map_or(usize::MAX, |width| width.saturating_sub(used).max(NAME_MIN))
+    }
+
+    fn ending(&mut self, ending: &Ending) {
+        let ink = match ending.ns {
+            0..1_000 => Ink::Faint,
+            1_000..1_000_000 => Ink::Plain,
+            1_000_000..10_000_000 => Ink::Slow,
+            _ => Ink::VerySlow,
+        };
+        self.ink(ink, format_args!("{}", ending.duration));
+        if !ending.remarks.is_empty() {
+            self.ink(Ink::Missing, format_args!(", {}", ending.remarks));
+        }
+    }
+
+    fn ink(&mut self, ink: Ink, text: fmt::Arguments<'_>) {
+        let code = match ink {
+            Ink::Plain => "",
+            Ink::Faint => "2",
+            Ink::Heading => "1",
+            Ink::Slow => "33",
+            Ink::VerySlow => "31",
+            Ink::Missing => "35",
+        };
+        let bytes = &mut self.sink.bytes;
+        // Writing to memory can't fail.
+        let _ = if self.style.colour && !code.is_empty() {
+            write!(bytes, "\x1b[{code}m{text}\x1b[0m")
+        } else {
+            write!(bytes, "{text}")
+        };
+    }
+}
+
+/// What stands behind a call.
+struct Ending {
+    ns: u64,
+    duration: String,
+    remarks: String,
+}
+
+impl Ending {
+    fn new(start_ns: u64, end_ns: u64, cut: bool, how: EndKind) -> Ending {
+        let ns = end_ns.saturating_sub(start_ns);
+        let bound = match how {
+            EndKind::CutAtEnd | EndKind::CutAtLoss => ">",
+            _ if cut => ">",
+            EndKind::ExitLost => "<",
+            EndKind::Returned | EndKind::Unwound => "",
+        };
+        let remarks = text::remarks(cut, how).collect::<Vec<_>>().join(", ");
+        Ending { ns, duration: format!("{bound}{}", Duration { ns }), remarks }
+    }
+
+    fn width(&self) -> usize {
+        self.duration.len() + if self.remarks.is_empty() { 0 } else { 2 + self.remarks.len() }
+    }
+}
+
+fn milliseconds(ns: u64) -> String {
+    format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000)
+}
+
+/// `text` with escapes in the place of characters that could steer a terminal or reorder what it shows.
+fn visible(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    for character in text.chars() {
+        let steers = character.is_control()
+            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+        if steers {
+            let _ = write!(shown, "\\u{{{:x}}}", character as u32);
+        } else {
+            shown.push(character);
+        }
+    }
+    shown
+}
+
+fn columns(text: &str) -> usize {
+    if text.is_ascii() { text.len() } else { text.chars().count() }
+}
+
+/// `name` in at most `room` columns, where that can be.
+fn shorten(name: &str, room: usize) -> std::borrow::Cow<'_, str> {
+    if columns(name) <= room {
+        return name.into();
+    }
+    let elided = elide_brackets(name);
+    if columns(&elided) <= room {
+        return elided.into();
+    }
+    let mut cut: String = elided.chars().take(room.saturating_sub(1)).collect();
+    cut.push('…');
+    cut.into()
+}
+
+/// `f<…>(…)` for `f<int>(std::vector<int>)`; what `operator` is called stays.
+fn elide_brackets(name: &str) -> String {
+    let mut short = String::new();
+    let mut nesting = 0u32;
+    let mut rest = name;
+    while let Some(character) = rest.chars().next() {
+        if nesting == 0 && (rest.starts_with("operator") || rest.starts_with("(anonymous namespace)")) {
+            let symbol = |c: char| !c.is_alphanumeric() && !matches!(c, ' ' | '_');
+            let word = if rest.starts_with('(') { "(anonymous namespace)" } else { "operator" };
+            let end = match &rest[word.len()..] {
+                _ if word.starts_with('(') => word.len(),
+                after if after.starts_with("()") => word.len() + 2,
+                after => word.len() + after.find(|c| !symbol(c) || c == '(').unwrap_or(after.len()),
+            };
+            short.push_str(&rest[..end]);
+            rest = &rest[end..];
+            continue;
+        }
+        let closes = matches!(character, ')' | '>') && !short.ends_with('-');
+        if closes && nesting > 0 {
+            nesting -= 1;
+        }
+        if nesting == 0 {
+            short.push(character);
+        }
+        if matches!(character, '(' | '<') {
+            if nesting == 0 && !rest[1..].starts_with([')', '>']) {
+                short.push('…');
+            }
+            nesting += 1;
+        }
+        rest = &rest[character.len_utf8()..];
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn long_names_lose_their_arguments_first() {
+        let name = "ns::f<std::map<int, char> >(std::vector<int> const&, long) const";
+        assert_eq!(shorten(name, 200), name);
+        assert_eq!(shorten(name, 30), "ns::f<…>(…) const");
+        assert_eq!(shorten(name, 10), "ns::f<…>(…");
+        for (name, short) in [
+            ("f()", "f()"),
+            ("(anonymous namespace)::g(int)", "(anonymous namespace)::g(…)"),
+            ("A::operator()(int) const", "A::operator()(…) const"),
+            ("operator<<(std::ostream&, A)", "operator<<(…)"),
+            ("A::operator->() const", "A::operator->() const"),
+            ("A<1>::operator std::vector<int>()", "A<…>::operator std::vector<…>()"),
+            (">)(<", ">)(…"),
+            ("<T as U<V>>::f", "<…>::f"),
+        ] {
+            assert_eq!(elide_brackets(name), short);
+        }
+    }
+
+    #[test]
+    fn terminals_are_not_steered() {
+        assert_eq!(visible("a\x1b[31m\u{9b}\u{202e}\n"), "a\\u{1b}[31m\\u{9b}\\u{202e}\\u{a}");
+        assert_eq!(visible("größe<T>"), "größe<T>");
+    }
+}

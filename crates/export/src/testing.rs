@@ -1,0 +1,71 @@
+//! A recording made by hand, for the tests.
+
+use std::borrow::Cow;
+
+use crate::filter::{Event, Filter, Filtered};
+use crate::names::{FunctionId, FunctionName, Functions, Names};
+use crate::source::{Begin, End, EndKind, Location, Loss, LossKind, TimelineEvent};
+
+/// Calls of one thread.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Calls {
+    pub(crate) events: Vec<TimelineEvent>,
+    stack: Vec<Begin>,
+}
+
+impl Calls {
+    pub(crate) fn begin(&mut self, function: u64, start_ns: u64) {
+        let location = Location { module: 0, image_address: function };
+        let begin = Begin { depth: self.stack.len() as u32, location, start_ns, cut: false };
+        self.stack.push(begin);
+        self.events.push(TimelineEvent::Begin(begin));
+    }
+
+    pub(crate) fn end(&mut self, end_ns: u64) {
+        let Begin { depth, location, start_ns, cut: start_cut } = self.stack.pop().unwrap();
+        let how = EndKind::Returned;
+        self.events.push(TimelineEvent::End(End { depth, location, start_ns, end_ns, how, start_cut }));
+    }
+
+    pub(crate) fn loss(&mut self, at_ns: u64, count: u64) {
+        self.events.push(TimelineEvent::Loss(Loss { at_ns, count: Some(count), why: LossKind::Hole }));
+    }
+
+    /// The function that got this number: they are numbered as they occur.
+    pub(crate) fn number_of(&self, id: FunctionId) -> u64 {
+        let mut seen = Vec::new();
+        for event in &self.events {
+            if let TimelineEvent::Begin(begin) = event
+                && !seen.contains(&begin.location.image_address)
+            {
+                seen.push(begin.location.image_address);
+            }
+        }
+        seen[id.index()]
+    }
+
+    /// All of them.
+    pub(crate) fn filtered(&self) -> Vec<Event> {
+        self.filtered_by(&Filter::default(), u64::MAX)
+    }
+
+    pub(crate) fn filtered_by(&self, filter: &Filter, end_ns: u64) -> Vec<Event> {
+        let mut functions = Functions::new(&Numbered, filter.function.as_ref());
+        let mut filtered = Filtered::new(self.events.iter().copied(), filter.window(end_ns));
+        std::iter::from_fn(|| filtered.next(&mut functions)).collect()
+    }
+}
+
+/// Functions called f0, f1, ...
+pub(crate) struct Numbered;
+
+impl Names for Numbered {
+    fn function(&self, location: Location) -> FunctionName<'_> {
+        let name = format!("f{}", location.image_address).into();
+        FunctionName { name, module: "app".into(), file: None, line: None }
+    }
+
+    fn source(&self, _: &str) -> Option<Cow<'_, str>> {
+        None
+    }
+}

@@ -1,0 +1,59 @@
+//! Texts that several outputs share.
+
+use crate::filter::{Point, PointKind};
+use crate::names::Functions;
+use crate::source::{EndKind, LossKind};
+use crate::units::Count;
+
+/// Name of slices that stand for calls nested too deeply.
+pub(crate) const DEEPER: &str = "... deeper calls not shown";
+
+/// A point in a few words (`1,234 events lost`), and the reason or the function.
+pub(crate) fn point<'a>(point: &Point, functions: &'a Functions<'_>) -> (String, &'a str) {
+    match point.kind {
+        PointKind::Lost(why) => {
+            let what = match point.count {
+                None => "events lost".to_owned(),
+                Some(1) => "1 event lost".to_owned(),
+                Some(count) => format!("{} events lost", Count(count)),
+            };
+            (what, reason(why))
+        }
+        PointKind::StrayExit(function) => {
+            let what = match point.count {
+                Some(1) => "an exit without its entry".to_owned(),
+                count => format!("{} exits without their entries", Count(count.unwrap_or(0))),
+            };
+            (what, &functions.get(function).name)
+        }
+    }
+}
+
+/// What the second part of [`point`] is.
+pub(crate) fn detail_key(point: &Point) -> &'static str {
+    match point.kind {
+        PointKind::Lost(_) => "why",
+        PointKind::StrayExit(_) => "function",
+    }
+}
+
+fn reason(why: LossKind) -> &'static str {
+    match why {
+        LossKind::Hole => "a hook was left before it wrote its event",
+        LossKind::Busy => "the tracer was busy in this thread",
+        LossKind::Segments => "a part of the ring is missing or damaged",
+        LossKind::Other(_) => "for a reason that this version doesn't know",
+    }
+}
+
+/// How a call's recording differs from the whole call, one phrase each.
+pub(crate) fn remarks(start_cut: bool, how: EndKind) -> impl Iterator<Item = &'static str> {
+    let end = match how {
+        EndKind::Returned => None,
+        EndKind::Unwound => Some("unwound"),
+        EndKind::CutAtEnd => Some("cut at end"),
+        EndKind::CutAtLoss => Some("cut at a loss"),
+        EndKind::ExitLost => Some("exit lost"),
+    };
+    start_cut.then_some("cut at start").into_iter().chain(end)
+}

@@ -1,0 +1,209 @@
+//! Times and counts, as people write and read them.
+
+use std::fmt;
+
+/// A text that should have been a time, a thread number or a pattern, and wasn't.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseError {
+    /// What was given.
+    pub text: String,
+    /// What is wrong and what would be right.
+    pub reason: String,
+}
+
+impl fmt::Display for ParseError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "`{}` {}", self.text, self.reason)
+    }
+}
+
+impl std::error::Error for ParseError {}
+
+const UNITS: [(&str, u64); 8] = [
+    ("ns", 1),
+    ("us", 1_000),
+    ("µs", 1_000), // the micro sign
+    ("μs", 1_000), // the Greek letter
+    ("ms", 1_000_000),
+    ("s", 1_000_000_000),
+    ("min", 60_000_000_000),
+    ("h", 3_600_000_000_000),
+];
+
+/// Reads a time such as `1.5ms`, `200us`, `2s` or `0`, exactly. The result is in nanoseconds.
+///
+/// # Errors
+///
+/// Not a number with a unit, finer than a nanosecond, or beyond 584 years.
+pub fn parse_time(text: &str) -> Result<u64, ParseError> {
+    let fail = |reason: &str| ParseError { text: text.to_owned(), reason: reason.to_owned() };
+    let trimmed = text.trim();
+    if trimmed == "0" {
+        return Ok(0);
+    }
+    let digits_end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(digits_end);
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if whole.len() + fraction.len() == 0 || fraction.contains('.') {
+        return Err(fail("is not a time; write a number and a unit, such as 1.5ms, 200us or 2s"));
+    }
+    let Some(&(_, unit_ns)) = UNITS.iter().find(|(name, _)| *name == unit.trim()) else {
+        return Err(fail("has no unit that is known here; use ns, us, ms, s, min or h, as in 1.5ms"));
+    };
+    let mut time_ns = Some(0u64);
+    for digit in whole.bytes() {
+        time_ns = time_ns
+            .and_then(|ns| ns.checked_mul(10)?.checked_add(u64::from(digit - b'0').checked_mul(unit_ns)?));
+    }
+    let mut place_ns = unit_ns;
+    for digit in fraction.trim_end_matches('0').bytes().map(|byte| u64::from(byte - b'0')) {
+        if (digit * place_ns) % 10 != 0 || place_ns < 1 {
+            return Err(fail("is finer than a nanosecond"));
+        }
+        time_ns = time_ns.and_then(|ns| ns.checked_add(digit * place_ns / 10));
+        place_ns = if place_ns % 10 == 0 { place_ns / 10 } else { 0 };
+    }
+    time_ns.ok_or_else(|| fail("is too long a time"))
+}
+
+/// Reads thread numbers such as `1234` or `1234,1240`.
+///
+/// # Errors
+///
+/// Not numbers separated by commas.
+pub fn parse_tids(text: &str) -> Result<Vec<u32>, ParseError> {
+    let parse = |part: &str| {
+        part.trim().parse().map_err(|_| ParseError {
+            text: text.to_owned(),
+            reason: "is not a thread number; write one, or several with commas between, such as 1234,1240"
+                .to_owned(),
+        })
+    };
+    text.split(',').map(parse).collect()
+}
+
+/// A duration of `ns` nanoseconds with three digits and a unit chosen for its size: `870 ns`, `12.3 us`, `2.50 s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Duration {
+    /// Nanoseconds.
+    pub ns: u64,
+}
+
+impl fmt::Display for Duration {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let ns = u128::from(self.ns);
+        if ns < 1_000 {
+            return write!(out, "{ns} ns");
+        }
+        for (unit, unit_ns) in [("us", 1_000u128), ("ms", 1_000_000), ("s", 1_000_000_000)] {
+            for (limit, places) in [(10, 2), (100, 1), (1_000, 0)] {
+                // Rounded before it is compared, so that 999.96 us becomes 1.00 ms and not 1000 us.
+                let scale = 10u128.pow(places);
+                let scaled = (ns * scale + unit_ns / 2) / unit_ns;
+                if scaled < limit * scale || unit == "s" && places == 0 {
+                    let (whole, part) = (scaled / scale, scaled % scale);
+                    return match places {
+                        0 => write!(out, "{whole} {unit}"),
+                        places => write!(out, "{whole}.{part:0width$} {unit}", width = places as usize),
+                    };
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A number with commas between its thousands: `1,234,567`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count(
+    /// The number.
+    pub u64,
+);
+
+impl fmt::Display for Count {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (at, digit) in digits.char_indices() {
+            if at > 0 && (digits.len() - at) % 3 == 0 {
+                out.write_str(",")?;
+            }
+            write!(out, "{digit}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_read_exactly() {
+        for (text, ns) in [
+            ("0", 0),
+            ("1ns", 1),
+            ("200us", 200_000),
+            ("200µs", 200_000),
+            ("1.5ms", 1_500_000),
+            ("1.500000ms", 1_500_000),
+            ("2s", 2_000_000_000),
+            (".5 s", 500_000_000),
+            ("0.000000001s", 1),
+            ("1.0ns", 1),
+            ("0.05min", 3_000_000_000),
+            ("18446744073.709551615s", u64::MAX),
+        ] {
+            assert_eq!(parse_time(text), Ok(ns), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_time_is_told_why() {
+        for (text, reason) in [
+            ("", "not a time"),
+            ("ms", "not a time"),
+            (".", "not a time"),
+            ("1.2.3ms", "not a time"),
+            ("-1ms", "not a time"),
+            ("5", "no unit"),
+            ("5 parsecs", "no unit"),
+            ("1e3ms", "no unit"),
+            ("0.1ns", "finer"),
+            ("1.0000001us", "finer"),
+            ("0.00000000000000000000000001s", "finer"),
+            ("18446744073.709551616s", "too long"),
+            ("99999999999999999999999999999999h", "too long"),
+        ] {
+            let error = parse_time(text).unwrap_err();
+            assert!(error.reason.contains(reason), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn thread_numbers_are_lists() {
+        assert_eq!(parse_tids("1, 22").unwrap(), [1, 22]);
+        assert!(parse_tids("1,,2").is_err() && parse_tids("").is_err() && parse_tids("-1").is_err());
+    }
+
+    #[test]
+    fn durations_have_three_digits() {
+        for (ns, text) in [
+            (0, "0 ns"),
+            (999, "999 ns"),
+            (1_000, "1.00 us"),
+            (9_994, "9.99 us"),
+            (9_995, "10.0 us"),
+            (12_345, "12.3 us"),
+            (999_499, "999 us"),
+            (999_500, "1.00 ms"),
+            (1_500_000_000, "1.50 s"),
+            (123_456_000_000_000, "123456 s"),
+            (u64::MAX, "18446744074 s"),
+        ] {
+            assert_eq!(Duration { ns }.to_string(), text);
+        }
+        assert_eq!(Count(0).to_string(), "0");
+        assert_eq!(Count(123).to_string(), "123");
+        assert_eq!(Count(1_234_567).to_string(), "1,234,567");
+    }
+}
