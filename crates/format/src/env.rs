@@ -20,12 +20,11 @@ pub const RING_SIZE_DEFAULT: u64 = 1 << 20;
 #[must_use]
 pub fn parse_size(text: &[u8]) -> Option<u64> {
     let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let mut number: u64 = 0;
-    for byte in &text[..digits] {
-        number = number.checked_mul(10)?.checked_add(u64::from(byte - b'0'))?;
-    }
-    let (unit, tail) =
-        text[digits..].split_first().map_or((None, &[][..]), |(unit, tail)| (Some(unit), tail));
+    let (number, unit) = text.split_at_checked(digits)?;
+    let number = number
+        .iter()
+        .try_fold(0_u64, |number, byte| number.checked_mul(10)?.checked_add(u64::from(byte - b'0')))?;
+    let (unit, tail) = unit.split_first().map_or((None, &[][..]), |(unit, tail)| (Some(unit), tail));
     let shift = match unit.map(u8::to_ascii_lowercase) {
         None => 0,
         Some(b'k') => 10,

@@ -11,7 +11,8 @@ use everycall_ring::Control;
 /// - `address`: an address in the function (sited and `fentry` hooks), or the function's (`__cyg_profile`);
 /// - `stack_pointer`: comparable with those in the open-call stack;
 /// - `module`: whose hook it was.
-pub type SlowCall = unsafe extern "C" fn(u32, *const Control, *const AtomicU64, u64, u64, *const ModuleDescriptor);
+pub type SlowCall =
+    unsafe extern "C" fn(u32, *const Control, *const AtomicU64, u64, u64, *const ModuleDescriptor);
 
 /// What happened, for the slow path.
 pub mod slow {

@@ -58,30 +58,48 @@ pub mod state {
 }
 
 impl Control {
-    /// A blank control block.
+    /// A control block whose hooks return at once.
+    #[cfg(not(loom))]
     #[must_use]
-    pub fn new() -> Control {
-        let word = || AtomicU64::new(0);
-        let half = || AtomicU32::new(0);
-        Control {
-            position: word(),
-            end: word(),
-            open_top: word(),
-            ticks_high: half(),
-            state: half(),
-            slow_stack: word(),
-            open_base: word(),
-            open_limit: word(),
-            slot: half(),
-            deep: half(),
-            ring: word(),
-            segment: word(),
-            segment_end: word(),
-            held_position: word(),
-            reserved: [word(), word(), word(), word()],
-        }
+    pub const fn off() -> Control {
+        let mut control = Control::new();
+        control.state = AtomicU32::new(state::OFF);
+        control
     }
 }
+
+/// The same text for a constant function, where atomics are plain, and for loom, where they aren't.
+macro_rules! blank_control {
+    ($($constant:tt)?) => {
+        impl Control {
+            /// A blank control block.
+            #[must_use]
+            pub $($constant)? fn new() -> Control {
+                Control {
+                    position: AtomicU64::new(0),
+                    end: AtomicU64::new(0),
+                    open_top: AtomicU64::new(0),
+                    ticks_high: AtomicU32::new(0),
+                    state: AtomicU32::new(0),
+                    slow_stack: AtomicU64::new(0),
+                    open_base: AtomicU64::new(0),
+                    open_limit: AtomicU64::new(0),
+                    slot: AtomicU32::new(0),
+                    deep: AtomicU32::new(0),
+                    ring: AtomicU64::new(0),
+                    segment: AtomicU64::new(0),
+                    segment_end: AtomicU64::new(0),
+                    held_position: AtomicU64::new(0),
+                    reserved: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+                }
+            }
+        }
+    };
+}
+#[cfg(not(loom))]
+blank_control!(const);
+#[cfg(loom)]
+blank_control!();
 
 impl Default for Control {
     fn default() -> Self {

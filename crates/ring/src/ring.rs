@@ -23,14 +23,19 @@ pub struct Ring<'a> {
 impl<'a> Ring<'a> {
     /// A ring over `words`, in segments of `segment_words`.
     #[must_use]
-    pub fn new(words: &'a [AtomicU64], segment_words: usize, control: &'a Control, published: &'a AtomicU64) -> Ring<'a> {
+    pub fn new(
+        words: &'a [AtomicU64],
+        segment_words: usize,
+        control: &'a Control,
+        published: &'a AtomicU64,
+    ) -> Ring<'a> {
         Ring { words, segment_words, control, published }
     }
 
     /// Segments of the ring.
     #[must_use]
     pub fn segments(&self) -> u64 {
-        (self.words.len() / self.segment_words) as u64
+        self.words.len().checked_div(self.segment_words).unwrap_or(1) as u64
     }
 
     /// Begins with segment 0. `base` is the address of the first word; `ticks` the time.
@@ -118,7 +123,8 @@ impl<'a> Ring<'a> {
     /// Whether `count` more words fit into the segment.
     #[must_use]
     pub fn has_room(&self, count: usize) -> bool {
-        self.cursor().load(Relaxed).saturating_add((count * WORD_SIZE) as u64) <= self.control.segment_end.load(Relaxed)
+        self.cursor().load(Relaxed).saturating_add((count * WORD_SIZE) as u64)
+            <= self.control.segment_end.load(Relaxed)
     }
 
     /// Writes `record` into the next slots; the caller has made sure of the room.
@@ -152,4 +158,3 @@ impl<'a> Ring<'a> {
         }
     }
 }
-

@@ -1,1 +1,36 @@
-//! runtime
+//! What lives in the traced process.
+//!
+//! ```text
+//! start      arguments and environment in, arena mapped, tracing on
+//! process    the process's state, private, gone in a forked child
+//! arena      typed access to the shared memory
+//! modules    traced objects come and go: their place in the code space, their sites
+//! threads    a thread's first event gives it a slot
+//! slow       everything that a hook doesn't do itself
+//! open_calls the open-call stack: dead frames, frames that match an exit
+//! fork       a forked child runs untraced and is listed
+//! system     system calls, nothing else of the operating system
+//! roots      the three forms: in executables, in modules, preloaded
+//! ```
+//!
+//! It allocates nothing after its start, takes no lock that a hook could wait for, needs no other library,
+//! and never unwinds. There is no one to report to: what it could not do, it counts in the arena.
+//!
+//! `unsafe` is opened in each file: all of it is raw shared memory, system calls and pointers that the
+//! assembly hands over.
+#![no_std]
+#![allow(unsafe_code)]
+// What a form of the runtime doesn't need, the linker leaves out.
+#![cfg_attr(not(any(feature = "executable", feature = "shared")), allow(dead_code))]
+
+mod arena;
+mod fork;
+mod modules;
+mod open_calls;
+mod process;
+mod roots;
+mod sites;
+mod slow;
+mod start;
+mod system;
+mod threads;

@@ -1,0 +1,77 @@
+//! The memory functions that the compiler calls by itself. Ours, under names that the finished object keeps
+//! to itself: the program may define its own, traced ones, and the C library's may not be ready.
+
+core::arch::global_asm!(
+    "
+    .macro everycall_local name
+    .globl  \\name
+    .hidden \\name
+    .type   \\name, @function
+    .p2align 4
+\\name:
+    .endm
+
+    .text
+    # rdi: to, rsi: from, rdx: bytes
+    everycall_local memcpy
+        movq    %rdi, %rax
+        movq    %rdx, %rcx
+        rep movsb
+        ret
+    .size memcpy, . - memcpy
+
+    everycall_local memmove
+        movq    %rdi, %rax
+        movq    %rdx, %rcx
+        movq    %rdi, %r8
+        subq    %rsi, %r8
+        cmpq    %rdx, %r8
+        jb      1f
+        rep movsb
+        ret
+    1:  leaq    -1(%rdi,%rdx), %rdi                 # overlapping upwards: from the end
+        leaq    -1(%rsi,%rdx), %rsi
+        std
+        rep movsb
+        cld
+        ret
+    .size memmove, . - memmove
+
+    # rdi: to, esi: byte, rdx: bytes
+    everycall_local memset
+        movq    %rdi, %r8
+        movl    %esi, %eax
+        movq    %rdx, %rcx
+        rep stosb
+        movq    %r8, %rax
+        ret
+    .size memset, . - memset
+
+    # rdi, rsi: bytes to compare, rdx: how many
+    everycall_local bcmp
+    everycall_local memcmp
+        xorl    %ecx, %ecx
+    1:  cmpq    %rdx, %rcx
+        je      2f
+        movzbl  (%rdi,%rcx), %eax
+        movzbl  (%rsi,%rcx), %r8d
+        incq    %rcx
+        subl    %r8d, %eax
+        je      1b
+        ret
+    2:  xorl    %eax, %eax
+        ret
+    .size memcmp, . - memcmp
+
+    # rdi: text that ends with NUL
+    everycall_local strlen
+        xorl    %eax, %eax
+    1:  cmpb    $0, (%rdi,%rax)
+        je      2f
+        incq    %rax
+        jmp     1b
+    2:  ret
+    .size strlen, . - strlen
+    ",
+    options(att_syntax)
+);

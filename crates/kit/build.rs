@@ -1,0 +1,128 @@
+//! Compiles the runtime into the three files of the kit.
+//!
+//! ```text
+//! cargo rustc -p everycall-runtime --crate-type staticlib, for each form
+//!   ld -r --gc-sections      one relocatable object, only what its roots reach
+//!   objcopy                  all symbols local but those that the linker has to see
+//!   cc -shared               for the form that is preloaded
+//! ```
+//!
+//! Needs the linker and objcopy of binutils, which any machine with a C compiler has.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+/// Symbols that stay visible to the program's link, in the forms that have hooks.
+const HOOKS: [&str; 5] =
+    ["__fentry__", "__return__", "__cyg_profile_func_enter", "__cyg_profile_func_exit", "everycall_module"];
+const TABLE: &str = "everycall_runtime_v1";
+/// Undefined symbols that the program's linker resolves, or leaves null.
+const WEAK: [&str; 6] = [
+    "__start_everycall_sites",
+    "__stop_everycall_sites",
+    "__start_xray_instr_map",
+    "__stop_xray_instr_map",
+    "__ehdr_start",
+    "_GLOBAL_OFFSET_TABLE_",
+];
+
+fn main() {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
+    let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
+    let crates = manifest.parent().expect("the crate lies in the workspace").to_path_buf();
+    for part in ["runtime", "hooks", "ring", "patch", "format"] {
+        println!("cargo::rerun-if-changed={}", crates.join(part).display());
+    }
+    println!("cargo::rerun-if-changed=build.rs");
+
+    let executable = object(&out, &crates, "executable", &HOOKS, &[TABLE], &[]);
+    let module = object(&out, &crates, "module", &HOOKS, &[], &[TABLE]);
+    let shared = object(&out, &crates, "shared", &[], &[TABLE], &[]);
+    fs::rename(executable, out.join("everycall-rt.o")).expect("rename");
+    fs::rename(module, out.join("everycall-module.o")).expect("rename");
+
+    let script = out.join("exports.map");
+    fs::write(&script, format!("{{ global: {TABLE}; local: *; }};\n")).expect("write the version script");
+    run(Command::new("cc")
+        .args([
+            "-shared",
+            "-nostdlib",
+            "-Wl,-z,nodelete",
+            "-Wl,-z,now",
+            "-Wl,-z,noexecstack",
+            "-Wl,--build-id",
+        ])
+        .args(["-Wl,-soname,libeverycall.so", "-Wl,--gc-sections"])
+        .arg(format!("-Wl,--version-script={}", script.display()))
+        .arg("-o")
+        .arg(out.join("libeverycall.so"))
+        .arg(shared));
+}
+
+/// Compiles one form into one object.
+fn object(
+    out: &Path,
+    crates: &Path,
+    form: &str,
+    hooks: &[&str],
+    table: &[&str],
+    undefined: &[&str],
+) -> PathBuf {
+    let target = out.join(format!("target-{form}"));
+    let mut cargo = Command::new(env::var_os("CARGO").expect("cargo sets CARGO"));
+    // The flags, wrappers and profiles of the outer build are for the host.
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy().into_owned();
+        let foreign = name.starts_with("CARGO_") && !matches!(&name[..], "CARGO_HOME" | "CARGO_NET_OFFLINE")
+            || matches!(
+                &name[..],
+                "RUSTFLAGS" | "RUSTC_WRAPPER" | "RUSTC_WORKSPACE_WRAPPER" | "CLIPPY_ARGS" | "LOOM_LOG"
+            );
+        if foreign && !name.starts_with("CARGO_REGISTRIES_") && !name.starts_with("CARGO_SOURCE_") {
+            cargo.env_remove(name);
+        }
+    }
+    run(cargo
+        .env("RUSTFLAGS", "")
+        .args(["rustc", "--quiet", "--profile", "runtime", "--crate-type", "staticlib", "--features", form])
+        .arg("--manifest-path")
+        .arg(crates.join("runtime/Cargo.toml"))
+        .arg("--target-dir")
+        .arg(&target));
+
+    let all = out.join(format!("{form}-all.o"));
+    let mut ld = Command::new("ld");
+    ld.args(["-r", "--gc-sections", "-z", "noexecstack"]);
+    for root in hooks.iter().chain(table) {
+        ld.args(["-u", root]);
+    }
+    run(ld.arg("-o").arg(&all).arg(target.join("runtime/libeverycall_runtime.a")));
+
+    let kept = out.join(format!("{form}.o"));
+    let mut objcopy = Command::new("objcopy");
+    objcopy.args(["--strip-debug", "--remove-section=.comment"]);
+    for name in hooks.iter().chain(table).chain(undefined).chain(&WEAK) {
+        objcopy.arg(format!("--keep-global-symbol={name}"));
+    }
+    run(objcopy.arg(&all).arg(&kept));
+    let missing: Vec<String> = undefined_symbols(&kept)
+        .into_iter()
+        .filter(|name| !WEAK.contains(&&name[..]) && !undefined.contains(&&name[..]))
+        .collect();
+    assert!(missing.is_empty(), "the {form} runtime needs {missing:?}, which no program has to offer");
+    kept
+}
+
+fn undefined_symbols(object: &Path) -> Vec<String> {
+    let output = Command::new("nm").arg("-u").arg(object).output().expect("nm, of binutils");
+    String::from_utf8_lossy(&output.stdout)
+        .lines()
+        .filter_map(|line| line.split_whitespace().last().map(str::to_owned))
+        .collect()
+}
+
+fn run(command: &mut Command) {
+    let status = command.status().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(status.success(), "{command:?}: {status}");
+}

@@ -1,0 +1,126 @@
+//! The compiled runtime, inside the binary, and its way into files where compilers and the dynamic linker
+//! need some.
+
+use std::ffi::OsString;
+use std::fs::{self, File};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+/// The object that executables are linked with.
+pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
+/// The object that shared objects are linked with.
+pub const MODULE_OBJECT: &str = "everycall-module.o";
+/// The library that is preloaded into programs without a runtime.
+pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
+
+/// The kit's files.
+pub const FILES: [(&str, &[u8]); 3] = [
+    (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
+    (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
+    (PRELOAD_LIBRARY, include_bytes!(concat!(env!("OUT_DIR"), "/libeverycall.so"))),
+];
+
+/// The folder that holds this version's kit; unpacks it where that hasn't happened. The folder's name carries
+/// the version and a checksum of the content, so it never changes once it is there, and versions don't meet.
+///
+/// # Errors
+/// Where no cache folder can be made or written.
+pub fn unpack() -> io::Result<PathBuf> {
+    unpack_into(&cache_folder()?)
+}
+
+/// As [`unpack`], below a folder of the caller's choice.
+///
+/// # Errors
+/// Where the folder can't be made or written.
+pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
+    let folder = cache.join(format!("kit-{}-{:016x}", env!("CARGO_PKG_VERSION"), checksum()));
+    if !is_whole(&folder) {
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder)?;
+        for (name, bytes) in FILES {
+            put(&folder, name, bytes)?;
+        }
+    }
+    Ok(folder)
+}
+
+/// Whether all files are there, each in its length. (They are put there whole.)
+fn is_whole(folder: &Path) -> bool {
+    FILES.iter().all(|(name, bytes)| {
+        fs::metadata(folder.join(name)).is_ok_and(|file| file.is_file() && file.len() == bytes.len() as u64)
+    })
+}
+
+/// Puts a file in place at once: others see all of it or nothing.
+fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
+    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+    let written = (|| {
+        let mut file: File =
+            fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&temporary)?;
+        file.write_all(bytes)?;
+        fs::rename(&temporary, folder.join(name))
+    })();
+    if written.is_err() {
+        let _ = fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// `$XDG_CACHE_HOME/everycall`, `~/.cache/everycall`, or a folder of the user's own below the temporary one.
+fn cache_folder() -> io::Result<PathBuf> {
+    let set =
+        |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
+    let base = set("XDG_CACHE_HOME")
+        .filter(|path| path.is_absolute())
+        .or_else(|| set("HOME").filter(|path| path.is_absolute()).map(|home| home.join(".cache")));
+    base.map(|base| base.join("everycall")).ok_or_else(|| {
+        io::Error::new(
+            io::ErrorKind::NotFound,
+            "no folder for everycall's runtime files: set HOME or XDG_CACHE_HOME to a writable folder",
+        )
+    })
+}
+
+/// FNV-1a over all files.
+fn checksum() -> u64 {
+    const fn of(mut hash: u64, bytes: &[u8]) -> u64 {
+        let mut index = 0;
+        while index < bytes.len() {
+            hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
+            index += 1;
+        }
+        hash
+    }
+    FILES.iter().fold(0xcbf2_9ce4_8422_2325, |hash, (_, bytes)| of(hash, bytes))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unpacks_once_and_repairs() {
+        let cache = std::env::temp_dir().join(format!("everycall-kit-test-{}", std::process::id()));
+        let folder = unpack_into(&cache).unwrap();
+        assert_eq!(fs::read(folder.join(RUNTIME_OBJECT)).unwrap(), FILES[0].1);
+        let before = fs::metadata(folder.join(MODULE_OBJECT)).unwrap().modified().unwrap();
+        assert_eq!(unpack_into(&cache).unwrap(), folder);
+        assert_eq!(
+            fs::metadata(folder.join(MODULE_OBJECT)).unwrap().modified().unwrap(),
+            before,
+            "left alone"
+        );
+        fs::write(folder.join(PRELOAD_LIBRARY), b"cut").unwrap();
+        unpack_into(&cache).unwrap();
+        assert_eq!(fs::read(folder.join(PRELOAD_LIBRARY)).unwrap(), FILES[2].1);
+        fs::remove_dir_all(&cache).unwrap();
+    }
+
+    #[test]
+    fn the_runtime_is_small() {
+        for (name, bytes) in FILES {
+            assert!(bytes.len() <= 300 << 10, "{name}: {} bytes", bytes.len());
+        }
+    }
+}

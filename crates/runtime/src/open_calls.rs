@@ -1,0 +1,185 @@
+//! The open-call stack of the calling thread, as the slow path sees it.
+//!
+//! An entry's stack pointer is that of its hook. Stacks grow downwards, so an entry whose stack pointer isn't
+//! above that of a new call belongs to a frame that is gone: left by an exception, by longjmp, or by a
+//! signal handler that never returned. (An entry that a hook has just raised the top for and not yet
+//! filled has the word 0: the hook was interrupted, and what it finds in the stack pointer's place
+//! is of an older call.)
+
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use everycall_format::arena::OpenCall;
+use everycall_ring::Control;
+
+const ENTRY: u64 = size_of::<OpenCall>() as u64;
+
+/// The open calls of one thread.
+pub(crate) struct OpenCalls<'a> {
+    control: &'a Control,
+}
+
+/// How a hook's stack pointer compares.
+#[derive(Clone, Copy)]
+pub(crate) enum Frame {
+    /// It is that of the function's first instruction: no other open frame has it.
+    Start(u64),
+    /// It is one within the function's frame, which inlined calls share.
+    Body(u64),
+}
+
+impl Frame {
+    pub(crate) fn stack_pointer(self) -> u64 {
+        match self {
+            Frame::Start(pointer) | Frame::Body(pointer) => pointer,
+        }
+    }
+
+    /// Whether an entry with this stack pointer is gone when a call is entered here.
+    fn ends_at_entry(self, entry: u64) -> bool {
+        match self {
+            Frame::Start(pointer) => entry <= pointer,
+            Frame::Body(pointer) => entry < pointer,
+        }
+    }
+}
+
+impl<'a> OpenCalls<'a> {
+    pub(crate) fn new(control: &'a Control) -> OpenCalls<'a> {
+        OpenCalls { control }
+    }
+
+    fn top(&self) -> u64 {
+        self.control.open_top.load(Relaxed)
+    }
+
+    fn first(&self) -> u64 {
+        self.control.open_base.load(Relaxed) + ENTRY
+    }
+
+    /// Open calls, those beyond the stack's capacity included.
+    pub(crate) fn depth(&self) -> u32 {
+        ((self.top().saturating_sub(self.first())) / ENTRY) as u32 + self.control.deep.load(Relaxed)
+    }
+
+    /// Entries that still fit.
+    pub(crate) fn room(&self) -> u64 {
+        self.control.open_limit.load(Relaxed).saturating_sub(self.top()) / ENTRY
+    }
+
+    fn word(&self, entry: u64) -> &'a AtomicU64 {
+        // SAFETY: callers pass addresses between the first entry and the limit.
+        unsafe { &*((entry + offset_of!(OpenCall, word) as u64) as *const AtomicU64) }
+    }
+
+    fn stack_pointer(&self, entry: u64) -> &'a AtomicU64 {
+        // SAFETY: as above.
+        unsafe { &*((entry + offset_of!(OpenCall, stack_pointer) as u64) as *const AtomicU64) }
+    }
+
+    /// The innermost entry.
+    fn innermost(&self) -> Option<u64> {
+        (self.top() > self.first()).then(|| self.top() - ENTRY)
+    }
+
+    /// Takes back the entry that a hook has raised the top for and left unfilled.
+    pub(crate) fn take_back(&self) {
+        self.pop();
+    }
+
+    fn pop(&self) {
+        if let Some(entry) = self.innermost() {
+            self.word(entry).store(0, Relaxed);
+            self.control.open_top.store(entry, Relaxed);
+        }
+    }
+
+    /// Opens a call. Where the stack is full it is counted only; false then.
+    pub(crate) fn push(&self, word: u64, ticks_high: u32, frame: Frame) -> bool {
+        if self.room() == 0 || self.control.deep.load(Relaxed) > 0 {
+            self.control.deep.store(self.control.deep.load(Relaxed).saturating_add(1), Relaxed);
+            return false;
+        }
+        let entry = self.top();
+        self.control.open_top.store(entry + ENTRY, Relaxed);
+        self.stack_pointer(entry).store(frame.stack_pointer(), Relaxed);
+        // SAFETY: as above.
+        let high = unsafe { &*((entry + offset_of!(OpenCall, ticks_high) as u64) as *const AtomicU32) };
+        high.store(ticks_high, Relaxed);
+        self.word(entry).store(word, Relaxed);
+        true
+    }
+
+    /// Removes the frames that are gone when a call is entered at `frame`. How many they were.
+    pub(crate) fn drop_dead(&self, frame: Frame) -> u32 {
+        let depth = self.depth();
+        while let Some(entry) = self.innermost() {
+            let pointer = self.stack_pointer(entry).load(Relaxed);
+            if !frame.ends_at_entry(pointer) {
+                break;
+            }
+            if self.word(entry).load(Relaxed) == 0 {
+                // An interrupted hook's: it is alive, and will write its own.
+                self.stack_pointer(entry).store(u64::MAX, Relaxed);
+                break;
+            }
+            if on_other_stack(frame.stack_pointer(), pointer) {
+                break;
+            }
+            self.control.deep.store(0, Relaxed);
+            self.pop();
+        }
+        depth - self.depth()
+    }
+
+    /// Closes the call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only
+    /// compared for frames within a function). How many frames inside it were gone; `None` where no open
+    /// call matches, then the stack is as it was.
+    pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Option<u32> {
+        let deep = self.control.deep.load(Relaxed);
+        let innermost_pointer =
+            self.innermost().map_or(u64::MAX, |entry| self.stack_pointer(entry).load(Relaxed));
+        if deep > 0 && frame.stack_pointer() < innermost_pointer {
+            // Too deep for entries: exits are believed.
+            return Some(0);
+        }
+        let mut entry = self.top();
+        let mut inside = deep;
+        while entry > self.first() {
+            entry -= ENTRY;
+            let pointer = self.stack_pointer(entry).load(Relaxed);
+            let word = self.word(entry).load(Relaxed);
+            let matches = match frame {
+                // gcc pushes the static chain before it calls the entry hook of a nested function.
+                Frame::Start(own) => pointer == own || pointer == own.wrapping_sub(8),
+                Frame::Body(own) => pointer >= own && word as u32 == low,
+            };
+            if matches && word != 0 {
+                return Some(inside);
+            }
+            let outside = matches!(frame, Frame::Start(own) if pointer > own && pointer != u64::MAX);
+            if outside && !on_other_stack(frame.stack_pointer(), pointer) {
+                return None;
+            }
+            inside += 1;
+        }
+        None
+    }
+
+    /// Removes `count` frames, the ones beyond the capacity first.
+    pub(crate) fn drop_frames(&self, count: u32) {
+        let deep = self.control.deep.load(Relaxed);
+        let beyond = deep.min(count);
+        self.control.deep.store(deep - beyond, Relaxed);
+        for _ in beyond..count {
+            self.pop();
+        }
+    }
+}
+
+/// Whether exactly one of two stack pointers lies on the thread's alternate signal stack.
+fn on_other_stack(one: u64, other: u64) -> bool {
+    crate::system::alternate_stack().is_some_and(|(first, end)| {
+        let within = |pointer: u64| (first..end).contains(&pointer);
+        within(one) != within(other)
+    })
+}

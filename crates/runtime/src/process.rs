@@ -1,0 +1,139 @@
+//! The state of the process: private memory that a forked child finds wiped.
+//!
+//! ```text
+//! Process                       three pages
+//! Control[thread_capacity]      128 bytes each
+//! ------------------------------ wiped in children up to here
+//! slow-path stacks              8 KiB each
+//! ```
+
+use crate::arena::Arena;
+use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use everycall_format::Wire;
+use everycall_format::arena::{ArenaHeader, PAGE};
+use everycall_ring::Control;
+
+const PROCESS_SIZE: u64 = size_of::<Process>() as u64;
+const SLOW_STACK_SIZE: u64 = 8 << 10;
+
+/// [`Process::state`].
+pub(crate) mod state {
+    /// Wiped: this process was forked from a traced one.
+    pub const BLANK: u32 = 0;
+    /// Traced.
+    pub const ON: u32 = 1;
+    /// Runs untraced.
+    pub const OFF: u32 = 2;
+}
+
+/// What the runtime knows of its process.
+#[repr(C, align(4096))]
+pub(crate) struct Process {
+    pub(crate) state: AtomicU32,
+    pub(crate) pid: AtomicU32,
+    /// Held while modules come and go.
+    pub(crate) module_lock: AtomicU32,
+    /// First code offset that no module has.
+    pub(crate) next_code: AtomicU32,
+    /// Where to look next for a slot of an ended thread.
+    pub(crate) recycle_hint: AtomicU32,
+    /// Whether the program starts with its sites on.
+    pub(crate) sites_on: AtomicU32,
+    /// The arena's layout as it was checked at the start.
+    layout: ArenaHeader,
+    /// For whoever holds the module lock.
+    scratch: UnsafeCell<[u8; SCRATCH_SIZE]>,
+}
+
+/// Longer than the longest line of `/proc/self/maps`.
+const SCRATCH_SIZE: usize = 8 << 10;
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
+static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// Place of the thread-local slot from the thread pointer.
+static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
+
+/// Maps the process's memory for `arena` and makes it the process's. False where there is no memory.
+pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
+    let layout = arena.layout();
+    let controls = u64::from(layout.thread_capacity) * size_of::<Control>() as u64;
+    let wiped = (PROCESS_SIZE + controls).next_multiple_of(PAGE);
+    let size = wiped + u64::from(layout.thread_capacity) * SLOW_STACK_SIZE;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
+    if !system::advise(base, wiped, system::MADV_WIPEONFORK) {
+        // A child would write into its parent's rings.
+        system::unmap(base, size);
+        return false;
+    }
+    let process = base.cast::<Process>();
+    // SAFETY: fresh, zeroed, page-aligned memory; all zero is a valid Process. Nobody else has it yet.
+    let fresh = unsafe { &mut *process };
+    fresh.layout = *layout;
+    fresh.pid.store(system::process_id(), Relaxed);
+    fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
+    THREAD_SLOT.store(thread_slot, Relaxed);
+    ARENA.store(arena.base(), Relaxed);
+    PROCESS.store(process, Release);
+    true
+}
+
+/// The process, where the runtime has begun (it may be a forked child's blank).
+pub(crate) fn process() -> Option<&'static Process> {
+    // SAFETY: set once, to memory that is never unmapped.
+    unsafe { PROCESS.load(Acquire).as_ref() }
+}
+
+/// The arena as a forked child finds it, whose own copy of the layout is wiped.
+pub(crate) fn inherited_arena() -> Option<Arena> {
+    let base = ARENA.load(Relaxed);
+    if base.is_null() {
+        return None;
+    }
+    // SAFETY: mapped for ever, by `start`, which checked the layout; the header is at its begin.
+    let header = ArenaHeader::read(unsafe { core::slice::from_raw_parts(base, ArenaHeader::SIZE) })?;
+    // SAFETY: as above. The layout is checked again, for the program might have written over it.
+    header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
+}
+
+/// Place of the thread-local slot from the thread pointer.
+pub(crate) fn thread_slot_offset() -> u64 {
+    THREAD_SLOT.load(Relaxed)
+}
+
+/// Address of the calling thread's slot for its control block.
+pub(crate) fn thread_slot() -> *mut *const Control {
+    everycall_hooks::thread_pointer().wrapping_add(THREAD_SLOT.load(Relaxed)) as *mut *const Control
+}
+
+impl Process {
+    /// The process's arena. Not for a blank process.
+    pub(crate) fn arena(&self) -> Arena {
+        // SAFETY: `begin` was called with an arena of this layout at this place.
+        unsafe { Arena::new(ARENA.load(Relaxed), self.layout) }
+    }
+
+    /// The buffer of whoever holds the module lock.
+    pub(crate) fn scratch(&self) -> *mut [u8; SCRATCH_SIZE] {
+        self.scratch.get()
+    }
+
+    /// The control block of thread slot `index`.
+    pub(crate) fn control(&'static self, index: u32) -> &'static Control {
+        let first =
+            core::ptr::from_ref(self).cast::<u8>().wrapping_add(PROCESS_SIZE as usize).cast::<Control>();
+        // SAFETY: `begin` has mapped one for each thread slot; all zero is a valid block.
+        unsafe { &*first.wrapping_add(index as usize) }
+    }
+
+    /// Highest address of the slow-path stack of thread slot `index` of `capacity`.
+    pub(crate) fn slow_stack(&self, index: u32, capacity: u32) -> u64 {
+        let controls = u64::from(capacity) * size_of::<Control>() as u64;
+        let wiped = (PROCESS_SIZE + controls).next_multiple_of(PAGE);
+        core::ptr::from_ref(self) as u64 + wiped + (u64::from(index) + 1) * SLOW_STACK_SIZE
+    }
+}

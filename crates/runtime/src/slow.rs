@@ -1,0 +1,188 @@
+//! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing
+//! of this thread comes in between.
+
+use crate::arena::Slot;
+use crate::open_calls::{Frame, OpenCalls};
+use crate::process::{self, Process, state as process_state};
+use crate::{fork, modules, system, threads};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use everycall_format::arena::counter;
+use everycall_format::event::{self, EXIT, kind, payload_word, record_word};
+use everycall_hooks::{ModuleDescriptor, slow};
+use everycall_ring::{Control, Ring, state};
+
+/// Words that one event may need: epoch 2, unwound 2, unknown code 3.
+const EVENT_WORDS_MAX: usize = 8;
+
+/// See [`everycall_hooks::SlowCall`].
+///
+/// # Safety
+/// For the hooks of a registered module only.
+pub(crate) unsafe extern "C" fn slow_path(
+    what: u32,
+    control: *const Control,
+    slot: *const AtomicU64,
+    address: u64,
+    stack_pointer: u64,
+    module: *const ModuleDescriptor,
+) {
+    let Some(process) = process::process() else { return };
+    // SAFETY: null or the thread's control block.
+    let control = unsafe { control.as_ref() };
+    match process.state.load(Relaxed) {
+        process_state::ON => {}
+        process_state::BLANK => return fork::child(process, control),
+        _ => {
+            if control.is_none() {
+                threads::leave_out();
+            }
+            return;
+        }
+    }
+    let Some(control) = control.or_else(|| threads::begin(process)) else { return };
+    if control.state.load(Relaxed) != state::ACTIVE {
+        return;
+    }
+    let thread = Thread::new(process, control);
+    // SAFETY: null or a word of this thread's ring; the module is registered, or its hooks were off.
+    let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
+    if let Some(reserved) = reserved {
+        // The event takes a slot in order, behind the records that have to come before it.
+        reserved.store(record_word(everycall_hooks::ticks(), kind::FILLER, 0, 0), Relaxed);
+    }
+    if what & slow::PUSHED != 0 {
+        thread.open.take_back();
+    }
+    let frame = if what & slow::BODY == 0 { Frame::Start(stack_pointer) } else { Frame::Body(stack_pointer) };
+    let place = modules::place(process, module, address, matches!(frame, Frame::Body(_)));
+    let ticks = thread.prepare();
+    if what & slow::EXIT == 0 {
+        thread.entry(ticks, place, frame);
+    } else {
+        thread.exit(ticks, place, frame);
+    }
+}
+
+/// Where an event's address lies.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// In a module: its code offset.
+    Offset(u32),
+    /// In none.
+    Unknown(u64),
+}
+
+struct Thread<'a> {
+    process: &'static Process,
+    control: &'a Control,
+    slot: Slot,
+    ring: Ring<'a>,
+    open: OpenCalls<'a>,
+}
+
+impl<'a> Thread<'a> {
+    fn new(process: &'static Process, control: &'a Control) -> Thread<'a> {
+        let slot = process.arena().slot(control.slot.load(Relaxed));
+        Thread { process, control, slot, ring: threads::ring(control, &slot), open: OpenCalls::new(control) }
+    }
+
+    /// Makes room for an event and brings the clock's upper half up to date. The time of the event.
+    fn prepare(&self) -> u64 {
+        if !self.ring.has_room(EVENT_WORDS_MAX) {
+            self.advance();
+        }
+        let ticks = everycall_hooks::ticks();
+        let high = (ticks >> 32) as u32;
+        if self.control.ticks_high.load(Relaxed) != high {
+            self.control.ticks_high.store(high, Relaxed);
+            self.slot.ticks_high().store(high, Relaxed);
+            self.ring.push(&[record_word(ticks, kind::EPOCH, 1, 0), payload_word(high, kind::EPOCH, 1)]);
+        }
+        ticks
+    }
+
+    /// Goes on in the next segment.
+    fn advance(&self) {
+        let (first, size) = self.ring.next_segment_bytes();
+        let blank = self.slot.generation().load(Relaxed) == 0;
+        if blank && self.ring.number() + 1 < self.ring.segments() {
+            // The first lap: the pages at once cost less than a fault for each. Only a hint.
+            let address = self.control.ring.load(Relaxed) + first;
+            system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE);
+        }
+        self.ring.advance(everycall_hooks::ticks(), self.open.depth(), blank);
+        self.slot.set_name(system::thread_name());
+        // Hooks don't check the open-call stack's end: they may fill as many entries as the segment has
+        // words. Where that could be too many, every event comes here.
+        if self.open_calls_suffice() {
+            self.ring.release();
+        } else {
+            self.ring.hold();
+        }
+    }
+
+    fn open_calls_suffice(&self) -> bool {
+        self.control.deep.load(Relaxed) == 0 && self.open.room() > self.slot.segment_words() as u64
+    }
+
+    fn entry(&self, ticks: u64, place: Place, frame: Frame) {
+        self.left(ticks, self.open.drop_dead(frame));
+        let word = match place {
+            Place::Offset(offset) => event::call_word(ticks, offset),
+            Place::Unknown(_) => record_word(ticks, kind::UNKNOWN_CODE, 0, 0),
+        };
+        if !self.open.push(word, (ticks >> 32) as u32, frame) {
+            self.slot.deep().fetch_add(1, Relaxed);
+        }
+        self.write(ticks, place, 0);
+    }
+
+    fn exit(&self, ticks: u64, place: Place, frame: Frame) {
+        let low = match place {
+            Place::Offset(offset) => offset,
+            Place::Unknown(_) => record_word(0, kind::UNKNOWN_CODE, 0, 0) as u32,
+        };
+        if let Some(inside) = self.open.find_exit(frame, low) {
+            self.open.drop_frames(inside);
+            self.left(ticks, inside);
+            self.write(ticks, place, EXIT);
+            self.open.drop_frames(1);
+        } else {
+            self.left(ticks, self.open.drop_dead(Frame::Body(frame.stack_pointer())));
+            self.slot.orphan_exits().fetch_add(1, Relaxed);
+            let offset = if let Place::Offset(offset) = place { offset } else { 0 };
+            self.ring.push(&[
+                record_word(ticks, kind::ORPHAN_EXIT, 1, 0),
+                payload_word(offset, kind::ORPHAN_EXIT, 1),
+            ]);
+        }
+        if self.control.held_position.load(Relaxed) != 0 && self.open_calls_suffice() {
+            self.ring.release();
+        }
+    }
+
+    /// Records that `count` frames have been left, down to the depth as it is now.
+    fn left(&self, ticks: u64, count: u32) {
+        if count > 0 {
+            self.slot.unwound().fetch_add(u64::from(count), Relaxed);
+            self.ring.push(&[
+                record_word(ticks, kind::UNWOUND, 1, 0),
+                payload_word(self.open.depth(), kind::UNWOUND, 1),
+            ]);
+        }
+    }
+
+    fn write(&self, ticks: u64, place: Place, exit: u32) {
+        match place {
+            Place::Offset(offset) => self.ring.push(&[event::call_word(ticks, exit | offset)]),
+            Place::Unknown(address) => {
+                self.process.arena().count(counter::UNKNOWN_CODE, 1);
+                self.ring.push(&[
+                    record_word(ticks, kind::UNKNOWN_CODE, 2, u8::from(exit != 0)),
+                    payload_word(address as u32, kind::UNKNOWN_CODE, 1),
+                    payload_word((address >> 32) as u32, kind::UNKNOWN_CODE, 2),
+                ]);
+            }
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The runtime's start: before `main`, before the program's own initialisers.
+
+use crate::arena::Arena;
+use crate::process::{self, state as process_state};
+use crate::system::{
+    self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, File, MAP_ANONYMOUS, MAP_NORESERVE,
+    MAP_SHARED,
+};
+use crate::{fork, system::PROT_READ, system::PROT_WRITE};
+use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
+use everycall_format::Wire;
+use everycall_format::arena::{
+    ArenaHeader, ClockReading, THREAD_CAPACITY, child_kind, process_state as arena_state,
+};
+use everycall_format::env;
+
+/// What the program was started with.
+struct Environment {
+    variables: *const *const u8,
+}
+
+impl Environment {
+    /// The value of a variable.
+    fn get(&self, name: &str) -> Option<&'static [u8]> {
+        let mut place = self.variables;
+        // SAFETY: the C library hands over an array of strings that ends with null.
+        unsafe {
+            while !place.is_null() && !(*place).is_null() {
+                let text = text(*place);
+                if let Some(value) =
+                    text.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+                {
+                    return Some(value);
+                }
+                place = place.add(1);
+            }
+        }
+        None
+    }
+
+    /// Whether the program runs with more rights than whoever started it.
+    fn is_secure(&self) -> bool {
+        const AT_NULL: u64 = 0;
+        const AT_SECURE: u64 = 23;
+        if self.variables.is_null() {
+            return true;
+        }
+        // SAFETY: the kernel puts the auxiliary vector behind the environment.
+        unsafe {
+            let mut place = self.variables;
+            while !(*place).is_null() {
+                place = place.add(1);
+            }
+            let mut entry = place.add(1).cast::<[u64; 2]>();
+            while (*entry)[0] != AT_NULL {
+                if (*entry)[0] == AT_SECURE {
+                    return (*entry)[1] != 0;
+                }
+                entry = entry.add(1);
+            }
+        }
+        false
+    }
+}
+
+/// The bytes of a C string. (Without `strlen`, which the program may define.)
+///
+/// # Safety
+/// `begin` is that of a string that ends with NUL and stays.
+unsafe fn text(begin: *const u8) -> &'static [u8] {
+    let mut length = 0;
+    // SAFETY: by contract.
+    unsafe {
+        while *begin.add(length) != 0 {
+            length += 1;
+        }
+        core::slice::from_raw_parts(begin, length)
+    }
+}
+
+/// Starts the runtime. `thread_slot`: place of the thread-local slot from the thread pointer.
+///
+/// # Safety
+/// `variables` is the process's environment as the C library hands it to initialisers, or null.
+pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
+    if let Some(process) = process::process() {
+        process.arena().count(everycall_format::arena::counter::SECOND_RUNTIMES, 1);
+        return;
+    }
+    let environment = Environment { variables };
+    let trusted = !environment.is_secure();
+    let variable = |name: &str| environment.get(name).filter(|_| trusted);
+
+    let on = match variable(env::START) {
+        None | Some(b"on") => true,
+        Some(b"off") => false,
+        Some(other) => {
+            complain(env::START, other, "on or off", "on");
+            true
+        }
+    };
+    let ring_size = variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
+        env::parse_ring_size(text).unwrap_or_else(|| {
+            complain(env::RING_SIZE, text, env::RING_SIZE_ALLOWED, "1M");
+            env::RING_SIZE_DEFAULT
+        })
+    });
+
+    let arena = match variable(env::ARENA) {
+        Some(path) => match given(path) {
+            Given::Ours(arena) => Some(arena),
+            Given::Taken => return,
+            Given::Unusable => private(ring_size),
+        },
+        None => private(ring_size),
+    };
+    let Some(arena) = arena else { return };
+    if !process::begin(&arena, thread_slot) {
+        return;
+    }
+    arena.put_start(&clock_reading());
+    arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
+    if let Some(process) = process::process() {
+        process.sites_on.store(on.into(), Relaxed);
+        process.state.store(process_state::ON, Release);
+    }
+}
+
+/// Warns of a variable with a bad value.
+fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
+    let shown = value.get(..value.len().min(100)).unwrap_or(value);
+    system::warn(&[
+        b"everycall: ",
+        name.as_bytes(),
+        b"=",
+        shown,
+        b" isn't understood; allowed is ",
+        allowed.as_bytes(),
+        b". Using ",
+        used.as_bytes(),
+        b".\n",
+    ]);
+}
+
+/// What became of the recorder's arena.
+enum Given {
+    /// We write it.
+    Ours(Arena),
+    /// Another process does: we aren't followed.
+    Taken,
+    /// It isn't there, or can't be mapped.
+    Unusable,
+}
+
+/// Maps the recorder's arena and claims it.
+fn given(path: &[u8]) -> Given {
+    let mut name = [0; 256];
+    match name.get_mut(..path.len()) {
+        Some(place) if path.len() < 256 => place.copy_from_slice(path),
+        _ => return Given::Unusable,
+    }
+    let Some(file) = File::open(name.get(..=path.len()).unwrap_or(&[]), true) else { return Given::Unusable };
+    let mut bytes = [0; ArenaHeader::SIZE];
+    if file.read(&mut bytes) != bytes.len() {
+        return Given::Unusable;
+    }
+    let Some(header) = ArenaHeader::read(&bytes).filter(|header| header.is_consistent(header.arena_size))
+    else {
+        return Given::Unusable;
+    };
+    let Some(base) = file.map_shared(header.arena_size) else { return Given::Unusable };
+    // SAFETY: just mapped, never unmapped but below, where it isn't used any more; consistent.
+    let arena = unsafe { Arena::new(base, header) };
+    if arena.target_pid().compare_exchange(0, system::process_id(), AcqRel, Relaxed).is_err() {
+        fork::list_in(&arena, child_kind::EXEC);
+        system::unmap(base, header.arena_size);
+        return Given::Taken;
+    }
+    system::advise(base, header.arena_size, system::MADV_DONTDUMP);
+    Given::Ours(arena)
+}
+
+/// An arena of the process's own; with fewer threads where memory is limited.
+fn private(ring_size: u64) -> Option<Arena> {
+    let mut threads = THREAD_CAPACITY;
+    while threads > 0 {
+        let header = ArenaHeader::with_layout(ring_size, threads);
+        let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
+        if let Some(base) = system::map(header.arena_size, PROT_READ | PROT_WRITE, flags, -1) {
+            system::advise(base, header.arena_size, system::MADV_DONTDUMP);
+            // SAFETY: just mapped, never unmapped; consistent by construction.
+            let arena = unsafe { Arena::new(base, header) };
+            arena.put_header(&header);
+            arena.target_pid().store(system::process_id(), Relaxed);
+            return Some(arena);
+        }
+        threads /= 4;
+    }
+    None
+}
+
+/// All clocks at one moment: the closest bracket of a few tries.
+fn clock_reading() -> ClockReading {
+    let mut best = ClockReading { bracket: u64::MAX, ..ClockReading::default() };
+    for _ in 0..3 {
+        let before = everycall_hooks::ticks();
+        let monotonic_raw_ns = system::clock_ns(CLOCK_MONOTONIC_RAW);
+        let after = everycall_hooks::ticks();
+        let bracket = after.wrapping_sub(before);
+        if bracket < best.bracket {
+            best = ClockReading { ticks: before + bracket / 2, monotonic_raw_ns, bracket, ..best };
+        }
+    }
+    best.monotonic_ns = system::clock_ns(CLOCK_MONOTONIC);
+    best.realtime_ns = system::clock_ns(CLOCK_REALTIME);
+    best
+}

@@ -1,0 +1,201 @@
+//! System calls, by number, without a library: nothing here touches `errno` or can be interposed. The
+//! list of calls is short on purpose; `docs/limits.md` names it for seccomp filters.
+
+use everycall_hooks::syscall;
+
+pub(crate) const PROT_READ: usize = 1;
+pub(crate) const PROT_WRITE: usize = 2;
+pub(crate) const PROT_EXEC: usize = 4;
+pub(crate) const MAP_SHARED: usize = 0x01;
+pub(crate) const MAP_PRIVATE: usize = 0x02;
+pub(crate) const MAP_ANONYMOUS: usize = 0x20;
+pub(crate) const MAP_NORESERVE: usize = 0x4000;
+pub(crate) const MADV_DONTDUMP: usize = 16;
+pub(crate) const MADV_WIPEONFORK: usize = 18;
+pub(crate) const MADV_POPULATE_WRITE: usize = 23;
+pub(crate) const CLOCK_REALTIME: usize = 0;
+pub(crate) const CLOCK_MONOTONIC: usize = 1;
+pub(crate) const CLOCK_MONOTONIC_RAW: usize = 4;
+const O_RDONLY: usize = 0;
+const O_RDWR: usize = 2;
+const O_CLOEXEC: usize = 0o2_000_000;
+const PR_GET_NAME: usize = 16;
+const FUTEX_WAIT: usize = 0;
+const FUTEX_WAKE: usize = 1;
+pub(crate) const ESRCH: isize = -3;
+
+#[cfg(target_arch = "x86_64")]
+mod number {
+    pub const READ: usize = 0;
+    pub const WRITE: usize = 1;
+    pub const CLOSE: usize = 3;
+    pub const MMAP: usize = 9;
+    pub const MPROTECT: usize = 10;
+    pub const MUNMAP: usize = 11;
+    pub const PWRITE64: usize = 18;
+    pub const SCHED_YIELD: usize = 24;
+    pub const MADVISE: usize = 28;
+    pub const GETPID: usize = 39;
+    pub const GETPPID: usize = 110;
+    pub const SIGALTSTACK: usize = 131;
+    pub const PRCTL: usize = 157;
+    pub const GETTID: usize = 186;
+    pub const FUTEX: usize = 202;
+    pub const CLOCK_GETTIME: usize = 228;
+    pub const TGKILL: usize = 234;
+    pub const OPENAT: usize = 257;
+}
+
+/// Maps memory; `descriptor` is -1 for none.
+pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isize) -> Option<*mut u8> {
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let address = unsafe {
+        syscall(number::MMAP, [0, length as usize, protection, flags, descriptor.cast_unsigned(), 0])
+    };
+    (address > 0).then_some(address as *mut u8)
+}
+
+/// Unmaps memory that [`map`] gave.
+pub(crate) fn unmap(address: *mut u8, length: u64) {
+    // SAFETY: the caller's own mapping, of which it keeps no reference.
+    unsafe { syscall(number::MUNMAP, [address as usize, length as usize, 0, 0, 0, 0]) };
+}
+
+pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
+    // SAFETY: callers change text pages between readable-executable and writable, content untouched.
+    unsafe { syscall(number::MPROTECT, [address as usize, length as usize, protection, 0, 0, 0]) == 0 }
+}
+
+pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> bool {
+    // SAFETY: the advices in use (DONTDUMP, WIPEONFORK, POPULATE_WRITE) don't change memory here.
+    unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) == 0 }
+}
+
+/// An open file; closed when dropped.
+pub(crate) struct File(usize);
+
+impl File {
+    /// Opens a path that ends with NUL.
+    pub(crate) fn open(path: &[u8], write: bool) -> Option<File> {
+        if path.last() != Some(&0) {
+            return None;
+        }
+        let flags = O_CLOEXEC | if write { O_RDWR } else { O_RDONLY };
+        const AT_FDCWD: usize = -100_isize as usize;
+        // SAFETY: the path ends with NUL.
+        let descriptor =
+            unsafe { syscall(number::OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags, 0, 0, 0]) };
+        usize::try_from(descriptor).ok().map(File)
+    }
+
+    /// Reads up to `buffer.len()` bytes; 0 at the end and on errors.
+    pub(crate) fn read(&self, buffer: &mut [u8]) -> usize {
+        // SAFETY: writes into the buffer only.
+        let count =
+            unsafe { syscall(number::READ, [self.0, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) };
+        usize::try_from(count).unwrap_or(0)
+    }
+
+    /// Writes `bytes` at `offset`; whether all of them were.
+    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> bool {
+        // SAFETY: reads the bytes only. What it writes to is the caller's matter (text of a site).
+        let count = unsafe {
+            syscall(number::PWRITE64, [self.0, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0])
+        };
+        usize::try_from(count) == Ok(bytes.len())
+    }
+
+    /// Maps the file shared and writable.
+    pub(crate) fn map_shared(&self, length: u64) -> Option<*mut u8> {
+        map(length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self.0.cast_signed())
+    }
+}
+
+impl Drop for File {
+    fn drop(&mut self) {
+        // SAFETY: our own descriptor, not used afterwards.
+        unsafe { syscall(number::CLOSE, [self.0, 0, 0, 0, 0, 0]) };
+    }
+}
+
+/// Writes a warning to standard error.
+pub(crate) fn warn(parts: &[&[u8]]) {
+    let mut line = [0; 512];
+    let mut length = 0;
+    for byte in parts.iter().copied().flatten() {
+        if let Some(place) = line.get_mut(length) {
+            *place = *byte;
+            length += 1;
+        }
+    }
+    // SAFETY: reads the line only.
+    unsafe { syscall(number::WRITE, [2, line.as_ptr() as usize, length, 0, 0, 0]) };
+}
+
+pub(crate) fn process_id() -> u32 {
+    // SAFETY: only returns a number.
+    unsafe { syscall(number::GETPID, [0; 6]) as u32 }
+}
+
+pub(crate) fn parent_id() -> u32 {
+    // SAFETY: only returns a number.
+    unsafe { syscall(number::GETPPID, [0; 6]) as u32 }
+}
+
+pub(crate) fn thread_id() -> u32 {
+    // SAFETY: only returns a number.
+    unsafe { syscall(number::GETTID, [0; 6]) as u32 }
+}
+
+/// Whether the process has no such thread any more.
+pub(crate) fn thread_is_gone(process: u32, thread: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { syscall(number::TGKILL, [process as usize, thread as usize, 0, 0, 0, 0]) == ESRCH }
+}
+
+/// The name of the calling thread, NUL padded.
+pub(crate) fn thread_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: writes at most 16 bytes into the name.
+    unsafe { syscall(number::PRCTL, [PR_GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    name
+}
+
+pub(crate) fn clock_ns(clock: usize) -> u64 {
+    let mut time = [0_u64; 2];
+    // SAFETY: writes one timespec, two 64-bit words.
+    unsafe { syscall(number::CLOCK_GETTIME, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
+}
+
+pub(crate) fn yield_now() {
+    // SAFETY: only gives the CPU away.
+    unsafe { syscall(number::SCHED_YIELD, [0; 6]) };
+}
+
+/// Wakes everybody who waits on a futex, in whichever process.
+pub(crate) fn wake(futex: &core::sync::atomic::AtomicU32) {
+    // SAFETY: reads nothing of ours but the address.
+    unsafe { syscall(number::FUTEX, [futex.as_ptr() as usize, FUTEX_WAKE, i32::MAX as usize, 0, 0, 0]) };
+}
+
+/// Waits until the futex isn't `value`, at most `nanoseconds` (below one second).
+pub(crate) fn wait(futex: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) {
+    let time = [0_u64, nanoseconds];
+    // SAFETY: reads the futex and the time.
+    unsafe {
+        syscall(
+            number::FUTEX,
+            [futex.as_ptr() as usize, FUTEX_WAIT, value as usize, time.as_ptr() as usize, 0, 0],
+        )
+    };
+}
+
+/// The alternate signal stack of the calling thread: first address and the one behind its last.
+pub(crate) fn alternate_stack() -> Option<(u64, u64)> {
+    const SS_DISABLE: u64 = 2;
+    let mut stack = [0_u64; 3]; // pointer, flags, size
+    // SAFETY: writes one stack_t, three 64-bit words.
+    let result = unsafe { syscall(number::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    (result == 0 && stack[1] & SS_DISABLE == 0).then(|| (stack[0], stack[0].saturating_add(stack[2])))
+}
