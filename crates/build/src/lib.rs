@@ -1,1 +1,43 @@
-//! build
+//! The compiler prefix of everycall: builds that can be traced, from the user's own compiler commands.
+//!
+//! Arguments in, the compiler's own behaviour plus sites out. This crate knows how gcc and clang are told to call
+//! hooks, how hook calls become patchable sites ([`as_main`]), and what a link needs so that the hooks are there. It
+//! knows nothing of rings, traces or the inside of the runtime, whose objects it takes from a folder, the *kit*.
+//!
+//! | entry point | for |
+//! |---|---|
+//! | [`cc_main`] | `everycall cc [--mode M] -- COMPILER ARGS...` |
+//! | [`named_compiler_main`] | `everycall-gcc`, `-g++`, `-clang`, `-clang++`, with version suffixes |
+//! | [`as_main`] | `as`, run by gcc |
+//! | [`write_integration`] | pkg-config files and a CMake package, for builds without any prefix |
+//!
+//! Nothing in the environment changes object code; it only says where programs and the cache folder lie.
+
+mod args;
+mod assembler;
+mod compiler;
+mod integration;
+mod mode;
+mod prefix;
+mod response;
+mod toolbox;
+
+pub use assembler::{as_main, is_assembler_name, rewrite};
+pub use compiler::Family;
+pub use integration::write_integration;
+pub use mode::Mode;
+pub use prefix::{Kit, cc_main, is_compiler_name, named_compiler_main};
+
+/// The kit's object for executables: the runtime and the hooks.
+pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
+/// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
+pub const MODULE_OBJECT: &str = "everycall-module.o";
+/// The one symbol that a traced executable exports, by which shared objects find its runtime.
+pub const RUNTIME_SYMBOL: &str = "everycall_runtime_v1";
+
+/// Exit code where the request can't be done: wrong arguments, or a mode that the compiler can't do.
+pub const EXIT_REFUSED: u8 = 2;
+/// Exit code where the compiler or the kit is there but couldn't be used.
+pub const EXIT_NOT_RUN: u8 = 126;
+/// Exit code where the compiler isn't found.
+pub const EXIT_NOT_FOUND: u8 = 127;

@@ -1,0 +1,296 @@
+//! What an invocation of gcc or clang will do, read from its arguments.
+//!
+//! Only as much is understood as decides what the prefix adds. Whatever isn't recognised is the compiler's business:
+//! nothing is removed, reordered or refused here.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStrExt;
+
+use crate::response;
+
+/// What the compiler driver was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Invocation {
+    /// How far it goes.
+    pub stage: Stage,
+    /// A source that isn't assembler is among the inputs.
+    pub compiles: bool,
+    /// The user chose a level or kind of debug information, or none.
+    pub debug_chosen: bool,
+    /// The linker named by `-fuse-ld=`.
+    pub linker: Option<String>,
+    /// Options that keep one mode or another from working.
+    pub obstacles: Vec<Obstacle>,
+}
+
+/// How far an invocation goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Stage {
+    /// Answers a question, preprocesses or checks: no object code comes of it.
+    #[default]
+    NoCode,
+    /// Makes assembler text, objects or a precompiled header.
+    Compile,
+    /// Joins objects into an object.
+    LinkRelocatable,
+    /// Makes a shared object.
+    LinkShared,
+    /// Makes an executable.
+    LinkExecutable,
+}
+
+/// An option that some mode can't live with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Obstacle {
+    /// Code for another machine than x86-64.
+    Target(String),
+    /// Code or data anywhere in 64 bits, where hooks are out of reach.
+    LargeModel,
+    /// gcc mixes two assembler syntaxes when asked for hook calls.
+    IntelSyntax,
+    /// The option claims the very hooks that the mode needs.
+    ClaimsHooks(String),
+}
+
+/// Options whose value is the next argument; without them, values would look like inputs.
+const TAKE_NEXT: &[&str] = &[
+    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-u", "-T", "-e", "-z", "-A", "-B", "-b", "-V", "-G", "-F",
+    "-MF", "-MT", "-MQ", "-MJ", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix",
+    "-iwithprefix", "-iwithprefixbefore", "-isysroot", "-imultilib", "-imultiarch", "-cxx-isystem",
+    "-include-pch", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-Xclang", "-Xanalyzer", "-aux-info",
+    "-dumpbase", "-dumpbase-ext", "-dumpdir", "-target", "-arch", "-mllvm", "-plugin", "-specs", "--specs",
+    "--param", "-wrapper", "--sysroot", "-Tdata", "-Tbss", "-Ttext", "-Ttext-segment", "-Tldata",
+    "-rpath", "-soname", "--include", "--imacros", "--output", "--language", "--define-macro",
+    "--undefine-macro", "--include-directory", "--library-directory", "--assert", "--prefix", "--entry",
+    "--for-assembler", "--for-linker", "--force-link", "--dumpbase", "--dumpdir", "--config",
+    "-serialize-diagnostics", "--serialize-diagnostics", "-ivfsoverlay", "-fmodule-mapper",
+    "-working-directory",
+];
+
+/// Options that end in an answer on standard output. Those ending in `=` or `-` are prefixes.
+const QUERIES: &[&str] = &[
+    "--version", "-dumpversion", "-dumpfullversion", "-dumpmachine", "-dumpspecs", "-print-", "--print-",
+    "--help", "-help", "--target-help", "-cc1", "-cc1as", "-cc1gen-reproducer",
+];
+
+/// Options after which no object code is made.
+const NO_CODE: &[&str] = &[
+    "-E", "-M", "-MM", "-fsyntax-only", "--preprocess", "--dependencies", "--user-dependencies", "--analyze",
+    "--precompile", "-verify-pch", "-emit-interface-stubs",
+];
+
+/// `-g` options that say how debug information is written, not whether and how much.
+const DEBUG_DETAILS: &[&str] = &[
+    "-gz", "-gsplit-dwarf", "-gno-", "-grecord-", "-gcolumn-info", "-gvariable-location-views",
+    "-ginternal-reset-location-views", "-gstatement-frontiers", "-gas-loc", "-gas-locview", "-ginline-points",
+    "-gstrict-dwarf", "-gpubnames", "-ggnu-pubnames", "-gtype", "-gdescribe-dies", "-gused", "-gcc-toolchain",
+    "-gdwarf32", "-gdwarf64", "-gsimple-template-names", "-gembed-source", "-gkey-instructions",
+    "-gdwarf-aranges", "-gomit-unreferenced-methods", "-gcodeview-ghash", "-gcodeview-command-line",
+];
+
+/// Options by which the user takes gcc's entry and exit hooks for something else.
+const CLAIM_HOOKS: &[&str] = &[
+    "-pg", "-p", "-mno-fentry", "-mnop-mcount", "-mrecord-mcount", "-mrecord-return", "-mfentry-name=",
+    "-mfentry-section=", "-minstrument-return=",
+];
+
+impl Invocation {
+    /// Reads the arguments that follow the compiler's name.
+    pub fn read(args: &[OsString]) -> Invocation {
+        let mut scan = Scan::default();
+        let args = response::expand(args);
+        let mut rest = args.iter().map(|arg| String::from_utf8_lossy(arg.as_bytes()));
+        while let Some(arg) = rest.next() {
+            let next = if TAKE_NEXT.contains(&&*arg) { rest.next() } else { None };
+            scan.take(&arg, next.as_deref());
+        }
+        scan.finish()
+    }
+
+    /// Whether it makes an executable or a shared object.
+    pub fn links(&self) -> bool {
+        matches!(self.stage, Stage::LinkShared | Stage::LinkExecutable)
+    }
+}
+
+#[derive(Default)]
+struct Scan {
+    found: Invocation,
+    language: Option<String>,
+    no_code: bool,
+    stops_before_link: bool,
+    shared: bool,
+    relocatable: bool,
+    inputs: usize,
+    headers: usize,
+}
+
+impl Scan {
+    fn take(&mut self, arg: &str, next: Option<&str>) {
+        match arg {
+            "-" => self.input("-"),
+            _ if !arg.starts_with('-') => self.input(arg),
+            "-x" | "--language" => self.language = next.filter(|name| *name != "none").map(str::to_owned),
+            "-c" | "-S" | "--compile" | "--assemble" => self.stops_before_link = true,
+            "-shared" | "--shared" => self.shared = true,
+            "-r" | "--relocatable" | "-flinker-output=rel" | "-flinker-output=nolto-rel" => self.relocatable = true,
+            "-Xlinker" | "--for-linker" => self.linker_args(next.unwrap_or_default().split('\0')),
+            "-l" => self.inputs += 1,
+            "-target" => self.target(next.unwrap_or_default()),
+            "-m32" | "-mx32" | "-m16" => self.obstacle(Obstacle::Target(arg.to_owned())),
+            "-mcmodel=large" => self.obstacle(Obstacle::LargeModel),
+            "-masm=intel" => self.found.obstacles.push(Obstacle::IntelSyntax),
+            "-masm=att" => self.found.obstacles.retain(|found| *found != Obstacle::IntelSyntax),
+            _ => self.take_joined(arg),
+        }
+    }
+
+    fn take_joined(&mut self, arg: &str) {
+        if is_one_of(arg, QUERIES) || NO_CODE.contains(&arg) {
+            self.no_code = true;
+        } else if let Some(list) = arg.strip_prefix("-Wl,") {
+            self.linker_args(list.split(','));
+        } else if let Some(language) = arg.strip_prefix("-x").or(arg.strip_prefix("--language=")) {
+            self.language = Some(language.to_owned()).filter(|name| name != "none");
+        } else if let Some(linker) = arg.strip_prefix("-fuse-ld=") {
+            self.found.linker = Some(linker.to_owned());
+        } else if let Some(target) = arg.strip_prefix("--target=") {
+            self.target(target);
+        } else if arg.starts_with("-l") {
+            self.inputs += 1;
+        } else if is_one_of(arg, CLAIM_HOOKS) && arg != "-minstrument-return=call" {
+            self.obstacle(Obstacle::ClaimsHooks(arg.to_owned()));
+        } else if arg.starts_with("-g") && !is_one_of(arg, DEBUG_DETAILS) {
+            self.found.debug_chosen = true;
+        }
+    }
+
+    fn input(&mut self, name: &str) {
+        self.inputs += 1;
+        let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let (code, header) = match self.language.as_deref() {
+            Some("assembler" | "assembler-with-cpp") => (false, false),
+            Some(language) => (true, language.ends_with("-header")),
+            None => kind_of_extension(extension),
+        };
+        self.found.compiles |= code;
+        self.headers += usize::from(header);
+    }
+
+    fn linker_args<'a>(&mut self, args: impl Iterator<Item = &'a str>) {
+        self.inputs += 1;
+        for arg in args {
+            match arg {
+                "-shared" | "--shared" | "-Bshareable" => self.shared = true,
+                "-r" | "-i" | "--relocatable" => self.relocatable = true,
+                _ => {}
+            }
+        }
+    }
+
+    fn target(&mut self, triple: &str) {
+        let ours = ["x86_64", "amd64"].iter().any(|cpu| triple.starts_with(cpu));
+        if !(ours && triple.contains("linux")) {
+            self.obstacle(Obstacle::Target(format!("--target={triple}")));
+        }
+    }
+
+    fn obstacle(&mut self, obstacle: Obstacle) {
+        if !self.found.obstacles.contains(&obstacle) {
+            self.found.obstacles.push(obstacle);
+        }
+    }
+
+    fn finish(self) -> Invocation {
+        let stage = match () {
+            () if self.no_code || self.inputs == 0 => Stage::NoCode,
+            () if self.stops_before_link || self.headers == self.inputs => Stage::Compile,
+            () if self.relocatable => Stage::LinkRelocatable,
+            () if self.shared => Stage::LinkShared,
+            () => Stage::LinkExecutable,
+        };
+        Invocation { stage, ..self.found }
+    }
+}
+
+/// Whether a file is compiled (assembler sources aren't), and whether it is a header.
+fn kind_of_extension(extension: &str) -> (bool, bool) {
+    match extension {
+        "h" | "H" | "hh" | "hp" | "hpp" | "hxx" | "HPP" | "h++" | "tcc" => (true, true),
+        "c" | "i" | "ii" | "C" | "cc" | "cp" | "cxx" | "cpp" | "CPP" | "c++" | "m" | "mi" | "mm" | "M" | "mii"
+        | "ll" | "bc" | "cppm" | "ixx" | "d" | "f" | "F" | "for" | "f90" | "F90" | "f95" | "f03" | "f08" | "adb"
+        | "ads" | "go" => (true, false),
+        _ => (false, false),
+    }
+}
+
+/// Whether the list has the argument, or one that it begins with and that ends in `=` or `-`; a debug
+/// detail may also be followed by `=`.
+fn is_one_of(arg: &str, list: &[&str]) -> bool {
+    list.iter().any(|entry| {
+        arg.strip_prefix(entry).is_some_and(|rest| {
+            rest.is_empty() || entry.ends_with(['=', '-']) || rest.starts_with('=')
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Invocation {
+        Invocation::read(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn stages() {
+        for line in ["", "-v", "--version", "-dumpmachine", "-print-prog-name=as a.c", "-E a.c", "-MM a.c",
+            "-fsyntax-only a.c", "-### --help=optimizers", "-cc1 a.c", "-o x", "-I a.c", "-include a.c"] {
+            assert_eq!(read(line).stage, Stage::NoCode, "{line}");
+        }
+        for line in ["-c a.c", "-S a.c -o x", "a.h", "-x c++-header a", "-c a.s", "-MD -c a.c", "-c -x c -"] {
+            assert_eq!(read(line).stage, Stage::Compile, "{line}");
+        }
+        for line in ["a.c", "a.o -o x", "-lfoo", "-Wl,--version", "-x c -", "-static-pie a.o", "a.c a.h"] {
+            assert_eq!(read(line).stage, Stage::LinkExecutable, "{line}");
+        }
+        for line in ["-shared a.o", "-fPIC -shared a.c", "a.o -Wl,-z,now,-shared", "a.o -Xlinker -shared"] {
+            assert_eq!(read(line).stage, Stage::LinkShared, "{line}");
+        }
+        for line in ["-r a.o b.o", "-nostdlib -Wl,-r a.o", "-r -shared a.o"] {
+            assert_eq!(read(line).stage, Stage::LinkRelocatable, "{line}");
+        }
+    }
+
+    #[test]
+    fn sources_are_told_from_objects() {
+        for line in ["a.c", "a.o b.cpp", "-x c a.o", "-c -x c++ -", "-xc -", "x.ii"] {
+            assert!(read(line).compiles, "{line}");
+        }
+        for line in ["a.o", "-c a.s", "-c a.S", "-x assembler-with-cpp a.c", "libx.a -lfoo", "-x c -x none a.o"] {
+            assert!(!read(line).compiles, "{line}");
+        }
+    }
+
+    #[test]
+    fn debug_words_of_the_user() {
+        for line in ["-g", "-g0", "-g3", "-ggdb3", "-gdwarf-4", "-gline-tables-only", "-gmlt"] {
+            assert!(read(line).debug_chosen, "{line}");
+        }
+        for line in ["-gz", "-gz=zlib", "-gsplit-dwarf", "-grecord-gcc-switches", "-gno-column-info", "-O2",
+            "-gcc-toolchain=/x", "-gdwarf64"] {
+            assert!(!read(line).debug_chosen, "{line}");
+        }
+    }
+
+    #[test]
+    fn obstacles() {
+        assert!(read("-c a.c -mcmodel=medium -masm=intel -masm=att").obstacles.is_empty());
+        assert!(read("--target=x86_64-unknown-linux-gnu -minstrument-return=call").obstacles.is_empty());
+        assert_eq!(read("-masm=intel").obstacles, [Obstacle::IntelSyntax]);
+        assert_eq!(read("-m32 -m32").obstacles, [Obstacle::Target("-m32".into())]);
+        assert_eq!(read("-target aarch64-linux-gnu").obstacles.len(), 1);
+        assert_eq!(read("-pg -pipe -pthread -pie").obstacles, [Obstacle::ClaimsHooks("-pg".into())]);
+        assert_eq!(read("-mfentry-name=x").obstacles.len(), 1);
+    }
+}

@@ -1,0 +1,511 @@
+//! gcc's assembler text in, the same with every hook call made into a site, out.
+//!
+//! ```text
+//!         in                                out
+//! f:                                f:.Leverycall_f0:
+//! 1:      call *__fentry__@GOT...   <site>              (push and pop of %r10 around it go: sites keep it)
+//!         ...                       ...
+//!         call __return__           <site>
+//!         ret                       <exit record> ret   (a jump here makes it a tail exit)
+//! ```
+//!
+//! A site is a 5-byte NOP that lies in one aligned 8-byte word, so that it can be switched by one store. Its record
+//! (12 bytes, see `everycall_format`'s `Site`) goes into a section that the linker keeps exactly as long as the code:
+//! link-ordered behind it, and in its COMDAT group if it is in one. All offsets are relative to their own place and
+//! between local symbols, so that nothing is left to relocate at run time, in shared objects either.
+//!
+//! Lines stay where they are, so that the assembler's diagnostics name the right ones. Text between `#APP` and `#NO_APP` (inline
+//! assembler) is passed on unread, but for changes of section.
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, Write};
+
+/// Longest line that is looked at; longer ones (data) are passed on.
+const LINE_BYTES_MAX: u64 = 1 << 16;
+
+/// Kinds of sites, as in `everycall_format::sites::site_kind`.
+const ENTRY: u8 = 0;
+const EXIT: u8 = 1;
+const TAIL_EXIT: u8 = 2;
+
+/// Whether there is anything to rewrite.
+pub(super) fn has_hook_calls(text: &[u8]) -> bool {
+    [&b"\t__fentry__"[..], b"*__fentry__", b"\t__return__", b"*__return__"]
+        .iter()
+        .any(|name| memchr::memmem::find(text, name).is_some())
+}
+
+/// Rewrites a whole text.
+///
+/// # Errors
+///
+/// Those of reading and writing.
+pub fn rewrite(text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
+    let mut rewriter = Rewriter::new(out);
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        let bytes = io::Read::take(&mut *text, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
+        if bytes == 0 {
+            return rewriter.finish();
+        }
+        if line.ends_with(b"\n") || bytes < LINE_BYTES_MAX as usize {
+            rewriter.line(&line)?;
+        } else {
+            rewriter.pass(&line)?;
+            pass_rest_of_line(text, &mut rewriter)?;
+        }
+    }
+}
+
+fn pass_rest_of_line(text: &mut dyn BufRead, rewriter: &mut Rewriter<'_>) -> io::Result<()> {
+    loop {
+        let chunk = text.fill_buf()?;
+        let end = memchr::memchr(b'\n', chunk);
+        let bytes = end.map_or(chunk.len(), |at| at + 1);
+        rewriter.pass(&chunk[..bytes])?;
+        text.consume(bytes);
+        if end.is_some() || bytes == 0 {
+            return Ok(());
+        }
+    }
+}
+
+struct Rewriter<'a> {
+    out: &'a mut dyn Write,
+    sites: u32,
+    in_app: bool,
+    section: Section,
+    previous_section: Section,
+    section_stack: Vec<(Section, Section)>,
+    /// The first site in each section, behind which the section's records are ordered.
+    anchors: HashMap<Section, u32>,
+    /// The name of the last `.type NAME, @function`, until its label.
+    declared: Vec<u8>,
+    function: Function,
+    functions: u32,
+    /// Lines between a `pushq %r10` and the hook call that it may belong to.
+    held: Held,
+    /// A `popq %r10` that belonged to a hook call comes next.
+    drop_pop: bool,
+    /// The exit site whose record waits for the instruction that tells its kind.
+    open_exit: Option<u32>,
+}
+
+/// A section as its directive names it, with its COMDAT group.
+#[derive(Clone, Default, PartialEq, Eq, Hash)]
+struct Section {
+    directive: Vec<u8>,
+    group: Option<Vec<u8>>,
+}
+
+/// The function whose code comes now.
+#[derive(Default)]
+struct Function {
+    name: Vec<u8>,
+    number: u32,
+    has_entry: bool,
+}
+
+#[derive(Default)]
+struct Held {
+    push: Vec<u8>,
+    endbr: Vec<u8>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Hook {
+    Entry,
+    Exit,
+}
+
+impl<'a> Rewriter<'a> {
+    fn new(out: &'a mut dyn Write) -> Rewriter<'a> {
+        let text = Section { directive: b".text".to_vec(), group: None };
+        Rewriter {
+            out,
+            sites: 0,
+            in_app: false,
+            section: text.clone(),
+            previous_section: text,
+            section_stack: Vec::new(),
+            anchors: HashMap::new(),
+            declared: Vec::new(),
+            function: Function::default(),
+            functions: 0,
+            held: Held::default(),
+            drop_pop: false,
+            open_exit: None,
+        }
+    }
+
+    fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.release_held()?;
+        if self.open_exit.is_some() {
+            self.close_exit(EXIT)?;
+            self.pass(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        let drop_pop = std::mem::take(&mut self.drop_pop);
+        match line.first() {
+            Some(b'#') => self.comment(line),
+            _ if self.in_app => {
+                self.directive(line.trim_ascii())?;
+                self.pass(line)
+            }
+            Some(b'\t') if line.get(1) == Some(&b'.') => {
+                self.release_held()?;
+                self.drop_pop = drop_pop;
+                self.directive(line.trim_ascii())?;
+                self.pass(line)
+            }
+            Some(b'\t' | b'1' | b' ') => self.instruction(line, drop_pop),
+            _ => self.label(line),
+        }
+    }
+
+    fn comment(&mut self, line: &[u8]) -> io::Result<()> {
+        match line.trim_ascii_end() {
+            b"#APP" => {
+                self.release_held()?;
+                if self.open_exit.is_some() {
+                    self.close_exit(EXIT)?;
+                    self.pass(b";")?;
+                }
+                self.in_app = true;
+            }
+            b"#NO_APP" => self.in_app = false,
+            _ => {}
+        }
+        self.pass(line)
+    }
+
+    /// Section changes and function declarations; everything else is passed on unread.
+    fn directive(&mut self, directive: &[u8]) -> io::Result<()> {
+        let end = directive.iter().position(|byte| byte.is_ascii_whitespace()).unwrap_or(directive.len());
+        let (word, operands) = (&directive[..end], directive[end..].trim_ascii());
+        match word {
+            b".type" if !self.in_app => {
+                if let Some(name) = operands.strip_suffix(b"@function") {
+                    let name = name.trim_ascii_end().strip_suffix(b",").unwrap_or(name);
+                    self.declared = name.trim_ascii().to_vec();
+                }
+                Ok(())
+            }
+            b".text" | b".data" | b".bss" | b".section" => self.enter_section(directive, operands),
+            b".pushsection" => {
+                self.section_stack.push((self.section.clone(), self.previous_section.clone()));
+                self.enter_section(directive, operands)
+            }
+            b".popsection" => {
+                if let Some((section, previous)) = self.section_stack.pop() {
+                    self.close_exit_on_own_line()?;
+                    (self.section, self.previous_section) = (section, previous);
+                }
+                Ok(())
+            }
+            b".previous" => {
+                self.close_exit_on_own_line()?;
+                std::mem::swap(&mut self.section, &mut self.previous_section);
+                Ok(())
+            }
+            b".size" | b".cfi_endproc" => self.close_exit_on_own_line(),
+            _ => Ok(()),
+        }
+    }
+
+    fn enter_section(&mut self, directive: &[u8], operands: &[u8]) -> io::Result<()> {
+        self.close_exit_on_own_line()?;
+        let new = Section {
+            directive: if operands.is_empty() { directive.to_vec() } else { operands.to_vec() },
+            group: comdat_group(operands),
+        };
+        self.previous_section = std::mem::replace(&mut self.section, new);
+        Ok(())
+    }
+
+    fn label(&mut self, line: &[u8]) -> io::Result<()> {
+        self.release_held()?;
+        let name = line.trim_ascii_end().strip_suffix(b":");
+        if !self.declared.is_empty() && name == Some(&self.declared) {
+            self.close_exit_on_own_line()?;
+            let name = std::mem::take(&mut self.declared);
+            if !is_cold_part(&name, &self.function.name) {
+                self.function = Function { name, number: self.functions, has_entry: false };
+                self.functions += 1;
+                self.pass(line.trim_ascii_end())?;
+                return writeln!(self.out, ".Leverycall_f{}:", self.function.number);
+            }
+        }
+        self.pass(line)
+    }
+
+    fn instruction(&mut self, line: &[u8], drop_pop: bool) -> io::Result<()> {
+        let (label, instruction) = match line.strip_prefix(b"1:") {
+            Some(rest) => (&b"1:"[..], rest.trim_ascii()),
+            None => (&b""[..], line.trim_ascii()),
+        };
+        match hook_call(instruction) {
+            Some(Hook::Entry) if self.function.number < self.functions => return self.entry_site(label),
+            Some(Hook::Exit) if self.function.has_entry => {
+                self.release_held()?;
+                self.close_exit_on_own_line()?;
+                let site = self.site(label)?;
+                self.open_exit = Some(site);
+                return self.pass(b"\n");
+            }
+            // The exit of a thunk, whose entry gcc leaves out: half a call is worse than none.
+            Some(Hook::Exit) => return self.pass(b"\n"),
+            Some(Hook::Entry) | None => {}
+        }
+        if drop_pop && is_r10_instruction(instruction, b"popq") {
+            return self.pass(b"\n");
+        }
+        if self.held.push.is_empty() && is_r10_instruction(instruction, b"pushq") {
+            self.held.push.extend_from_slice(line);
+            return Ok(());
+        }
+        if !self.held.push.is_empty() && self.held.endbr.is_empty() && instruction == b"endbr64" {
+            self.held.endbr.extend_from_slice(line);
+            return Ok(());
+        }
+        self.release_held()?;
+        if self.open_exit.is_some() && !instruction.is_empty() {
+            self.close_exit(kind_of_exit(instruction))?;
+        }
+        self.pass(line)
+    }
+
+    fn entry_site(&mut self, label: &[u8]) -> io::Result<()> {
+        let held = std::mem::take(&mut self.held);
+        if !held.push.is_empty() {
+            self.drop_pop = true;
+            self.pass(b"\n")?;
+        }
+        self.pass(&held.endbr)?;
+        self.close_exit_on_own_line()?;
+        let site = self.site(label)?;
+        self.function.has_entry = true;
+        self.record(site, ENTRY)?;
+        self.pass(b"\n")
+    }
+
+    /// Lines that were held back for a hook call that didn't come.
+    fn release_held(&mut self) -> io::Result<()> {
+        let held = std::mem::take(&mut self.held);
+        self.pass(&held.push)?;
+        self.pass(&held.endbr)
+    }
+
+    /// The 5-byte NOP, within one aligned 8-byte word.
+    fn site(&mut self, label: &[u8]) -> io::Result<u32> {
+        let site = self.sites;
+        self.sites += 1;
+        self.pass(b"\t.p2align 3,,4;")?;
+        self.pass(label)?;
+        write!(self.out, ".Leverycall_s{site}:.byte 15,31,68,0,0;")?;
+        Ok(site)
+    }
+
+    fn close_exit(&mut self, kind: u8) -> io::Result<()> {
+        match self.open_exit.take() {
+            Some(site) => self.record(site, kind),
+            None => Ok(()),
+        }
+    }
+
+    /// Before a line that isn't an instruction: the record must be written while its section is current.
+    fn close_exit_on_own_line(&mut self) -> io::Result<()> {
+        if self.open_exit.is_some() {
+            self.close_exit(EXIT)?;
+            self.pass(b";")?;
+        }
+        Ok(())
+    }
+
+    fn record(&mut self, site: u32, kind: u8) -> io::Result<()> {
+        let anchor = match self.anchors.get(&self.section) {
+            Some(anchor) => *anchor,
+            None => {
+                self.anchors.insert(self.section.clone(), site);
+                site
+            }
+        };
+        self.pass(b"\t.pushsection everycall_sites,\"ao")?;
+        if self.section.group.is_some() {
+            self.pass(b"G")?;
+        }
+        write!(self.out, "\",@progbits,.Leverycall_s{anchor}")?;
+        if let Some(group) = &self.section.group {
+            self.out.write_all(b",")?;
+            self.out.write_all(group)?;
+            self.out.write_all(b",comdat")?;
+        }
+        let function = self.function.number;
+        write!(self.out, ";.long .Leverycall_s{site}-.;.long .Leverycall_f{function}-.;.long {kind};.popsection")
+    }
+}
+
+/// `f.cold`, or `f.cold.1`, holds the seldom parts of `f`.
+fn is_cold_part(name: &[u8], function: &[u8]) -> bool {
+    !function.is_empty() && name.strip_prefix(function).is_some_and(|rest| rest.starts_with(b".cold"))
+}
+
+/// The group in the operands of `.section NAME,"FLAGS",@TYPE[,ENTRY SIZE],GROUP,comdat`.
+fn comdat_group(operands: &[u8]) -> Option<Vec<u8>> {
+    let mut fields = split_at_commas(operands).into_iter().skip(1);
+    let flags = fields.next()?;
+    if !flags.contains(&b'G') {
+        return None;
+    }
+    let behind_type = [b'M', b'o'].iter().filter(|flag| flags.contains(flag)).count();
+    fields.nth(1 + behind_type).map(<[u8]>::to_vec)
+}
+
+fn split_at_commas(operands: &[u8]) -> Vec<&[u8]> {
+    let mut quoted = false;
+    operands
+        .split(|byte| {
+            quoted ^= *byte == b'"';
+            *byte == b',' && !quoted
+        })
+        .map(<[u8]>::trim_ascii)
+        .collect()
+}
+
+/// Recognises `call __return__` and its forms for position-independent code and `-fno-plt`.
+fn hook_call(instruction: &[u8]) -> Option<Hook> {
+    let operand = instruction.strip_prefix(b"call")?;
+    if !operand.first()?.is_ascii_whitespace() {
+        return None;
+    }
+    let operand = operand.trim_ascii_start();
+    let operand = operand.strip_prefix(b"*").unwrap_or(operand);
+    let end = operand.iter().position(|byte| byte.is_ascii_whitespace() || *byte == b'#').unwrap_or(operand.len());
+    let (name, rest) = operand[..end].split_at_checked(10)?;
+    if !matches!(rest, b"" | b"@PLT" | b"@GOTPCREL(%rip)") {
+        return None;
+    }
+    match name {
+        b"__fentry__" => Some(Hook::Entry),
+        b"__return__" => Some(Hook::Exit),
+        _ => None,
+    }
+}
+
+fn is_r10_instruction(instruction: &[u8], mnemonic: &[u8]) -> bool {
+    instruction.strip_prefix(mnemonic).is_some_and(|operand| operand.trim_ascii() == b"%r10")
+}
+
+/// What leaves the function behind an exit site: a return, or a jump into another function.
+fn kind_of_exit(instruction: &[u8]) -> u8 {
+    let mut words = instruction.split(|byte| byte.is_ascii_whitespace() || *byte == b';').filter(|word| !word.is_empty());
+    match words.find(|word| !matches!(*word, b"rep" | b"repz" | b"bnd" | b"notrack")) {
+        Some(word) if word.starts_with(b"jmp") => {
+            let target = words.next().unwrap_or_default();
+            if target == b"__x86_return_thunk" { EXIT } else { TAIL_EXIT }
+        }
+        _ => EXIT,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rewritten(text: &str) -> String {
+        let mut out = Vec::new();
+        rewrite(&mut text.as_bytes(), &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    const ENTRY_LINE: &str = "1:\tcall\t*__fentry__@GOTPCREL(%rip)\n";
+
+    fn function(body: &str) -> String {
+        format!("\t.type\tf, @function\nf:\n{ENTRY_LINE}{body}")
+    }
+
+    #[test]
+    fn lines_stay_where_they_are() {
+        let text = function("\tpushq\t%r10\n\tcall\t__return__\n\tret\n\t.size\tf, .-f\n");
+        assert_eq!(rewritten(&text).lines().count(), text.lines().count());
+    }
+
+    #[test]
+    fn exits_by_return_and_by_jump() {
+        let out = rewritten(&function("\tcall\t__return__\n\t.loc 1 2 3\n\trep ret\n.L2:\n\tcall\t__return__\n\tnotrack jmp\t*%rax\n\tcall\t__return__\n\tjmp\t__x86_return_thunk\n"));
+        let kinds: Vec<_> = out.match_indices(".popsection").map(|(at, _)| &out[at - 2..at - 1]).collect();
+        assert_eq!(kinds, ["0", "1", "2", "1"]);
+        assert!(out.contains(".popsection\trep ret\n"));
+    }
+
+    #[test]
+    fn nested_functions_lose_the_push_of_their_chain() {
+        let text = "\t.type\tg, @function\ng:\n\tpushq\t%r10\n\tendbr64\n1:\tcall\t__fentry__\n\tpopq\t%r10\n\tpushq\t%r10\n\tpopq\t%r10\n";
+        let out = rewritten(text);
+        assert_eq!(out.matches("pushq\t%r10").count(), 1, "{out}");
+        assert_eq!(out.matches("popq\t%r10").count(), 1, "{out}");
+        assert!(out.contains("\tendbr64\n"));
+        assert_eq!(out.lines().count(), text.lines().count());
+    }
+
+    #[test]
+    fn exits_without_entry_go() {
+        let out = rewritten("\t.type\tthunk, @function\nthunk:\n\tcall\t__return__\n\tret\n");
+        assert!(!out.contains("everycall_sites") && !out.contains("__return__"), "{out}");
+    }
+
+    #[test]
+    fn cold_parts_belong_to_their_function() {
+        let out = rewritten(&function("\tret\n\t.section\t.text.unlikely\n\t.type\tf.cold, @function\nf.cold:\n\tcall\t__return__\n\tret\n"));
+        assert_eq!(out.matches(".long .Leverycall_f0-.").count(), 2, "{out}");
+        assert_eq!(out.matches(",.Leverycall_s1;").count(), 1, "another section has its own anchor: {out}");
+    }
+
+    #[test]
+    fn comdat_groups_are_shared() {
+        let head = "\t.section\t.text._Zf,\"axG\",@progbits,_Zf,comdat\n";
+        let out = rewritten(&format!("{head}{}", function("\tcall\t__return__\n\tret\n")));
+        assert_eq!(out.matches("everycall_sites,\"aoG\",@progbits,.Leverycall_s0,_Zf,comdat;").count(), 2, "{out}");
+        assert_eq!(comdat_group(b".x,\"aMSG\",@progbits,1,grp,comdat").as_deref(), Some(&b"grp"[..]));
+        assert_eq!(comdat_group(b".text.G,\"ax\",@progbits"), None);
+    }
+
+    #[test]
+    fn inline_assembler_is_unread() {
+        let body = "#APP\n\tcall\t__return__\n\tpushq\t%r10\n#NO_APP\n\tpushq\t%r10\n#APP\n";
+        let out = rewritten(&function(body));
+        assert!(out.ends_with(body), "{out}");
+    }
+
+    #[test]
+    fn other_calls_stay() {
+        for line in ["\tcall\t__return__x\n", "\tcallq\t__fentry\n", "\tcall\tmy__return__\n", "\tcall\n", "\tcall\t*%rax\n"] {
+            assert!(rewritten(&function(line)).ends_with(line));
+        }
+    }
+
+    #[test]
+    fn an_exit_at_the_very_end_has_its_record() {
+        let out = rewritten(&function("\tcall\t__return__\n"));
+        assert_eq!(out.matches(".popsection").count(), 2);
+        let out = rewritten(&function("\tcall\t__return__\n\t.section\t.data\n"));
+        assert!(out.contains(".popsection;\t.section\t.data\n"), "{out}");
+    }
+
+    #[test]
+    fn long_lines_and_odd_bytes_pass() {
+        let long = format!("\t.ascii \"{}\"\n", "x".repeat(200_000));
+        assert_eq!(rewritten(&long), long);
+        let mut out = Vec::new();
+        rewrite(&mut &b"\xff\xfe\0\n\r\n1:\n:\n\t\n"[..], &mut out).unwrap();
+        assert_eq!(out, b"\xff\xfe\0\n\r\n1:\n:\n\t\n");
+    }
+}

@@ -1,0 +1,100 @@
+//! The ways in which a compiler can be told to call hooks, and what each asks of the command line.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::compiler::Family;
+
+/// How functions get their hooks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// gcc: aligned 5-byte NOPs at entry and exits, listed in a section; made by the assembler step.
+    Nops,
+    /// gcc: plain calls of `__fentry__` and `__return__`.
+    Fentry,
+    /// gcc and clang: calls of `__cyg_profile_func_enter` and `_exit`, placed before inlining.
+    Finstrument,
+    /// clang: the same calls, placed after inlining.
+    AfterInlining,
+    /// clang: XRay sleds, without clang's own runtime.
+    Xray,
+}
+
+impl Mode {
+    /// All modes, in the order in which messages list them.
+    pub const ALL: [Mode; 5] = [Mode::Nops, Mode::Fentry, Mode::Finstrument, Mode::AfterInlining, Mode::Xray];
+
+    /// The mode's name on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Nops => "nops",
+            Mode::Fentry => "fentry",
+            Mode::Finstrument => "finstrument",
+            Mode::AfterInlining => "after-inlining",
+            Mode::Xray => "xray",
+        }
+    }
+
+    /// The mode of a compiler where the user names none; measured in docs/design/compiler-modes.md.
+    pub fn default_of(family: Family) -> Mode {
+        match family {
+            Family::Gcc => Mode::Nops,
+            Family::Clang => Mode::Xray,
+        }
+    }
+
+    /// Whether compilers of this family can do it.
+    pub fn works_with(self, family: Family) -> bool {
+        match self {
+            Mode::Nops | Mode::Fentry => family == Family::Gcc,
+            Mode::Finstrument => true,
+            Mode::AfterInlining | Mode::Xray => family == Family::Clang,
+        }
+    }
+
+    /// Whether the objects list patchable sites, which linkers must keep with their functions.
+    pub fn has_sites(self) -> bool {
+        matches!(self, Mode::Nops | Mode::Xray)
+    }
+
+    /// The specs file that makes gcc emit the hook calls, if the mode needs one.
+    ///
+    /// Given to gcc's own passes rather than to its driver, `-p` reaches link-time optimisation too, brings
+    /// no profiling start file (so no `gmon.out`), and doesn't quarrel with `-fomit-frame-pointer`.
+    pub(crate) fn specs(self) -> Option<&'static str> {
+        matches!(self, Mode::Nops | Mode::Fentry).then_some(HOOK_CALLS_SPECS)
+    }
+
+    /// Options for compilations, beyond what needs a file.
+    pub(crate) fn compile_options(self, family: Family) -> &'static [&'static str] {
+        match (self, family) {
+            (Mode::Nops | Mode::Fentry, _) => &[],
+            (Mode::Finstrument, _) => &["-finstrument-functions"],
+            (Mode::AfterInlining, _) => &["-finstrument-functions-after-inlining"],
+            (Mode::Xray, _) => {
+                &["-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-xray-link-deps"]
+            }
+        }
+    }
+}
+
+/// gcc reads it as: append these options to those of every code-generating pass.
+pub(crate) const HOOK_CALLS_SPECS: &str =
+    "*cc1_options:\n+ -p -mfentry -minstrument-return=call\n\n";
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Mode, String> {
+        Mode::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| {
+            let all = Mode::ALL.map(Mode::name).join(", ");
+            format!("`{name}` is no mode; the modes are {all}")
+        })
+    }
+}

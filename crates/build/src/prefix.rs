@@ -1,0 +1,319 @@
+//! The compiler prefix: puts options before the compiler's own and becomes the compiler.
+//!
+//! ```text
+//! everycall cc --mode nops -- ccache gcc -O2 a.c -o a
+//!                             '-----' '--' '-----------'
+//!        launchers, unchanged    compiler   its arguments, unchanged, after ours
+//! ```
+//!
+//! There is no wrapper process: this program is replaced by the compiler, whose exit code, signals and output are
+//! then its own. Ours come first, because the last word of a user's line may be an option that still wants a value.
+//! Linker inputs of ours go through `-Xlinker`, where neither `-x LANGUAGE` nor the names that gcc derives from the
+//! first input touch them.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use crate::args::{Invocation, Obstacle, Stage};
+use crate::compiler::{self, CommandLine, Family};
+use crate::mode::Mode;
+use crate::toolbox::Toolbox;
+use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED, RUNTIME_OBJECT, MODULE_OBJECT, RUNTIME_SYMBOL};
+
+/// Gives the folder with the runtime's objects, unpacking it first if need be; only asked when something is linked.
+pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
+
+const USAGE: &str = "\
+Usage: everycall cc [--mode MODE] -- COMPILER ARGUMENTS...
+
+Runs COMPILER (gcc, g++, clang, clang++, also behind ccache) so that what it builds can be traced.
+
+  everycall cc -- g++ -O2 app.cpp -o app
+  make CC='everycall cc -- gcc'
+  cmake -DCMAKE_CXX_COMPILER_LAUNCHER='everycall;cc;--' -DCMAKE_CXX_LINKER_LAUNCHER='everycall;cc;--'
+
+Modes: nops (gcc's default), fentry (gcc), finstrument (gcc and clang), after-inlining (clang), xray (clang's default).
+--everycall-mode=MODE among the compiler's arguments does the same, also for everycall-gcc, -g++, -clang and -clang++.
+";
+
+/// The option that names a mode among a compiler's arguments.
+const MODE_ARGUMENT: &[u8] = b"--everycall-mode=";
+
+/// `everycall cc ARGS`: returns only if the compiler couldn't be run.
+pub fn cc_main(args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
+    match cc_arguments(args) {
+        Ok(Request::Help) => {
+            print!("{USAGE}");
+            ExitCode::SUCCESS
+        }
+        Ok(Request::Run { mode, command }) => finish("everycall cc", run(mode, command, kit)),
+        Err(sentence) => finish("everycall cc", Err(Failure::refused(sentence))),
+    }
+}
+
+/// A call by one of the names of [`is_compiler_name`]: returns only if the compiler couldn't be run.
+pub fn named_compiler_main(argv0: &OsStr, args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
+    let name = Path::new(argv0).file_name().unwrap_or(argv0);
+    let Some(compiler) = plain_name(name) else {
+        let sentence = format!("`{}` is not everycall- and the name of a gcc or clang", name.display());
+        return finish("everycall", Err(Failure::refused(sentence)));
+    };
+    let command = [compiler.to_owned()].into_iter().chain(args).collect();
+    finish(&name.to_string_lossy(), run(None, command, kit))
+}
+
+/// Whether a program name is one of ours for a compiler, such as `everycall-gcc` or `everycall-clang++-19`.
+pub fn is_compiler_name(name: &OsStr) -> bool {
+    plain_name(name).is_some()
+}
+
+fn plain_name(name: &OsStr) -> Option<&OsStr> {
+    let plain = OsStr::from_bytes(name.as_bytes().strip_prefix(b"everycall-")?);
+    compiler::family_of_name(plain).map(|_| plain)
+}
+
+enum Request {
+    Help,
+    Run { mode: Option<Mode>, command: Vec<OsString> },
+}
+
+fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
+    let mut mode = None;
+    let mut rest = args.into_iter();
+    while let Some(arg) = rest.next() {
+        match arg.as_bytes() {
+            b"--help" | b"-h" => return Ok(Request::Help),
+            b"--mode" => {
+                let name = rest.next().ok_or("--mode wants the name of a mode after it")?;
+                mode = Some(name.to_string_lossy().parse()?);
+            }
+            b"--" => return Ok(Request::Run { mode, command: rest.collect() }),
+            other if other.starts_with(b"--mode=") => mode = Some(String::from_utf8_lossy(&other[7..]).parse()?),
+            other if other.starts_with(b"-") => {
+                return Err(format!("unknown option `{}`; before `--` stands only --mode MODE", arg.display()));
+            }
+            _ => return Ok(Request::Run { mode, command: [arg].into_iter().chain(rest).collect() }),
+        }
+    }
+    Ok(Request::Run { mode, command: Vec::new() })
+}
+
+/// Why no compiler runs: a sentence for the user and the exit code that goes with it.
+struct Failure {
+    sentence: String,
+    code: u8,
+}
+
+impl Failure {
+    fn refused(sentence: impl Into<String>) -> Failure {
+        Failure { sentence: sentence.into(), code: EXIT_REFUSED }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Failure {
+        Failure { sentence: error.to_string(), code: EXIT_NOT_RUN }
+    }
+}
+
+/// What nothing can come out of but a failure: success replaces this program.
+enum Never {}
+
+fn finish(who: &str, result: Result<Never, Failure>) -> ExitCode {
+    let Err(failure) = result;
+    eprintln!("{who}: {}", failure.sentence);
+    ExitCode::from(failure.code)
+}
+
+fn run(mode: Option<Mode>, command: Vec<OsString>, kit: Kit<'_>) -> Result<Never, Failure> {
+    let mut line = CommandLine::split(command)
+        .ok_or_else(|| Failure::refused("no compiler is named; write it after `--`, as in: everycall cc -- gcc -c a.c"))?;
+    let mode = take_mode(&mut line.args)?.or(mode);
+    let path = compiler::find_program(&line.compiler).ok_or_else(|| not_found(&line.compiler))?;
+    let invocation = Invocation::read(&line.args);
+    let ours = match invocation.stage {
+        Stage::NoCode => Vec::new(),
+        _ => options(mode, &path, &invocation, kit)?,
+    };
+    execute(line, path, ours)
+}
+
+/// Takes the mode out of a compiler's arguments; the last word counts.
+fn take_mode(args: &mut Vec<OsString>) -> Result<Option<Mode>, Failure> {
+    let mut mode = None;
+    for arg in args.extract_if(.., |arg| arg.as_bytes().starts_with(MODE_ARGUMENT)) {
+        let name = String::from_utf8_lossy(&arg.as_bytes()[MODE_ARGUMENT.len()..]).parse();
+        mode = Some(name.map_err(Failure::refused)?);
+    }
+    Ok(mode)
+}
+
+fn not_found(compiler: &OsStr) -> Failure {
+    let compiler = compiler.display();
+    Failure {
+        sentence: format!("no program `{compiler}` was found (PATH is searched for names without a slash); install it, or name the compiler by its full path"),
+        code: EXIT_NOT_FOUND,
+    }
+}
+
+fn options(mode: Option<Mode>, compiler: &Path, invocation: &Invocation, kit: Kit<'_>) -> Result<Vec<OsString>, Failure> {
+    let family = compiler::family_of(compiler).ok_or_else(|| {
+        let compiler = compiler.display();
+        Failure::refused(format!("`{compiler}` is neither gcc nor clang, the compilers that can be told to call hooks"))
+    })?;
+    let mode = mode.unwrap_or_else(|| Mode::default_of(family));
+    refuse_what_cannot_work(mode, family, compiler, invocation)?;
+
+    let mut options = Vec::new();
+    if mode.specs().is_some() {
+        let toolbox = Toolbox::open()?;
+        options.push(joined("-specs=", toolbox.specs()));
+        if mode == Mode::Nops {
+            options.push(joined("-B", toolbox.assembler_prefix()));
+        }
+    }
+    if invocation.compiles {
+        options.extend(mode.compile_options(family).iter().map(OsString::from));
+        if !invocation.debug_chosen {
+            options.push(line_information(family).into());
+        }
+    }
+    if invocation.links() {
+        options.extend(link_options(invocation, &kit()?));
+    }
+    Ok(options)
+}
+
+/// The least debug information that has functions and lines.
+fn line_information(family: Family) -> &'static str {
+    match family {
+        Family::Gcc => "-g1",
+        Family::Clang => "-gline-tables-only",
+    }
+}
+
+fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
+    let mut options: Vec<OsString> = Vec::new();
+    let is_gold = invocation.linker.as_deref() == Some("gold");
+    if !is_gold {
+        // The runtime names the ends of the site lists, which otherwise keeps every listed function alive.
+        options.push("-Wl,-z,start-stop-gc".into());
+    }
+    let object = if invocation.stage == Stage::LinkShared {
+        MODULE_OBJECT
+    } else {
+        options.push(format!("-Wl,--export-dynamic-symbol={RUNTIME_SYMBOL}").into());
+        RUNTIME_OBJECT
+    };
+    options.extend(["-Xlinker".into(), kit.join(object).into_os_string()]);
+    options
+}
+
+fn refuse_what_cannot_work(mode: Mode, family: Family, compiler: &Path, invocation: &Invocation) -> Result<(), Failure> {
+    if !mode.works_with(family) {
+        let works = |mode: &Mode| mode.works_with(family);
+        let modes = Mode::ALL.into_iter().filter(works).map(Mode::name).collect::<Vec<_>>().join(", ");
+        let family = family.name();
+        return Err(Failure::refused(format!("{family} can't do mode {mode}; the modes of {family} are {modes}")));
+    }
+    if let Some(target) = foreign_target(compiler) {
+        return Err(Failure::refused(format!("`{target}` compiles for another machine; only x86-64 Linux can be traced")));
+    }
+    if mode.has_sites() && invocation.links() && invocation.linker.as_deref() == Some("gold") {
+        return Err(Failure::refused(format!(
+            "the linker gold drops the list of sites that mode {mode} makes; use -fuse-ld=bfd or -fuse-ld=lld, or another mode"
+        )));
+    }
+    let calls_hooks = matches!(mode, Mode::Nops | Mode::Fentry);
+    for obstacle in &invocation.obstacles {
+        let sentence = match obstacle {
+            Obstacle::Target(option) => {
+                format!("{option} asks for code of another machine; only x86-64 Linux can be traced")
+            }
+            Obstacle::LargeModel => format!(
+                "-mcmodel=large puts functions out of the hooks' reach in mode {mode}; use -mcmodel=medium"
+            ),
+            Obstacle::IntelSyntax if mode == Mode::Fentry => {
+                "gcc writes hook calls of mode fentry in AT&T syntax even with -masm=intel, which can't be assembled; use mode nops or finstrument".to_owned()
+            }
+            Obstacle::ClaimsHooks(option) if calls_hooks => format!(
+                "{option} takes gcc's entry and exit hooks for something else, so mode {mode} can't have them; leave it out or use mode finstrument"
+            ),
+            Obstacle::IntelSyntax | Obstacle::ClaimsHooks(_) => continue,
+        };
+        return Err(Failure::refused(sentence));
+    }
+    Ok(())
+}
+
+/// The machine that a compiler's name begins with, if it isn't ours.
+fn foreign_target(compiler: &Path) -> Option<&str> {
+    let name = compiler.file_name()?.to_str()?;
+    let machine = name.split_once('-').map(|(machine, _)| machine)?;
+    let foreign = ["aarch64", "arm", "i386", "i486", "i586", "i686", "riscv", "powerpc", "s390x", "mips", "sparc", "loongarch"];
+    foreign.iter().any(|known| machine.starts_with(known)).then_some(name)
+}
+
+fn joined(option: &str, value: PathBuf) -> OsString {
+    let mut text = OsString::from(option);
+    text.push(value);
+    text
+}
+
+fn execute(line: CommandLine, compiler: PathBuf, ours: Vec<OsString>) -> Result<Never, Failure> {
+    let mut launchers = line.launchers.into_iter();
+    let mut command = match launchers.next() {
+        None => {
+            let mut command = Command::new(&compiler);
+            // clang reads its own name to know what it is.
+            command.arg0(&line.compiler);
+            command
+        }
+        Some(first) => {
+            let path = compiler::find_program(&first).ok_or_else(|| not_found(&first))?;
+            let mut command = Command::new(path);
+            command.arg0(first).args(launchers).arg(&line.compiler);
+            command
+        }
+    };
+    let error = command.args(ours).args(line.args).exec();
+    Err(Failure { sentence: format!("`{}` couldn't be run: {error}", command.get_program().display()), code: EXIT_NOT_RUN })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_ours() {
+        for name in ["everycall-gcc", "everycall-g++", "everycall-clang++-19", "everycall-gcc-12"] {
+            assert!(is_compiler_name(OsStr::new(name)), "{name}");
+        }
+        for name in ["everycall", "gcc", "everycall-cc-1", "everycall-gcc-ar", "everycall-"] {
+            assert!(!is_compiler_name(OsStr::new(name)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_last_mode_counts_and_leaves_the_line() {
+        let mut args: Vec<OsString> = ["--everycall-mode=nops", "-c", "--everycall-mode=fentry"].map(OsString::from).into();
+        assert_eq!(take_mode(&mut args).ok(), Some(Some(Mode::Fentry)));
+        assert_eq!(args, ["-c"]);
+        assert!(take_mode(&mut vec!["--everycall-mode=fast".into()]).is_err());
+    }
+
+    #[test]
+    fn arguments_before_the_compiler() {
+        let parse = |text: &str| cc_arguments(text.split_whitespace().map(OsString::from).collect());
+        assert!(matches!(parse("--mode xray -- clang"), Ok(Request::Run { mode: Some(Mode::Xray), .. })));
+        assert!(matches!(parse("--mode=nops gcc -c"), Ok(Request::Run { mode: Some(Mode::Nops), command }) if command.len() == 2));
+        assert!(matches!(parse("--help"), Ok(Request::Help)));
+        assert!(parse("--mode").is_err());
+        assert!(parse("--mode quick -- gcc").is_err());
+        assert!(parse("-q -- gcc").is_err());
+    }
+}

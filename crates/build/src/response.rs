@@ -1,0 +1,89 @@
+//! Response files: `@FILE` arguments, read as the compilers read them.
+//!
+//! Only for our own look at the arguments; the compiler gets what the user wrote.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::path::Path;
+
+/// Response files may name response files; a loop of them ends here, as the compilers end it with an error.
+const DEPTH_MAX: usize = 16;
+/// All arguments together; far above any real command, and a bound for memory.
+const ARGS_MAX: usize = 1 << 20;
+
+/// The arguments with every readable `@FILE` replaced by what stands in it.
+pub fn expand(args: &[OsString]) -> Vec<OsString> {
+    let mut all = Vec::with_capacity(args.len());
+    for arg in args {
+        expand_into(arg, DEPTH_MAX, &mut all);
+    }
+    all
+}
+
+fn expand_into(arg: &OsStr, depth: usize, all: &mut Vec<OsString>) {
+    let contents = arg.as_bytes().strip_prefix(b"@").and_then(|name| {
+        // A name that can't be read is an argument of its own, as the compilers have it.
+        std::fs::read(Path::new(OsStr::from_bytes(name))).ok()
+    });
+    match contents {
+        Some(contents) if depth > 0 && all.len() < ARGS_MAX => {
+            for word in words(&contents) {
+                expand_into(&word, depth - 1, all);
+            }
+        }
+        _ => all.push(arg.to_owned()),
+    }
+}
+
+/// Words parted by white space; quotes of both kinds and backslashes keep characters together.
+fn words(text: &[u8]) -> Vec<OsString> {
+    let mut words = Vec::new();
+    let mut word: Option<Vec<u8>> = None;
+    let mut quote = None;
+    let mut bytes = text.iter().copied();
+    while let Some(byte) = bytes.next() {
+        match (byte, quote) {
+            (b'\\', _) => word.get_or_insert_default().extend(bytes.next()),
+            (byte, Some(open)) if byte == open => quote = None,
+            (byte, Some(_)) => word.get_or_insert_default().push(byte),
+            (b'\'' | b'"', None) => {
+                quote = Some(byte);
+                word.get_or_insert_default();
+            }
+            (byte, None) if byte.is_ascii_whitespace() || byte == 0x0b => {
+                words.extend(word.take().map(OsString::from_vec));
+            }
+            (byte, None) => word.get_or_insert_default().push(byte),
+        }
+    }
+    words.extend(word.map(OsString::from_vec));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quotes_and_backslashes_keep_words_together() {
+        let text = br#"-c  'a b.c' "x\"y" d\ e '' -DX="1 2"
+            end"#;
+        let expected = ["-c", "a b.c", "x\"y", "d e", "", "-DX=1 2", "end"].map(OsString::from);
+        assert_eq!(words(text), expected);
+        assert_eq!(words(b"a\\"), [OsString::from("a")]);
+        assert_eq!(words(b"'open"), [OsString::from("open")]);
+    }
+
+    #[test]
+    fn files_that_name_themselves_end() {
+        let folder = std::env::temp_dir().join(format!("everycall-response-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        let file = folder.join("again");
+        std::fs::write(&file, format!("-c @{}", file.display())).unwrap();
+        let args = expand(&[format!("@{}", file.display()).into(), "@no/such/file".into()]);
+        std::fs::remove_dir_all(&folder).unwrap();
+        assert_eq!(args.first(), Some(&OsString::from("-c")));
+        assert_eq!(args.last(), Some(&OsString::from("@no/such/file")));
+        assert!(args.len() < 40);
+    }
+}

@@ -1,0 +1,152 @@
+//! The folder of small files that compilers are pointed to: `as`, a link to this program, and gcc specs.
+//!
+//! Its path is a part of compiler command lines, so it is the same for every call of one installation and
+//! differs between versions: compiler caches hash it. It is made once, complete or not at all.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::mode::HOOK_CALLS_SPECS;
+
+/// Name of the specs file that makes gcc emit hook calls.
+pub(crate) const SPECS_FILE: &str = "hook-calls.specs";
+
+/// A folder with the assembler step and the specs.
+pub struct Toolbox {
+    folder: PathBuf,
+}
+
+impl Toolbox {
+    /// The folder of this installation, made if it isn't there yet.
+    ///
+    /// # Errors
+    ///
+    /// Where no cache folder can be written; the text names those tried.
+    pub fn open() -> io::Result<Toolbox> {
+        let program = std::env::current_exe()?;
+        let name = format!("tools-{}-{:016x}", env!("CARGO_PKG_VERSION"), identity(&program));
+        let mut failures = Vec::new();
+        for root in roots() {
+            let folder = root.join(&name);
+            match root_is_ours(&root).and_then(|()| ensure(&folder, &program)) {
+                Ok(()) => return Ok(Toolbox { folder }),
+                Err(error) => failures.push(format!("{}: {error}", root.display())),
+            }
+        }
+        Err(io::Error::other(format!(
+            "no folder for the assembler step could be made ({}); set XDG_CACHE_HOME to a folder that can be written",
+            failures.join("; ")
+        )))
+    }
+
+    /// Writes the files into a folder of the user's choice.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub fn create(folder: &Path, program: &Path) -> io::Result<Toolbox> {
+        fs::create_dir_all(folder)?;
+        fill(folder, program)?;
+        Ok(Toolbox { folder: folder.to_owned() })
+    }
+
+    /// The folder, for gcc's `-B`, with a slash at its end as gcc wants it.
+    pub fn assembler_prefix(&self) -> PathBuf {
+        self.folder.join("")
+    }
+
+    /// The specs file, for gcc's `-specs=`.
+    pub fn specs(&self) -> PathBuf {
+        self.folder.join(SPECS_FILE)
+    }
+}
+
+/// Made from this crate's sources and the program's path: two installations never share a folder.
+fn identity(program: &Path) -> u64 {
+    let sources = env!("EVERYCALL_BUILD_SOURCES").bytes();
+    sources.chain(program.as_os_str().as_bytes().iter().copied()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Where the folder may lie, best first. A build service's user often has no home that can be written.
+fn roots() -> impl Iterator<Item = PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    let shared = PathBuf::from(format!("/var/tmp/everycall-{}", rustix::process::getuid().as_raw()));
+    cache.map(|cache| cache.join("everycall")).into_iter().chain([shared])
+}
+
+/// Makes the root if need be. One that another user can write to could hold another user's `as`.
+fn root_is_ours(root: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
+    let data = fs::symlink_metadata(root)?;
+    let uid = rustix::process::getuid().as_raw();
+    let linked_by_us = data.is_symlink() && data.uid() == uid && fs::metadata(root)?.uid() == uid;
+    let ours = linked_by_us || (data.is_dir() && data.uid() == uid && data.mode() & 0o022 == 0);
+    if ours {
+        Ok(())
+    } else {
+        Err(io::Error::other("belongs to another user, or others may write to it"))
+    }
+}
+
+fn ensure(folder: &Path, program: &Path) -> io::Result<()> {
+    if is_complete(folder, program) {
+        return Ok(());
+    }
+    let parent = folder.parent().unwrap_or(Path::new("/"));
+    let draft = parent.join(format!(".draft-{}", std::process::id()));
+    let made = fs::create_dir(&draft).and_then(|()| fill(&draft, program)).and_then(|()| {
+        match fs::rename(&draft, folder) {
+            // Another call was faster.
+            Err(_) if is_complete(folder, program) => Ok(()),
+            // Something incomplete is in the way: somebody tidied up half of it.
+            Err(_) => fs::remove_dir_all(folder).and_then(|()| fs::rename(&draft, folder)),
+            Ok(()) => Ok(()),
+        }
+    });
+    // A draft that was renamed is gone already; else nothing may be left behind.
+    let _ = fs::remove_dir_all(&draft);
+    made
+}
+
+fn is_complete(folder: &Path, program: &Path) -> bool {
+    fs::read_link(folder.join("as")).is_ok_and(|target| target == program)
+        && fs::metadata(folder.join(SPECS_FILE)).is_ok_and(|data| data.len() == HOOK_CALLS_SPECS.len() as u64)
+}
+
+fn fill(folder: &Path, program: &Path) -> io::Result<()> {
+    let step = folder.join(OsStr::new("as"));
+    match fs::remove_file(&step) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => symlink(program, &step)?,
+    }
+    fs::write(folder.join(SPECS_FILE), HOOK_CALLS_SPECS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_damaged_folder_is_made_anew() {
+        let root = std::env::temp_dir().join(format!("everycall-toolbox-{}", std::process::id()));
+        let folder = root.join("tools");
+        let program = Path::new("/bin/true");
+        fs::create_dir_all(&root).unwrap();
+        ensure(&folder, program).unwrap();
+        assert!(is_complete(&folder, program));
+        fs::remove_file(folder.join("as")).unwrap();
+        assert!(!is_complete(&folder, program));
+        ensure(&folder, program).unwrap();
+        assert!(is_complete(&folder, program));
+        let names: Vec<_> = fs::read_dir(&root).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        assert_eq!(names, ["tools"]);
+        fs::remove_dir_all(&root).unwrap();
+    }
+}
