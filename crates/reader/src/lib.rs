@@ -1,1 +1,30 @@
-//! reader
+//! Bytes of a recording in, typed events out.
+//!
+//! ```text
+//! .ect file ---- TraceFile ----\                       /-- words of one segment -- Decoder -- Event
+//!                               Source -- Recording --<
+//! arena image -- ArenaImage ---/                       \-- open calls
+//! ```
+//!
+//! Every number in the input is a stranger's: nothing is allocated before its bytes are there, a
+//! damaged part costs that part alone, and what was left out comes back as a [`Warning`]. The crate
+//! opens no files, symbolizes nothing and draws nothing; times stay in ticks.
+
+pub mod arena;
+mod chunks;
+mod error;
+pub mod event;
+mod file;
+mod model;
+mod payload;
+mod segments;
+mod source;
+
+pub use arena::ArenaImage;
+pub use error::{Error, Found, Warning};
+pub use file::TraceFile;
+pub use model::{
+    Child, Meta, Module, OpenCall, ProcessEnd, Reason, Recording, SegmentCursor, Snapshot, Source, Thread,
+    ThreadKey,
+};
+pub use source::{ReadAt, Seekable};

@@ -1,1 +1,31 @@
-//! timeline
+//! Clock conversion, order by time, and the pairing of entries with exits into strictly nested slices
+//! per thread. What is missing is shown as missing, with a count; nothing is guessed.
+//!
+//! ```text
+//! reader::Source --> Trace::open         one pass: counts, reach, clock
+//!                      thread_events(i)  words -> slot order -> time order -> pairing -> TimelineEvent
+//! ```
+//!
+//! Times are nanoseconds since the trace's origin, the earliest moment that it knows of. Per thread,
+//! events come in the order of time and nest strictly: each [`TimelineEvent::Begin`] gets its
+//! [`TimelineEvent::End`], the ones begun last first.
+//!
+//! The crate knows no output format and no symbols; a caller who has symbols can veto a pairing, see
+//! [`SameFunction`].
+
+mod clock;
+mod event;
+mod location;
+mod order;
+mod pairing;
+mod scan;
+mod slots;
+mod thread;
+mod trace;
+
+pub use clock::{Clock, ClockQuality};
+pub use event::{Begin, End, EndKind, Instant, InstantKind, Loss, LossKind, TimelineEvent};
+pub use location::{Location, ModuleMap};
+pub use pairing::{PairingStats, SameFunction};
+pub use thread::ThreadEvents;
+pub use trace::{ThreadInfo, Trace};

@@ -1,0 +1,254 @@
+//! Arenas: the shared memory of a traced process, live or left behind, read in place.
+//!
+//! Only what is asked for is read, so an arena of many gigabytes that is mostly untouched costs
+//! nothing. Memory that a running process writes may change between two looks; a segment that was
+//! overwritten meanwhile is noticed and left out.
+
+use everycall_format::Wire;
+use everycall_format::arena::{
+    ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ClockReading, ModuleEntry, ThreadHeader,
+    thread_state,
+};
+use everycall_format::{arena, event};
+
+use crate::error::{Error, Warning};
+use crate::event::begins_segment;
+use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
+use crate::payload;
+use crate::segments::trim;
+use crate::source::ReadAt;
+
+/// An arena whose tables were read. Events are read when they are wanted.
+pub struct ArenaImage<'a> {
+    bytes: Box<dyn ReadAt + 'a>,
+    header: ArenaHeader,
+    recording: Recording,
+}
+
+impl<'a> ArenaImage<'a> {
+    /// Reads the tables of the arena in `bytes`. The arena has one snapshot, taken now.
+    ///
+    /// # Errors
+    /// Where there is no arena, or one whose sizes contradict each other or the bytes that are there.
+    pub fn open(bytes: impl ReadAt + 'a) -> Result<ArenaImage<'a>, Error> {
+        let bytes: Box<dyn ReadAt + 'a> = Box::new(bytes);
+        let available = bytes.size()?;
+        let header: ArenaHeader = read(bytes.as_ref(), 0).ok_or(Error::NotAnArena { available })?;
+        if header.magic == ARENA_MAGIC && header.version != ARENA_VERSION {
+            return Err(Error::ArenaVersion(header.version));
+        }
+        if !header.is_consistent(available) {
+            return Err(Error::NotAnArena { available });
+        }
+        let mut image = ArenaImage { bytes, header, recording: Recording::default() };
+        image.read_tables()?;
+        Ok(image)
+    }
+
+    /// The arena's header as it was at the beginning.
+    #[must_use]
+    pub fn header(&self) -> &ArenaHeader {
+        &self.header
+    }
+
+    /// The module table as it stands in the arena, with the bytes that its paths lie in.
+    ///
+    /// # Errors
+    /// Where reading fails.
+    pub fn module_entries(&self) -> Result<(Vec<ModuleEntry>, Vec<u8>), Error> {
+        let count = self.header.modules.min(self.header.module_capacity);
+        let entries = self.table(self.header.modules_offset, count)?;
+        let paths = self.part(self.header.paths_offset, self.header.paths.min(self.header.paths_size))?;
+        Ok((entries, paths))
+    }
+
+    /// The table of children as it stands in the arena.
+    ///
+    /// # Errors
+    /// Where reading fails.
+    pub fn child_entries(&self) -> Result<Vec<ChildEntry>, Error> {
+        self.table(self.header.children_offset, self.header.children.min(self.header.child_capacity))
+    }
+
+    /// The open-call stack of a thread as it stands in the arena, without the sentinel.
+    #[must_use]
+    pub fn open_call_entries(&self, key: ThreadKey) -> Vec<arena::OpenCall> {
+        /// Entries that are read together; most stacks are shallow.
+        const BATCH: u64 = 256;
+        let Some(slot_at) = self.slot_at(key) else { return Vec::new() };
+        let capacity = u64::from(self.header.open_call_capacity);
+        let first_at = slot_at + self.header.open_calls_in_slot();
+        let mut entries = Vec::new();
+        let mut next = 1;
+        while next < capacity {
+            let size = arena::OpenCall::SIZE as u64;
+            let count = BATCH.min(capacity - next);
+            let Ok(bytes) = self.part(first_at + next * size, count * size) else { break };
+            for entry in bytes.chunks_exact(arena::OpenCall::SIZE).filter_map(arena::OpenCall::read) {
+                if entry.word == 0 {
+                    return entries;
+                }
+                entries.push(entry);
+            }
+            if (bytes.len() as u64) < count * size {
+                break;
+            }
+            next += count;
+        }
+        entries
+    }
+
+    fn read_tables(&mut self) -> Result<(), Error> {
+        let (entries, paths) = self.module_entries()?;
+        let modules = entries.iter().take(payload::TABLE_MAX).map(|entry| payload::module(entry, &paths));
+        self.recording.modules = modules.collect();
+        payload::add_children(self.child_entries()?.into_iter(), &mut self.recording);
+        let missing = self.header.children.saturating_sub(self.header.child_capacity);
+        if missing > 0 {
+            Warning::ChildrenMissing { count: missing.into() }.add_to(&mut self.recording.warnings);
+        }
+        if self.header.start != ClockReading::default() {
+            self.recording.clock.push(self.header.start);
+        }
+        let taken = self.header.threads.min(self.header.thread_capacity);
+        let threads = (0..taken).filter_map(|slot| self.thread(slot)).collect();
+        self.recording.snapshots.push(Snapshot {
+            number: 0,
+            reason: Reason::Request,
+            pid: self.header.target_pid,
+            ticks: None,
+            ring_size: self.header.ring_size,
+            segment_size: self.header.segment_size,
+            counters: self.header.counters,
+            threads,
+        });
+        Ok(())
+    }
+
+    fn thread(&self, slot: u32) -> Option<Thread> {
+        let header: ThreadHeader = read(self.bytes.as_ref(), self.thread_slot_at(slot))?;
+        let segments = self.header.ring_size / self.header.segment_size;
+        let first_segment = header.segment.saturating_sub(segments - 1);
+        (header.state == thread_state::USED).then(|| Thread {
+            pid: self.header.target_pid,
+            tid: header.tid,
+            slot,
+            generation: header.generation,
+            name: payload::unpadded(&header.name),
+            start_ticks: header.start_ticks,
+            first_segment,
+            segments: header.segment - first_segment + 1,
+            unwound: header.unwound,
+            orphan_exits: header.orphan_exits,
+            lost_busy: header.lost_busy,
+            deep: header.deep,
+        })
+    }
+
+    fn thread_slot_at(&self, slot: u32) -> u64 {
+        // Checked by `ArenaHeader::is_consistent`: every slot lies within the arena.
+        self.header.threads_offset + u64::from(slot) * self.header.thread_stride
+    }
+
+    fn slot_at(&self, key: ThreadKey) -> Option<u64> {
+        let thread = self.recording.snapshots.get(key.snapshot)?.threads.get(key.thread)?;
+        Some(self.thread_slot_at(thread.slot))
+    }
+
+    /// `count` entries of a table.
+    fn table<T: Wire>(&self, at: u64, count: u32) -> Result<Vec<T>, Error> {
+        let bytes = self.part(at, u64::from(count) * T::SIZE as u64)?;
+        Ok(bytes.chunks_exact(T::SIZE).filter_map(T::read).collect())
+    }
+
+    /// Up to `length` bytes, as many as are there.
+    fn part(&self, at: u64, length: u64) -> Result<Vec<u8>, Error> {
+        let length = length.min(self.bytes.size()?.saturating_sub(at));
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        let count = self.bytes.read_full_at(at, &mut bytes)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+}
+
+impl Source for ArenaImage<'_> {
+    fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        self.open_call_entries(key).iter().map_while(payload::open_call).collect()
+    }
+
+    fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
+        let thread =
+            self.recording.snapshots.get(key.snapshot).and_then(|snapshot| snapshot.threads.get(key.thread));
+        Box::new(ArenaSegments {
+            image: self,
+            slot_at: self.slot_at(key).unwrap_or(0),
+            tid: thread.map_or(0, |thread| thread.tid),
+            next: thread.map_or(0, |thread| thread.first_segment),
+            left: thread.map_or(0, |thread| thread.segments),
+        })
+    }
+}
+
+impl std::fmt::Debug for ArenaImage<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ArenaImage").field("header", &self.header).finish_non_exhaustive()
+    }
+}
+
+/// Goes through a thread's ring.
+struct ArenaSegments<'i> {
+    image: &'i ArenaImage<'i>,
+    slot_at: u64,
+    tid: u32,
+    next: u64,
+    left: u64,
+}
+
+impl ArenaSegments<'_> {
+    /// Copies segment `number`, if it is still there afterwards.
+    fn copy(&self, number: u64, words: &mut Vec<u64>) -> Result<(), Warning> {
+        let header = &self.image.header;
+        let place = number % (header.ring_size / header.segment_size);
+        let at = self.slot_at + header.ring_in_slot() + place * header.segment_size;
+        let unreadable = |error: std::io::Error| Warning::Unreadable { at, kind: error.kind() };
+        let mut bytes = vec![0; header.segment_size as usize];
+        let count = self.image.bytes.read_full_at(at, &mut bytes).map_err(unreadable)?;
+        words.clear();
+        words.extend(bytes[..count].as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+        if !begins_segment(words, number) {
+            return Err(Warning::SegmentInvalid { tid: self.tid, segment: number });
+        }
+        // A writer clears a segment from its front before it writes there again.
+        let mut again = [0; 4 * event::WORD_SIZE];
+        self.image.bytes.read_full_at(at, &mut again).map_err(unreadable)?;
+        if bytes.get(..again.len()) != Some(&again[..]) {
+            return Err(Warning::SegmentOverwritten { tid: self.tid, segment: number });
+        }
+        Ok(())
+    }
+}
+
+impl SegmentCursor for ArenaSegments<'_> {
+    fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>> {
+        self.left = self.left.checked_sub(1)?;
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        Some(self.copy(number, words).map(|()| {
+            if self.left == 0 {
+                trim(words);
+            }
+            number
+        }))
+    }
+}
+
+/// The structure at `at`.
+fn read<T: Wire>(bytes: &dyn ReadAt, at: u64) -> Option<T> {
+    let mut buffer = vec![0; T::SIZE];
+    let count = bytes.read_full_at(at, &mut buffer).ok()?;
+    T::read(&buffer[..count])
+}

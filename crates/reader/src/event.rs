@@ -1,0 +1,227 @@
+//! From the words of a segment to events with full time.
+//!
+//! Each segment stands on its own: its first record carries the upper half of the counter, and a
+//! plain event belongs to the upper half that was last told before it in slot order. Events come in
+//! slot order, which is not the order of time (a signal handler that runs between a hook's clock read
+//! and its slot writes first).
+
+use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_MASK, Word, kind};
+
+/// What happened in one slot, or a few that belong together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// When, in full ticks. For what has no time of its own, that of the event before it.
+    pub ticks: u64,
+    /// Place of its first word within the segment.
+    pub slot: u32,
+    /// What.
+    pub kind: EventKind,
+}
+
+/// What an event is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EventKind {
+    /// A function was entered.
+    Entry {
+        /// Code offset.
+        offset: u32,
+    },
+    /// A function was left.
+    Exit {
+        /// Code offset.
+        offset: u32,
+    },
+    /// A function was left by jumping into another.
+    TailExit {
+        /// Code offset.
+        offset: u32,
+    },
+    /// A segment begins.
+    Segment {
+        /// Its number, lower half.
+        number: u32,
+        /// Calls that were open when it began.
+        open_calls: u32,
+    },
+    /// Frames were left without an exit.
+    Unwound {
+        /// Calls that are open afterwards.
+        open_calls: u32,
+    },
+    /// An exit whose entry the runtime did not know.
+    OrphanExit {
+        /// Code offset.
+        offset: u32,
+    },
+    /// Code outside all modules was entered.
+    UnknownEntry {
+        /// Process address.
+        address: u64,
+    },
+    /// Code outside all modules was left.
+    UnknownExit {
+        /// Process address.
+        address: u64,
+    },
+    /// The runtime counted events that it did not write.
+    Loss {
+        /// How many.
+        count: u64,
+        /// One of [`everycall_format::event::loss`].
+        why: u8,
+    },
+    /// Slots that were reserved and never written: so many events are missing.
+    Hole {
+        /// How many.
+        count: u64,
+    },
+    /// A record that this version doesn't know; it is complete.
+    Other {
+        /// Its kind.
+        kind: u8,
+    },
+    /// A word that is part of no complete record.
+    Malformed,
+}
+
+/// Whether `words` begin with the record of segment `number`, as those of every valid segment do.
+#[must_use]
+pub fn begins_segment(words: &[u64], number: u64) -> bool {
+    matches!(
+        Events::new(words).next(),
+        Some(Event { kind: EventKind::Segment { number: low, .. }, .. }) if low == number as u32
+    )
+}
+
+/// The events of one segment.
+#[derive(Clone, Debug)]
+pub struct Events<'a> {
+    words: &'a [u64],
+    next: usize,
+    /// Upper half of the counter, shifted into place.
+    high: u64,
+    /// Of the last event, for those without a time of their own.
+    ticks: u64,
+}
+
+impl<'a> Events<'a> {
+    /// The events in `words`, which begin with a segment's first record.
+    #[must_use]
+    pub fn new(words: &'a [u64]) -> Events<'a> {
+        Events { words, next: 0, high: 0, ticks: 0 }
+    }
+
+    /// Anything but a plain entry or exit. `None` for an epoch record, which is no event.
+    #[cold]
+    fn longer(&mut self, slot: usize, word: u64) -> Option<EventKind> {
+        let (ticks_low, kind, count, detail) = match Word::decode(word) {
+            Word::Empty => {
+                let zeros = self.words[slot..].iter().take_while(|word| **word == 0).count();
+                self.next = slot + zeros;
+                return Some(EventKind::Hole { count: zeros as u64 });
+            }
+            Word::Record { ticks_low, kind, count, detail } => (ticks_low, kind, usize::from(count), detail),
+            Word::Payload { .. } | Word::Entry { .. } | Word::Exit { .. } => {
+                return Some(EventKind::Malformed);
+            }
+        };
+        let Some(payload) = self.payload(slot + 1, kind, count) else {
+            return Some(EventKind::Malformed);
+        };
+        self.next = slot + 1 + count;
+        let wide = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
+        let plain = |word: u32| word & OFFSET_MASK < ESCAPE_FIRST;
+        let event = match (kind, &payload.values[..payload.count]) {
+            (kind::SEGMENT, [high, open_calls, number, ..]) => {
+                self.high = u64::from(*high) << 32;
+                EventKind::Segment { number: *number, open_calls: *open_calls }
+            }
+            (kind::EPOCH, [high, ..]) => {
+                self.high = u64::from(*high) << 32;
+                self.ticks = self.high | u64::from(ticks_low);
+                return None;
+            }
+            (kind::UNWOUND, [open_calls, ..]) => EventKind::Unwound { open_calls: *open_calls },
+            (kind::ORPHAN_EXIT, [offset, ..]) if plain(*offset) => {
+                EventKind::OrphanExit { offset: offset & OFFSET_MASK }
+            }
+            (kind::TAIL_EXIT, [offset, ..]) if plain(*offset) => {
+                EventKind::TailExit { offset: offset & OFFSET_MASK }
+            }
+            (kind::LATE, [low, high, ..]) if plain(*low) => {
+                self.ticks = u64::from(*high) << 32 | u64::from(ticks_low);
+                return Some(plain_event(*low));
+            }
+            (kind::LOSS, [low, high, ..]) => EventKind::Loss { count: wide(*low, *high), why: detail },
+            (kind::UNKNOWN_CODE, [low, high, ..]) if detail & 1 == 0 => {
+                EventKind::UnknownEntry { address: wide(*low, *high) }
+            }
+            (kind::UNKNOWN_CODE, [low, high, ..]) => EventKind::UnknownExit { address: wide(*low, *high) },
+            (kind::SEGMENT..=kind::TAIL_EXIT, _) => EventKind::Malformed,
+            (kind, _) => EventKind::Other { kind },
+        };
+        self.ticks = self.high | u64::from(ticks_low);
+        Some(event)
+    }
+
+    /// Whether all `count` following words of a record are there, and the first of their payloads.
+    fn payload(&self, from: usize, kind: u8, count: usize) -> Option<Payload> {
+        let mut payload = Payload { values: [0; Payload::KEPT], count: count.min(Payload::KEPT) };
+        for (place, word) in self.words.get(from..from + count)?.iter().enumerate() {
+            match Word::decode(*word) {
+                Word::Payload { payload: value, kind: of, index }
+                    if of == kind && usize::from(index) == place + 1 =>
+                {
+                    if let Some(kept) = payload.values.get_mut(place) {
+                        *kept = value;
+                    }
+                }
+                _ => return None,
+            }
+        }
+        Some(payload)
+    }
+}
+
+/// The payloads of a record that today's kinds use; later ones may have more.
+struct Payload {
+    values: [u32; Payload::KEPT],
+    count: usize,
+}
+
+impl Payload {
+    const KEPT: usize = 4;
+}
+
+impl Iterator for Events<'_> {
+    type Item = Event;
+
+    #[inline]
+    fn next(&mut self) -> Option<Event> {
+        loop {
+            let slot = self.next;
+            let word = *self.words.get(slot)?;
+            self.next = slot + 1;
+            let low = word as u32;
+            let kind = if low & OFFSET_MASK < ESCAPE_FIRST && word != 0 {
+                self.ticks = self.high | word >> 32;
+                plain_event(low)
+            } else if let Some(kind) = self.longer(slot, word) {
+                kind
+            } else {
+                continue;
+            };
+            return Some(Event { ticks: self.ticks, slot: slot as u32, kind });
+        }
+    }
+}
+
+/// An entry or exit from the low half of its word.
+#[inline]
+fn plain_event(low: u32) -> EventKind {
+    if low & EXIT == 0 {
+        EventKind::Entry { offset: low }
+    } else {
+        EventKind::Exit { offset: low & OFFSET_MASK }
+    }
+}

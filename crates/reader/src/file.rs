@@ -1,0 +1,518 @@
+//! Trace files, `.ect`.
+
+use std::collections::HashMap;
+use std::io::{self, Read, Write};
+
+use everycall_format::Wire;
+use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry};
+use everycall_format::ect::{
+    self, EventsRecord, FileHeader, ModuleImage, SnapshotRecord, ThreadRecord, chunk, encoding,
+};
+
+use crate::chunks::{Chunk, Chunks};
+use crate::error::{Error, Found, Warning, warn};
+use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
+use crate::payload::{self, Array, TABLE_MAX};
+use crate::segments::FileSegments;
+use crate::source::ReadAt;
+
+/// The largest zstd window that is read.
+const WINDOW_MAX: u64 = 32 << 20;
+/// Threads and snapshots that events may name without a record of their own.
+const PLACEHOLDERS_MAX: usize = 4096;
+
+/// A trace file whose chunks are known. Events are read when they are wanted.
+pub struct TraceFile<'a> {
+    source: Box<dyn ReadAt + 'a>,
+    size: u64,
+    recording: Recording,
+    threads: HashMap<ThreadKey, ThreadChunks>,
+    images: HashMap<u32, Chunk>,
+}
+
+/// Where the parts of a thread lie.
+#[derive(Clone, Debug, Default)]
+struct ThreadChunks {
+    thread: Option<Chunk>,
+    events: Vec<Chunk>,
+}
+
+impl<'a> TraceFile<'a> {
+    /// Reads everything but events, open calls and module files.
+    ///
+    /// # Errors
+    /// Where `source` is no trace file, or a newer one, or can't be read at all. Damage within it
+    /// gives warnings in the recording.
+    pub fn open(source: impl ReadAt + 'a) -> Result<TraceFile<'a>, Error> {
+        let source: Box<dyn ReadAt + 'a> = Box::new(source);
+        let size = source.size()?;
+        let mut warnings = Vec::new();
+        let first = read_header(source.as_ref(), &mut warnings)?;
+        let mut file = TraceFile {
+            source,
+            size,
+            recording: Recording { warnings, ..Recording::default() },
+            threads: HashMap::new(),
+            images: HashMap::new(),
+        };
+        Indexer::default().run(&mut file, first);
+        Ok(file)
+    }
+
+    /// Whether the file of a module was kept in the trace, because another one has its path now.
+    #[must_use]
+    pub fn has_module_image(&self, module: u32) -> bool {
+        self.images.contains_key(&module)
+    }
+
+    /// Writes the kept file of a module to `out`, as it was when it was mapped; tells its bytes.
+    ///
+    /// # Errors
+    /// Where there is none, it is damaged, or `out` fails. What was written before is worthless then.
+    pub fn copy_module_image(&self, module: u32, out: &mut dyn Write) -> Result<u64, Error> {
+        let problem = |problem| Error::ModuleImage { module, problem };
+        let chunk = *self.images.get(&module).ok_or(problem("the trace holds none"))?;
+        let mut payload = Payload::new(self.source.as_ref(), &chunk);
+        let mut record = [0; ModuleImage::SIZE];
+        payload.read_exact(&mut record)?;
+        let record = ModuleImage::read(&record).ok_or(problem("its record is cut"))?;
+        let copied = match record.encoding {
+            encoding::RAW => copy(&mut (&mut payload).take(record.length), out)?,
+            encoding::ZSTD => {
+                let decoder =
+                    ruzstd::decoding::StreamingDecoder::new_with_max_window_size(&mut payload, WINDOW_MAX)
+                        .map_err(|_| problem("it is no zstd frame"))?;
+                copy(&mut decoder.take(record.length), out)?
+            }
+            _ => return Err(problem("it is stored in a way that this everycall doesn't know")),
+        };
+        io::copy(&mut payload, &mut io::sink())?;
+        if copied != record.length {
+            return Err(problem("it is shorter than it should be"));
+        }
+        if payload.hasher.finalize() != chunk.checksum {
+            return Err(problem("it is damaged"));
+        }
+        Ok(copied)
+    }
+
+    /// A chunk's payload, checked.
+    pub(crate) fn payload(&self, chunk: &Chunk) -> Result<Vec<u8>, Warning> {
+        let bytes = self.payload_unchecked(chunk)?;
+        if crc32fast::hash(&bytes) != chunk.checksum {
+            return Err(Warning::ChunkDamaged { at: chunk.at, kind: chunk.kind });
+        }
+        Ok(bytes)
+    }
+
+    /// As much of a chunk's payload as is there.
+    fn payload_unchecked(&self, chunk: &Chunk) -> Result<Vec<u8>, Warning> {
+        let unreadable = |error: io::Error| Warning::Unreadable { at: chunk.at, kind: error.kind() };
+        let there = chunk.length.min(self.size.saturating_sub(chunk.payload_at()));
+        let there = usize::try_from(there).map_err(|_| unreadable(io::ErrorKind::OutOfMemory.into()))?;
+        let mut bytes = vec![0; there];
+        let count = self.source.read_full_at(chunk.payload_at(), &mut bytes).map_err(unreadable)?;
+        bytes.truncate(count);
+        Ok(bytes)
+    }
+
+    /// Whether the file ends within `chunk`.
+    fn is_cut(&self, chunk: &Chunk) -> bool {
+        chunk.length > self.size.saturating_sub(chunk.payload_at())
+    }
+
+    /// The event words of an events chunk, and the number of their first segment. Of a chunk that the
+    /// file's end cuts, the words that are there; their checksum is lost.
+    pub(crate) fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u8>), Warning> {
+        let malformed = |problem| Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem };
+        if chunk.length > ect::EVENTS_PAYLOAD_MAX {
+            return Err(malformed("it is larger than any such chunk"));
+        }
+        let is_cut = self.is_cut(chunk);
+        let mut bytes = if is_cut { self.payload_unchecked(chunk)? } else { self.payload(chunk)? };
+        let record = EventsRecord::read(&bytes).ok_or(malformed("its record is cut"))?;
+        bytes.drain(..EventsRecord::SIZE);
+        let length = record.words.checked_mul(8).filter(|length| *length <= ect::EVENTS_PAYLOAD_MAX);
+        let length = length.ok_or(malformed("it has more words than fit"))? as usize;
+        match record.encoding {
+            encoding::RAW => {}
+            encoding::ZSTD if is_cut => return Err(malformed("it is compressed and cut")),
+            encoding::ZSTD => {
+                let mut raw = Vec::new();
+                ruzstd::decoding::StreamingDecoder::new_with_max_window_size(&bytes[..], WINDOW_MAX)
+                    .map_err(|_| malformed("it is no zstd frame"))?
+                    .take(length as u64)
+                    .read_to_end(&mut raw)
+                    .map_err(|_| malformed("its zstd frame is damaged"))?;
+                bytes = raw;
+            }
+            _ => return Err(malformed("it is stored in a way that this everycall doesn't know")),
+        }
+        if bytes.len() < length && !is_cut {
+            return Err(malformed("it has fewer words than it says"));
+        }
+        bytes.truncate(length);
+        Ok((record.first_segment, bytes))
+    }
+}
+
+/// Copies, and tells the failures of either side apart.
+fn copy(from: &mut impl Read, out: &mut dyn Write) -> Result<u64, Error> {
+    let mut buffer = vec![0; 64 << 10];
+    let mut total = 0;
+    loop {
+        let count = match from.read(&mut buffer) {
+            Ok(0) => return Ok(total),
+            Ok(count) => count,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            Err(error) => return Err(Error::Io(error)),
+        };
+        out.write_all(&buffer[..count]).map_err(Error::Write)?;
+        total += count as u64;
+    }
+}
+
+/// Reads a chunk's payload front to back and sums it up.
+struct Payload<'a> {
+    source: &'a dyn ReadAt,
+    at: u64,
+    left: u64,
+    hasher: crc32fast::Hasher,
+}
+
+impl<'a> Payload<'a> {
+    fn new(source: &'a dyn ReadAt, chunk: &Chunk) -> Payload<'a> {
+        Payload { source, at: chunk.payload_at(), left: chunk.length, hasher: crc32fast::Hasher::new() }
+    }
+}
+
+impl Read for Payload<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let wanted = usize::try_from(self.left).map_or(buffer.len(), |left| left.min(buffer.len()));
+        let count = self.source.read_at(self.at, &mut buffer[..wanted])?;
+        self.hasher.update(&buffer[..count]);
+        self.at += count as u64;
+        self.left -= count as u64;
+        Ok(count)
+    }
+}
+
+impl Source for TraceFile<'_> {
+    fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        let Some(chunk) = self.threads.get(&key).and_then(|chunks| chunks.thread) else { return Vec::new() };
+        let Ok(bytes) = self.payload(&chunk) else { return Vec::new() };
+        let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
+        array.map_or_else(Vec::new, |array| {
+            array.iter::<arena::OpenCall>().map_while(|entry| payload::open_call(&entry)).collect()
+        })
+    }
+
+    fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
+        let chunks = self.threads.get(&key).map_or(&[][..], |chunks| &chunks.events);
+        let snapshot = self.recording.snapshots.get(key.snapshot);
+        let tid =
+            snapshot.and_then(|snapshot| snapshot.threads.get(key.thread)).map_or(0, |thread| thread.tid);
+        let segment_size = snapshot.map_or(0, |snapshot| snapshot.segment_size);
+        Box::new(FileSegments::new(self, chunks, tid, segment_size))
+    }
+}
+
+impl std::fmt::Debug for TraceFile<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TraceFile").field("size", &self.size).finish_non_exhaustive()
+    }
+}
+
+/// Checks the file's header; tells where the first chunk is.
+fn read_header(source: &dyn ReadAt, warnings: &mut Vec<Warning>) -> Result<u64, Error> {
+    let mut bytes = [0; FileHeader::SIZE];
+    let count = source.read_full_at(0, &mut bytes)?;
+    let bytes = &bytes[..count];
+    let Some(header) = FileHeader::read(bytes).filter(|header| header.magic == ect::MAGIC) else {
+        return Err(Error::NotATrace(recognise(bytes)));
+    };
+    let intact = header.checksum == crc32fast::hash(&bytes[..FileHeader::SIZE - 4]);
+    if !intact {
+        warn(warnings, Warning::HeaderDamaged);
+        return Ok(FileHeader::SIZE as u64);
+    }
+    if header.version_major > ect::VERSION_MAJOR {
+        return Err(Error::Newer { major: header.version_major, minor: header.version_minor });
+    }
+    Ok(u64::from(header.header_size).max(FileHeader::SIZE as u64))
+}
+
+/// What a file that isn't a trace is, from its first bytes.
+fn recognise(bytes: &[u8]) -> Found {
+    let known: [(&[u8], Found); 8] = [
+        (b"\x7fELF", Found::Elf),
+        (b"\x1f\x8b", Found::Gzip),
+        (b"\x28\xb5\x2f\xfd", Found::Zstd),
+        (b"\xfd7zXZ\0", Found::Xz),
+        (b"PK\x03\x04", Found::Zip),
+        (&arena::ARENA_MAGIC.to_le_bytes(), Found::Arena),
+        (b"PERFILE2", Found::Perf),
+        (b"perf", Found::Perf),
+    ];
+    let is_text = |byte: &u8| matches!(byte, b'\t' | b'\n' | b'\r' | 0x20..=0x7e | 0x80..);
+    let first_visible = bytes.iter().find(|byte| !byte.is_ascii_whitespace());
+    if bytes.is_empty() {
+        Found::Empty
+    } else if bytes.starts_with(&ect::MAGIC[..bytes.len().min(ect::MAGIC.len())]) {
+        Found::CutHeader(bytes.len() as u64)
+    } else if let Some((_, found)) = known.iter().find(|(magic, _)| bytes.starts_with(magic)) {
+        *found
+    } else if bytes.iter().all(|byte| *byte == 0) {
+        Found::Zeros
+    } else if matches!(first_visible, Some(b'{' | b'[')) && bytes.iter().all(is_text) {
+        Found::Json
+    } else if bytes.iter().all(is_text) {
+        Found::Text
+    } else {
+        Found::Unknown
+    }
+}
+
+/// Sorts the chunks of a file into its recording.
+#[derive(Default)]
+struct Indexer {
+    /// Snapshots by their number.
+    snapshots: HashMap<u32, usize>,
+    /// Threads by snapshot and thread number.
+    keys: HashMap<(u32, u32), ThreadKey>,
+    /// Threads that each snapshot should have.
+    announced: Vec<(usize, u32)>,
+    unknown: HashMap<u32, u64>,
+    placeholders: usize,
+    next_number: u32,
+    end: Option<ect::EndRecord>,
+}
+
+impl Indexer {
+    fn run(mut self, file: &mut TraceFile<'_>, first: u64) {
+        let mut warnings = std::mem::take(&mut file.recording.warnings);
+        let mut at = first;
+        let mut cut = false;
+        loop {
+            let source = file.source.as_ref();
+            let mut chunks = Chunks::new(source, file.size, at);
+            let Some(chunk) = chunks.next_chunk(&mut warnings) else { break };
+            at = chunks.position();
+            if chunk.number > self.next_number {
+                let count = chunk.number - self.next_number;
+                warn(&mut warnings, Warning::ChunksMissing { first: self.next_number, count });
+            }
+            self.next_number = self.next_number.max(chunk.number.saturating_add(1));
+            cut = file.is_cut(&chunk);
+            if !cut || chunk.kind == chunk::EVENTS {
+                self.chunk(file, chunk, &mut warnings);
+            }
+        }
+        match self.end {
+            None => warn(&mut warnings, Warning::Cut { at: file.size }),
+            Some(end) if end.file_length != file.size => {
+                warn(&mut warnings, Warning::Length { expected: end.file_length, found: file.size });
+            }
+            Some(_) if cut => warn(&mut warnings, Warning::Cut { at: file.size }),
+            Some(_) => {}
+        }
+        self.finish(file, warnings);
+    }
+
+    fn chunk(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
+        if chunk.kind == chunk::EVENTS {
+            return self.events(file, chunk, warnings);
+        }
+        if chunk.kind == chunk::MODULE_IMAGE {
+            return Indexer::image(file, chunk, warnings);
+        }
+        if !matches!(chunk.kind, chunk::META..=chunk::PROCESS_END | chunk::END) {
+            if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
+                *self.unknown.entry(chunk.kind).or_default() += 1;
+            }
+            return;
+        }
+        match file.payload(&chunk) {
+            Ok(bytes) => {
+                std::mem::swap(&mut file.recording.warnings, warnings);
+                let result = self.content(file, chunk, &bytes);
+                std::mem::swap(&mut file.recording.warnings, warnings);
+                if let Err(problem) = result {
+                    warn(warnings, Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem });
+                }
+            }
+            Err(warning) => warn(warnings, warning),
+        }
+    }
+
+    fn content(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, bytes: &[u8]) -> Result<(), &'static str> {
+        const NO_ARRAY: &str = "its array's header is cut or has too small entries";
+        const CUT: &str = "its array has fewer entries than it says";
+        const SHORT: &str = "it is too short";
+        let recording = &mut file.recording;
+        match chunk.kind {
+            chunk::META => payload::read_meta(bytes, &mut recording.meta)?,
+            chunk::CLOCK => {
+                let array = Array::parse::<ClockReading>(bytes).ok_or(NO_ARRAY)?;
+                payload::add_clock(array.iter(), recording);
+                if array.is_cut {
+                    return Err(CUT);
+                }
+            }
+            chunk::MODULES => {
+                let array = Array::parse::<ModuleEntry>(bytes).ok_or(NO_ARRAY)?;
+                recording.modules =
+                    array.iter().take(TABLE_MAX).map(|entry| payload::module(&entry, array.rest)).collect();
+                if array.is_cut {
+                    return Err(CUT);
+                }
+            }
+            chunk::CHILDREN => {
+                let array = Array::parse::<ChildEntry>(bytes).ok_or(NO_ARRAY)?;
+                payload::add_children(array.iter(), recording);
+                if array.is_cut {
+                    return Err(CUT);
+                }
+            }
+            chunk::SNAPSHOT => {
+                let record = SnapshotRecord::read(bytes).ok_or(SHORT)?;
+                let index = recording.snapshots.len();
+                if *self.snapshots.entry(record.snapshot).or_insert(index) != index {
+                    return Err("its number was there before");
+                }
+                recording.snapshots.push(payload::snapshot(&record));
+                self.announced.push((index, record.threads));
+            }
+            chunk::THREAD => {
+                let record = ThreadRecord::read(bytes).ok_or(SHORT)?;
+                let snapshot = self.snapshot(recording, record.snapshot).ok_or("its snapshot isn't there")?;
+                if self.keys.contains_key(&(record.snapshot, record.thread)) {
+                    return Err("its number was there before");
+                }
+                let threads = &mut recording.snapshots[snapshot].threads;
+                let key = ThreadKey { snapshot, thread: threads.len() };
+                threads.push(payload::thread(&record));
+                self.keys.insert((record.snapshot, record.thread), key);
+                file.threads.entry(key).or_default().thread = Some(chunk);
+                let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
+                if array.ok_or(NO_ARRAY)?.is_cut {
+                    return Err(CUT);
+                }
+            }
+            chunk::PROCESS_END => {
+                let record = ect::ProcessEnd::read(bytes).ok_or(SHORT)?;
+                recording.process_end = Some(payload::process_end(&record));
+            }
+            _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),
+        }
+        Ok(())
+    }
+
+    /// The snapshot with a number; one without facts where its own chunk is lost.
+    fn snapshot(&mut self, recording: &mut Recording, number: u32) -> Option<usize> {
+        if let Some(index) = self.snapshots.get(&number) {
+            return Some(*index);
+        }
+        if self.placeholders == PLACEHOLDERS_MAX {
+            return None;
+        }
+        self.placeholders += 1;
+        let index = recording.snapshots.len();
+        recording.snapshots.push(Snapshot {
+            number,
+            reason: Reason::Other(0),
+            pid: 0,
+            ticks: None,
+            ring_size: 0,
+            segment_size: 0,
+            counters: [0; arena::COUNTERS],
+            threads: Vec::new(),
+        });
+        self.snapshots.insert(number, index);
+        Some(index)
+    }
+
+    /// Notes whose events a chunk holds. Its checksum is looked at when it is read.
+    fn events(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
+        let mut bytes = [0; EventsRecord::SIZE];
+        let there = file.source.read_full_at(chunk.payload_at(), &mut bytes).unwrap_or(0);
+        let there = there.min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
+        let Some(record) = EventsRecord::read(&bytes[..there]) else {
+            let problem = "its record is cut";
+            return warn(warnings, Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem });
+        };
+        let key = match self.keys.get(&(record.snapshot, record.thread)) {
+            Some(key) => Some(*key),
+            // A damaged record would name a thread that never was.
+            None if file.is_cut(&chunk) || file.payload(&chunk).is_err() => None,
+            None => self.thread_placeholder(&mut file.recording, &record),
+        };
+        match key {
+            Some(key) => file.threads.entry(key).or_default().events.push(chunk),
+            None => warn(warnings, Warning::ChunkDamaged { at: chunk.at, kind: chunk.kind }),
+        }
+    }
+
+    /// A thread without facts, for events whose thread's own chunk is lost.
+    fn thread_placeholder(&mut self, recording: &mut Recording, record: &EventsRecord) -> Option<ThreadKey> {
+        let snapshot = self.snapshot(recording, record.snapshot)?;
+        if self.placeholders == PLACEHOLDERS_MAX {
+            return None;
+        }
+        self.placeholders += 1;
+        let pid = recording.snapshots[snapshot].pid;
+        let threads = &mut recording.snapshots[snapshot].threads;
+        let key = ThreadKey { snapshot, thread: threads.len() };
+        threads.push(Thread {
+            pid,
+            tid: 0,
+            slot: 0,
+            generation: 0,
+            name: Vec::new(),
+            start_ticks: 0,
+            first_segment: record.first_segment,
+            segments: 0,
+            unwound: 0,
+            orphan_exits: 0,
+            lost_busy: 0,
+            deep: 0,
+        });
+        self.keys.insert((record.snapshot, record.thread), key);
+        Some(key)
+    }
+
+    fn image(file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
+        let mut bytes = [0; ModuleImage::SIZE];
+        let there = file.source.read_full_at(chunk.payload_at(), &mut bytes).unwrap_or(0);
+        let there = there.min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
+        match ModuleImage::read(&bytes[..there]) {
+            Some(record) if file.images.len() < TABLE_MAX => {
+                file.images.insert(record.module, chunk);
+            }
+            _ => {
+                let problem = "its record is cut";
+                warn(warnings, Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem });
+            }
+        }
+    }
+
+    fn finish(self, file: &mut TraceFile<'_>, mut warnings: Vec<Warning>) {
+        for (index, expected) in self.announced {
+            let snapshot = &file.recording.snapshots[index];
+            let found = u32::try_from(snapshot.threads.len()).unwrap_or(u32::MAX);
+            if found < expected {
+                warn(&mut warnings, Warning::ThreadsMissing { snapshot: snapshot.number, expected, found });
+            }
+        }
+        let mut unknown: Vec<(u32, u64)> = self.unknown.into_iter().collect();
+        unknown.sort_unstable();
+        for (kind, count) in unknown {
+            warn(&mut warnings, Warning::UnknownChunks { kind, count });
+        }
+        file.recording.warnings = warnings;
+    }
+}

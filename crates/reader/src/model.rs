@@ -1,0 +1,254 @@
+//! What a recording holds, apart from its events, whether it came from a file or an arena.
+
+use std::borrow::Cow;
+
+use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
+
+use crate::error::Warning;
+
+/// A recording: everything but the events and the open calls, which are read per thread.
+#[derive(Clone, Debug, Default)]
+pub struct Recording {
+    /// Texts about it.
+    pub meta: Meta,
+    /// Clock readings as they were found, in any order.
+    pub clock: Vec<ClockReading>,
+    /// Module table; a module's place is its index everywhere.
+    pub modules: Vec<Module>,
+    /// Processes that descend from the traced one and were not followed.
+    pub children: Vec<Child>,
+    /// How the process ended, where somebody saw it.
+    pub process_end: Option<ProcessEnd>,
+    /// Snapshots in the order of the file. An arena holds one.
+    pub snapshots: Vec<Snapshot>,
+    /// What was damaged, missing or not understood.
+    pub warnings: Vec<Warning>,
+}
+
+/// Texts about the recording. Bytes, because nothing makes them UTF-8; empty where unknown.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Meta {
+    /// Version of the everycall that wrote the file.
+    pub tool_version: Vec<u8>,
+    /// Words of the traced command line.
+    pub arguments: Vec<Vec<u8>>,
+    /// Working folder.
+    pub working_folder: Vec<u8>,
+    /// Host name.
+    pub host: Vec<u8>,
+    /// Operating system and kernel version.
+    pub kernel: Vec<u8>,
+    /// CPU model.
+    pub cpu: Vec<u8>,
+    /// Number of CPUs.
+    pub cpu_count: Option<u32>,
+    /// Clock source of the kernel.
+    pub clock_source: Vec<u8>,
+    /// Whether the CPU says that the counter runs at a constant rate.
+    pub invariant_counter: Option<bool>,
+}
+
+/// A loaded object with traced code. Process address = image address + `base`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Path, as bytes; empty where it isn't known.
+    pub path: Vec<u8>,
+    /// Whether it is the program itself.
+    pub is_executable: bool,
+    /// All of [`module_flags`].
+    pub flags: u32,
+    /// ELF load bias.
+    pub base: u64,
+    /// Process address of its first byte.
+    pub start: u64,
+    /// Process address behind its last byte.
+    pub end: u64,
+    /// Its first code offset.
+    pub code_start: u32,
+    /// Build id; empty where there is none.
+    pub build_id: Vec<u8>,
+    /// When it was registered, in ticks.
+    pub loaded_ticks: u64,
+    /// When it was unloaded, in ticks; `None` while it is loaded.
+    pub unloaded_ticks: Option<u64>,
+    /// Sites that were found.
+    pub sites: u32,
+    /// Sites of these that could not be switched on.
+    pub sites_unpatched: u32,
+    /// Device of the mapped file; 0 where unknown.
+    pub device: u64,
+    /// Inode of the mapped file; 0 where unknown.
+    pub inode: u64,
+}
+
+impl Module {
+    /// Whether the entry was completed; an incomplete one keeps its index but holds no code.
+    #[must_use]
+    pub fn is_complete(&self) -> bool {
+        self.end > self.start
+    }
+
+    /// The path as text, for people.
+    #[must_use]
+    pub fn path_lossy(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.path)
+    }
+
+    /// Whether it has sites of mode `nops` or XRay sleds.
+    #[must_use]
+    pub fn has_sites(&self) -> bool {
+        self.flags & (module_flags::NOPS | module_flags::XRAY) != 0
+    }
+}
+
+/// A process that was not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Child {
+    /// Its process id.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent: u32,
+    /// One of [`everycall_format::arena::child_kind`].
+    pub kind: u32,
+    /// When it was noticed.
+    pub ticks: u64,
+    /// Command name.
+    pub name: Vec<u8>,
+}
+
+/// How the process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ProcessEnd {
+    /// Process.
+    pub pid: u32,
+    /// One of [`everycall_format::ect::end`].
+    pub how: u32,
+    /// Exit status, or signal number.
+    pub code: u32,
+    /// Whether a core was dumped.
+    pub core_dumped: bool,
+    /// When it was seen.
+    pub ticks: u64,
+}
+
+/// Why a snapshot was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reason {
+    /// The process ended.
+    ProcessEnd,
+    /// Somebody asked.
+    Request,
+    /// A trigger fired.
+    Trigger,
+    /// A reason that this version doesn't know.
+    Other(u32),
+}
+
+/// The threads of a process at one moment.
+#[derive(Clone, Debug)]
+pub struct Snapshot {
+    /// Number of the snapshot.
+    pub number: u32,
+    /// Why it was taken.
+    pub reason: Reason,
+    /// Process.
+    pub pid: u32,
+    /// When it was taken; `None` where the input doesn't say.
+    pub ticks: Option<u64>,
+    /// Bytes of each thread's ring.
+    pub ring_size: u64,
+    /// Bytes of each segment.
+    pub segment_size: u64,
+    /// What the runtime could not do, by [`everycall_format::arena::counter`].
+    pub counters: [u64; COUNTERS],
+    /// Its threads.
+    pub threads: Vec<Thread>,
+}
+
+/// A thread in a snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Thread {
+    /// Process id.
+    pub pid: u32,
+    /// Kernel thread id.
+    pub tid: u32,
+    /// Slot in the arena.
+    pub slot: u32,
+    /// How many threads had the slot before.
+    pub generation: u32,
+    /// Name, without the padding.
+    pub name: Vec<u8>,
+    /// When the thread took its ring, in ticks.
+    pub start_ticks: u64,
+    /// Number of its oldest segment that is there. Those before it were overwritten.
+    pub first_segment: u64,
+    /// Segments that are there, or that the file says are there.
+    pub segments: u64,
+    /// Frames that were left without an exit.
+    pub unwound: u64,
+    /// Exits without an entry on the open-call stack.
+    pub orphan_exits: u64,
+    /// Events that were dropped because the slow path was busy.
+    pub lost_busy: u64,
+    /// Events deeper than the open-call stack; they are among the others all the same.
+    pub deep: u64,
+}
+
+impl Thread {
+    /// The name as text, for people.
+    #[must_use]
+    pub fn name_lossy(&self) -> Cow<'_, str> {
+        String::from_utf8_lossy(&self.name)
+    }
+}
+
+/// A call that had not returned when the snapshot was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenCall {
+    /// When it began, in full ticks.
+    pub ticks: u64,
+    /// Code offset of its entry; `None` for code outside all modules.
+    pub offset: Option<u32>,
+}
+
+/// Names a thread of a recording: `recording.snapshots[snapshot].threads[thread]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ThreadKey {
+    /// Index in [`Recording::snapshots`].
+    pub snapshot: usize,
+    /// Index in [`Snapshot::threads`].
+    pub thread: usize,
+}
+
+/// A recording whose events can be read.
+pub trait Source {
+    /// What it holds.
+    fn recording(&self) -> &Recording;
+
+    /// The calls of a thread that had not returned, outermost first; empty for an unknown key.
+    fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall>;
+
+    /// The segments of a thread, oldest first; none for an unknown key.
+    fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_>;
+}
+
+impl<T: Source + ?Sized> Source for &T {
+    fn recording(&self) -> &Recording {
+        (**self).recording()
+    }
+    fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
+        (**self).open_calls(key)
+    }
+    fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
+        (**self).segments(key)
+    }
+}
+
+/// Goes through the segments of one thread.
+pub trait SegmentCursor {
+    /// Puts the words of the next segment into `words` and gives its number, which is higher than
+    /// those before. The first word begins a valid segment record. Unwritten words at the end of
+    /// the last segment are left out; a zero before that is a lost event. `Err` where something
+    /// had to be left out; going on is possible. `None` at the end, for good.
+    fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>>;
+}

@@ -1,0 +1,192 @@
+//! The contents of chunks and tables, checked.
+
+use everycall_format::Wire;
+use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry, module_flags, module_state};
+use everycall_format::ect::{self, ArrayHeader, MetaField, SnapshotRecord, ThreadRecord, meta, reason};
+
+use crate::error::{Warning, warn};
+use crate::model::{Child, Meta, Module, OpenCall, ProcessEnd, Reason, Recording, Snapshot, Thread};
+
+/// Entries of each table that are kept. A real recording has far fewer; without a limit, tiny entries
+/// of a hostile file would take many times their own size here.
+pub(crate) const TABLE_MAX: usize = 1 << 16;
+
+/// The entries of an array, and what follows it; `None` where there is no array.
+pub(crate) struct Array<'a> {
+    entry_size: usize,
+    entries: &'a [u8],
+    /// Bytes behind it.
+    pub rest: &'a [u8],
+    /// Whether it holds fewer entries than it says.
+    pub is_cut: bool,
+}
+
+impl<'a> Array<'a> {
+    /// The array of `T` at the beginning of `bytes`.
+    pub fn parse<T: Wire>(bytes: &'a [u8]) -> Option<Array<'a>> {
+        let header = ArrayHeader::read(bytes)?;
+        let bytes = bytes.get(ArrayHeader::SIZE..)?;
+        let entry_size = usize::try_from(header.entry_size).ok()?;
+        if entry_size < T::SIZE {
+            return None;
+        }
+        let claimed = entry_size.checked_mul(usize::try_from(header.count).ok()?)?;
+        let there = claimed.min(bytes.len());
+        let (entries, rest) = bytes.split_at(there - there % entry_size);
+        Some(Array { entry_size, entries, rest, is_cut: there < claimed })
+    }
+
+    /// Its entries.
+    pub fn iter<T: Wire>(&self) -> impl Iterator<Item = T> + use<'a, T> {
+        self.entries.chunks_exact(self.entry_size).filter_map(T::read)
+    }
+}
+
+/// Text up to its padding.
+pub(crate) fn unpadded(bytes: &[u8]) -> Vec<u8> {
+    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
+    bytes[..end].to_vec()
+}
+
+/// Adds the texts of a META chunk. `Err` says what is wrong with it.
+pub(crate) fn read_meta(mut bytes: &[u8], meta: &mut Meta) -> Result<(), &'static str> {
+    while !bytes.is_empty() {
+        let field = MetaField::read(bytes).ok_or("a text's header is cut")?;
+        let length = usize::try_from(field.length).unwrap_or(usize::MAX);
+        let text = bytes
+            .get(MetaField::SIZE..)
+            .and_then(|rest| rest.get(..length))
+            .ok_or("a text is longer than the chunk")?;
+        let padded = (MetaField::SIZE + length).next_multiple_of(4);
+        bytes = bytes.get(padded..).unwrap_or_default();
+        match field.key {
+            meta::TOOL_VERSION => meta.tool_version = text.to_vec(),
+            meta::ARGUMENT if meta.arguments.len() < TABLE_MAX => meta.arguments.push(text.to_vec()),
+            meta::ARGUMENT => return Err("it has more arguments than are kept"),
+            meta::WORKING_FOLDER => meta.working_folder = text.to_vec(),
+            meta::HOST => meta.host = text.to_vec(),
+            meta::KERNEL => meta.kernel = text.to_vec(),
+            meta::CPU => meta.cpu = text.to_vec(),
+            meta::CPU_COUNT => meta.cpu_count = str::from_utf8(text).ok().and_then(|text| text.parse().ok()),
+            meta::CLOCK_SOURCE => meta.clock_source = text.to_vec(),
+            meta::INVARIANT_COUNTER => {
+                meta.invariant_counter = match text {
+                    b"yes" => Some(true),
+                    b"no" => Some(false),
+                    _ => None,
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Adds clock readings.
+pub(crate) fn add_clock(readings: impl Iterator<Item = ClockReading>, recording: &mut Recording) {
+    for reading in readings {
+        if recording.clock.len() == TABLE_MAX {
+            let warning = Warning::TooMany { what: "clock readings", kept: TABLE_MAX };
+            return warn(&mut recording.warnings, warning);
+        }
+        recording.clock.push(reading);
+    }
+}
+
+/// Adds children that aren't known yet.
+pub(crate) fn add_children(entries: impl Iterator<Item = ChildEntry>, recording: &mut Recording) {
+    let mut seen: std::collections::HashSet<(u32, u32, u64)> =
+        recording.children.iter().map(|child| (child.pid, child.kind, child.ticks)).collect();
+    for entry in entries.filter(|entry| entry.kind != 0) {
+        if recording.children.len() == TABLE_MAX {
+            let warning = Warning::TooMany { what: "children", kept: TABLE_MAX };
+            return warn(&mut recording.warnings, warning);
+        }
+        if seen.insert((entry.pid, entry.kind, entry.ticks)) {
+            let name = unpadded(&entry.name);
+            let ChildEntry { pid, parent, kind, ticks, .. } = entry;
+            recording.children.push(Child { pid, parent, kind, ticks, name });
+        }
+    }
+}
+
+/// A module from its entry; `paths` are the bytes that its path lies in. An incomplete entry gives a
+/// module without any code, so that the others keep their index.
+pub(crate) fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
+    if entry.state != module_state::COMPLETE || entry.end < entry.start {
+        return Module::default();
+    }
+    let first = entry.path_offset as usize;
+    let path = paths.get(first..).and_then(|rest| rest.get(..entry.path_length as usize)).unwrap_or_default();
+    let build_id = entry.build_id.get(..entry.build_id_length as usize).unwrap_or_default();
+    Module {
+        path: path.to_vec(),
+        is_executable: entry.flags & module_flags::EXECUTABLE != 0,
+        flags: entry.flags,
+        base: entry.base,
+        start: entry.start,
+        end: entry.end,
+        code_start: entry.code_start,
+        build_id: build_id.to_vec(),
+        loaded_ticks: entry.loaded_ticks,
+        unloaded_ticks: (entry.unloaded_ticks != 0).then_some(entry.unloaded_ticks),
+        sites: entry.sites,
+        sites_unpatched: entry.sites_unpatched,
+        device: entry.device,
+        inode: entry.inode,
+    }
+}
+
+/// A snapshot without its threads.
+pub(crate) fn snapshot(record: &SnapshotRecord) -> Snapshot {
+    Snapshot {
+        number: record.snapshot,
+        reason: match record.reason {
+            reason::PROCESS_END => Reason::ProcessEnd,
+            reason::REQUEST => Reason::Request,
+            reason::TRIGGER => Reason::Trigger,
+            other => Reason::Other(other),
+        },
+        pid: record.pid,
+        ticks: Some(record.ticks),
+        ring_size: record.ring_size,
+        segment_size: record.segment_size,
+        counters: record.counters,
+        threads: Vec::new(),
+    }
+}
+
+/// A thread from its record.
+pub(crate) fn thread(record: &ThreadRecord) -> Thread {
+    Thread {
+        pid: record.pid,
+        tid: record.tid,
+        slot: record.slot,
+        generation: record.generation,
+        name: unpadded(&record.name),
+        start_ticks: record.start_ticks,
+        first_segment: record.first_segment,
+        segments: record.segments,
+        unwound: record.unwound,
+        orphan_exits: record.orphan_exits,
+        lost_busy: record.lost_busy,
+        deep: record.deep,
+    }
+}
+
+/// An open call; `None` where the entry isn't that of a call.
+pub(crate) fn open_call(entry: &arena::OpenCall) -> Option<OpenCall> {
+    use everycall_format::event::Word;
+    let ticks = u64::from(entry.ticks_high) << 32 | entry.word >> 32;
+    match Word::decode(entry.word) {
+        Word::Entry { offset, .. } => Some(OpenCall { ticks, offset: Some(offset) }),
+        Word::Record { .. } => Some(OpenCall { ticks, offset: None }),
+        _ => None,
+    }
+}
+
+/// How the process ended.
+pub(crate) fn process_end(record: &ect::ProcessEnd) -> ProcessEnd {
+    let ect::ProcessEnd { pid, how, code, core_dumped, ticks } = *record;
+    ProcessEnd { pid, how, code, core_dumped: core_dumped != 0, ticks }
+}

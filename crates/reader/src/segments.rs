@@ -1,0 +1,114 @@
+//! Cutting the events chunks of a file into segments.
+
+use everycall_format::arena::{PAGE, SEGMENT_SIZE_MAX};
+
+use crate::chunks::Chunk;
+use crate::error::Warning;
+use crate::event::begins_segment;
+use crate::file::TraceFile;
+use crate::model::SegmentCursor;
+
+/// Goes through a thread's chunks, holding one of them.
+pub(crate) struct FileSegments<'f> {
+    file: &'f TraceFile<'f>,
+    chunks: std::slice::Iter<'f, Chunk>,
+    tid: u32,
+    /// Words of a segment; 0 where the snapshot's facts are lost.
+    segment_words: usize,
+    /// The words of the chunk at hand, as bytes.
+    bytes: Vec<u8>,
+    /// Where in them the next segment begins.
+    at: usize,
+    /// Number of the next segment.
+    number: u64,
+    /// The lowest number that may come.
+    lowest: u64,
+}
+
+impl<'f> FileSegments<'f> {
+    /// The segments in `chunks`; `segment_size` is what the snapshot says.
+    pub fn new(
+        file: &'f TraceFile<'f>,
+        chunks: &'f [Chunk],
+        tid: u32,
+        segment_size: u64,
+    ) -> FileSegments<'f> {
+        let plausible = segment_size.is_multiple_of(8) && (64..=SEGMENT_SIZE_MAX).contains(&segment_size);
+        let segment_words = if plausible { segment_size as usize / 8 } else { 0 };
+        FileSegments {
+            file,
+            chunks: chunks.iter(),
+            tid,
+            segment_words,
+            bytes: Vec::new(),
+            at: 0,
+            number: 0,
+            lowest: 0,
+        }
+    }
+
+    fn is_last(&self) -> bool {
+        self.at >= self.bytes.len() && self.chunks.as_slice().is_empty()
+    }
+}
+
+impl SegmentCursor for FileSegments<'_> {
+    fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>> {
+        while self.at >= self.bytes.len() {
+            let chunk = self.chunks.next()?;
+            self.bytes.clear();
+            self.at = 0;
+            match self.file.event_words(chunk) {
+                Ok((number, bytes)) => {
+                    self.bytes = bytes;
+                    self.number = number;
+                }
+                Err(warning) => return Some(Err(warning)),
+            }
+        }
+        let rest = &self.bytes[self.at..];
+        let length = match self.segment_words {
+            0 => guess_length(rest, self.number),
+            count => count * 8,
+        };
+        let part = &rest[..length.min(rest.len())];
+        self.at += part.len();
+        words.clear();
+        words.extend(part.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+        let number = self.number;
+        self.number = number.wrapping_add(1);
+        if number < self.lowest || !begins_segment(words, number) {
+            return Some(Err(Warning::SegmentInvalid { tid: self.tid, segment: number }));
+        }
+        self.lowest = number.saturating_add(1);
+        if self.is_last() {
+            trim(words);
+        }
+        Some(Ok(number))
+    }
+}
+
+/// Leaves out what was never written at the end.
+pub(crate) fn trim(words: &mut Vec<u64>) {
+    let written = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
+    words.truncate(written);
+}
+
+/// Bytes of the segment at the beginning of `bytes`, where nothing tells: up to where the next one
+/// begins.
+fn guess_length(bytes: &[u8], number: u64) -> usize {
+    let sizes = (PAGE.ilog2()..=SEGMENT_SIZE_MAX.ilog2()).map(|bits| 1 << bits);
+    let begins_next = |size: &usize| {
+        let words: Vec<u64> = bytes
+            .get(*size..)
+            .unwrap_or_default()
+            .as_chunks()
+            .0
+            .iter()
+            .take(4)
+            .map(|bytes| u64::from_le_bytes(*bytes))
+            .collect();
+        begins_segment(&words, number.wrapping_add(1))
+    };
+    sizes.into_iter().find(begins_next).unwrap_or(bytes.len())
+}

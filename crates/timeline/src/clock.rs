@@ -1,0 +1,248 @@
+//! From ticks to nanoseconds, piecewise linear between the recording's clock readings, in exact integer
+//! arithmetic.
+
+use everycall_format::arena::ClockReading;
+
+/// Fraction bits of a rate.
+const SHIFT: u32 = 52;
+/// Where no reading tells the rate, a tick is shown as a nanosecond.
+const ASSUMED_RATE: u64 = 1 << SHIFT;
+/// Rates outside 1 MHz..=100 GHz are no counter's.
+const RATE_RANGE: std::ops::RangeInclusive<u64> = (1 << SHIFT) / 100..=1000 << SHIFT;
+/// Readings nearer to each other than this would make more noise than they remove.
+const DISTANCE_NS: u64 = 10_000_000;
+/// How many readings at the beginning may be lies without spoiling those behind them.
+const START_TRIALS: usize = 8;
+
+/// Ticks to nanoseconds since the origin, the earliest moment that the trace knows of.
+#[derive(Clone, Debug)]
+pub struct Clock {
+    /// By ticks; the first begins at the origin.
+    pieces: Vec<Piece>,
+    quality: ClockQuality,
+    origin_ticks: u64,
+    origin_realtime_ns: Option<u64>,
+    origin_monotonic_ns: Option<u64>,
+}
+
+/// A stretch of constant rate.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Piece {
+    /// Where it begins, in ticks.
+    ticks: u64,
+    /// Where it begins, in nanoseconds since the origin.
+    ns: u64,
+    /// Nanoseconds per tick, times `1 << SHIFT`.
+    rate: u64,
+}
+
+impl Piece {
+    #[inline]
+    pub(crate) fn ns(&self, ticks: u64) -> u64 {
+        self.ns.saturating_add(scale(ticks.saturating_sub(self.ticks), self.rate))
+    }
+}
+
+/// `ticks` at `rate`, rounded down.
+#[inline]
+fn scale(ticks: u64, rate: u64) -> u64 {
+    u64::try_from((u128::from(ticks) * u128::from(rate)) >> SHIFT).unwrap_or(u64::MAX)
+}
+
+/// How good the conversion of ticks is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ClockQuality {
+    /// The rate was measured.
+    Measured {
+        /// Bound of the error between any two moments within the readings, in nanoseconds.
+        error_ns: u64,
+        /// Counter's rate over the whole recording, in ticks per second.
+        ticks_per_second: u64,
+        /// Readings that were used.
+        readings: u32,
+        /// Readings that contradicted the others and were left out.
+        readings_refused: u32,
+    },
+    /// The rate isn't known: one tick is shown as one nanosecond.
+    AssumedRate {
+        /// Readings that contradicted each other.
+        readings_refused: u32,
+    },
+}
+
+impl Clock {
+    /// The clock of `readings`, in any order. The origin is the earliest of them, or
+    /// `earliest_ticks` where that is before.
+    #[must_use]
+    pub fn new(readings: &[ClockReading], earliest_ticks: Option<u64>) -> Clock {
+        let (mut kept, refused) = plausible(readings);
+        let origin_ticks =
+            kept.first().map(|reading| reading.ticks).into_iter().chain(earliest_ticks).min().unwrap_or(0);
+        let overall = match &kept[..] {
+            [first, .., last] => rate(first, last),
+            _ => None,
+        };
+        let Some(overall) = overall else {
+            let piece = Piece { ticks: origin_ticks, ns: 0, rate: ASSUMED_RATE };
+            let quality = ClockQuality::AssumedRate { readings_refused: refused };
+            return Clock {
+                pieces: vec![piece],
+                quality,
+                ..Clock::origin(kept.first(), origin_ticks, piece)
+            };
+        };
+        let used = thin(&mut kept);
+        let mut pieces = vec![Piece { ticks: origin_ticks, ns: 0, rate: overall }];
+        let first_ns = pieces[0].ns(kept[0].ticks);
+        for pair in kept.windows(2) {
+            let ns = first_ns.saturating_add(pair[0].monotonic_raw_ns - kept[0].monotonic_raw_ns);
+            pieces.push(Piece {
+                ticks: pair[0].ticks,
+                ns,
+                rate: rate(&pair[0], &pair[1]).unwrap_or(overall),
+            });
+        }
+        let last = &kept[kept.len() - 1];
+        let ns = first_ns.saturating_add(last.monotonic_raw_ns - kept[0].monotonic_raw_ns);
+        pieces.push(Piece { ticks: last.ticks, ns, rate: overall });
+        let bracket = kept.iter().map(|reading| reading.bracket).max().unwrap_or(0);
+        let quality = ClockQuality::Measured {
+            // Half a bracket at either end, and one nanosecond of rounding each.
+            error_ns: scale(bracket, overall).saturating_add(2),
+            ticks_per_second: ((1_000_000_000_u128 << SHIFT) / u128::from(overall)) as u64,
+            readings: used,
+            readings_refused: refused,
+        };
+        let first_piece = pieces[0];
+        Clock { pieces, quality, ..Clock::origin(kept.first(), origin_ticks, first_piece) }
+    }
+
+    /// A clock with nothing but the facts about the origin.
+    fn origin(first: Option<&ClockReading>, origin_ticks: u64, piece: Piece) -> Clock {
+        let before = |ns: u64, ticks: u64| ns.saturating_sub(piece.ns(ticks));
+        Clock {
+            pieces: Vec::new(),
+            quality: ClockQuality::AssumedRate { readings_refused: 0 },
+            origin_ticks,
+            origin_realtime_ns: first.map(|reading| before(reading.realtime_ns, reading.ticks)),
+            origin_monotonic_ns: first.map(|reading| before(reading.monotonic_ns, reading.ticks)),
+        }
+    }
+
+    /// Nanoseconds since the origin, rounded down; 0 before it. Never less for a later tick.
+    #[must_use]
+    pub fn ns(&self, ticks: u64) -> u64 {
+        self.piece(ticks).ns(ticks)
+    }
+
+    /// How good the conversion is.
+    #[must_use]
+    pub fn quality(&self) -> ClockQuality {
+        self.quality
+    }
+
+    /// The origin in ticks.
+    #[must_use]
+    pub fn origin_ticks(&self) -> u64 {
+        self.origin_ticks
+    }
+
+    /// The origin on `CLOCK_REALTIME`, in nanoseconds since 1970; `None` without any reading.
+    #[must_use]
+    pub fn origin_realtime_ns(&self) -> Option<u64> {
+        self.origin_realtime_ns
+    }
+
+    /// The origin on `CLOCK_MONOTONIC`, in nanoseconds; `None` without any reading.
+    #[must_use]
+    pub fn origin_monotonic_ns(&self) -> Option<u64> {
+        self.origin_monotonic_ns
+    }
+
+    fn piece(&self, ticks: u64) -> &Piece {
+        let behind = self.pieces.partition_point(|piece| piece.ticks <= ticks);
+        &self.pieces[behind.saturating_sub(1)]
+    }
+
+    /// A converter for one thread, whose ticks come in order.
+    pub(crate) fn walk(&self) -> ClockWalk<'_> {
+        ClockWalk { piece: self.pieces[0], until: 0, clock: self }
+    }
+}
+
+/// Converts ticks that mostly grow.
+#[derive(Clone, Debug)]
+pub(crate) struct ClockWalk<'a> {
+    clock: &'a Clock,
+    piece: Piece,
+    /// First tick behind the piece.
+    until: u64,
+}
+
+impl ClockWalk<'_> {
+    /// As [`Clock::ns`].
+    #[inline]
+    pub(crate) fn ns(&mut self, ticks: u64) -> u64 {
+        if ticks < self.piece.ticks || ticks >= self.until {
+            self.find(ticks);
+        }
+        self.piece.ns(ticks)
+    }
+
+    #[cold]
+    fn find(&mut self, ticks: u64) {
+        let pieces = &self.clock.pieces;
+        let behind = pieces.partition_point(|piece| piece.ticks <= ticks);
+        self.piece = pieces[behind.saturating_sub(1)];
+        self.until = pieces.get(behind).map_or(u64::MAX, |next| next.ticks);
+    }
+}
+
+/// Nanoseconds per tick between two readings, where that can be a counter's.
+fn rate(from: &ClockReading, to: &ClockReading) -> Option<u64> {
+    let ticks = to.ticks.checked_sub(from.ticks).filter(|ticks| *ticks > 0)?;
+    let ns = to.monotonic_raw_ns.checked_sub(from.monotonic_raw_ns)?;
+    u64::try_from((u128::from(ns) << SHIFT) / u128::from(ticks)).ok().filter(|rate| RATE_RANGE.contains(rate))
+}
+
+/// The readings that agree with each other, by ticks, and the number of the others.
+fn plausible(readings: &[ClockReading]) -> (Vec<ClockReading>, u32) {
+    let mut sorted = readings.to_vec();
+    sorted.sort_by_key(|reading| (reading.ticks, reading.monotonic_raw_ns));
+    sorted.dedup_by_key(|reading| (reading.ticks, reading.monotonic_raw_ns));
+    let mut best = Vec::new();
+    for start in 0..sorted.len().min(START_TRIALS) {
+        let mut chain: Vec<ClockReading> = Vec::new();
+        for reading in &sorted[start..] {
+            if chain.last().is_none_or(|last| rate(last, reading).is_some()) {
+                chain.push(*reading);
+            }
+        }
+        if chain.len() > best.len() {
+            best = chain;
+        }
+        if best.len() + start + 1 >= sorted.len() {
+            break;
+        }
+    }
+    let refused = sorted.len() - best.len();
+    (best, u32::try_from(refused).unwrap_or(u32::MAX))
+}
+
+/// Leaves out readings too near to the one before, but neither the first nor the last; tells how many
+/// remain.
+fn thin(kept: &mut Vec<ClockReading>) -> u32 {
+    let Some(last) = kept.pop() else { return 0 };
+    let mut previous: Option<u64> = None;
+    kept.retain(|reading| {
+        let near = |ns: u64| reading.monotonic_raw_ns - ns < DISTANCE_NS;
+        let keep = previous.is_none_or(|ns| !near(ns))
+            && (previous.is_none() || last.monotonic_raw_ns - reading.monotonic_raw_ns >= DISTANCE_NS);
+        if keep {
+            previous = Some(reading.monotonic_raw_ns);
+        }
+        keep
+    });
+    kept.push(last);
+    u32::try_from(kept.len()).unwrap_or(u32::MAX)
+}

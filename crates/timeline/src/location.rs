@@ -1,0 +1,171 @@
+//! From code offset and time to module and image address.
+
+use everycall_reader::Module;
+
+/// An address in a function, as its module states it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Location {
+    /// Index in the module table, or [`Location::NO_MODULE`] or [`Location::LOST_MODULE`].
+    pub module: u32,
+    /// Address in the image (process address - base). For [`Location::NO_MODULE`] the process
+    /// address, for [`Location::LOST_MODULE`] the code offset.
+    pub image_address: u64,
+}
+
+impl Location {
+    /// The code lay outside all modules; the address is the process's.
+    pub const NO_MODULE: u32 = u32::MAX;
+    /// The trace doesn't say which module lay there; the address is the code offset.
+    pub const LOST_MODULE: u32 = u32::MAX - 1;
+
+    /// Index in the module table, where there is one.
+    #[must_use]
+    pub fn module_index(self) -> Option<usize> {
+        (self.module < Location::LOST_MODULE).then_some(self.module as usize)
+    }
+}
+
+/// One module's stay in the code space.
+#[derive(Clone, Copy, Debug)]
+struct Stay {
+    /// First code offset.
+    first: u32,
+    /// Code offsets.
+    length: u32,
+    /// In ticks.
+    loaded: u64,
+    /// In ticks; `u64::MAX` while it is loaded.
+    unloaded: u64,
+    module: u32,
+    /// Image address = code offset + this, wrapping.
+    shift: u64,
+}
+
+impl Stay {
+    fn holds(&self, offset: u32, ticks: u64) -> bool {
+        offset.wrapping_sub(self.first) < self.length && self.loaded <= ticks && ticks < self.unloaded
+    }
+}
+
+/// All modules by their ranges of code offsets, which are reused after unloading.
+#[derive(Clone, Debug, Default)]
+pub struct ModuleMap {
+    /// By first offset, then by time.
+    stays: Vec<Stay>,
+    /// The longest of them: how far back a search has to look.
+    longest: u32,
+}
+
+impl ModuleMap {
+    /// The map of a module table.
+    #[must_use]
+    pub fn new(modules: &[Module]) -> ModuleMap {
+        let mut stays: Vec<Stay> = modules
+            .iter()
+            .enumerate()
+            .take(Location::LOST_MODULE as usize)
+            .filter(|(_, module)| module.is_complete())
+            .map(|(index, module)| Stay {
+                first: module.code_start,
+                length: u32::try_from(module.end - module.start).unwrap_or(u32::MAX),
+                loaded: module.loaded_ticks,
+                unloaded: module.unloaded_ticks.unwrap_or(u64::MAX),
+                module: index as u32,
+                shift: module.start.wrapping_sub(module.base).wrapping_sub(u64::from(module.code_start)),
+            })
+            .collect();
+        stays.sort_by_key(|stay| (stay.first, stay.loaded));
+        let longest = stays.iter().map(|stay| stay.length).max().unwrap_or(0);
+        ModuleMap { stays, longest }
+    }
+
+    /// Finds the module that lay at `offset` at `ticks`. `cursor` belongs to the caller, begins at 0
+    /// and makes repeated searches cheap.
+    #[must_use]
+    #[inline]
+    pub fn locate(&self, cursor: &mut usize, offset: u32, ticks: u64) -> Location {
+        if let Some(stay) = self.stays.get(*cursor)
+            && stay.holds(offset, ticks)
+        {
+            return located(stay, offset);
+        }
+        self.search(cursor, offset, ticks)
+    }
+
+    #[cold]
+    fn search(&self, cursor: &mut usize, offset: u32, ticks: u64) -> Location {
+        let behind = self.stays.partition_point(|stay| stay.first <= offset);
+        let mut before: Option<&Stay> = None;
+        let mut after: Option<&Stay> = None;
+        for (index, stay) in self.stays[..behind].iter().enumerate().rev() {
+            let distance = offset - stay.first;
+            if distance >= self.longest {
+                break;
+            }
+            if distance >= stay.length {
+                continue;
+            }
+            if stay.holds(offset, ticks) {
+                *cursor = index;
+                return located(stay, offset);
+            }
+            if stay.unloaded <= ticks {
+                if before.is_none_or(|other| other.unloaded < stay.unloaded) {
+                    before = Some(stay);
+                }
+            } else if after.is_none_or(|other| stay.loaded < other.loaded) {
+                after = Some(stay);
+            }
+        }
+        // A module's last events may come after its unloading was noted, and its first ones just
+        // before its registration was; the range is nobody else's at that time.
+        match before.or(after) {
+            Some(stay) => located(stay, offset),
+            None => Location { module: Location::LOST_MODULE, image_address: u64::from(offset) },
+        }
+    }
+}
+
+fn located(stay: &Stay, offset: u32) -> Location {
+    Location { module: stay.module, image_address: u64::from(offset).wrapping_add(stay.shift) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn module(code_start: u32, pages: u64, start: u64, loaded: u64, unloaded: Option<u64>) -> Module {
+        Module {
+            base: start - 0x1000,
+            start,
+            end: start + pages * 0x1000,
+            code_start,
+            loaded_ticks: loaded,
+            unloaded_ticks: unloaded,
+            ..Module::default()
+        }
+    }
+
+    #[test]
+    fn ranges_are_reused_over_time() {
+        let map = ModuleMap::new(&[
+            module(0x1000, 2, 0x40_0000, 10, None),
+            module(0x3000, 1, 0x7f00_0000, 20, Some(50)),
+            module(0x3000, 4, 0x7e00_0000, 60, None),
+        ]);
+        let mut cursor = 0;
+        let mut at = |offset, ticks| map.locate(&mut cursor, offset, ticks);
+        assert_eq!(at(0x1010, 15), Location { module: 0, image_address: 0x1010 });
+        assert_eq!(at(0x3010, 30), Location { module: 1, image_address: 0x1010 });
+        assert_eq!(at(0x3010, 55), Location { module: 1, image_address: 0x1010 }, "its last words");
+        assert_eq!(at(0x3010, 60), Location { module: 2, image_address: 0x1010 });
+        assert_eq!(at(0x6fff, 70), Location { module: 2, image_address: 0x4fff });
+        assert_eq!(at(0x2fff, 5), Location { module: 0, image_address: 0x2fff }, "just before it is known");
+        for (offset, ticks) in [(0x7000, 70), (0xfff, 70), (0x7eff_ffff, 70)] {
+            assert_eq!(
+                at(offset, ticks),
+                Location { module: Location::LOST_MODULE, image_address: offset.into() }
+            );
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! From slot order to the order of time.
+//!
+//! A signal handler that runs between a hook's clock read and its slot writes its events first, and
+//! there may be many. So the last [`WINDOW`] steps are held back and sorted, stably, before they go
+//! on; an event that comes later than that gets the time of those before it, and is counted.
+
+use everycall_reader::SegmentCursor;
+use everycall_reader::event::Events;
+
+use crate::slots::{SlotDepth, Step};
+
+/// Steps that an event may be late by and still find its place.
+pub(crate) const WINDOW: usize = 1 << 16;
+
+/// What comes next in a thread.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Batch {
+    /// [`Ordered::steps`].
+    Steps,
+    /// So many segments are missing here.
+    Gap(u64),
+}
+
+/// A thread's steps in the order of time, in batches.
+pub(crate) struct Ordered<'a> {
+    segments: Box<dyn SegmentCursor + 'a>,
+    /// Words of the segment at hand.
+    words: Vec<u64>,
+    depth: SlotDepth,
+    /// Steps that were handed out, then those that are held back.
+    steps: Vec<Step>,
+    handed_out: usize,
+    /// Whether `steps` are in order.
+    sorted: bool,
+    /// No step may be earlier: it was handed out already.
+    floor: u64,
+    clamped: u64,
+    /// Number of the segment that should come next, once there was one.
+    expected: Option<u64>,
+    /// Number of the first segment since the last gap.
+    first_segment: u64,
+    state: State,
+}
+
+/// What the next batch begins with.
+enum State {
+    /// Reading segments.
+    Read,
+    /// The words at hand come behind a gap; what is before it goes out first.
+    BehindGap { missing: u64, number: u64 },
+    /// There are no more segments, but so many were missing after the last one.
+    Ending { missing: u64 },
+}
+
+impl<'a> Ordered<'a> {
+    pub fn new(segments: Box<dyn SegmentCursor + 'a>) -> Ordered<'a> {
+        Ordered {
+            segments,
+            words: Vec::new(),
+            depth: SlotDepth::default(),
+            steps: Vec::new(),
+            handed_out: 0,
+            sorted: true,
+            floor: 0,
+            clamped: 0,
+            expected: None,
+            first_segment: 0,
+            state: State::Read,
+        }
+    }
+
+    /// Events that were later than the window and got another time.
+    pub fn clamped(&self) -> u64 {
+        self.clamped
+    }
+
+    /// Times that the depth told by the runtime was another than the one counted.
+    pub fn depth_disagreements(&self) -> u64 {
+        self.depth.disagreements
+    }
+
+    /// Whether nothing is missing before the steps of the first batch, or of the first one after a gap:
+    /// they begin with the thread's first segment.
+    pub fn begins_with_thread(&self) -> bool {
+        self.first_segment == 0
+    }
+
+    /// The steps that the last batch consists of, in the order of time.
+    pub fn steps(&self) -> &[Step] {
+        &self.steps[..self.handed_out]
+    }
+
+    /// Goes on. No step is later than one of the next batch; a gap begins anew.
+    pub fn next_batch(&mut self) -> Option<Batch> {
+        self.steps.drain(..self.handed_out);
+        self.handed_out = 0;
+        loop {
+            match self.state {
+                State::Read if self.steps.len() >= 2 * WINDOW => {
+                    return Some(self.hand_out(self.steps.len() - WINDOW));
+                }
+                State::Read => self.read(),
+                _ if !self.steps.is_empty() => return Some(self.hand_out(self.steps.len())),
+                State::BehindGap { missing, number } => {
+                    self.state = State::Read;
+                    self.first_segment = number;
+                    self.depth.forget();
+                    self.decode();
+                    return Some(Batch::Gap(missing));
+                }
+                State::Ending { missing: 0 } => return None,
+                State::Ending { missing } => {
+                    self.state = State::Ending { missing: 0 };
+                    return Some(Batch::Gap(missing));
+                }
+            }
+        }
+    }
+
+    fn read(&mut self) {
+        let mut missing = 0;
+        loop {
+            match self.segments.next_segment(&mut self.words) {
+                Some(Ok(number)) => {
+                    let jump = self.expected.map_or(0, |expected| number.saturating_sub(expected));
+                    let begun = self.expected.is_some();
+                    self.expected = number.checked_add(1);
+                    if begun && jump.max(missing) > 0 {
+                        self.state = State::BehindGap { missing: jump.max(missing), number };
+                    } else {
+                        if !begun {
+                            self.first_segment = number;
+                        }
+                        self.decode();
+                    }
+                    return;
+                }
+                // Its number is not always known; where it is, the next one's tells the count.
+                Some(Err(_)) => missing = 1,
+                None => {
+                    let missing = if self.expected.is_some() { missing } else { 0 };
+                    self.state = State::Ending { missing };
+                    return;
+                }
+            }
+        }
+    }
+
+    fn decode(&mut self) {
+        let mut last = self.steps.last().map_or(self.floor, |step| step.ticks);
+        let Ordered { depth, steps, sorted, floor, clamped, .. } = self;
+        for event in Events::new(&self.words) {
+            let Some(mut step) = depth.step(event) else { continue };
+            if step.ticks < last {
+                if step.ticks < *floor {
+                    *clamped += 1;
+                    step.ticks = *floor;
+                }
+                *sorted &= step.ticks >= last;
+            }
+            last = step.ticks;
+            steps.push(step);
+        }
+    }
+
+    fn hand_out(&mut self, count: usize) -> Batch {
+        if !self.sorted {
+            self.steps.sort_by_key(|step| step.ticks);
+            self.sorted = true;
+        }
+        self.handed_out = count;
+        self.floor = self.steps().last().map_or(self.floor, |step| step.ticks);
+        Batch::Steps
+    }
+}

@@ -1,0 +1,405 @@
+//! Pairing: entries push, exits pop, and what does not fit is counted instead of guessed.
+
+use crate::clock::ClockWalk;
+use crate::event::{Begin, End, EndKind, Instant, InstantKind, Loss, LossKind, TimelineEvent};
+use crate::location::{Location, ModuleMap};
+use crate::slots::{Step, What};
+
+/// Tells whether an entry and an exit belong to the same function; `None` where that isn't known.
+/// Answers are kept, so it may be slow, and must not change.
+pub type SameFunction<'a> = &'a (dyn Fn(Location, Location) -> Option<bool> + 'a);
+
+/// Calls that may be open at once; deeper ones are counted only.
+const DEPTH_MAX: usize = 1 << 19;
+/// How far below the innermost call the function of a strange exit is looked for.
+const SEARCH_DEPTH: usize = 256;
+
+/// What pairing could not use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairingStats {
+    /// Calls begun, those cut at the beginning included.
+    pub calls: u64,
+    /// Exits that fitted none of the open calls.
+    pub exits_unmatched: u64,
+    /// Calls whose exit is missing though they must have ended.
+    pub exits_lost: u64,
+    /// Calls left without an exit.
+    pub unwound: u64,
+    /// Exits whose entry the runtime did not know.
+    pub orphan_exits: u64,
+    /// Events that came too late to find their place in time.
+    pub clamped: u64,
+    /// Calls left without an exit whose entry and function are not in the trace.
+    pub unnamed: u64,
+    /// Calls deeper than what is shown.
+    pub too_deep: u64,
+    /// Calls on which the events and the list of open calls contradict each other.
+    pub open_call_disagreements: u64,
+    /// Times that the runtime told another depth than the events add up to.
+    pub depth_disagreements: u64,
+}
+
+/// An open call of the snapshot's list.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ListedCall {
+    pub ticks: u64,
+    /// `None` for code outside all modules.
+    pub location: Option<Location>,
+}
+
+/// A call that began before the events at hand and ended within them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CutCall {
+    /// Its exit is there.
+    Exit(Location),
+    /// So many were left without an exit, one in the other.
+    Unnamed(u32),
+}
+
+/// A call that is open.
+#[derive(Clone, Copy, Debug)]
+struct Frame {
+    location: Location,
+    start_ticks: u64,
+    start_ns: u64,
+    start_cut: bool,
+    /// Not one call, but so many of which nothing is known.
+    unnamed: u32,
+}
+
+impl Frame {
+    fn is(&self, listed: &ListedCall) -> bool {
+        self.unnamed == 0
+            && !self.start_cut
+            && self.start_ticks == listed.ticks
+            && listed.location.is_none_or(|location| location == self.location)
+    }
+}
+
+/// The open calls of one thread.
+pub(crate) struct Pairing<'a> {
+    clock: ClockWalk<'a>,
+    modules: &'a ModuleMap,
+    cursor: usize,
+    same: Answers<'a>,
+    stack: Vec<Frame>,
+    /// Frames of the stack that are calls.
+    depth: u32,
+    /// Open calls that are too deep for the stack.
+    too_deep: u64,
+    /// Time of the last event.
+    now_ns: u64,
+    /// Where calls cut at the beginning are collected, innermost first; `None` where they are known.
+    collected: Option<Vec<CutCall>>,
+    pub stats: PairingStats,
+}
+
+impl<'a> Pairing<'a> {
+    pub fn new(clock: ClockWalk<'a>, modules: &'a ModuleMap, same: Option<SameFunction<'a>>) -> Pairing<'a> {
+        Pairing {
+            clock,
+            modules,
+            cursor: 0,
+            same: Answers::new(same),
+            stack: Vec::new(),
+            depth: 0,
+            too_deep: 0,
+            now_ns: 0,
+            collected: None,
+            stats: PairingStats::default(),
+        }
+    }
+
+    /// Forgets all calls. From now on, exits without an entry are collected as calls that began before,
+    /// if there can be such.
+    pub fn collect(&mut self, can_be: bool) {
+        self.stack.clear();
+        self.depth = 0;
+        self.too_deep = 0;
+        self.collected = can_be.then(Vec::new);
+    }
+
+    /// What was collected, innermost first.
+    pub fn collected(&mut self) -> Vec<CutCall> {
+        self.collected.take().unwrap_or_default()
+    }
+
+    /// One step, in the order of time.
+    #[inline]
+    pub fn step(&mut self, step: &Step, out: &mut Vec<TimelineEvent>) {
+        let ticks = step.ticks;
+        let ns = self.clock.ns(ticks).max(self.now_ns);
+        self.now_ns = ns;
+        match step.what {
+            What::Entry(offset) => {
+                let location = self.modules.locate(&mut self.cursor, offset, ticks);
+                self.open(
+                    Frame { location, start_ticks: ticks, start_ns: ns, start_cut: false, unnamed: 0 },
+                    out,
+                );
+            }
+            What::Exit(offset) => {
+                let location = self.modules.locate(&mut self.cursor, offset, ticks);
+                self.exit(location, out);
+            }
+            other => self.rare(ticks, other, out),
+        }
+    }
+
+    #[cold]
+    fn rare(&mut self, ticks: u64, what: What, out: &mut Vec<TimelineEvent>) {
+        let at_ns = self.now_ns;
+        let unknown = |address| Location { module: Location::NO_MODULE, image_address: address };
+        match what {
+            What::Entry(_) | What::Exit(_) => {}
+            What::UnknownEntry(address) => {
+                let location = unknown(address);
+                self.open(
+                    Frame { location, start_ticks: ticks, start_ns: at_ns, start_cut: false, unnamed: 0 },
+                    out,
+                );
+            }
+            What::UnknownExit(address) => self.exit(unknown(address), out),
+            What::Unwound(count) => self.unwind(count, out),
+            What::OrphanExit(offset) => {
+                self.stats.orphan_exits += 1;
+                let location = self.modules.locate(&mut self.cursor, offset, ticks);
+                out.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }));
+            }
+            What::Loss(count, why) => {
+                out.push(TimelineEvent::Loss(Loss { at_ns, count: Some(count), why }));
+            }
+        }
+    }
+
+    #[inline]
+    fn open(&mut self, frame: Frame, out: &mut Vec<TimelineEvent>) {
+        if self.stack.len() >= DEPTH_MAX {
+            self.too_deep += 1;
+            self.stats.too_deep += 1;
+            return;
+        }
+        let Frame { location, start_ns, start_cut, .. } = frame;
+        out.push(TimelineEvent::Begin(Begin { depth: self.depth, location, start_ns, cut: start_cut }));
+        self.stack.push(frame);
+        self.depth += 1;
+        self.stats.calls += 1;
+    }
+
+    /// Closes the innermost frame; nothing comes out of those without a name.
+    #[inline]
+    fn close(&mut self, how: EndKind, end_ns: u64, out: &mut Vec<TimelineEvent>) {
+        let Some(frame) = self.stack.pop() else { return };
+        if frame.unnamed > 0 {
+            return;
+        }
+        self.depth -= 1;
+        match how {
+            EndKind::Unwound => self.stats.unwound += 1,
+            EndKind::ExitLost => self.stats.exits_lost += 1,
+            EndKind::Returned | EndKind::CutAtEnd | EndKind::CutAtLoss => {}
+        }
+        let Frame { location, start_ns, start_cut, .. } = frame;
+        out.push(TimelineEvent::End(End { depth: self.depth, location, start_ns, end_ns, how, start_cut }));
+    }
+
+    #[inline]
+    fn exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
+        if self.too_deep > 0 {
+            self.too_deep -= 1;
+            return;
+        }
+        match self.stack.last() {
+            Some(top) if top.unnamed == 0 && self.same.ask(top.location, location) != Some(false) => {
+                self.close(EndKind::Returned, self.now_ns, out);
+            }
+            _ => self.strange_exit(location, out),
+        }
+    }
+
+    /// An exit that is not the innermost call's.
+    #[cold]
+    fn strange_exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
+        let now_ns = self.now_ns;
+        if self.stack.is_empty()
+            && let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.len() < DEPTH_MAX)
+        {
+            return cuts.push(CutCall::Exit(location));
+        }
+        let mut found = None;
+        for (distance, frame) in self.stack.iter().rev().take(SEARCH_DEPTH).enumerate() {
+            // Calls without a name on top have ended without an exit, so that the next one may be meant.
+            let is_next = self.stack[self.stack.len() - distance..].iter().all(|above| above.unnamed > 0);
+            let answer =
+                if frame.unnamed > 0 { Some(false) } else { self.same.ask(frame.location, location) };
+            if answer == Some(true) || answer.is_none() && is_next {
+                found = Some(distance);
+                break;
+            }
+        }
+        let Some(distance) = found else {
+            self.stats.exits_unmatched += 1;
+            let kind = InstantKind::UnmatchedExit(location);
+            return out.push(TimelineEvent::Instant(Instant { at_ns: now_ns, kind }));
+        };
+        for _ in 0..distance {
+            self.close(EndKind::ExitLost, now_ns, out);
+        }
+        self.close(EndKind::Returned, now_ns, out);
+    }
+
+    /// The innermost `count` calls were left without an exit.
+    fn unwind(&mut self, count: u32, out: &mut Vec<TimelineEvent>) {
+        let hidden = self.too_deep.min(count.into());
+        self.too_deep -= hidden;
+        let mut left = count - hidden as u32;
+        while left > 0 {
+            match self.stack.last_mut() {
+                Some(top) if top.unnamed > left => {
+                    top.unnamed -= left;
+                    self.stats.unnamed += u64::from(left);
+                    return;
+                }
+                Some(top) => {
+                    self.stats.unnamed += u64::from(top.unnamed);
+                    left -= top.unnamed.max(1);
+                    self.close(EndKind::Unwound, self.now_ns, out);
+                }
+                None => break,
+            }
+        }
+        if left > 0
+            && let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.len() < DEPTH_MAX)
+        {
+            cuts.push(CutCall::Unnamed(left));
+        }
+    }
+
+    /// Events begin, at first or after a gap, at `first_ticks`. `listed` are the calls open at the end
+    /// and `cuts` those that ended within the events, innermost first.
+    pub fn begin(
+        &mut self,
+        first_ticks: u64,
+        listed: &[ListedCall],
+        cuts: &[CutCall],
+        out: &mut Vec<TimelineEvent>,
+    ) {
+        for call in listed.iter().skip(self.stack.len()).take_while(|call| call.ticks < first_ticks) {
+            let true_ns = self.clock.ns(call.ticks);
+            self.now_ns = self.now_ns.max(true_ns);
+            let location =
+                call.location.unwrap_or(Location { module: Location::NO_MODULE, image_address: 0 });
+            let start_cut = true_ns < self.now_ns;
+            let frame =
+                Frame { location, start_ticks: call.ticks, start_ns: self.now_ns, start_cut, unnamed: 0 };
+            self.open(frame, out);
+        }
+        if cuts.is_empty() {
+            return;
+        }
+        self.now_ns = self.now_ns.max(self.clock.ns(first_ticks));
+        let rim = Frame {
+            location: Location { module: Location::NO_MODULE, image_address: 0 },
+            start_ticks: first_ticks,
+            start_ns: self.now_ns,
+            start_cut: true,
+            unnamed: 0,
+        };
+        for cut in cuts.iter().rev() {
+            match *cut {
+                CutCall::Exit(location) => self.open(Frame { location, ..rim }, out),
+                CutCall::Unnamed(count) if self.stack.len() < DEPTH_MAX => {
+                    self.stack.push(Frame { unnamed: count, ..rim });
+                }
+                CutCall::Unnamed(_) => {}
+            }
+        }
+    }
+
+    /// Segments are missing: only calls that are still open at the end are known to go on.
+    pub fn gap(&mut self, listed: &[ListedCall], out: &mut Vec<TimelineEvent>) {
+        let keep = self.stack.iter().zip(listed).take_while(|(frame, call)| frame.is(call)).count();
+        while self.stack.len() > keep {
+            self.close(EndKind::CutAtLoss, self.now_ns, out);
+        }
+        self.too_deep = 0;
+        out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count: None, why: LossKind::Segments }));
+    }
+
+    /// There are no more events. Calls in `listed` were open until `end_ticks`; the others end with the
+    /// last event, and where the list is exact, their exits are lost.
+    pub fn finish(
+        &mut self,
+        first_ticks: u64,
+        end_ticks: Option<u64>,
+        listed: &[ListedCall],
+        is_exact: bool,
+        out: &mut Vec<TimelineEvent>,
+    ) {
+        let mut end_ns = self.now_ns;
+        let until_ns = end_ticks.map_or(self.now_ns, |ticks| self.clock.ns(ticks)).max(self.now_ns);
+        let mut by_time: Vec<&ListedCall> = listed.iter().collect();
+        by_time.sort_by_key(|call| call.ticks);
+        let mut agreed = 0;
+        while let Some(frame) = self.stack.last() {
+            let named = frame.unnamed == 0;
+            let first = by_time.partition_point(|call| call.ticks < frame.start_ticks);
+            let is_listed = by_time[first..]
+                .iter()
+                .take_while(|call| call.ticks == frame.start_ticks)
+                .any(|call| frame.is(call));
+            let how = if is_listed {
+                agreed += 1;
+                end_ns = until_ns;
+                EndKind::CutAtEnd
+            } else {
+                self.stats.open_call_disagreements += u64::from(named);
+                if is_exact { EndKind::ExitLost } else { EndKind::CutAtEnd }
+            };
+            self.close(how, end_ns, out);
+        }
+        let expected = listed.iter().filter(|call| call.ticks >= first_ticks).count();
+        let unseen = (listed.len() as u64).saturating_sub(agreed).min(expected as u64);
+        self.stats.open_call_disagreements += unseen;
+        self.now_ns = end_ns;
+    }
+}
+
+/// Pairs of locations that were asked about.
+struct Answers<'a> {
+    ask: Option<SameFunction<'a>>,
+    kept: Vec<Option<(Location, Location, Option<bool>)>>,
+}
+
+impl<'a> Answers<'a> {
+    /// Places for answers; a power of two.
+    const PLACES: usize = 1 << 12;
+
+    fn new(ask: Option<SameFunction<'a>>) -> Answers<'a> {
+        Answers { kept: vec![None; if ask.is_some() { Answers::PLACES } else { 0 }], ask }
+    }
+
+    /// Whether an entry and an exit belong to the same function.
+    #[inline]
+    fn ask(&mut self, entry: Location, exit: Location) -> Option<bool> {
+        if entry == exit {
+            return Some(true);
+        }
+        if entry.module != exit.module && entry.module_index().is_some() && exit.module_index().is_some() {
+            return Some(false);
+        }
+        let ask = self.ask?;
+        let hash = (entry.image_address.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            ^ exit.image_address.wrapping_mul(0xc2b2_ae3d_27d4_eb4f))
+            >> 40;
+        let place = &mut self.kept[hash as usize & (Answers::PLACES - 1)];
+        match place {
+            Some((kept_entry, kept_exit, answer)) if *kept_entry == entry && *kept_exit == exit => *answer,
+            _ => {
+                let answer = ask(entry, exit);
+                *place = Some((entry, exit, answer));
+                answer
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! The first pass over a thread: what is there, and how far it reaches.
+
+use everycall_reader::event::{EventKind, Events};
+use everycall_reader::{Source, ThreadKey, Warning};
+
+/// What the first pass finds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ThreadScan {
+    pub events: u64,
+    pub entries: u64,
+    pub losses: u64,
+    pub malformed_words: u64,
+    pub segments_lost: u64,
+    pub open_calls: u64,
+    /// Whether all of its segments are there, from the first on.
+    pub is_complete: bool,
+    /// First and last time of an event.
+    pub reach_ticks: Option<(u64, u64)>,
+    /// The earliest time that the thread knows of, open calls included.
+    pub earliest_ticks: Option<u64>,
+}
+
+/// Goes once over the words of a thread.
+pub(crate) fn scan_thread(source: &dyn Source, key: ThreadKey, warnings: &mut Vec<Warning>) -> ThreadScan {
+    let mut scan = ThreadScan::default();
+    let mut segments = source.segments(key);
+    let mut words = Vec::new();
+    let mut expected = None;
+    let mut first_segment = None;
+    let mut found = 0;
+    let (mut first, mut last) = (u64::MAX, 0);
+    while let Some(segment) = segments.next_segment(&mut words) {
+        match segment {
+            Ok(number) => {
+                let jump = expected.map_or(0, |expected| number.saturating_sub(expected));
+                scan.segments_lost = scan.segments_lost.saturating_add(jump);
+                expected = number.checked_add(1);
+                found += 1;
+                first_segment.get_or_insert(number);
+                scan.segment(&words, &mut first, &mut last);
+            }
+            Err(warning) => warning.add_to(warnings),
+        }
+    }
+    if first <= last {
+        scan.reach_ticks = Some((first, last));
+    }
+    let thread = &source.recording().snapshots[key.snapshot].threads[key.thread];
+    let missing = thread.segments.saturating_sub(found);
+    scan.segments_lost = scan.segments_lost.max(missing);
+    if missing > 0 {
+        Warning::SegmentsMissing { tid: thread.tid, count: missing }.add_to(warnings);
+    }
+    scan.is_complete = first_segment == Some(0) && scan.segments_lost == 0;
+    let open_calls = source.open_calls(key);
+    scan.open_calls = open_calls.len() as u64;
+    // A call can't be older than its thread; one that says so is damaged.
+    let starts = open_calls.iter().map(|call| call.ticks).filter(|ticks| *ticks >= thread.start_ticks);
+    scan.earliest_ticks = starts.chain(scan.reach_ticks.map(|(first, _)| first)).min();
+    scan
+}
+
+impl ThreadScan {
+    fn segment(&mut self, words: &[u64], first: &mut u64, last: &mut u64) {
+        for event in Events::new(words) {
+            match event.kind {
+                EventKind::Entry { .. } | EventKind::UnknownEntry { .. } => {
+                    self.entries += 1;
+                    self.events += 1;
+                }
+                EventKind::Exit { .. }
+                | EventKind::UnknownExit { .. }
+                | EventKind::TailExit { .. }
+                | EventKind::OrphanExit { .. } => self.events += 1,
+                EventKind::Unwound { .. } | EventKind::Other { .. } => {}
+                EventKind::Loss { count, .. } | EventKind::Hole { count } => {
+                    self.losses = self.losses.saturating_add(count);
+                }
+                EventKind::Malformed => {
+                    self.malformed_words += 1;
+                    continue;
+                }
+                EventKind::Segment { .. } => continue,
+            }
+            *first = event.ticks.min(*first);
+            *last = event.ticks.max(*last);
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! Steps in slot order: what pairing needs of each event.
+//!
+//! The depth that an unwound record tells counts the open-call stack, which goes along with slot order
+//! and not with time. So it is turned into a number of calls here, before the order changes.
+
+use everycall_reader::event::{Event, EventKind};
+
+use everycall_format::event::loss;
+
+use crate::event::LossKind;
+
+/// One thing that happened, with its time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Step {
+    pub ticks: u64,
+    pub what: What,
+}
+
+/// What happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A code offset was entered.
+    Entry(u32),
+    /// A code offset was left.
+    Exit(u32),
+    /// A process address outside all modules was entered.
+    UnknownEntry(u64),
+    /// A process address outside all modules was left.
+    UnknownExit(u64),
+    /// So many of the innermost calls ended without an exit.
+    Unwound(u32),
+    /// An exit without an entry.
+    OrphanExit(u32),
+    /// Events are missing.
+    Loss(u64, LossKind),
+}
+
+/// Follows the depth of the open-call stack from slot to slot.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SlotDepth {
+    /// Calls open by now; `None` before the first segment.
+    depth: Option<u32>,
+    /// Whether events were lost since the depth was last told.
+    lost: bool,
+    /// Times that the told depth was another than the one counted, though nothing was lost.
+    pub disagreements: u64,
+}
+
+impl SlotDepth {
+    /// Segments are missing: the depth isn't known until the next one tells it.
+    pub fn forget(&mut self) {
+        self.depth = None;
+    }
+
+    /// The step that an event stands for, if it is one.
+    #[inline]
+    pub fn step(&mut self, event: Event) -> Option<Step> {
+        let what = match event.kind {
+            EventKind::Entry { offset } => {
+                self.enter();
+                What::Entry(offset)
+            }
+            EventKind::Exit { offset } => {
+                self.leave();
+                What::Exit(offset)
+            }
+            other => self.rare(other)?,
+        };
+        Some(Step { ticks: event.ticks, what })
+    }
+
+    #[cold]
+    fn rare(&mut self, kind: EventKind) -> Option<What> {
+        let what = match kind {
+            EventKind::Entry { offset } => What::Entry(offset),
+            EventKind::Exit { offset } | EventKind::TailExit { offset } => {
+                self.leave();
+                What::Exit(offset)
+            }
+            EventKind::UnknownEntry { address } => {
+                self.enter();
+                What::UnknownEntry(address)
+            }
+            EventKind::UnknownExit { address } => {
+                self.leave();
+                What::UnknownExit(address)
+            }
+            EventKind::OrphanExit { offset } => What::OrphanExit(offset),
+            EventKind::Segment { open_calls, .. } => {
+                self.told(open_calls);
+                return None;
+            }
+            EventKind::Unwound { open_calls } => {
+                let counted = self.depth.unwrap_or(open_calls);
+                if counted < open_calls && !self.lost {
+                    self.disagreements += 1;
+                }
+                self.depth = Some(open_calls);
+                What::Unwound(counted.saturating_sub(open_calls))
+            }
+            EventKind::Loss { count, why } => {
+                self.lost = true;
+                What::Loss(count, if why == loss::BUSY { LossKind::Busy } else { LossKind::Other(why) })
+            }
+            EventKind::Hole { count } => {
+                self.lost = true;
+                What::Loss(count, LossKind::Hole)
+            }
+            EventKind::Malformed => {
+                self.lost = true;
+                What::Loss(1, LossKind::Hole)
+            }
+            EventKind::Other { .. } => return None,
+        };
+        Some(what)
+    }
+
+    fn enter(&mut self) {
+        if let Some(depth) = &mut self.depth {
+            *depth = depth.saturating_add(1);
+        }
+    }
+
+    fn leave(&mut self) {
+        if let Some(depth) = &mut self.depth {
+            *depth = depth.saturating_sub(1);
+        }
+    }
+
+    /// A segment begins with `open_calls`. Where nothing was lost, the own count is the better one: an
+    /// open-call stack that is full tells less.
+    fn told(&mut self, open_calls: u32) {
+        match self.depth {
+            Some(counted) if !self.lost => self.disagreements += u64::from(counted != open_calls),
+            _ => self.depth = Some(open_calls),
+        }
+        self.lost = false;
+    }
+}

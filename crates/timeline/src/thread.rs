@@ -1,0 +1,217 @@
+//! The timeline of one thread, as an iterator.
+
+use everycall_reader::{Reason, Source};
+
+use crate::clock::Clock;
+use crate::event::TimelineEvent;
+use crate::location::ModuleMap;
+use crate::order::{Batch, Ordered};
+use crate::pairing::{CutCall, ListedCall, Pairing, PairingStats, SameFunction};
+use crate::trace::ThreadInfo;
+
+/// Steps that are worked off together; what comes out of them is kept until it is asked for.
+const STEPS_AT_ONCE: usize = 512;
+
+/// The timeline of one thread. Memory stays the same however long the thread is.
+pub struct ThreadEvents<'t> {
+    out: Vec<TimelineEvent>,
+    /// How many of `out` were given away.
+    given: usize,
+    /// `None` where there is no such thread.
+    maker: Option<Maker<'t>>,
+    stats: PairingStats,
+}
+
+impl<'t> ThreadEvents<'t> {
+    pub(crate) fn new(
+        source: &'t dyn Source,
+        thread: Option<&ThreadInfo>,
+        clock: &'t Clock,
+        modules: &'t ModuleMap,
+        same: Option<SameFunction<'t>>,
+    ) -> ThreadEvents<'t> {
+        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, same));
+        ThreadEvents { out: Vec::new(), given: 0, maker, stats: PairingStats::default() }
+    }
+
+    /// What could not be used so far; final when the iterator has ended.
+    #[must_use]
+    pub fn stats(&self) -> PairingStats {
+        self.maker.as_ref().map_or(self.stats, Maker::stats)
+    }
+
+    #[cold]
+    fn refill(&mut self) -> Option<TimelineEvent> {
+        self.out.clear();
+        self.given = 0;
+        while self.out.is_empty() {
+            let maker = self.maker.as_mut()?;
+            if !maker.make(&mut self.out) {
+                self.stats = maker.stats();
+                self.maker = None;
+            }
+        }
+        self.given = 1;
+        self.out.first().copied()
+    }
+}
+
+impl Iterator for ThreadEvents<'_> {
+    type Item = TimelineEvent;
+
+    #[inline]
+    fn next(&mut self) -> Option<TimelineEvent> {
+        match self.out.get(self.given) {
+            Some(event) => {
+                self.given += 1;
+                Some(*event)
+            }
+            None => self.refill(),
+        }
+    }
+}
+
+impl std::fmt::Debug for ThreadEvents<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ThreadEvents").field("stats", &self.stats()).finish_non_exhaustive()
+    }
+}
+
+/// Makes a thread's timeline piece by piece.
+struct Maker<'t> {
+    ordered: Ordered<'t>,
+    /// How many of the batch's steps were worked off.
+    done: usize,
+    pairing: Pairing<'t>,
+    /// Calls open at the end, outermost first.
+    listed: Vec<ListedCall>,
+    /// Calls cut at the beginning of each stretch without a gap, the last one first.
+    cuts: Vec<Vec<CutCall>>,
+    /// Time of the first event, once there was one.
+    first_ticks: Option<u64>,
+    /// Whether the next steps begin a stretch.
+    begins: bool,
+    /// When the snapshot was taken.
+    end_ticks: Option<u64>,
+    /// Whether nothing ran any more when the list of open calls was made.
+    is_exact: bool,
+}
+
+impl<'t> Maker<'t> {
+    fn new(
+        source: &'t dyn Source,
+        thread: &ThreadInfo,
+        clock: &'t Clock,
+        modules: &'t ModuleMap,
+        same: Option<SameFunction<'t>>,
+    ) -> Maker<'t> {
+        let key = thread.key;
+        let mut cursor = 0;
+        let listed = source
+            .open_calls(key)
+            .into_iter()
+            .map(|call| ListedCall {
+                ticks: call.ticks,
+                location: call.offset.map(|offset| modules.locate(&mut cursor, offset, call.ticks)),
+            })
+            .collect();
+        let cuts = if thread.is_complete {
+            Vec::new()
+        } else {
+            let pairing = Pairing::new(clock.walk(), modules, same);
+            collect_cuts(Ordered::new(source.segments(key)), pairing)
+        };
+        let snapshot = source.recording().snapshots.get(key.snapshot);
+        let at_process_end = snapshot.is_some_and(|snapshot| snapshot.reason == Reason::ProcessEnd);
+        Maker {
+            ordered: Ordered::new(source.segments(key)),
+            done: 0,
+            pairing: Pairing::new(clock.walk(), modules, same),
+            listed,
+            cuts,
+            first_ticks: None,
+            begins: true,
+            end_ticks: snapshot.and_then(|snapshot| snapshot.ticks),
+            is_exact: at_process_end && thread.deep == 0,
+        }
+    }
+
+    /// Makes a few more events; false when there will be none.
+    fn make(&mut self, out: &mut Vec<TimelineEvent>) -> bool {
+        let steps = self.ordered.steps();
+        if self.done < steps.len() {
+            let until = steps.len().min(self.done + STEPS_AT_ONCE);
+            for step in &steps[self.done..until] {
+                self.pairing.step(step, out);
+            }
+            self.done = until;
+            return true;
+        }
+        self.done = 0;
+        match self.ordered.next_batch() {
+            Some(Batch::Steps) => self.begin(out),
+            Some(Batch::Gap(_)) => {
+                self.pairing.gap(&self.listed, out);
+                self.begins = true;
+            }
+            None => {
+                if self.begins {
+                    self.pairing.begin(u64::MAX, &self.listed, &[], out);
+                }
+                let first = self.first_ticks.unwrap_or(u64::MAX);
+                self.pairing.finish(first, self.end_ticks, &self.listed, self.is_exact, out);
+                return false;
+            }
+        }
+        true
+    }
+
+    fn begin(&mut self, out: &mut Vec<TimelineEvent>) {
+        let Some(step) = self.ordered.steps().first() else { return };
+        self.first_ticks.get_or_insert(step.ticks);
+        if std::mem::take(&mut self.begins) {
+            let cuts = self.cuts.pop().unwrap_or_default();
+            self.pairing.begin(step.ticks, &self.listed, &cuts, out);
+        }
+    }
+
+    fn stats(&self) -> PairingStats {
+        PairingStats {
+            clamped: self.ordered.clamped(),
+            depth_disagreements: self.ordered.depth_disagreements(),
+            ..self.pairing.stats
+        }
+    }
+}
+
+/// Goes through a thread once to learn which calls began before each stretch of events and ended in
+/// it; the last stretch comes first.
+fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Vec<CutCall>> {
+    let mut stretches = Vec::new();
+    let mut out = Vec::new();
+    let mut begins = true;
+    while let Some(batch) = ordered.next_batch() {
+        match batch {
+            Batch::Steps => {
+                if std::mem::take(&mut begins) {
+                    pairing.collect(!ordered.begins_with_thread());
+                }
+                for steps in ordered.steps().chunks(STEPS_AT_ONCE) {
+                    steps.iter().for_each(|step| pairing.step(step, &mut out));
+                    out.clear();
+                }
+            }
+            Batch::Gap(_) => {
+                if !begins {
+                    stretches.push(pairing.collected());
+                }
+                begins = true;
+            }
+        }
+    }
+    if !begins {
+        stretches.push(pairing.collected());
+    }
+    stretches.reverse();
+    stretches
+}

@@ -1,0 +1,221 @@
+//! A whole recording, ready to be shown.
+
+use everycall_reader::{
+    Child, Error, Meta, Module, ProcessEnd, Recording, Snapshot, Source, ThreadKey, Warning,
+};
+
+use crate::clock::{Clock, ClockQuality};
+use crate::location::{Location, ModuleMap};
+use crate::pairing::SameFunction;
+use crate::scan::{ThreadScan, scan_thread};
+use crate::thread::ThreadEvents;
+
+/// A recording with its clock and its threads.
+pub struct Trace<'a> {
+    source: Box<dyn Source + 'a>,
+    clock: Clock,
+    modules: ModuleMap,
+    threads: Vec<ThreadInfo>,
+    warnings: Vec<Warning>,
+}
+
+/// What is known of a thread in one snapshot before its timeline is made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadInfo {
+    /// Its place in [`Trace::threads`], for [`Trace::thread_events`].
+    pub index: usize,
+    /// Its place in the recording.
+    pub key: ThreadKey,
+    /// Process id.
+    pub pid: u32,
+    /// Kernel thread id.
+    pub tid: u32,
+    /// Name; bytes that are no UTF-8 are replaced.
+    pub name: String,
+    /// When the thread took its ring, in nanoseconds since the origin.
+    pub start_ns: u64,
+    /// First and last moment that its events cover, in nanoseconds since the origin; `None` where it
+    /// has none. Open calls may have begun earlier.
+    pub reach: Option<(u64, u64)>,
+    /// Entries and exits that are there.
+    pub events: u64,
+    /// Entries that are there.
+    pub entries: u64,
+    /// Events that are known to be missing within the reach.
+    pub losses: u64,
+    /// Words that make no sense: records that were cut, payloads without their first word.
+    pub malformed_words: u64,
+    /// Whether every segment of the thread is there, from its beginning on.
+    pub is_complete: bool,
+    /// Segments before the reach: they were overwritten.
+    pub segments_overwritten: u64,
+    /// Segments within the reach that are missing or damaged.
+    pub segments_lost: u64,
+    /// Calls that had not returned when the snapshot was taken.
+    pub open_calls: u64,
+    /// Frames that were left without an exit, in the thread's whole life.
+    pub unwound: u64,
+    /// Exits whose entry the runtime did not know, in the thread's whole life.
+    pub orphan_exits: u64,
+    /// Events that the runtime dropped, in the thread's whole life.
+    pub lost_busy: u64,
+    /// Events deeper than the open-call stack, in the thread's whole life.
+    pub deep: u64,
+}
+
+impl<'a> Trace<'a> {
+    /// Goes once over all words of `source` to learn what is there, and makes the clock.
+    ///
+    /// # Errors
+    /// None at present: what is damaged shows in [`Trace::warnings`]. The type leaves room for it.
+    pub fn open(source: impl Source + 'a) -> Result<Trace<'a>, Error> {
+        let source: Box<dyn Source + 'a> = Box::new(source);
+        let recording = source.recording();
+        let mut warnings = recording.warnings.clone();
+        let mut scans = Vec::new();
+        for (snapshot, threads) in recording.snapshots.iter().enumerate() {
+            for thread in 0..threads.threads.len() {
+                let key = ThreadKey { snapshot, thread };
+                scans.push((key, scan_thread(source.as_ref(), key, &mut warnings)));
+            }
+        }
+        let earliest = scans.iter().filter_map(|(_, scan)| scan.earliest_ticks).min();
+        let clock = Clock::new(&recording.clock, earliest);
+        let threads = scans
+            .into_iter()
+            .enumerate()
+            .map(|(index, (key, scan))| thread_info(index, key, recording, &scan, &clock))
+            .collect();
+        let modules = ModuleMap::new(&recording.modules);
+        Ok(Trace { clock, modules, threads, warnings, source })
+    }
+
+    /// Texts about the recording.
+    #[must_use]
+    pub fn meta(&self) -> &Meta {
+        &self.source.recording().meta
+    }
+
+    /// Module table; [`Location::module`] is the index.
+    #[must_use]
+    pub fn modules(&self) -> &[Module] {
+        &self.source.recording().modules
+    }
+
+    /// Processes that were not followed.
+    #[must_use]
+    pub fn children(&self) -> &[Child] {
+        &self.source.recording().children
+    }
+
+    /// How the process ended, where somebody saw it.
+    #[must_use]
+    pub fn process_end(&self) -> Option<ProcessEnd> {
+        self.source.recording().process_end
+    }
+
+    /// Snapshots, with the runtime's counts.
+    #[must_use]
+    pub fn snapshots(&self) -> &[Snapshot] {
+        &self.source.recording().snapshots
+    }
+
+    /// The conversion of ticks, the moment of the origin, and how good they are.
+    #[must_use]
+    pub fn clock(&self) -> &Clock {
+        &self.clock
+    }
+
+    /// How good the conversion of ticks is.
+    #[must_use]
+    pub fn clock_quality(&self) -> ClockQuality {
+        self.clock.quality()
+    }
+
+    /// All threads of all snapshots.
+    #[must_use]
+    pub fn threads(&self) -> &[ThreadInfo] {
+        &self.threads
+    }
+
+    /// What was damaged, missing or not understood.
+    #[must_use]
+    pub fn warnings(&self) -> &[Warning] {
+        &self.warnings
+    }
+
+    /// The recording itself.
+    #[must_use]
+    pub fn source(&self) -> &(dyn Source + 'a) {
+        self.source.as_ref()
+    }
+
+    /// The timeline of the thread at `index` in [`Trace::threads`]; empty where there is none.
+    #[must_use]
+    pub fn thread_events(&self, index: usize) -> ThreadEvents<'_> {
+        self.thread_events_checked(index, None)
+    }
+
+    /// Like [`Trace::thread_events`], with pairings checked by `same_function`.
+    #[must_use]
+    pub fn thread_events_checked<'t>(
+        &'t self,
+        index: usize,
+        same_function: Option<SameFunction<'t>>,
+    ) -> ThreadEvents<'t> {
+        ThreadEvents::new(
+            self.source.as_ref(),
+            self.threads.get(index),
+            &self.clock,
+            &self.modules,
+            same_function,
+        )
+    }
+
+    /// The module and address of a code offset at a moment.
+    #[must_use]
+    pub fn locate(&self, offset: u32, ticks: u64) -> Location {
+        self.modules.locate(&mut 0, offset, ticks)
+    }
+}
+
+impl std::fmt::Debug for Trace<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Trace")
+            .field("clock", &self.clock)
+            .field("threads", &self.threads)
+            .field("warnings", &self.warnings)
+            .finish_non_exhaustive()
+    }
+}
+
+fn thread_info(
+    index: usize,
+    key: ThreadKey,
+    recording: &Recording,
+    scan: &ThreadScan,
+    clock: &Clock,
+) -> ThreadInfo {
+    let thread = &recording.snapshots[key.snapshot].threads[key.thread];
+    ThreadInfo {
+        index,
+        key,
+        pid: thread.pid,
+        tid: thread.tid,
+        name: thread.name_lossy().into_owned(),
+        start_ns: clock.ns(thread.start_ticks),
+        reach: scan.reach_ticks.map(|(first, last)| (clock.ns(first), clock.ns(last))),
+        events: scan.events,
+        entries: scan.entries,
+        losses: scan.losses,
+        malformed_words: scan.malformed_words,
+        is_complete: scan.is_complete,
+        segments_overwritten: thread.first_segment,
+        segments_lost: scan.segments_lost,
+        open_calls: scan.open_calls,
+        unwound: thread.unwound,
+        orphan_exits: thread.orphan_exits,
+        lost_busy: thread.lost_busy,
+        deep: thread.deep,
+    }
+}
