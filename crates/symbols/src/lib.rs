@@ -1,1 +1,44 @@
-//! symbols
+//! Module and address to function, file and line.
+//!
+//! ```text
+//! ModuleIdentity --open--> ModuleSymbols --function_at(address)--> FunctionId --function--> Function
+//!   path, build id           table of functions, eager:               name, part, start, size,
+//!   or the image itself      symbols, unwind entries, PLT              file, line of declaration
+//!                            DWARF, unit by unit, when asked
+//! ```
+//!
+//! [`ModuleSymbols::open`] always yields something usable: where a file is missing, stripped, damaged or
+//! not the one that was traced, functions are named `module+0xoffset` and a [`SymbolWarning`] says why.
+//! [`site_report`] tells what `record` needs to know of an ELF file, [`SourceFinder`] reads source text.
+//!
+//! This crate knows nothing of traces, threads or time. Every input is taken to be hostile: work and memory
+//! are bounded by the input's size (see [`MEMORY_BASE_BYTES`]), and a panic in a library that reads it
+//! becomes a warning.
+
+mod address_ranges;
+mod budget;
+mod debug;
+mod elf;
+mod file_bytes;
+mod frames;
+mod function;
+mod identity;
+mod locate;
+mod module;
+mod name;
+mod options;
+mod plt;
+mod sites;
+mod source;
+mod table;
+mod warning;
+
+pub use budget::MEMORY_BASE_BYTES;
+pub use function::{Function, FunctionEntry, FunctionId, NameSource};
+pub use identity::{BuildIdText, ModuleIdentity};
+pub use module::ModuleSymbols;
+pub use name::{demangle, split_part};
+pub use options::{PathMap, PathMapError, SymbolOptions};
+pub use sites::{LinkKind, NoteReport, SiteError, SiteReport, site_report, site_report_of_image};
+pub use source::{SourceFinder, SourceRefusal};
+pub use warning::SymbolWarning;

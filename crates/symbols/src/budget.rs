@@ -1,0 +1,54 @@
+//! Bounds on what one input may cost: units of work, so that the same input always ends the same way.
+
+use std::cell::Cell;
+
+/// Memory, in bytes, that a module may use beyond four times the size of its files.
+pub const MEMORY_BASE_BYTES: u64 = 64 << 20;
+
+/// Everything that can be said about why debugging information could not be read.
+#[derive(Debug)]
+pub(crate) enum DebugError {
+    /// The data contradicts the format.
+    Malformed(gimli::Error),
+    /// The data asks for more work than its size can justify.
+    Exhausted,
+}
+
+impl From<gimli::Error> for DebugError {
+    fn from(error: gimli::Error) -> Self {
+        Self::Malformed(error)
+    }
+}
+
+/// Work left for one module's debugging information; a unit is about one byte read or one entry looked at.
+#[derive(Debug)]
+pub(crate) struct Budget {
+    left: Cell<u64>,
+}
+
+impl Budget {
+    /// A budget for inputs of `size` bytes in total. Honest files use less than two units per byte: each byte
+    /// is read once, and some again for references between units.
+    pub(crate) fn for_input(size: u64) -> Self {
+        Self { left: Cell::new(size.saturating_mul(16).saturating_add(MEMORY_BASE_BYTES)) }
+    }
+
+    /// Adds what a further file of `size` bytes justifies.
+    pub(crate) fn grant(&self, size: u64) {
+        self.left.set(self.left.get().saturating_add(size.saturating_mul(16)));
+    }
+
+    /// Takes `units` out of the budget.
+    pub(crate) fn spend(&self, units: u64) -> Result<(), DebugError> {
+        match self.left.get().checked_sub(units) {
+            Some(left) => {
+                self.left.set(left);
+                Ok(())
+            }
+            None => {
+                self.left.set(0);
+                Err(DebugError::Exhausted)
+            }
+        }
+    }
+}

@@ -1,0 +1,66 @@
+//! What is known of one function.
+
+use std::path::Path;
+use std::sync::Arc;
+
+/// A function of one module; dense from zero, so it can index a table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionId(pub u32);
+
+impl FunctionId {
+    /// The id as an index.
+    pub fn index(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Where a function's name comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameSource {
+    /// An ELF symbol.
+    Symbol,
+    /// DWARF, where there is no symbol.
+    Dwarf,
+    /// A stub of the procedure linkage table, named after its target.
+    Plt,
+    /// Nothing: the name is `module+0xoffset`.
+    Address,
+}
+
+/// A function, fully resolved.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// The demangled name, without the suffix of a part; `module+0xoffset` where no name is known.
+    pub name: String,
+    /// The name that the linker knows, with the suffix of a part.
+    pub linkage_name: Option<String>,
+    /// What the compiler split off or specialised, such as `cold`, `part.0`, `isra.0`, `constprop.0.cold`.
+    pub part: Option<String>,
+    /// For a `.cold` part: the function that it is a part of, where that is certain.
+    pub whole: Option<FunctionId>,
+    /// Where the name comes from.
+    pub source: NameSource,
+    /// First image address.
+    pub start: u64,
+    /// Length in bytes; zero where unknown.
+    pub size: u64,
+    /// The file in which the function is declared, as the compiler recorded it.
+    pub file: Option<Arc<Path>>,
+    /// The line of the declaration, from 1.
+    pub line: Option<u32>,
+}
+
+/// A row of a module's function table: what is known without reading DWARF.
+#[derive(Clone, Copy, Debug)]
+pub struct FunctionEntry<'a> {
+    /// The function's id.
+    pub id: FunctionId,
+    /// First image address.
+    pub start: u64,
+    /// Length in bytes; zero where unknown.
+    pub size: u64,
+    /// The linker's name as stored, with the suffix of a part; empty where there is no symbol.
+    pub linkage_name: &'a [u8],
+    /// Whether this is a stub of the procedure linkage table.
+    pub is_plt: bool,
+}

@@ -1,0 +1,285 @@
+//! The functions of one module, by address.
+
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use crate::debug::{DebugInfo, Declaration, SplitPlaces};
+use crate::elf;
+use crate::function::{Function, FunctionEntry, FunctionId, NameSource};
+use crate::identity::ModuleIdentity;
+use crate::locate::{Located, LocatedFile, locate};
+use crate::name::{demangle, split_part};
+use crate::options::SymbolOptions;
+use crate::table::FunctionTable;
+use crate::warning::SymbolWarning;
+
+/// The functions of one module.
+///
+/// Opening reads the symbols; DWARF is read unit by unit when [`function`](Self::function) asks for it.
+pub struct ModuleSymbols {
+    path: PathBuf,
+    /// What stands before `+0x` in the names of functions without one.
+    short_name: String,
+    table: FunctionTable,
+    /// Addresses that were asked for and lie in no function of the table; their ids follow the table's.
+    strays: Vec<u64>,
+    stray_ids: HashMap<u64, FunctionId>,
+    functions: Vec<Option<Box<Function>>>,
+    /// Rows of the table by name; filled when a part looks for its whole.
+    by_name: Option<Vec<u32>>,
+    debug: DebugState,
+    warnings: Vec<SymbolWarning>,
+}
+
+enum DebugState {
+    /// Not needed yet.
+    Unread(Box<DebugFiles>),
+    Read(Box<DebugInfo>),
+    None,
+}
+
+struct DebugFiles {
+    debug: LocatedFile,
+    shared: Option<LocatedFile>,
+    places: SplitPlaces,
+}
+
+impl ModuleSymbols {
+    /// Opens a module. Where nothing can be read, all functions are named by module and offset, and
+    /// [`warnings`](Self::warnings) say why.
+    pub fn open(identity: &ModuleIdentity<'_>, options: &SymbolOptions) -> Self {
+        let mut located = catch_unwind(AssertUnwindSafe(|| locate(identity, options))).unwrap_or_default();
+        let mut warnings = std::mem::take(&mut located.warnings);
+        let table = catch_unwind(AssertUnwindSafe(|| build_table(&located))).unwrap_or_else(|_| {
+            warnings.push(SymbolWarning::NotUnderstood {
+                path: identity.path.to_path_buf(),
+                reason: "the reader of its symbols gave up on it".to_owned(),
+            });
+            FunctionTable::default()
+        });
+        Self {
+            path: identity.path.to_path_buf(),
+            short_name: short_name(identity.path),
+            table,
+            strays: Vec::new(),
+            stray_ids: HashMap::new(),
+            functions: Vec::new(),
+            by_name: None,
+            debug: debug_state(located, options),
+            warnings,
+        }
+    }
+
+    /// The function that holds an image address. Addresses in no known function get an id of their own each.
+    pub fn function_at(&mut self, image_address: u64) -> FunctionId {
+        if let Some(id) = self.table.find(image_address) {
+            return id;
+        }
+        let next = FunctionId((self.table.len() + self.strays.len()) as u32);
+        let id = *self.stray_ids.entry(image_address).or_insert(next);
+        if id == next {
+            self.strays.push(image_address);
+        }
+        id
+    }
+
+    /// All that is known of a function. The first call for a function of a compilation unit reads the unit.
+    ///
+    /// # Panics
+    ///
+    /// Where `id` is not from this module.
+    pub fn function(&mut self, id: FunctionId) -> &Function {
+        let count = self.table.len() + self.strays.len();
+        assert!(id.index() < count, "function {} of a module with {count}", id.0);
+        if self.functions.len() < count {
+            self.functions.resize_with(count, || None);
+        }
+        if self.functions[id.index()].is_none() {
+            let function = self.resolve(id);
+            self.functions[id.index()] = Some(Box::new(function));
+        }
+        self.functions[id.index()].as_deref().expect("resolved above")
+    }
+
+    /// The table of functions, sorted by address; nothing is resolved for it.
+    pub fn functions(&self) -> impl ExactSizeIterator<Item = FunctionEntry<'_>> {
+        self.table.entries()
+    }
+
+    /// The name that [`function`](Self::function) would give, from symbols alone: cheap enough to match patterns
+    /// against every function.
+    pub fn name(&self, id: FunctionId) -> String {
+        match self.table.entry(id) {
+            Some(entry) => self.name_entry(&entry).0,
+            None => self.offset_name(self.strays.get(id.index() - self.table.len()).copied().unwrap_or(0)),
+        }
+    }
+
+    /// The path that the module was recorded under.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What is amiss, as far as it is known by now: reading debugging information may add to it.
+    pub fn warnings(&self) -> &[SymbolWarning] {
+        &self.warnings
+    }
+
+    /// Takes the warnings, so that each is shown once.
+    pub fn take_warnings(&mut self) -> Vec<SymbolWarning> {
+        std::mem::take(&mut self.warnings)
+    }
+
+    fn resolve(&mut self, id: FunctionId) -> Function {
+        let Some(entry) = self.table.entry(id) else {
+            let start = self.strays[id.index() - self.table.len()];
+            return self.unnamed(start, 0);
+        };
+        if entry.linkage_name.is_empty() {
+            let (start, size) = (entry.start, entry.size);
+            let declaration = self.declaration(id);
+            return self.unnamed(start, size).declared(declaration);
+        }
+        let (name, part, linkage_name) = self.name_entry(&entry);
+        let source = if entry.is_plt { NameSource::Plt } else { NameSource::Symbol };
+        let function = Function {
+            name,
+            linkage_name: Some(linkage_name),
+            part,
+            whole: None,
+            source,
+            start: entry.start,
+            size: entry.size,
+            file: None,
+            line: None,
+        };
+        if source == NameSource::Plt {
+            return function;
+        }
+        let declaration = self.declaration(id);
+        let whole = self.whole_of(id, declaration.entry);
+        Function { whole, ..function.declared(declaration) }
+    }
+
+    /// Demangled name, part, and linker name of a row.
+    fn name_entry(&self, entry: &FunctionEntry<'_>) -> (String, Option<String>, String) {
+        if entry.linkage_name.is_empty() {
+            return (self.offset_name(entry.start), None, String::new());
+        }
+        let linkage_name = String::from_utf8_lossy(entry.linkage_name).into_owned();
+        if entry.is_plt {
+            return (demangle(&linkage_name) + "@plt", None, linkage_name);
+        }
+        let (whole, part) = split_part(&linkage_name);
+        (demangle(whole), part.map(str::to_owned), linkage_name)
+    }
+
+    fn offset_name(&self, address: u64) -> String {
+        format!("{}+{address:#x}", self.short_name)
+    }
+
+    fn unnamed(&self, start: u64, size: u64) -> Function {
+        Function {
+            name: self.offset_name(start),
+            linkage_name: None,
+            part: None,
+            whole: None,
+            source: NameSource::Address,
+            start,
+            size,
+            file: None,
+            line: None,
+        }
+    }
+
+    fn declaration(&mut self, id: FunctionId) -> Declaration {
+        self.read_debug_info();
+        let DebugState::Read(debug) = &mut self.debug else { return Declaration::default() };
+        let declaration = debug.declaration(id.0, &self.table);
+        self.warnings.extend(debug.take_warnings(&self.path));
+        declaration.unwrap_or_default()
+    }
+
+    fn read_debug_info(&mut self) {
+        let DebugState::Unread(_) = self.debug else { return };
+        let DebugState::Unread(files) = std::mem::replace(&mut self.debug, DebugState::None) else { return };
+        let DebugFiles { debug, shared, places } = *files;
+        match DebugInfo::load(&debug, shared.as_ref(), places) {
+            Ok(Some(info)) => self.debug = DebugState::Read(Box::new(info)),
+            Ok(None) => self.warnings.push(SymbolWarning::NoDebugInfo { path: self.path.clone() }),
+            Err(warning) => self.warnings.push(warning),
+        }
+    }
+
+    /// The function that a `.cold` part belongs to: by name where one function has it, else by the entry in
+    /// DWARF that both share. Functions of several files may have one name.
+    fn whole_of(&mut self, id: FunctionId, entry: Option<(u32, usize)>) -> Option<FunctionId> {
+        let name = self.table.entry(id)?.linkage_name.to_vec();
+        let cold = name.windows(5).position(|word| word == b".cold")?;
+        let candidates = self.rows_named(&name[..cold]);
+        match candidates[..] {
+            [only] => Some(FunctionId(only)),
+            // A name with many functions isn't worth the search.
+            [] | [_, _, _, _, _, _, _, _, _, ..] => None,
+            _ => candidates
+                .into_iter()
+                .map(FunctionId)
+                .find(|&candidate| entry.is_some() && self.declaration(candidate).entry == entry),
+        }
+    }
+
+    /// Rows of the table with this linker name.
+    fn rows_named(&mut self, name: &[u8]) -> Vec<u32> {
+        let table = &self.table;
+        let name_of = |index: u32| table.entry(FunctionId(index)).map_or(&[][..], |entry| entry.linkage_name);
+        let by_name = self.by_name.get_or_insert_with(|| {
+            let mut rows: Vec<u32> = (0..table.len() as u32).collect();
+            rows.sort_by(|&a, &b| name_of(a).cmp(name_of(b)));
+            rows
+        });
+        let from = by_name.partition_point(|&row| name_of(row) < name);
+        by_name[from..].iter().copied().take_while(|&row| name_of(row) == name).collect()
+    }
+}
+
+impl Function {
+    fn declared(mut self, declaration: Declaration) -> Self {
+        if let Some(linkage_name) = declaration.name {
+            let (whole, part) = split_part(&linkage_name);
+            self.name = demangle(whole);
+            self.part = part.map(str::to_owned);
+            self.linkage_name = Some(linkage_name);
+            self.source = NameSource::Dwarf;
+        }
+        self.file = declaration.file;
+        self.line = declaration.line;
+        self
+    }
+}
+
+fn build_table(located: &Located) -> FunctionTable {
+    let module = located.module.as_ref().and_then(|file| elf::parse(&file.bytes).ok());
+    let debug: Vec<_> = [&located.debug, &located.minimal]
+        .into_iter()
+        .flatten()
+        .filter_map(|file| elf::parse(&file.bytes).ok())
+        .collect();
+    FunctionTable::build(module.as_ref(), &debug)
+}
+
+fn debug_state(located: Located, options: &SymbolOptions) -> DebugState {
+    let neighbours =
+        [&located.module, &located.debug].into_iter().flatten().map(|file| file.path.clone()).collect();
+    let places = SplitPlaces { may_open: located.may_open, neighbours, maps: options.binary_maps.clone() };
+    match located.debug.or(located.module) {
+        Some(debug) => DebugState::Unread(Box::new(DebugFiles { debug, shared: located.shared, places })),
+        None => DebugState::None,
+    }
+}
+
+fn short_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy();
+    let name = name.strip_suffix(" (deleted)").unwrap_or(&name);
+    if name.is_empty() { "unknown".to_owned() } else { name.to_owned() }
+}

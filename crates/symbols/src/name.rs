@@ -1,0 +1,136 @@
+//! Linker names to source names.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use symbolic_common::{Language, Name, NameMangling};
+use symbolic_demangle::{Demangle, DemangleOptions};
+
+/// Longer linker names are shown as they are: some demanglers take quadratic time.
+const MANGLED_SIZE_MAX: usize = 8 << 10;
+
+/// Words that compilers append to the name of a function that they split off or specialised.
+const PART_WORDS: [&str; 12] = [
+    "cold",
+    "part",
+    "isra",
+    "constprop",
+    "llvm",
+    "lto_priv",
+    "localalias",
+    "__uniq",
+    "resolver",
+    "specialized",
+    "warm",
+    "clone",
+];
+
+/// Splits `f.part.0.cold` into `f` and `part.0.cold`. A C name that merely holds a dot stays whole.
+pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
+    // The first byte may be a dot of the name itself.
+    let Some(dot) = linkage_name.bytes().skip(1).position(|byte| byte == b'.').map(|at| at + 1) else {
+        return (linkage_name, None);
+    };
+    if linkage_name.starts_with("_Z") || linkage_name.starts_with("_R") {
+        // Mangled names hold no dot, but for Rust's legacy ones, which end in `E`: `_ZN4core..$E.llvm.1`.
+        let Some(end) = mangled_end(linkage_name) else { return (linkage_name, None) };
+        return (&linkage_name[..end], Some(&linkage_name[end + 1..]));
+    }
+    let mut at = dot;
+    loop {
+        let rest = &linkage_name[at + 1..];
+        if rest.split('.').enumerate().all(|(index, word)| is_part_word(word, index)) {
+            return (&linkage_name[..at], Some(rest));
+        }
+        match linkage_name[at + 1..].find('.') {
+            Some(next) => at += 1 + next,
+            None => return (linkage_name, None),
+        }
+    }
+}
+
+/// Words and numbers; a number only after a word.
+fn is_part_word(word: &str, index: usize) -> bool {
+    PART_WORDS.contains(&word)
+        || (index > 0 && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// The dot where a mangled name's suffix begins.
+fn mangled_end(name: &str) -> Option<usize> {
+    let is_suffix = |at: usize| {
+        let word = name[at + 1..].split('.').next().unwrap_or_default();
+        !word.is_empty() && (PART_WORDS.contains(&word) || word.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let mut dots = name.match_indices('.').map(|(at, _)| at);
+    let first = dots.clone().next()?;
+    // Legacy Rust names write `::` and closures with dots inside (`..`, `$u7b$`), and end in `17h<hash>E`.
+    if name[..first].ends_with('E') || !name.contains("17h") {
+        return Some(first);
+    }
+    dots.find(|&at| name[..at].ends_with('E') && is_suffix(at))
+}
+
+/// The source name of a linker name without part suffix: C++ (Itanium) and Rust (legacy and v0), with
+/// parameters, and for Rust without the hash. Other names, and those that no demangler understands, stay.
+pub fn demangle(linkage_name: &str) -> String {
+    if linkage_name.len() > MANGLED_SIZE_MAX || !linkage_name.starts_with('_') {
+        return linkage_name.to_owned();
+    }
+    let demangled = catch_unwind(AssertUnwindSafe(|| {
+        let name = Name::new(linkage_name, NameMangling::Mangled, Language::Unknown);
+        name.demangle(DemangleOptions::complete())
+    }));
+    match demangled {
+        Ok(Some(name)) if !name.is_empty() => name,
+        _ => linkage_name.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_split_off() {
+        for (name, want) in [
+            ("f", ("f", None)),
+            ("f.cold", ("f", Some("cold"))),
+            ("f.cold.3", ("f", Some("cold.3"))),
+            ("f.constprop.0.isra.0.cold", ("f", Some("constprop.0.isra.0.cold"))),
+            ("f.lto_priv.12", ("f", Some("lto_priv.12"))),
+            ("f.llvm.1234567890", ("f", Some("llvm.1234567890"))),
+            ("nested.0", ("nested.0", None)),
+            ("nested.0.part.1", ("nested.0", Some("part.1"))),
+            ("a.b", ("a.b", None)),
+            (".hidden", (".hidden", None)),
+            ("_Z1fv.part.0", ("_Z1fv", Some("part.0"))),
+            ("_Z1fv.avx2.0", ("_Z1fv", Some("avx2.0"))),
+            (
+                "_ZN4core3fmt17h0123456789abcdefE.llvm.77",
+                ("_ZN4core3fmt17h0123456789abcdefE", Some("llvm.77")),
+            ),
+            (
+                "_ZN42_$LT$a..b..C$u20$as$u20$d..E$GT$3fmt17h0123456789abcdefE",
+                ("_ZN42_$LT$a..b..C$u20$as$u20$d..E$GT$3fmt17h0123456789abcdefE", None),
+            ),
+            ("", ("", None)),
+            (".", (".", None)),
+            ("a.", ("a.", None)),
+        ] {
+            assert_eq!(split_part(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_of_three_schemes_are_demangled() {
+        for (name, want) in [
+            ("_ZN3foo3barIiEEvT_", "void foo::bar<int>(int)"),
+            ("_ZN4core3fmt5write17h0123456789abcdefE", "core::fmt::write"),
+            ("_RNvC6_123foo3bar", "123foo::bar"),
+            ("main", "main"),
+            ("_start", "_start"),
+            ("_Zbroken", "_Zbroken"),
+        ] {
+            assert_eq!(demangle(name), want, "{name}");
+        }
+    }
+}

@@ -1,0 +1,203 @@
+//! Source text for paths that compilers recorded.
+//!
+//! The paths come out of binaries, so they may name anything: only regular text files outside of the kernel's file
+//! systems are read, each and all of them up to a limit.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use crate::file_bytes::open_regular;
+use crate::options::PathMap;
+
+/// Largest source file, in bytes.
+const FILE_SIZE_MAX: u64 = 1 << 20;
+/// Largest amount of text from one finder, in bytes.
+const TOTAL_SIZE_MAX: u64 = 64 << 20;
+/// Trees that the kernel makes up; reading them may have effects or tell secrets.
+const KERNEL_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];
+
+/// Why there is no text for a path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SourceRefusal {
+    /// The file can't be opened or read.
+    Unreadable(PathBuf, String),
+    /// The path is relative, and it isn't known to what.
+    Relative(PathBuf),
+    /// The path leads into a tree that isn't source code.
+    Forbidden(PathBuf),
+    /// The file is too large.
+    TooLarge(PathBuf, u64),
+    /// The file isn't text.
+    NotText(PathBuf),
+    /// So much text was read already that no more is taken.
+    LimitReached(PathBuf),
+}
+
+impl fmt::Display for SourceRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, reason) => write!(
+                f,
+                "source file {} can't be read ({reason}); if it lies elsewhere on this machine, map its path",
+                path.display()
+            ),
+            Self::Relative(path) => write!(
+                f,
+                "source file {} has a relative path; map it to where the file lies, or compile with absolute paths",
+                path.display()
+            ),
+            Self::Forbidden(path) => write!(
+                f,
+                "{} was not read: only regular files outside of {} are source files",
+                path.display(),
+                KERNEL_TREES.join(", ")
+            ),
+            Self::TooLarge(path, size) => write!(
+                f,
+                "source file {} has {size} bytes; at most {FILE_SIZE_MAX} are included",
+                path.display()
+            ),
+            Self::NotText(path) => {
+                write!(f, "{} was not included: it holds NUL bytes, so it is not source text", path.display())
+            }
+            Self::LimitReached(path) => write!(
+                f,
+                "source file {} was left out: {TOTAL_SIZE_MAX} bytes of source text are included already; narrow the export down",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SourceRefusal {}
+
+/// Reads source files, each once.
+#[derive(Debug, Default)]
+pub struct SourceFinder {
+    maps: Vec<PathMap>,
+    /// Where not empty, only files below one of these are read.
+    roots: Vec<PathBuf>,
+    total_size: u64,
+    texts: HashMap<PathBuf, Result<Arc<str>, SourceRefusal>>,
+}
+
+impl SourceFinder {
+    /// A finder that looks up mapped paths under their new place; the longest matching prefix wins.
+    pub fn new(maps: Vec<PathMap>) -> Self {
+        Self { maps, ..Self::default() }
+    }
+
+    /// Reads files below these directories only (links resolved); by default any.
+    #[must_use]
+    pub fn limited_to(mut self, roots: impl IntoIterator<Item = PathBuf>) -> Self {
+        self.roots.extend(roots.into_iter().map(|root| root.canonicalize().unwrap_or(root)));
+        self
+    }
+
+    /// The text of the file that a compiler recorded as `path`; bytes that are not UTF-8 become replacement
+    /// characters.
+    ///
+    /// # Errors
+    ///
+    /// The reason, where there is no text. It is the same each time that the path is asked for.
+    pub fn text(&mut self, path: &Path) -> Result<Arc<str>, SourceRefusal> {
+        if let Some(known) = self.texts.get(path) {
+            return known.clone();
+        }
+        let text = self.read(path);
+        self.texts.insert(path.to_path_buf(), text.clone());
+        text
+    }
+
+    fn read(&mut self, recorded: &Path) -> Result<Arc<str>, SourceRefusal> {
+        let mapped = PathMap::apply_all(&self.maps, recorded).unwrap_or_else(|| recorded.to_path_buf());
+        if !mapped.is_absolute() {
+            return Err(SourceRefusal::Relative(mapped));
+        }
+        let unreadable = |error: std::io::Error| SourceRefusal::Unreadable(mapped.clone(), error.to_string());
+        // Links are resolved first, so that none leads into a forbidden tree.
+        let path = mapped.canonicalize().map_err(unreadable)?;
+        if !self.is_allowed(&path) {
+            return Err(SourceRefusal::Forbidden(mapped));
+        }
+        let (file, metadata) = open_regular(&path).map_err(unreadable)?;
+        if metadata.len() > FILE_SIZE_MAX {
+            return Err(SourceRefusal::TooLarge(mapped, metadata.len()));
+        }
+        if self.total_size + metadata.len() > TOTAL_SIZE_MAX {
+            return Err(SourceRefusal::LimitReached(mapped));
+        }
+        let mut bytes = Vec::new();
+        // The file may have grown meanwhile.
+        file.take(FILE_SIZE_MAX).read_to_end(&mut bytes).map_err(unreadable)?;
+        if bytes.contains(&0) {
+            return Err(SourceRefusal::NotText(mapped));
+        }
+        self.total_size += bytes.len() as u64;
+        Ok(Arc::from(String::from_utf8_lossy(&bytes)))
+    }
+
+    fn is_allowed(&self, path: &Path) -> bool {
+        !KERNEL_TREES.iter().any(|tree| path.starts_with(tree))
+            && (self.roots.is_empty() || self.roots.iter().any(|root| path.starts_with(root)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_is_mapped_and_lossy() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.c"), b"int caf\xe9;\n").unwrap();
+        let mut finder = SourceFinder::new(vec![PathMap::new("/build/src", dir.path())]);
+        assert_eq!(&*finder.text(Path::new("/build/src/a.c")).unwrap(), "int caf\u{fffd};\n");
+        assert!(matches!(finder.text(Path::new("a.c")), Err(SourceRefusal::Relative(_))));
+        assert!(matches!(finder.text(Path::new("/build/src/b.c")), Err(SourceRefusal::Unreadable(..))));
+    }
+
+    #[test]
+    fn anything_but_source_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        std::fs::write(path("large.c"), vec![b' '; (FILE_SIZE_MAX + 1) as usize]).unwrap();
+        std::fs::write(path("binary.c"), b"\x7fELF\0").unwrap();
+        std::os::unix::fs::symlink("/proc/self/environ", path("link.c")).unwrap();
+        assert!(std::process::Command::new("mkfifo").arg(path("fifo.c")).status().unwrap().success());
+        let mut finder = SourceFinder::default();
+        assert!(matches!(finder.text(&path("large.c")), Err(SourceRefusal::TooLarge(_, 1_048_577))));
+        assert!(matches!(finder.text(&path("binary.c")), Err(SourceRefusal::NotText(_))));
+        assert!(matches!(finder.text(&path("link.c")), Err(SourceRefusal::Forbidden(_))));
+        assert!(matches!(finder.text(&path("fifo.c")), Err(SourceRefusal::Unreadable(..))));
+        assert!(matches!(finder.text(dir.path()), Err(SourceRefusal::Unreadable(..))));
+        for device in ["/dev/zero", "/proc/self/maps", "/sys/kernel/notes"] {
+            let refusal = finder.text(Path::new(device));
+            assert!(
+                matches!(refusal, Err(SourceRefusal::Forbidden(_) | SourceRefusal::Unreadable(..))),
+                "{refusal:?}"
+            );
+        }
+        let mut limited = SourceFinder::default().limited_to([path("elsewhere")]);
+        std::fs::write(path("fine.c"), "int x;").unwrap();
+        assert!(matches!(limited.text(&path("fine.c")), Err(SourceRefusal::Forbidden(_))));
+        assert_eq!(&*finder.text(&path("fine.c")).unwrap(), "int x;");
+    }
+
+    #[test]
+    fn the_total_is_limited() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut finder = SourceFinder::default();
+        let mut read = 0;
+        for index in 0..70 {
+            let path = dir.path().join(format!("{index}.c"));
+            std::fs::write(&path, vec![b'x'; FILE_SIZE_MAX as usize]).unwrap();
+            read += usize::from(finder.text(&path).is_ok());
+        }
+        assert_eq!(read, 64);
+    }
+}
