@@ -1,0 +1,179 @@
+//! A stand-in for a traced program, for the tests of this crate: it does to the arena what a runtime would do, by
+//! plain writes. Its arguments are commands:
+//!
+//! ```text
+//! claim                 takes the arena
+//! thread NAME CALLS     writes a thread with so many calls into its ring
+//! module PATH           registers a module and waits for the recorder's answer
+//! remove PATH           deletes a file
+//! scribble              writes noise over the whole arena
+//! state                 prints what a program inherits
+//! sleep MILLISECONDS
+//! exit CODE | raise SIGNAL
+//! ```
+
+use std::fs::{File, OpenOptions};
+use std::mem::offset_of;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::time::{Duration, Instant};
+
+use everycall_format::Wire;
+use everycall_format::arena::{
+    ArenaHeader, ModuleEntry, OpenCall, ThreadHeader, module_flags, module_state, thread_state,
+};
+use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
+
+const CODE: u32 = 0x1000;
+
+fn main() {
+    let mut words = std::env::args().skip(1);
+    let mut next = || words.next();
+    while let Some(command) = next() {
+        let mut argument = || next().unwrap();
+        match &*command {
+            "claim" => Arena::open().set(offset_of!(ArenaHeader, target_pid), std::process::id()),
+            "thread" => Arena::open().write_thread(&argument(), argument().parse().unwrap()),
+            "module" => Arena::open().register(&argument()),
+            "remove" => std::fs::remove_file(argument()).unwrap(),
+            "scribble" => Arena::open().scribble(),
+            "state" => print_state(),
+            "sleep" => std::thread::sleep(Duration::from_millis(argument().parse().unwrap())),
+            "exit" => std::process::exit(argument().parse().unwrap()),
+            "raise" => everycall_recorder::die_of(argument().parse().unwrap()),
+            _ => panic!("{command}?"),
+        }
+    }
+}
+
+struct Arena(File);
+
+impl Arena {
+    fn open() -> Arena {
+        let path = std::env::var_os(everycall_format::env::ARENA).expect("runs under a recorder");
+        Arena(OpenOptions::new().read(true).write(true).open(path).unwrap())
+    }
+
+    fn header(&self) -> ArenaHeader {
+        let mut bytes = [0; ArenaHeader::SIZE];
+        self.0.read_exact_at(&mut bytes, 0).unwrap();
+        ArenaHeader::read(&bytes).unwrap()
+    }
+
+    fn set(&self, offset: usize, value: u32) {
+        self.0.write_all_at(&value.to_le_bytes(), offset as u64).unwrap();
+    }
+
+    fn put(&self, offset: u64, value: &impl Wire) {
+        let mut bytes = vec![0; 4096];
+        value.write(&mut bytes);
+        self.0.write_all_at(&bytes[..size_of_wire(value)], offset).unwrap();
+    }
+
+    /// A thread that makes `calls` calls, each an entry and an exit one tick later, and then one that stays open.
+    fn write_thread(&self, name: &str, calls: u64) {
+        let header = self.header();
+        let slot = header.threads_offset + u64::from(header.threads) * header.thread_stride;
+        let words_per_segment = header.segment_size / 8;
+        let segments = header.ring_size / header.segment_size;
+        let mut ticks = header.start.ticks.max(1 << 33);
+        let mut words: Vec<u64> = vec![];
+        let mut segment = 0;
+        let mut push = |word: u64, ticks: u64| {
+            if words.len() as u64 == words_per_segment {
+                self.write_segment(&header, slot, segment, segments, &words);
+                segment += 1;
+                words.clear();
+            }
+            if words.is_empty() {
+                words.push(record_word(ticks, kind::SEGMENT, 3, 0));
+                let payloads = [(ticks >> 32) as u32, 0, segment as u32];
+                words.extend(
+                    payloads.iter().zip(1..).map(|(payload, n)| payload_word(*payload, kind::SEGMENT, n)),
+                );
+            }
+            words.push(word);
+        };
+        for _ in 0..calls {
+            push(call_word(ticks, CODE), ticks);
+            push(call_word(ticks + 1, CODE | EXIT), ticks + 1);
+            ticks += 2;
+        }
+        push(call_word(ticks, CODE + 0x10), ticks);
+        self.write_segment(&header, slot, segment, segments, &words);
+        let open = OpenCall {
+            word: call_word(ticks, CODE + 0x10),
+            ticks_high: (ticks >> 32) as u32,
+            ..OpenCall::default()
+        };
+        self.put(slot + header.open_calls_in_slot() + OpenCall::SIZE as u64, &open);
+        let mut thread = ThreadHeader {
+            state: thread_state::USED,
+            tid: header.threads + 1_000_000,
+            segment,
+            ..ThreadHeader::default()
+        };
+        thread.name[..name.len()].copy_from_slice(name.as_bytes());
+        self.put(slot, &thread);
+        self.set(offset_of!(ArenaHeader, threads), header.threads + 1);
+    }
+
+    fn write_segment(&self, header: &ArenaHeader, slot: u64, number: u64, segments: u64, words: &[u64]) {
+        let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+        bytes.resize(header.segment_size as usize, 0);
+        let offset = slot + header.ring_in_slot() + number % segments * header.segment_size;
+        self.0.write_all_at(&bytes, offset).unwrap();
+    }
+
+    fn register(&self, path: &str) {
+        let header = self.header();
+        let file = std::fs::metadata(path).unwrap();
+        let module = ModuleEntry {
+            state: module_state::COMPLETE,
+            flags: module_flags::NOPS,
+            path_offset: header.paths as u32,
+            path_length: path.len() as u32,
+            start: 0x5000_0000,
+            end: 0x5000_2000,
+            code_start: CODE,
+            device: file.dev(),
+            inode: file.ino(),
+            ..ModuleEntry::default()
+        };
+        self.0.write_all_at(path.as_bytes(), header.paths_offset + header.paths).unwrap();
+        let paths = header.paths + path.len() as u64;
+        self.0.write_all_at(&paths.to_le_bytes(), offset_of!(ArenaHeader, paths) as u64).unwrap();
+        self.put(header.modules_offset + u64::from(header.modules) * ModuleEntry::SIZE as u64, &module);
+        self.set(offset_of!(ArenaHeader, modules), header.modules + 1);
+        self.set(offset_of!(ArenaHeader, doorbell), header.doorbell + 1);
+        // Nothing wakes the recorder here: it looks by itself, if less often.
+        let begin = Instant::now();
+        while self.header().acknowledged != header.doorbell + 1 {
+            assert!(begin.elapsed() < Duration::from_secs(5), "the recorder answers");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn scribble(&self) {
+        let size = self.header().arena_size.min(64 << 20);
+        let noise: Vec<u8> =
+            (0..1_u64 << 20).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect();
+        for offset in (0..size).step_by(noise.len()) {
+            self.0.write_all_at(&noise[..noise.len().min((size - offset) as usize)], offset).unwrap();
+        }
+    }
+}
+
+fn size_of_wire<T: Wire>(_: &T) -> usize {
+    T::SIZE
+}
+
+fn print_state() {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    // Rust's own start has ignored SIGPIPE here, so tests ask another program for the dispositions.
+    status.lines().filter(|line| line.starts_with("SigBlk")).for_each(|line| println!("{line}"));
+    println!("group {:?}", rustix::process::getpgrp());
+    println!(
+        "{:?}",
+        std::env::vars_os().filter(|(name, _)| name != everycall_format::env::ARENA).collect::<Vec<_>>()
+    );
+}

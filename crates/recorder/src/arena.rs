@@ -1,0 +1,255 @@
+//! The shared memory between the traced process and us: made here, written there, read here.
+//!
+//! It is read through its file descriptor, not through a mapping: so reading can't fault, unused parts stay
+//! unused (a hole reads as zeros), and a limit on our address space doesn't matter.
+//!
+//! Sizes and offsets come from the header that we wrote, never from what stands in the arena now.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use everycall_format::Wire;
+use everycall_format::arena::{
+    ArenaHeader, ChildEntry, ModuleEntry, OpenCall, THREAD_CAPACITY, ThreadHeader,
+};
+use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::process::{Resource, getrlimit};
+
+use crate::error::RecordError;
+use crate::header_page::HeaderPage;
+
+/// With fewer threads than this an arena isn't worth having.
+const THREAD_CAPACITY_MIN: u32 = 4;
+/// The arena takes at most this part of the address space that the program may have.
+const ADDRESS_SPACE_SHARE: u64 = 2;
+
+/// The arena of one program.
+#[derive(Debug)]
+pub struct Arena {
+    file: OwnedFd,
+    /// As it was written; the arena's own copy may be changed by the traced process.
+    layout: ArenaHeader,
+    page: HeaderPage,
+}
+
+impl Arena {
+    /// Makes an arena with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
+    /// which the program inherits, allow.
+    ///
+    /// # Errors
+    ///
+    /// Not even a few threads fit.
+    pub fn create(ring_size: u64) -> Result<Arena, RecordError> {
+        let smallest = ArenaHeader::with_layout(ring_size, THREAD_CAPACITY_MIN).arena_size;
+        let limits = [
+            ("RLIMIT_AS", "ulimit -v", Resource::As, ADDRESS_SPACE_SHARE),
+            ("RLIMIT_FSIZE", "ulimit -f", Resource::Fsize, 1),
+        ];
+        let mut allowed = u64::MAX;
+        for (limit, command, resource, share) in limits {
+            let Some(bytes) = getrlimit(resource).current else { continue };
+            if bytes / share < smallest {
+                return Err(RecordError::Limit { limit, command, bytes, needed: smallest * share });
+            }
+            allowed = allowed.min(bytes / share);
+        }
+        let mut capacity = THREAD_CAPACITY;
+        loop {
+            let layout = ArenaHeader::with_layout(ring_size, capacity);
+            let made = if layout.arena_size <= allowed { Some(Arena::with_layout(layout)) } else { None };
+            match made {
+                Some(Ok(arena)) => return Ok(arena),
+                Some(Err(source)) if capacity <= THREAD_CAPACITY_MIN => {
+                    return Err(RecordError::Arena { ring_size, source });
+                }
+                _ => capacity /= 2,
+            }
+        }
+    }
+
+    fn with_layout(mut layout: ArenaHeader) -> io::Result<Arena> {
+        layout.recorder_pid = std::process::id();
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file = rustix::fs::memfd_create("everycall-arena", flags)?;
+        rustix::fs::ftruncate(&file, layout.arena_size)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mut header = vec![0; ArenaHeader::SIZE];
+        layout.write(&mut header);
+        if rustix::io::pwrite(&file, &header, 0)? != header.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        let page = HeaderPage::map(file.as_fd())?;
+        Ok(Arena { file, layout, page })
+    }
+
+    /// The path under which the traced process opens it, while we live.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
+    /// Sizes and offsets, as they were when the arena was made.
+    #[must_use]
+    pub fn layout(&self) -> &ArenaHeader {
+        &self.layout
+    }
+
+    pub(crate) fn page(&self) -> &HeaderPage {
+        &self.page
+    }
+
+    /// The header as it is now: its counts and process ids are the traced process's word.
+    #[must_use]
+    pub fn header(&self) -> ArenaHeader {
+        self.read_at(0)
+    }
+
+    /// Entries of the module table in use.
+    #[must_use]
+    pub fn module_count(&self) -> u32 {
+        self.header().modules.min(self.layout.module_capacity)
+    }
+
+    /// A module entry; `index` is below [`Arena::module_count`].
+    #[must_use]
+    pub fn module(&self, index: u32) -> ModuleEntry {
+        let index = u64::from(index.min(self.layout.module_capacity - 1));
+        self.read_at(self.layout.modules_offset + index * ModuleEntry::SIZE as u64)
+    }
+
+    /// The path of a module; `None` where it has none, or one that lies outside of the paths.
+    #[must_use]
+    pub fn module_path(&self, module: &ModuleEntry) -> Option<Vec<u8>> {
+        let (offset, length) = (u64::from(module.path_offset), u64::from(module.path_length));
+        let inside = length > 0 && length <= 4096 && offset + length <= self.layout.paths_size;
+        inside.then(|| {
+            let mut path = vec![0; length as usize];
+            self.read_bytes(self.layout.paths_offset + offset, &mut path);
+            path
+        })
+    }
+
+    /// The children that were listed.
+    #[must_use]
+    pub fn children(&self) -> Vec<ChildEntry> {
+        let count = self.header().children.min(self.layout.child_capacity);
+        let at = |index: u32| self.layout.children_offset + u64::from(index) * ChildEntry::SIZE as u64;
+        (0..count).map(|index| self.read_at(at(index))).filter(|child: &ChildEntry| child.pid != 0).collect()
+    }
+
+    /// Thread slots in use.
+    #[must_use]
+    pub fn thread_count(&self) -> u32 {
+        self.header().threads.min(self.layout.thread_capacity)
+    }
+
+    /// The header of a thread slot; `slot` is below [`Arena::thread_count`].
+    #[must_use]
+    pub fn thread(&self, slot: u32) -> ThreadHeader {
+        self.read_at(self.slot_offset(slot))
+    }
+
+    /// The calls that a thread has open, outermost first.
+    #[must_use]
+    pub fn open_calls(&self, slot: u32) -> Vec<OpenCall> {
+        const STEP: u64 = 128;
+        let first = self.slot_offset(slot) + self.layout.open_calls_in_slot();
+        let capacity = u64::from(self.layout.open_call_capacity);
+        let mut calls = Vec::new();
+        let mut bytes = vec![0; STEP as usize * OpenCall::SIZE];
+        // Slot 0 is a sentinel.
+        let mut index = 1;
+        while index < capacity {
+            let count = STEP.min(capacity - index) as usize;
+            let bytes = &mut bytes[..count * OpenCall::SIZE];
+            self.read_bytes(first + index * OpenCall::SIZE as u64, bytes);
+            for call in bytes.chunks_exact(OpenCall::SIZE).filter_map(OpenCall::read) {
+                if call.word == 0 {
+                    return calls;
+                }
+                calls.push(call);
+            }
+            index += count as u64;
+        }
+        calls
+    }
+
+    /// Segments of a ring.
+    #[must_use]
+    pub fn segments_per_ring(&self) -> u64 {
+        self.layout.ring_size / self.layout.segment_size
+    }
+
+    /// Copies the segment of a ring in which number `segment` lies, or lay, into `bytes`.
+    pub fn read_segment(&self, slot: u32, segment: u64, bytes: &mut [u8]) {
+        let place = segment % self.segments_per_ring();
+        let ring = self.slot_offset(slot) + self.layout.ring_in_slot();
+        self.read_bytes(ring + place * self.layout.segment_size, bytes);
+    }
+
+    fn slot_offset(&self, slot: u32) -> u64 {
+        let slot = u64::from(slot.min(self.layout.thread_capacity - 1));
+        self.layout.threads_offset + slot * self.layout.thread_stride
+    }
+
+    fn read_at<T: Wire + Default>(&self, offset: u64) -> T {
+        let mut bytes = vec![0; T::SIZE];
+        self.read_bytes(offset, &mut bytes);
+        T::read(&bytes).unwrap_or_default()
+    }
+
+    /// Reads what is there; nothing but zeros beyond the arena's end.
+    fn read_bytes(&self, mut offset: u64, mut bytes: &mut [u8]) {
+        while !bytes.is_empty() {
+            match rustix::io::pread(&self.file, &mut *bytes, offset) {
+                Ok(0) => break,
+                Ok(count) => {
+                    bytes = &mut bytes[count..];
+                    offset += count as u64;
+                }
+                Err(rustix::io::Errno::INTR) => {}
+                Err(_) => break,
+            }
+        }
+        bytes.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everycall_format::env::RING_SIZE_MIN;
+
+    #[test]
+    fn a_new_arena_is_empty_and_consistent() {
+        let arena = Arena::create(RING_SIZE_MIN).unwrap();
+        let header = arena.header();
+        assert!(header.is_consistent(std::fs::metadata(arena.path()).unwrap().len()));
+        assert_eq!(header.thread_capacity, THREAD_CAPACITY);
+        assert_eq!(header.recorder_pid, std::process::id());
+        assert_eq!((arena.thread_count(), arena.module_count(), header.target_pid), (0, 0, 0));
+        assert!(arena.children().is_empty() && arena.open_calls(0).is_empty());
+    }
+
+    /// The traced program may write anything anywhere.
+    #[test]
+    fn nonsense_is_read_without_harm() {
+        let arena = Arena::create(RING_SIZE_MIN).unwrap();
+        let layout = *arena.layout();
+        let noise: Vec<u8> = (0..layout.threads_offset + 2 * layout.thread_stride)
+            .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)
+            .collect();
+        rustix::io::pwrite(&arena.file, &noise, 0).unwrap();
+        assert_eq!(arena.thread_count(), layout.thread_capacity);
+        assert_eq!(arena.module_count(), layout.module_capacity);
+        for index in 0..arena.module_count() {
+            let _ = arena.module_path(&arena.module(index));
+        }
+        assert_eq!(arena.open_calls(0).len(), layout.open_call_capacity as usize - 1);
+        assert_eq!(arena.children().len(), layout.child_capacity as usize);
+        let mut segment = vec![0; layout.segment_size as usize];
+        arena.read_segment(u32::MAX, u64::MAX, &mut segment);
+        assert_eq!(*arena.layout(), layout);
+    }
+}

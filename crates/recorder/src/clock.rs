@@ -1,0 +1,125 @@
+//! Readings of all clocks at one moment, from which readers make nanoseconds out of ticks.
+
+use everycall_format::arena::ClockReading;
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+use crate::counter::ticks;
+
+/// Tries per reading; the one with the closest bracket counts.
+const TRIES: usize = 5;
+/// When there are this many, every second one is dropped and they come half as often.
+const READINGS_MAX: usize = 16_384;
+/// Seconds between readings at first.
+const INTERVAL_SECONDS: u64 = 1;
+
+/// Reads all clocks.
+#[must_use]
+pub fn read() -> ClockReading {
+    (0..TRIES).map(|_| read_once()).min_by_key(|reading| reading.bracket).unwrap_or_default()
+}
+
+fn read_once() -> ClockReading {
+    let before = ticks();
+    let monotonic_raw = clock_gettime(ClockId::MonotonicRaw);
+    let monotonic = clock_gettime(ClockId::Monotonic);
+    let realtime = clock_gettime(ClockId::Realtime);
+    let bracket = ticks().saturating_sub(before);
+    ClockReading {
+        ticks: before + bracket / 2,
+        monotonic_raw_ns: nanoseconds(monotonic_raw),
+        monotonic_ns: nanoseconds(monotonic),
+        realtime_ns: nanoseconds(realtime),
+        bracket,
+    }
+}
+
+fn nanoseconds(time: Timespec) -> u64 {
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Readings of a whole run, however long it is, in bounded memory.
+#[derive(Debug)]
+pub struct Readings {
+    all: Vec<ClockReading>,
+    interval_ns: u64,
+}
+
+impl Readings {
+    /// Begins with a reading of now.
+    #[must_use]
+    pub fn begin() -> Readings {
+        Readings { all: vec![read()], interval_ns: INTERVAL_SECONDS * 1_000_000_000 }
+    }
+
+    /// Takes a reading where the last one is old enough.
+    pub fn poll(&mut self) {
+        let now = nanoseconds(clock_gettime(ClockId::MonotonicRaw));
+        let last = self.all.last().map_or(0, |reading| reading.monotonic_raw_ns);
+        if now.saturating_sub(last) >= self.interval_ns {
+            self.take();
+        }
+    }
+
+    /// Takes a reading now, and returns its ticks.
+    pub fn take(&mut self) -> u64 {
+        if self.all.len() >= READINGS_MAX {
+            let mut number = 0;
+            self.all.retain(|_| {
+                number += 1;
+                number % 2 == 1
+            });
+            self.interval_ns *= 2;
+        }
+        let reading = read();
+        self.all.push(reading);
+        reading.ticks
+    }
+
+    /// The readings, in order.
+    #[must_use]
+    pub fn all(&self) -> &[ClockReading] {
+        &self.all
+    }
+
+    /// Nanoseconds that `ticks` take, by the first and the last reading.
+    #[must_use]
+    pub fn nanoseconds(&self, ticks: u64) -> u64 {
+        let (Some(first), Some(last)) = (self.all.first(), self.all.last()) else { return 0 };
+        let span = u128::from(last.ticks.saturating_sub(first.ticks)).max(1);
+        let time = u128::from(last.monotonic_raw_ns.saturating_sub(first.monotonic_raw_ns));
+        u64::try_from(u128::from(ticks) * time / span).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clocks_agree_over_a_pause() {
+        let mut readings = Readings::begin();
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        readings.take();
+        let [first, last] = readings.all() else { panic!("two readings") };
+        let raw = last.monotonic_raw_ns - first.monotonic_raw_ns;
+        let monotonic = last.monotonic_ns - first.monotonic_ns;
+        assert!(raw >= 20_000_000);
+        assert!(raw.abs_diff(monotonic) < 1_000_000, "{raw} {monotonic}");
+        assert!(readings.nanoseconds(last.ticks - first.ticks).abs_diff(raw) <= 1);
+        assert!(first.bracket > 0 && first.realtime_ns > 1_600_000_000_000_000_000);
+    }
+
+    #[test]
+    fn long_runs_keep_few_readings_and_the_first() {
+        let mut readings = Readings::begin();
+        let first = readings.all()[0];
+        for _ in 0..READINGS_MAX * 3 {
+            readings.take();
+        }
+        assert!(readings.all().len() <= READINGS_MAX);
+        assert_eq!(readings.all()[0], first);
+        assert!(readings.all().is_sorted_by_key(|reading| reading.monotonic_raw_ns));
+        assert!(readings.interval_ns >= 4_000_000_000);
+    }
+}

@@ -1,0 +1,228 @@
+//! The files of the modules that the program loads. They are opened when they are loaded, so that a file which is
+//! deleted or replaced later keeps its names; only what isn't at its path any more goes into the trace.
+//!
+//! A path comes from the traced program. Only regular ELF files are opened, and what is kept has the build id
+//! that the module has in memory, or the inode that was mapped.
+
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+
+use everycall_format::arena::{ModuleEntry, module_flags, module_state};
+use object::read::{Object, ReadCache};
+
+use crate::arena::Arena;
+
+/// Larger files are not put into a trace.
+const IMAGE_SIZE_MAX: u64 = 2 << 30;
+
+/// What tells one version of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// The file of one module, held open.
+#[derive(Debug)]
+struct Held {
+    file: File,
+    stamp: Stamp,
+}
+
+/// Every module's file, by its index in the module table.
+#[derive(Debug, Default)]
+pub struct Modules {
+    held: Vec<Option<Held>>,
+    /// What could not be kept, as sentences.
+    warnings: Vec<String>,
+}
+
+impl Modules {
+    /// Opens the files of modules that are new since the last look.
+    pub fn look(&mut self, arena: &Arena) {
+        let header = arena.header();
+        for index in self.held.len() as u32..arena.module_count() {
+            let module = arena.module(index);
+            if module.state != module_state::COMPLETE {
+                // It will be there at the next bell.
+                break;
+            }
+            let path = arena.module_path(&module);
+            let held = path
+                .as_deref()
+                .and_then(|path| hold(Path::new(OsStr::from_bytes(path)), &module, header.target_pid));
+            self.held.push(held);
+        }
+    }
+
+    /// The bytes of the files that are no longer at their paths, with their modules' indices; calls `keep` for one
+    /// after the other.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `keep`.
+    pub fn moved(
+        &mut self,
+        arena: &Arena,
+        mut keep: impl FnMut(u32, Vec<u8>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        for (index, held) in (0..).zip(&self.held) {
+            let Some(held) = held else { continue };
+            let module = arena.module(index);
+            let Some(path) = arena.module_path(&module) else { continue };
+            let path = Path::new(OsStr::from_bytes(&path));
+            if is_still_there(path, held, &module) {
+                continue;
+            }
+            match read_image(held, &module) {
+                Ok(bytes) => keep(index, bytes)?,
+                Err(reason) => self.warnings.push(format!(
+                    "{} was changed while the program ran, and {reason}; its functions will be shown as module+offset",
+                    path.display()
+                )),
+            }
+        }
+        Ok(())
+    }
+
+    /// What could not be kept, as sentences.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}
+
+/// Opens the file that was mapped, wherever it is now.
+fn hold(path: &Path, module: &ModuleEntry, pid: u32) -> Option<Held> {
+    let in_its_root =
+        path.strip_prefix("/").ok().map(|path| Path::new(&format!("/proc/{pid}/root")).join(path));
+    let of_the_process = (module.flags & module_flags::EXECUTABLE != 0)
+        .then(|| Path::new(&format!("/proc/{pid}/exe")).to_owned());
+    let candidates = [Some(path.to_owned()), in_its_root, of_the_process];
+    candidates.into_iter().flatten().find_map(|path| open_if_same(&path, module))
+}
+
+fn open_if_same(path: &Path, module: &ModuleEntry) -> Option<Held> {
+    // Opening a device or a FIFO may do something; a path of this kind is no module.
+    std::fs::metadata(path).ok().filter(Metadata::is_file)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    let metadata = file.metadata().ok().filter(Metadata::is_file)?;
+    let stamp = Stamp::of(&metadata);
+    is_same_module(&file, stamp, module).then_some(Held { file, stamp })
+}
+
+/// Whether a file is the one that was mapped: by its build id where the module has one.
+fn is_same_module(file: &File, stamp: Stamp, module: &ModuleEntry) -> bool {
+    let expected = module.build_id.get(..module.build_id_length as usize).unwrap_or_default();
+    match build_id(file) {
+        Ok(Some(found)) if !expected.is_empty() => found == expected,
+        Ok(_) => (stamp.device, stamp.inode) == (module.device, module.inode) && module.inode != 0,
+        Err(_) => false,
+    }
+}
+
+/// The build id of an ELF file; an error where it is none.
+fn build_id(file: &File) -> Result<Option<Vec<u8>>, object::Error> {
+    let cache = ReadCache::new(file);
+    let elf = object::File::parse(&cache)?;
+    Ok(elf.build_id()?.map(<[u8]>::to_vec))
+}
+
+fn is_still_there(path: &Path, held: &Held, module: &ModuleEntry) -> bool {
+    match std::fs::metadata(path) {
+        Ok(now) if Stamp::of(&now) == held.stamp => true,
+        // Rebuilt to the same bytes, or touched.
+        Ok(now) if now.is_file() && module.build_id_length > 0 => open_if_same(path, module).is_some(),
+        _ => false,
+    }
+}
+
+fn read_image(held: &Held, module: &ModuleEntry) -> Result<Vec<u8>, String> {
+    let now = held.file.metadata().map_err(|error| format!("can't be looked at any more ({error})"))?;
+    let now = Stamp::of(&now);
+    let unchanged = now.size == held.stamp.size && now.modified == held.stamp.modified;
+    if !(unchanged || module.build_id_length > 0 && is_same_module(&held.file, now, module)) {
+        return Err("was overwritten in place".to_owned());
+    }
+    if now.size > IMAGE_SIZE_MAX {
+        return Err(format!("is larger than {} GiB", IMAGE_SIZE_MAX >> 30));
+    }
+    let mut file = &held.file;
+    let mut bytes = Vec::new();
+    file.seek(SeekFrom::Start(0))
+        .and_then(|_| file.take(IMAGE_SIZE_MAX).read_to_end(&mut bytes))
+        .map_err(|error| format!("can't be read any more ({error})"))?;
+    Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry_of(path: &Path, with_build_id: bool) -> ModuleEntry {
+        let file = File::open(path).unwrap();
+        let metadata = file.metadata().unwrap();
+        let mut module =
+            ModuleEntry { device: metadata.dev(), inode: metadata.ino(), ..ModuleEntry::default() };
+        let id = build_id(&file).unwrap();
+        if with_build_id && let Some(id) = id {
+            module.build_id[..id.len()].copy_from_slice(&id);
+            module.build_id_length = id.len() as u32;
+        }
+        module
+    }
+
+    /// A file that was deleted or replaced is kept; one that was touched or is another one isn't mistaken for it.
+    #[test]
+    fn files_keep_their_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("module.so");
+        let copy = || std::fs::copy("/proc/self/exe", &path).unwrap();
+        for with_build_id in [false, true] {
+            copy();
+            let module = entry_of(&path, with_build_id);
+            if with_build_id && module.build_id_length == 0 {
+                continue;
+            }
+            let held = hold(&path, &module, 0).unwrap();
+            assert!(is_still_there(&path, &held, &module));
+            std::fs::remove_file(&path).unwrap();
+            assert!(!is_still_there(&path, &held, &module));
+            assert_eq!(read_image(&held, &module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+
+            std::fs::write(&path, "another file").unwrap();
+            assert!(!is_still_there(&path, &held, &module));
+            assert!(hold(&path, &module, 0).is_none());
+
+            std::fs::remove_file(&path).unwrap();
+            copy();
+            assert_eq!(is_still_there(&path, &held, &module), with_build_id, "the same bytes in a new file");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_elf_files_are_held() {
+        let module = ModuleEntry::default();
+        for path in ["/dev/zero", "/proc/self/mem", "/etc/passwd", "/", "/nowhere"] {
+            assert!(open_if_same(Path::new(path), &module).is_none(), "{path}");
+        }
+    }
+}

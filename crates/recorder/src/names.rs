@@ -1,0 +1,123 @@
+//! Names of threads. The runtime reads a thread's name when the thread gets its ring, at segment ends and at its
+//! end; a name that is set from outside, or set by a thread which then waits, is seen only here.
+//!
+//! Of the runtime's name and ours the newer one wins: the arena's where it has changed since the last look.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::Read;
+
+use everycall_format::arena::{ThreadHeader, thread_state};
+
+use crate::arena::Arena;
+
+/// Threads looked at in one round; with more, a round takes several.
+const THREADS_PER_ROUND: u32 = 128;
+/// Bytes of a thread's name, as the kernel keeps it.
+const NAME_SIZE: usize = 16;
+
+type Name = [u8; NAME_SIZE];
+
+/// Whose name it is; a slot serves several threads, one after the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Owner {
+    slot: u32,
+    generation: u32,
+    tid: u32,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    in_arena: Name,
+    in_kernel: Name,
+}
+
+/// The names seen so far.
+#[derive(Debug, Default)]
+pub struct Names {
+    seen: HashMap<Owner, Seen>,
+    next_slot: u32,
+}
+
+impl Names {
+    /// Looks at the next few threads.
+    pub fn poll(&mut self, arena: &Arena) {
+        let header = arena.header();
+        let count = arena.thread_count();
+        if header.target_pid == 0 || count == 0 {
+            return;
+        }
+        for _ in 0..count.min(THREADS_PER_ROUND) {
+            let slot = if self.next_slot < count { self.next_slot } else { 0 };
+            self.next_slot = slot + 1;
+            let thread = arena.thread(slot);
+            if thread.state == thread_state::USED
+                && let Some(in_kernel) = kernel_name(header.target_pid, thread.tid)
+            {
+                self.seen.insert(owner(slot, &thread), Seen { in_arena: thread.name, in_kernel });
+            }
+        }
+    }
+
+    /// The newest name of the thread that has `slot` now.
+    #[must_use]
+    pub fn newest(&self, slot: u32, thread: &ThreadHeader) -> Name {
+        match self.seen.get(&owner(slot, thread)) {
+            Some(seen) if seen.in_arena == thread.name => seen.in_kernel,
+            _ => thread.name,
+        }
+    }
+}
+
+fn owner(slot: u32, thread: &ThreadHeader) -> Owner {
+    Owner { slot, generation: thread.generation, tid: thread.tid }
+}
+
+fn kernel_name(pid: u32, tid: u32) -> Option<Name> {
+    let mut text = [0; NAME_SIZE + 1];
+    let length = File::open(format!("/proc/{pid}/task/{tid}/comm")).ok()?.read(&mut text).ok()?;
+    let mut name = [0; NAME_SIZE];
+    let line = text.get(..length)?;
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    let length = line.len().min(NAME_SIZE - 1);
+    name[..length].copy_from_slice(&line[..length]);
+    Some(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_newer_name_wins() {
+        let name = |text: &[u8]| {
+            let mut name = [0; NAME_SIZE];
+            name[..text.len()].copy_from_slice(text);
+            name
+        };
+        let mut thread = ThreadHeader { tid: 5, name: name(b"app"), ..ThreadHeader::default() };
+        let mut names = Names::default();
+        assert_eq!(names.newest(0, &thread), name(b"app"));
+        names.seen.insert(owner(0, &thread), Seen { in_arena: name(b"app"), in_kernel: name(b"worker") });
+        assert_eq!(names.newest(0, &thread), name(b"worker"));
+        thread.name = name(b"worker 2");
+        assert_eq!(names.newest(0, &thread), name(b"worker 2"), "changed since the last look");
+        thread.generation = 1;
+        thread.name = name(b"app");
+        assert_eq!(names.newest(0, &thread), name(b"app"), "another thread");
+    }
+
+    #[test]
+    fn the_kernel_knows_this_thread() {
+        std::thread::Builder::new()
+            .name("named one".into())
+            .spawn(|| {
+                let tid = rustix::thread::gettid().as_raw_nonzero().get();
+                let name = kernel_name(std::process::id(), tid.unsigned_abs()).unwrap();
+                assert_eq!(&name[..10], b"named one\0");
+            })
+            .unwrap()
+            .join()
+            .unwrap();
+    }
+}

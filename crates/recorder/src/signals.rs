@@ -1,0 +1,182 @@
+//! Signals around the traced program. It gets the mask and the dispositions that we were started with; we wait
+//! for ours on a descriptor.
+//!
+//! ```text
+//!            before fork            program, before exec     recorder, while it waits
+//! mask       HUP TERM CHLD blocked  as we found it           HUP TERM CHLD blocked, read from a signalfd
+//! CHLD       default                as we found it           default, else there is no exit status
+//! INT QUIT   as found, blocked      as we found it           ignored: the terminal sends them to the program too
+//! XFSZ PIPE  as found               as we found it           ignored: a full file is an error, not the end
+//! ```
+//!
+//! # Safety
+//!
+//! Every call takes valid pointers to local structures. What runs between fork and exec is async-signal-safe.
+#![allow(unsafe_code)]
+
+use std::ffi::OsStr;
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, Command};
+use std::ptr;
+
+use rustix::process::{Resource, Rlimit};
+
+use crate::inherited;
+
+/// Bytes of what a signalfd yields.
+const SIGNAL_RECORD: usize = size_of::<libc::signalfd_siginfo>();
+
+/// A signal that was sent to this process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Received {
+    /// A child ended or stopped.
+    Child,
+    /// Somebody sent it to this process, maybe to this one alone.
+    Sent(i32),
+    /// The kernel sent it to the whole group, as for a terminal that is gone.
+    ToAll(i32),
+}
+
+/// The signals that this process waits for.
+#[derive(Debug)]
+pub struct Signals(OwnedFd);
+
+impl Signals {
+    /// Starts `command`, which finds all signals as this process found them, and from then on holds this
+    /// process's own. `environment` is added to what the program finds.
+    ///
+    /// # Errors
+    ///
+    /// The program can't be started. Signals are then as before.
+    pub fn spawn(command: &mut Command, environment: &[(&str, &OsStr)]) -> io::Result<(Child, Signals)> {
+        // SAFETY: all zero is a valid value of these C structures; the calls only fill or read them.
+        let (own, mask, child_action) = unsafe {
+            let mut own: libc::sigset_t = zeroed();
+            libc::sigemptyset(&raw mut own);
+            for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGCHLD, libc::SIGINT, libc::SIGQUIT] {
+                libc::sigaddset(&raw mut own, signal);
+            }
+            let mut mask: libc::sigset_t = zeroed();
+            libc::pthread_sigmask(libc::SIG_BLOCK, &raw const own, &raw mut mask);
+            let mut default: libc::sigaction = zeroed();
+            default.sa_sigaction = libc::SIG_DFL;
+            let mut found: libc::sigaction = zeroed();
+            libc::sigaction(libc::SIGCHLD, &raw const default, &raw mut found);
+            (own, mask, found)
+        };
+        let restore = move || {
+            // SAFETY: between fork and exec; these calls are async-signal-safe and take valid structures.
+            unsafe {
+                for descriptor in inherited::closed_descriptors() {
+                    libc::close(descriptor);
+                }
+                if inherited::sigpipe_ignored() {
+                    libc::signal(libc::SIGPIPE, libc::SIG_IGN);
+                }
+                libc::sigaction(libc::SIGCHLD, &raw const child_action, ptr::null_mut());
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut());
+            }
+            Ok(())
+        };
+        // SAFETY: `restore` makes system calls only.
+        unsafe { command.pre_exec(restore) };
+        // `Command::env` would sort the program's environment; it is to differ by our variables alone.
+        // SAFETY: the recorder has one thread at this time.
+        let signals = Signals::open(&own)
+            .and_then(|signals| Ok((with_environment(environment, || command.spawn())?, signals)));
+        if signals.is_err() {
+            // SAFETY: these are the structures that were filled above.
+            unsafe {
+                libc::sigaction(libc::SIGCHLD, &raw const child_action, ptr::null_mut());
+                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut());
+            }
+            return signals;
+        }
+        for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ, libc::SIGPIPE] {
+            // SAFETY: ignoring a signal installs no code.
+            unsafe { libc::signal(signal, libc::SIG_IGN) };
+        }
+        signals
+    }
+
+    fn open(own: &libc::sigset_t) -> io::Result<Signals> {
+        // SAFETY: `own` is a filled set; the new descriptor is nobody else's.
+        unsafe {
+            let descriptor = libc::signalfd(-1, own, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if descriptor < 0 {
+                return Err(io::Error::last_os_error());
+            }
+            Ok(Signals(OwnedFd::from_raw_fd(descriptor)))
+        }
+    }
+
+    /// The descriptor that is readable when there is a signal.
+    pub fn descriptor(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// The next signal, if there is one.
+    pub fn next(&self) -> Option<Received> {
+        let mut record = [0; SIGNAL_RECORD];
+        if rustix::io::read(&self.0, &mut record) != Ok(SIGNAL_RECORD) {
+            return None;
+        }
+        let field =
+            |at: usize| i32::from_ne_bytes([record[at], record[at + 1], record[at + 2], record[at + 3]]);
+        let signal = field(0);
+        let code = field(8);
+        Some(match signal {
+            libc::SIGCHLD => Received::Child,
+            _ if code == libc::SI_KERNEL => Received::ToAll(signal),
+            _ => Received::Sent(signal),
+        })
+    }
+}
+
+/// Runs `run` while `variables` stand in this process's environment.
+fn with_environment<T>(variables: &[(&str, &OsStr)], run: impl FnOnce() -> T) -> T {
+    let before: Vec<_> = variables.iter().map(|(name, _)| (*name, std::env::var_os(name))).collect();
+    for (name, value) in variables {
+        // SAFETY: the caller is the only thread.
+        unsafe { std::env::set_var(name, value) };
+    }
+    let result = run();
+    for (name, value) in before {
+        match value {
+            // SAFETY: as above.
+            Some(value) => unsafe { std::env::set_var(name, value) },
+            // SAFETY: as above.
+            None => unsafe { std::env::remove_var(name) },
+        }
+    }
+    result
+}
+
+/// Ends this process by `signal`, without a core of its own, so that its parent sees what became of the program.
+/// Returns where the signal can't end a process.
+pub fn die_of(signal: i32) {
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    let _ = rustix::process::setrlimit(Resource::Core, none);
+    // Cores that are piped to a program ignore the limit.
+    let _ = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
+    // SAFETY: all zero is a valid set, and the default disposition installs no code.
+    unsafe {
+        libc::signal(signal, libc::SIG_DFL);
+        let mut set: libc::sigset_t = zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, signal);
+        libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
+        libc::raise(signal);
+    }
+}
+
+/// Sends `signal` to a process that wasn't reaped yet, so that its id is nobody else's.
+pub fn send(pid: u32, signal: i32) {
+    if let Ok(pid) = libc::pid_t::try_from(pid) {
+        // SAFETY: sends a signal; touches no memory.
+        unsafe { libc::kill(pid, signal) };
+    }
+}

@@ -1,0 +1,107 @@
+//! What a recording holds and what it lost, for the report at its end.
+
+use everycall_format::arena::COUNTERS;
+use everycall_format::env::RING_SIZE_MAX;
+
+/// A recording in figures.
+#[derive(Clone, Debug, Default)]
+pub struct Summary {
+    /// Whether a traced program took the arena.
+    pub traced: bool,
+    /// Bytes of the file.
+    pub file_size: u64,
+    /// Bytes of each ring.
+    pub ring_size: u64,
+    /// Most threads that could have been recorded.
+    pub thread_capacity: u32,
+    /// Threads, in the order in which they got their rings.
+    pub threads: Vec<ThreadSummary>,
+    /// Processes that were not followed.
+    pub children: Vec<Child>,
+    /// What the runtime could not do, by [`everycall_format::arena::counter`].
+    pub counters: [u64; COUNTERS],
+    /// Modules with traced code.
+    pub modules: u32,
+    /// What could not be recorded, as sentences.
+    pub warnings: Vec<String>,
+}
+
+/// One thread in figures.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadSummary {
+    /// Kernel thread id.
+    pub tid: u32,
+    /// Name.
+    pub name: String,
+    /// Entries and exits in the file.
+    pub events: u64,
+    /// Events that are known to be missing, but for overwritten ones.
+    pub lost: u64,
+    /// Bytes that the thread wrote in all.
+    pub written: u64,
+    /// Whether older events were overwritten.
+    pub overwritten: bool,
+    /// Nanoseconds from the oldest event in the file to the program's end.
+    pub reach_ns: u64,
+}
+
+/// A process that was not followed.
+#[derive(Clone, Debug)]
+pub struct Child {
+    /// Process id.
+    pub pid: u32,
+    /// One of [`everycall_format::arena::child_kind`].
+    pub kind: u32,
+    /// Command name.
+    pub name: String,
+}
+
+impl Summary {
+    /// Entries and exits in the file.
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.events).sum()
+    }
+
+    /// Events that are known to be missing, but for overwritten ones.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.lost).sum()
+    }
+
+    /// The ring size, in bytes, that would have held every thread's events. `None` where no allowed one would.
+    #[must_use]
+    pub fn ring_size_for_all(&self) -> Option<u64> {
+        let written = self.threads.iter().map(|thread| thread.written).max().unwrap_or(0);
+        let size = written.max(self.ring_size.min(RING_SIZE_MAX)).checked_next_power_of_two()?;
+        (size <= RING_SIZE_MAX).then_some(size)
+    }
+
+    /// The threads that lost their beginning, the shortest reach first.
+    #[must_use]
+    pub fn cut_threads(&self) -> Vec<&ThreadSummary> {
+        let mut threads: Vec<_> = self.threads.iter().filter(|thread| thread.overwritten).collect();
+        threads.sort_by_key(|thread| thread.reach_ns);
+        threads
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ring_size_that_holds_everything() {
+        let with = |written| Summary {
+            ring_size: 1 << 20,
+            threads: vec![ThreadSummary { written, ..ThreadSummary::default() }, ThreadSummary::default()],
+            ..Summary::default()
+        };
+        assert_eq!(with(0).ring_size_for_all(), Some(1 << 20));
+        assert_eq!(with(1 << 20).ring_size_for_all(), Some(1 << 20));
+        assert_eq!(with((1 << 20) + 8).ring_size_for_all(), Some(2 << 20));
+        assert_eq!(with(RING_SIZE_MAX).ring_size_for_all(), Some(RING_SIZE_MAX));
+        assert_eq!(with(RING_SIZE_MAX + 8).ring_size_for_all(), None);
+        assert_eq!(with(u64::MAX).ring_size_for_all(), None);
+    }
+}

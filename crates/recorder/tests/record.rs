@@ -1,0 +1,298 @@
+//! Records programs that behave and programs that don't.
+
+use std::collections::HashMap;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use everycall_format::Wire;
+use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall};
+use everycall_format::ect::{
+    ArrayHeader, ChunkHeader, EndRecord, EventsRecord, FileHeader, ModuleImage, ProcessEnd, ThreadRecord,
+    chunk, end,
+};
+use everycall_format::event::Word;
+
+const RING: u64 = 64 << 10;
+
+fn example(name: &str) -> PathBuf {
+    let tests = std::env::current_exe().unwrap();
+    tests.ancestors().nth(2).unwrap().join("examples").join(name)
+}
+
+/// A trace file, its checksums verified.
+struct Trace(HashMap<u32, Vec<Vec<u8>>>);
+
+impl Trace {
+    fn read(path: &Path) -> Trace {
+        let bytes = std::fs::read(path).unwrap();
+        let header = FileHeader::read(&bytes).unwrap();
+        assert_eq!(header.checksum, crc32fast::hash(&bytes[..FileHeader::SIZE - 4]));
+        let mut chunks: HashMap<u32, Vec<Vec<u8>>> = HashMap::new();
+        let mut position = header.header_size as usize;
+        let mut number = 0;
+        while position < bytes.len() {
+            let header = ChunkHeader::read(&bytes[position..]).unwrap();
+            assert_eq!(header.header_checksum, crc32fast::hash(&bytes[position..][..ChunkHeader::SIZE - 4]));
+            position += ChunkHeader::SIZE;
+            let payload = &bytes[position..][..header.length as usize];
+            assert_eq!(header.payload_checksum, crc32fast::hash(payload));
+            assert_eq!(header.number, number);
+            chunks.entry(header.kind).or_default().push(payload.to_vec());
+            position = (position + payload.len()).next_multiple_of(8);
+            number += 1;
+        }
+        let trace = Trace(chunks);
+        let end = EndRecord::read(&trace.0[&chunk::END][0]).unwrap();
+        assert_eq!((end.chunks + 1, end.file_length), (number, bytes.len() as u64));
+        trace
+    }
+
+    fn all<T: Wire>(&self, kind: u32) -> Vec<T> {
+        self.0.get(&kind).into_iter().flatten().map(|payload| T::read(payload).unwrap()).collect()
+    }
+
+    fn array<T: Wire>(&self, kind: u32) -> Vec<T> {
+        array_in(&self.0[&kind][0])
+    }
+
+    /// The words of a thread, by segment number.
+    fn words(&self, thread: u32) -> Vec<Word> {
+        let payloads = self.0[&chunk::EVENTS].iter();
+        payloads
+            .filter(|payload| EventsRecord::read(payload).unwrap().thread == thread)
+            .flat_map(|payload| payload[EventsRecord::SIZE..].chunks_exact(8))
+            .map(|word| Word::decode(u64::from_le_bytes(word.try_into().unwrap())))
+            .collect()
+    }
+}
+
+fn array_in<T: Wire>(payload: &[u8]) -> Vec<T> {
+    let header = ArrayHeader::read(payload).unwrap();
+    assert_eq!(header.entry_size as usize, T::SIZE);
+    let entries = payload[ArrayHeader::SIZE..].chunks_exact(T::SIZE);
+    entries.take(header.count as usize).map(|entry| T::read(entry).unwrap()).collect()
+}
+
+fn recorder(output: &Path, program: &Path, commands: &str) -> Command {
+    let mut command = Command::new(example("record"));
+    command.args([output, Path::new(&RING.to_string()), program]).args(commands.split_whitespace());
+    command
+}
+
+fn record(commands: &str) -> (Output, Trace) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let output = recorder(&path, &example("fake_program"), commands).output().unwrap();
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+    (output, Trace::read(&path))
+}
+
+#[test]
+fn a_short_run_is_recorded_whole() {
+    let (output, trace) = record("claim thread main 100 thread worker 1 exit 7");
+    assert_eq!(output.status.code(), Some(7));
+    let ends: Vec<ProcessEnd> = trace.all(chunk::PROCESS_END);
+    assert_eq!((ends[0].how, ends[0].code, ends[0].core_dumped), (end::EXITED, 7, 0));
+    let threads: Vec<ThreadRecord> = trace.all(chunk::THREAD);
+    assert_eq!(threads.len(), 2);
+    assert_eq!(&threads[1].name[..7], b"worker\0");
+    assert_eq!((threads[0].first_segment, threads[0].segments, threads[0].holes), (0, 1, 0));
+    // Its segment record, its calls, the open one; nothing of what was never written.
+    assert_eq!(trace.words(0).len(), 4 + 200 + 1);
+    assert_eq!(trace.words(1).len(), 4 + 2 + 1);
+    let open: Vec<OpenCall> = array_in(&trace.0[&chunk::THREAD][0][ThreadRecord::SIZE..]);
+    assert_eq!(open.len(), 1);
+    let clocks: Vec<ClockReading> = trace.array(chunk::CLOCK);
+    assert!(clocks.len() >= 2 && clocks.is_sorted_by_key(|reading| reading.ticks));
+}
+
+#[test]
+fn a_long_run_keeps_its_end() {
+    let calls = 3 * RING / 8;
+    let (_, trace) = record(&format!("claim thread main {calls}"));
+    let thread: ThreadRecord = trace.all(chunk::THREAD)[0];
+    assert_eq!(thread.segments, 16);
+    assert!(thread.first_segment > 16);
+    let words = trace.words(0);
+    assert!(words.len() as u64 > 15 * RING / 8 / 16);
+    let ticks = |word: &Word| match word {
+        Word::Entry { ticks_low, .. } | Word::Exit { ticks_low, .. } => Some(*ticks_low),
+        _ => None,
+    };
+    assert!(words.iter().filter_map(ticks).is_sorted(), "segments are in order");
+    let entries: Vec<EventsRecord> = trace.all(chunk::EVENTS);
+    assert_eq!(entries[0].first_segment, thread.first_segment);
+}
+
+#[test]
+fn a_signal_is_passed_on_after_the_file_was_written() {
+    for signal in [libc::SIGKILL, libc::SIGSEGV, libc::SIGTERM] {
+        let (output, trace) = record(&format!("claim thread main 10 raise {signal}"));
+        assert_eq!(output.status.signal(), Some(signal));
+        assert!(!output.status.core_dumped(), "the core is the program's, not the recorder's");
+        let ends: Vec<ProcessEnd> = trace.all(chunk::PROCESS_END);
+        assert_eq!((ends[0].how, ends[0].code), (end::SIGNALED, signal.unsigned_abs()));
+        assert_eq!(trace.words(0).len(), 4 + 20 + 1);
+    }
+}
+
+#[test]
+fn an_arena_full_of_noise_gives_a_well_formed_file() {
+    let (output, trace) = record("claim thread main 10 scribble exit 3");
+    assert_eq!(output.status.code(), Some(3));
+    assert!(trace.0.contains_key(&chunk::SNAPSHOT));
+}
+
+#[test]
+fn a_program_without_sites_gives_an_empty_recording() {
+    let (output, trace) = record("exit 0");
+    assert!(output.status.success());
+    assert!(!trace.0.contains_key(&chunk::THREAD));
+}
+
+/// Deleted while the program runs: the file that was loaded goes into the trace.
+#[test]
+fn deleted_modules_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let [gone, stays] = ["gone.so", "stays.so"].map(|name| folder.path().join(name));
+    for path in [&gone, &stays] {
+        std::fs::copy(example("fake_program"), path).unwrap();
+    }
+    let (gone, stays) = (gone.to_str().unwrap(), stays.to_str().unwrap());
+    let (_, trace) = record(&format!("claim module {stays} module {gone} remove {gone}"));
+    let modules: Vec<ModuleEntry> = trace.array(chunk::MODULES);
+    assert_eq!(modules.len(), 2);
+    let payloads = &trace.0[&chunk::MODULE_IMAGE];
+    assert_eq!(payloads.len(), 1);
+    let image = ModuleImage::read(&payloads[0]).unwrap();
+    assert_eq!(image.module, 1);
+    let bytes = zstd::decode_all(&payloads[0][ModuleImage::SIZE..]).unwrap();
+    assert!(bytes == std::fs::read(stays).unwrap() && bytes.len() as u64 == image.length);
+    let path_of = |module: &ModuleEntry| {
+        let strings = &trace.0[&chunk::MODULES][0][ArrayHeader::SIZE + modules.len() * ModuleEntry::SIZE..];
+        let path = &strings[module.path_offset as usize..][..module.path_length as usize];
+        String::from_utf8(path.to_vec()).unwrap()
+    };
+    assert_eq!([path_of(&modules[0]), path_of(&modules[1])], [stays, gone]);
+}
+
+/// What `record` starts finds descriptors, signals, environment and group as if nobody stood between.
+#[test]
+fn the_program_inherits_what_the_recorder_was_given() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let show = "env | grep -v -e EVERYCALL_ARENA -e ^_=; ls -l /proc/self/fd | sed 's/.* \\([0-9]* ->\\)/\\1/; /self/d; \
+                /proc/d'; grep -e Sig -e Umask /proc/self/status; cat /proc/self/limits; cut -d' ' -f5-8 /proc/self/stat; pwd";
+    // Two shells deep, as the outer one's dispositions reach the program; SIGUSR1 and SIGPIPE are ignored on purpose.
+    for setup in
+        ["", "trap '' PIPE USR1 CHLD; umask 027; ulimit -n 99; cd /;", "exec <&-;", "exec 7</dev/null 2>&-;"]
+    {
+        let run = |recorder: String| {
+            let script = format!("{setup} exec {recorder} sh -c \"$SHOW\"");
+            let output = Command::new("sh")
+                .args(["-c", &script])
+                .env("SHOW", show)
+                .env("PAIR", "a=b")
+                .output()
+                .unwrap();
+            assert!(output.status.success(), "{output:?}");
+            String::from_utf8_lossy(&output.stdout).replace(&path.display().to_string(), "")
+        };
+        let plain = run(String::new());
+        let recorded = run(format!("{} {} {RING}", example("record").display(), path.display()));
+        // Pipes have a number of their own in each run.
+        let mask = |text: &str| {
+            let lines = text.lines().map(|line| line.split("pipe:").next().unwrap().to_owned());
+            lines.collect::<Vec<_>>()
+        };
+        assert!(plain.contains("SigIgn") && plain.contains("Max open files"));
+        assert_eq!(mask(&recorded), mask(&plain), "{setup}");
+    }
+}
+
+#[test]
+fn the_terminals_signals_are_the_programs_matter() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let start = |script: &str| {
+        let mut command = Command::new(example("record"));
+        command.args([
+            &path,
+            Path::new(&RING.to_string()),
+            Path::new("sh"),
+            Path::new("-c"),
+            Path::new(script),
+        ]);
+        command.stdout(std::process::Stdio::piped()).spawn().unwrap()
+    };
+    let send = |child: &std::process::Child, signal| {
+        std::thread::sleep(std::time::Duration::from_millis(150));
+        rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
+    };
+    // To the recorder alone: interrupts wait for the program, which goes on.
+    let child = start("sleep 0.4; exit 5");
+    send(&child, rustix::process::Signal::INT);
+    send(&child, rustix::process::Signal::QUIT);
+    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(5));
+    // Requests to end are passed on, whatever the program makes of them.
+    let child = start("trap 'echo asked; exit 6' TERM; while :; do sleep 0.05; done");
+    send(&child, rustix::process::Signal::TERM);
+    let output = child.wait_with_output().unwrap();
+    assert_eq!((output.status.code(), &*output.stdout), (Some(6), &b"asked\n"[..]));
+    let child = start("while :; do sleep 0.05; done");
+    send(&child, rustix::process::Signal::HUP);
+    assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(libc::SIGHUP));
+    Trace::read(&path);
+}
+
+#[test]
+fn programs_that_cant_be_started_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let script = folder.path().join("script");
+    std::fs::write(&script, "#!/no/such/interpreter\n").unwrap();
+    let not_executable = folder.path().join("text");
+    std::fs::write(&not_executable, "text").unwrap();
+    std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let cases = [
+        (Path::new("no-such-program-anywhere"), 127, "isn't there"),
+        (Path::new("/no/such/program"), 127, "isn't there"),
+        (&*script, 127, "interpreter"),
+        (&*not_executable, 126, "chmod"),
+        (folder.path(), 126, "can't be executed"),
+    ];
+    for (program, code, words) in cases {
+        let output = recorder(&path, program, "").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(code), "{text}");
+        assert!(text.contains(words) && text.contains(program.to_str().unwrap()), "{text}");
+    }
+}
+
+/// Limits of the process make the arena smaller, not the recording impossible.
+#[test]
+fn limits_shrink_the_arena() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let limited = |limit: &str| {
+        let line = format!(
+            "{limit}; exec {} {} {RING} {} claim thread main 10",
+            example("record").display(),
+            path.display(),
+            example("fake_program").display()
+        );
+        Command::new("sh").args(["-c", &line]).env("SHOW_SUMMARY", "1").output().unwrap()
+    };
+    for (limit, fewer) in [("true", false), ("ulimit -v 4000000", true), ("ulimit -f 400000", true)] {
+        let output = limited(limit);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{limit}: {text}");
+        assert_eq!(!text.contains("thread_capacity: 4096"), fewer, "{limit}: {text}");
+        assert_eq!(Trace::read(&path).words(0).len(), 4 + 20 + 1);
+    }
+    let output = limited("ulimit -f 16");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(125), "{text}");
+    assert!(text.contains("RLIMIT_FSIZE") && text.contains("ulimit -f"), "{text}");
+}
