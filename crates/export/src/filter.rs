@@ -353,13 +353,12 @@ mod tests {
         }
     }
 
-    /// Begin, end, function and shown depth of each call that the conditions in the table above let through, found by
+    /// Function, begin and end of calls; moment and count of losses.
+    type Shown = (Vec<(u64, u64, u64)>, Vec<(u64, u64)>);
+
+    /// The calls that the conditions in the table above let through, found by
     /// looking at whole calls; and the losses.
-    fn expected(
-        calls: &Calls,
-        filter: &Filter,
-        trace_end_ns: u64,
-    ) -> (Vec<(u64, u64, u64)>, Vec<(u64, u64)>) {
+    fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
         let since_ns = filter
             .since_ns
             .unwrap_or(0)

@@ -319,7 +319,7 @@ fn open_small(bytes: &mut Vec<u8>, field: u32) -> usize {
 }
 
 #[inline]
-fn close_small(bytes: &mut Vec<u8>, start: usize) {
+fn close_small(bytes: &mut [u8], start: usize) {
     let length = bytes.len() - start;
     debug_assert!(length < 0x80);
     bytes[start - 1] = length as u8;

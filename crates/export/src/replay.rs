@@ -4,8 +4,8 @@
 //! == thread 4242 worker-1 ==
 //!
 //!    0.001203 ms  parse(std::string const&) {
-//!    0.001250 ms    next_token() 120 ns
-//!    0.001400 ms    next_token() 95 ns
+//!    0.001250 ms    next_token()  120 ns
+//!    0.001400 ms    next_token()  95 ns
 //!    0.013503 ms  } 12.3 us
 //! ```
 //!
@@ -59,7 +59,7 @@ pub fn replay(
     let mut page = Page {
         sink: Sink::new(out),
         style,
-        time_width: milliseconds(source.end_ns()).len(),
+        time_width: (source.end_ns() / 1_000_000).to_string().len() + 7,
         labels: Vec::new(),
         summary: Summary::default(),
     };
@@ -86,8 +86,17 @@ struct Page<'a> {
 /// A function as it is shown.
 #[derive(Clone, Default)]
 struct Label {
-    name: String,
+    name: Shortable,
     place: String,
+}
+
+/// A text with what is left of it where there is less room.
+#[derive(Clone, Default)]
+struct Shortable {
+    whole: String,
+    whole_columns: usize,
+    elided: String,
+    elided_columns: usize,
 }
 
 /// A call whose line has been written.
@@ -197,9 +206,9 @@ impl Page<'_> {
     ) {
         let indent = self.line_start(level, start_ns);
         let ending = Ending::new(start_ns, end_ns, cut, how);
-        let tail = 1 + ending.width();
+        let tail = 2 + ending.width();
         let used = self.name(functions, function, indent, tail);
-        self.sink.put(b" ");
+        self.sink.put(b"  ");
         self.ending(&ending);
         self.place(function, used + tail);
         self.sink.put(b"\n");
@@ -218,9 +227,9 @@ impl Page<'_> {
         let ending = Ending::new(start_ns, end_ns, cut, how);
         self.sink.put(b"} ");
         self.ending(&ending);
-        if let Some(label) = far.and_then(|function| self.labels.get(function.index())) {
+        if let Some(function) = far {
             let room = self.room(indent + 4 + ending.width());
-            let name = shorten(&label.name, room).into_owned();
+            let name = self.labels[function.index()].name.fitting(room);
             self.sink.put(b"  ");
             self.ink(Ink::Faint, format_args!("{name}"));
         }
@@ -229,15 +238,19 @@ impl Page<'_> {
 
     fn point(&mut self, functions: &Functions<'_>, level: usize, point: &Point) {
         let (what, detail) = text::point(point, functions);
-        self.line_start(level, point.at_ns);
-        self.ink(Ink::Missing, format_args!("-- {what}: {} --", visible(detail)));
+        let indent = self.line_start(level, point.at_ns);
+        let detail = Shortable::new(visible(detail)).fitting(self.room(indent + what.len() + 8));
+        self.ink(Ink::Missing, format_args!("-- {what}: {detail} --"));
         self.sink.put(b"\n");
     }
 
     /// Time and indentation; tells how many columns they take.
     fn line_start(&mut self, level: usize, at_ns: u64) -> usize {
         let width = self.time_width;
-        self.ink(Ink::Faint, format_args!("{:>width$} ms", milliseconds(at_ns)));
+        self.ink_begin(Ink::Faint);
+        put_milliseconds(&mut self.sink.bytes, at_ns, width);
+        self.sink.put(b" ms");
+        self.ink_end(Ink::Faint);
         let indent = 2 + 2 * level.min(LEVELS_INDENTED);
         self.sink.bytes.resize(self.sink.bytes.len() + indent, b' ');
         let mut used = width + 3 + indent;
@@ -254,16 +267,14 @@ impl Page<'_> {
         if self.labels.len() <= id.index() {
             self.labels.resize(id.index() + 1, Label::default());
         }
-        if self.labels[id.index()].name.is_empty() {
+        if self.labels[id.index()].name.whole.is_empty() {
             let function = functions.get(id);
             let name = visible(if function.name.is_empty() { "(no name)" } else { &function.name });
             let place = visible(&function.place().unwrap_or_default());
-            self.labels[id.index()] = Label { name, place };
+            self.labels[id.index()] = Label { name: Shortable::new(name), place };
         }
         let room = self.room(used + tail);
-        let name = shorten(&self.labels[id.index()].name, room);
-        self.sink.put(name.as_bytes());
-        used + columns(&name)
+        used + self.labels[id.index()].name.put(&mut self.sink.bytes, room)
     }
 
     /// File and line at the right edge, where there is room.
@@ -298,21 +309,29 @@ impl Page<'_> {
     }
 
     fn ink(&mut self, ink: Ink, text: fmt::Arguments<'_>) {
-        let code = match ink {
-            Ink::Plain => "",
-            Ink::Faint => "2",
-            Ink::Heading => "1",
-            Ink::Slow => "33",
-            Ink::VerySlow => "31",
-            Ink::Missing => "35",
-        };
-        let bytes = &mut self.sink.bytes;
+        self.ink_begin(ink);
         // Writing to memory can't fail.
-        let _ = if self.style.colour && !code.is_empty() {
-            write!(bytes, "\x1b[{code}m{text}\x1b[0m")
-        } else {
-            write!(bytes, "{text}")
-        };
+        let _ = self.sink.bytes.write_fmt(text);
+        self.ink_end(ink);
+    }
+
+    fn ink_begin(&mut self, ink: Ink) {
+        if self.style.colour {
+            self.sink.put(match ink {
+                Ink::Plain => b"",
+                Ink::Faint => b"\x1b[2m",
+                Ink::Heading => b"\x1b[1m",
+                Ink::Slow => b"\x1b[33m",
+                Ink::VerySlow => b"\x1b[31m",
+                Ink::Missing => b"\x1b[35m",
+            });
+        }
+    }
+
+    fn ink_end(&mut self, ink: Ink) {
+        if self.style.colour && !matches!(ink, Ink::Plain) {
+            self.sink.put(b"\x1b[0m");
+        }
     }
 }
 
@@ -332,7 +351,10 @@ impl Ending {
             EndKind::ExitLost => "<",
             EndKind::Returned | EndKind::Unwound => "",
         };
-        let remarks = text::remarks(cut, how).collect::<Vec<_>>().join(", ");
+        let remarks = match (cut, how) {
+            (false, EndKind::Returned) => String::new(),
+            _ => text::remarks(cut, how).collect::<Vec<_>>().join(", "),
+        };
         Ending { ns, duration: format!("{bound}{}", Duration { ns }), remarks }
     }
 
@@ -341,8 +363,15 @@ impl Ending {
     }
 }
 
-fn milliseconds(ns: u64) -> String {
-    format!("{}.{:06}", ns / 1_000_000, ns % 1_000_000)
+/// Appends nanoseconds as milliseconds with six places, at the right of at least `width` columns.
+fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64, width: usize) {
+    // A leading one keeps the zeros of the places.
+    let (mut whole, mut places) = (itoa::Buffer::new(), itoa::Buffer::new());
+    let whole = whole.format(ns / 1_000_000);
+    bytes.resize(bytes.len() + width.saturating_sub(whole.len() + 7), b' ');
+    bytes.extend_from_slice(whole.as_bytes());
+    bytes.push(b'.');
+    bytes.extend_from_slice(&places.format(1_000_000 + ns % 1_000_000).as_bytes()[1..]);
 }
 
 /// `text` with escapes in the place of characters that could steer a terminal or reorder what it shows.
@@ -364,18 +393,34 @@ fn columns(text: &str) -> usize {
     if text.is_ascii() { text.len() } else { text.chars().count() }
 }
 
-/// `name` in at most `room` columns, where that can be.
-fn shorten(name: &str, room: usize) -> std::borrow::Cow<'_, str> {
-    if columns(name) <= room {
-        return name.into();
+impl Shortable {
+    fn new(whole: String) -> Shortable {
+        let elided = elide_brackets(&whole);
+        Shortable { whole_columns: columns(&whole), elided_columns: columns(&elided), whole, elided }
     }
-    let elided = elide_brackets(name);
-    if columns(&elided) <= room {
-        return elided.into();
+
+    /// Appends what fits into `room` columns; tells how many it takes.
+    fn put(&self, bytes: &mut Vec<u8>, room: usize) -> usize {
+        if self.whole_columns <= room {
+            bytes.extend_from_slice(self.whole.as_bytes());
+            return self.whole_columns;
+        }
+        if self.elided_columns <= room {
+            bytes.extend_from_slice(self.elided.as_bytes());
+            return self.elided_columns;
+        }
+        let kept = room.saturating_sub(1);
+        let end = self.elided.char_indices().nth(kept).map_or(self.elided.len(), |(end, _)| end);
+        bytes.extend_from_slice(&self.elided.as_bytes()[..end]);
+        bytes.extend_from_slice("…".as_bytes());
+        kept + 1
     }
-    let mut cut: String = elided.chars().take(room.saturating_sub(1)).collect();
-    cut.push('…');
-    cut.into()
+
+    fn fitting(&self, room: usize) -> String {
+        let mut bytes = Vec::new();
+        self.put(&mut bytes, room);
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
 }
 
 /// `f<…>(…)` for `f<int>(std::vector<int>)`; what `operator` is called stays.
@@ -421,9 +466,11 @@ mod tests {
     #[test]
     fn long_names_lose_their_arguments_first() {
         let name = "ns::f<std::map<int, char> >(std::vector<int> const&, long) const";
-        assert_eq!(shorten(name, 200), name);
-        assert_eq!(shorten(name, 30), "ns::f<…>(…) const");
-        assert_eq!(shorten(name, 10), "ns::f<…>(…");
+        let label = Shortable::new(name.to_owned());
+        assert_eq!(label.fitting(200), name);
+        assert_eq!(label.fitting(30), "ns::f<…>(…) const");
+        assert_eq!(label.fitting(10), "ns::f<…>(…");
+        assert_eq!(label.put(&mut Vec::new(), 10), 10);
         for (name, short) in [
             ("f()", "f()"),
             ("(anonymous namespace)::g(int)", "(anonymous namespace)::g(…)"),

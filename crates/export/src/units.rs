@@ -91,25 +91,26 @@ pub struct Duration {
 
 impl fmt::Display for Duration {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let ns = u128::from(self.ns);
+        let ns = self.ns;
         if ns < 1_000 {
             return write!(out, "{ns} ns");
         }
-        for (unit, unit_ns) in [("us", 1_000u128), ("ms", 1_000_000), ("s", 1_000_000_000)] {
-            for (limit, places) in [(10, 2), (100, 1), (1_000, 0)] {
-                // Rounded before it is compared, so that 999.96 us becomes 1.00 ms and not 1000 us.
-                let scale = 10u128.pow(places);
-                let scaled = (ns * scale + unit_ns / 2) / unit_ns;
-                if scaled < limit * scale || unit == "s" && places == 0 {
-                    let (whole, part) = (scaled / scale, scaled % scale);
-                    return match places {
-                        0 => write!(out, "{whole} {unit}"),
-                        places => write!(out, "{whole}.{part:0width$} {unit}", width = places as usize),
-                    };
-                }
-            }
+        let (unit, unit_ns) = match ns {
+            0..999_500 => ("us", 1_000),
+            999_500..999_500_000 => ("ms", 1_000_000),
+            _ => ("s", 1_000_000_000),
+        };
+        // Rounded before it is compared, so that 999.96 us becomes 1.00 ms and not 1000 us.
+        let rounded = |places: u64| ns / places + u64::from(ns % places >= places / 2);
+        let hundredths = rounded(unit_ns / 100);
+        if hundredths < 1_000 {
+            return write!(out, "{}.{:02} {unit}", hundredths / 100, hundredths % 100);
         }
-        Ok(())
+        let tenths = rounded(unit_ns / 10);
+        if tenths < 1_000 {
+            return write!(out, "{}.{} {unit}", tenths / 10, tenths % 10);
+        }
+        write!(out, "{} {unit}", rounded(unit_ns))
     }
 }
 
@@ -124,7 +125,7 @@ impl fmt::Display for Count {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         let digits = self.0.to_string();
         for (at, digit) in digits.char_indices() {
-            if at > 0 && (digits.len() - at) % 3 == 0 {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
                 out.write_str(",")?;
             }
             write!(out, "{digit}")?;

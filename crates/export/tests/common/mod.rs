@@ -1,0 +1,171 @@
+//! Recordings made by hand.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use everycall_export::{
+    Begin, End, EndKind, FunctionName, Instant, InstantKind, Location, Loss, LossKind, Names, Source, Thread,
+    TimelineEvent,
+};
+
+/// A program whose calls are given one by one.
+#[derive(Default)]
+pub struct Program {
+    pub threads: Vec<Thread>,
+    pub events: Vec<Vec<TimelineEvent>>,
+    pub realtime_ns: Option<u64>,
+    open: Vec<Begin>,
+}
+
+impl Program {
+    pub fn thread(&mut self, tid: u32, name: &str) -> &mut Self {
+        assert!(self.open.is_empty(), "the thread before has open calls");
+        self.threads.push(Thread { pid: 100, tid, name: name.to_owned() });
+        self.events.push(Vec::new());
+        self
+    }
+
+    pub fn begin(&mut self, function: u64, start_ns: u64) -> &mut Self {
+        self.begin_cut(function, start_ns, false)
+    }
+
+    pub fn begin_cut(&mut self, function: u64, start_ns: u64, cut: bool) -> &mut Self {
+        let location = Location { module: 0, image_address: function };
+        let begin = Begin { depth: self.open.len() as u32, location, start_ns, cut };
+        self.open.push(begin);
+        self.push(TimelineEvent::Begin(begin))
+    }
+
+    pub fn end(&mut self, end_ns: u64) -> &mut Self {
+        self.end_how(end_ns, EndKind::Returned)
+    }
+
+    pub fn end_how(&mut self, end_ns: u64, how: EndKind) -> &mut Self {
+        let Begin { depth, location, start_ns, cut: start_cut } = self.open.pop().expect("an open call");
+        self.push(TimelineEvent::End(End { depth, location, start_ns, end_ns, how, start_cut }))
+    }
+
+    pub fn loss(&mut self, at_ns: u64, count: Option<u64>) -> &mut Self {
+        self.push(TimelineEvent::Loss(Loss { at_ns, count, why: LossKind::Busy }))
+    }
+
+    pub fn stray_exit(&mut self, function: u64, at_ns: u64) -> &mut Self {
+        let location = Location { module: 0, image_address: function };
+        self.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }))
+    }
+
+    fn push(&mut self, event: TimelineEvent) -> &mut Self {
+        self.events.last_mut().expect("a thread").push(event);
+        self
+    }
+}
+
+impl Source for Program {
+    fn process_name(&self) -> &str {
+        "app"
+    }
+
+    fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.events.iter().flatten().map(TimelineEvent::at_ns).max().unwrap_or(0)
+    }
+
+    fn origin_realtime_ns(&self) -> Option<u64> {
+        self.realtime_ns
+    }
+
+    fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {
+        self.events[thread].iter().copied()
+    }
+}
+
+/// Functions by address: name, file, line. Others are called f and their number.
+#[derive(Default)]
+pub struct Book {
+    pub functions: BTreeMap<u64, (String, Option<String>, Option<u32>)>,
+    pub sources: BTreeMap<String, String>,
+}
+
+impl Book {
+    pub fn function(mut self, address: u64, name: &str, file: &str, line: u32) -> Self {
+        self.functions.insert(address, (name.to_owned(), Some(file.to_owned()), Some(line)));
+        self
+    }
+
+    pub fn source(mut self, file: &str, text: &str) -> Self {
+        self.sources.insert(file.to_owned(), text.to_owned());
+        self
+    }
+}
+
+impl Names for Book {
+    fn function(&self, location: Location) -> FunctionName<'_> {
+        let module = Cow::Borrowed("app");
+        match self.functions.get(&location.image_address) {
+            Some((name, file, line)) => FunctionName {
+                name: name.into(),
+                module,
+                file: file.as_deref().map(Cow::Borrowed),
+                line: *line,
+            },
+            None => FunctionName {
+                name: format!("f{}", location.image_address).into(),
+                module,
+                file: None,
+                line: None,
+            },
+        }
+    }
+
+    fn source(&self, file: &str) -> Option<Cow<'_, str>> {
+        self.sources.get(file).map(Cow::from)
+    }
+}
+
+/// Two threads with one of everything that an output may have to show.
+pub fn everything() -> (Program, Book) {
+    let mut program = Program { realtime_ns: Some(1_700_000_000_000_000_000), ..Program::default() };
+    program
+        .thread(100, "app")
+        .begin_cut(1, 0, true)
+        .begin(2, 1_203)
+        .begin(3, 1_250)
+        .end(1_370)
+        .begin(3, 1_370)
+        .end(1_370)
+        .end(13_503)
+        .begin(4, 20_000)
+        .begin(5, 21_000)
+        .begin(6, 22_000)
+        .end_how(25_000, EndKind::Unwound)
+        .end_how(25_000, EndKind::Unwound)
+        .end(2_530_000)
+        .loss(2_540_000, Some(1_234))
+        .begin(6, 2_600_000)
+        .end_how(2_601_000, EndKind::ExitLost)
+        .stray_exit(3, 2_700_000)
+        .begin(7, 3_000_000)
+        .end_how(45_000_000, EndKind::CutAtEnd)
+        .end_how(45_000_000, EndKind::CutAtEnd)
+        .thread(101, "worker-1")
+        .loss(1_000, None)
+        .begin(7, 5_000)
+        .begin(99, 6_000)
+        .end_how(7_000, EndKind::CutAtLoss)
+        .end(8_000);
+    let book = Book::default()
+        .function(1, "main", "/src/app.cpp", 30)
+        .function(2, "parse(std::string const&)", "/src/parse.cpp", 4)
+        .function(3, "(anonymous namespace)::next_token(char const*&)", "/src/parse.cpp", 1)
+        .function(4, "try_it()", "/src/app.cpp", 12)
+        .function(5, "std::map<int, std::vector<long> >::at(int const&)", "/usr/include/c++/12/map", 540)
+        .function(6, "throw_it<\"</script>\">(int)", "/src/app.cpp", 3)
+        .function(7, "wait", "/gone/wait.c", 9)
+        .source("/src/app.cpp", "#include \"parse.h\"\n\nint x;\n")
+        .source("/src/parse.cpp", "// </script> \u{2028} \t\"quoted\" \\ \u{1b}[31m\nno newline at the end")
+        .source("/never/called.cpp", "unused");
+    (program, book)
+}

@@ -1,0 +1,108 @@
+//! Each output of one recording, compared with a file, as memory, through a file and through a pipe.
+//!
+//! After a change on purpose, look at what `EVERYCALL_BLESS=1 cargo test -p everycall-export --test golden` changes.
+
+mod common;
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use everycall_export::{Filter, Format, ReplayStyle, export, parse_function, replay, replay_json};
+use everycall_outfile::{MODE_SHARED, OutFile};
+
+type Writer = Box<dyn Fn(&mut dyn Write) -> io::Result<()>>;
+
+fn outputs() -> Vec<(&'static str, Writer)> {
+    fn exported(format: Format) -> Writer {
+        Box::new(move |out| {
+            let (program, book) = common::everything();
+            let all = Filter::default();
+            export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
+        })
+    }
+    fn replayed(style: ReplayStyle, filter: Filter) -> Writer {
+        Box::new(move |out| {
+            let (program, book) = common::everything();
+            replay(&program, &book, &filter, style, out).map(drop)
+        })
+    }
+    let terminal = ReplayStyle { colour: true, width: Some(80) };
+    let slow = Filter {
+        min_duration_ns: 1_000,
+        function: Some(parse_function("^try|^parse").unwrap()),
+        depth: Some(2),
+        ..Filter::default()
+    };
+    vec![
+        ("everything.vizviewer.json", exported(Format::Vizviewer)),
+        ("everything.chrome.json", exported(Format::Chrome)),
+        ("everything.pftrace", exported(Format::Perfetto)),
+        ("everything.replay.txt", replayed(ReplayStyle::default(), Filter::default())),
+        ("everything.terminal.txt", replayed(terminal, Filter::default())),
+        ("filtered.replay.txt", replayed(ReplayStyle::default(), slow)),
+        (
+            "everything.replay.jsonl",
+            Box::new(|out| {
+                let (program, book) = common::everything();
+                replay_json(&program, &book, &Filter::default(), out).map(drop)
+            }),
+        ),
+    ]
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+#[test]
+fn outputs_are_the_golden_ones() {
+    for (name, write) in outputs() {
+        let mut bytes = Vec::new();
+        write(&mut bytes).unwrap();
+        if std::env::var_os("EVERYCALL_BLESS").is_some() {
+            fs::write(golden(name), &bytes).unwrap();
+        }
+        let expected = fs::read(golden(name)).unwrap();
+        assert!(
+            bytes == expected,
+            "{name} is now:\n{}\nand was:\n{}",
+            String::from_utf8_lossy(&bytes),
+            String::from_utf8_lossy(&expected)
+        );
+    }
+}
+
+#[test]
+fn files_and_pipes_get_the_same() {
+    let folder = tempfile::tempdir().unwrap();
+    for (name, write) in outputs() {
+        let path = folder.path().join(name);
+        let mut file = OutFile::create(&path, MODE_SHARED).unwrap();
+        write(&mut file).unwrap();
+        assert!(!path.exists());
+        file.finish().unwrap();
+        assert!(fs::read(&path).unwrap() == fs::read(golden(name)).unwrap());
+
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        let bytes = std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            reader.read_to_end(&mut bytes).unwrap();
+            bytes
+        });
+        write(&mut writer).unwrap();
+        drop(writer);
+        assert!(bytes.join().unwrap() == fs::read(golden(name)).unwrap());
+    }
+}
+
+#[test]
+fn a_gone_reader_and_a_full_disk_are_told_as_they_are() {
+    for (name, write) in outputs() {
+        let (reader, mut writer) = io::pipe().unwrap();
+        drop(reader);
+        assert_eq!(write(&mut writer).unwrap_err().kind(), io::ErrorKind::BrokenPipe, "{name}");
+        let mut full = fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        assert_eq!(write(&mut full).unwrap_err().kind(), io::ErrorKind::StorageFull, "{name}");
+    }
+}

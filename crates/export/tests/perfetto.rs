@@ -1,0 +1,295 @@
+//! The protobuf, read back with messages declared here once more.
+
+mod common;
+
+use std::collections::HashMap;
+
+use common::{Book, Program};
+use everycall_export::{Filter, Format, Note, export};
+use prost::Message;
+
+#[derive(Message)]
+struct Trace {
+    #[prost(message, repeated, tag = "1")]
+    packet: Vec<TracePacket>,
+}
+
+#[derive(Message)]
+struct TracePacket {
+    #[prost(uint64, optional, tag = "8")]
+    timestamp: Option<u64>,
+    #[prost(uint32, optional, tag = "10")]
+    trusted_packet_sequence_id: Option<u32>,
+    #[prost(uint32, optional, tag = "13")]
+    sequence_flags: Option<u32>,
+    #[prost(message, optional, tag = "6")]
+    clock_snapshot: Option<ClockSnapshot>,
+    #[prost(message, optional, tag = "11")]
+    track_event: Option<TrackEvent>,
+    #[prost(message, optional, tag = "12")]
+    interned_data: Option<InternedData>,
+    #[prost(message, optional, tag = "59")]
+    trace_packet_defaults: Option<TracePacketDefaults>,
+    #[prost(message, optional, tag = "60")]
+    track_descriptor: Option<TrackDescriptor>,
+}
+
+#[derive(Message)]
+struct ClockSnapshot {
+    #[prost(message, repeated, tag = "1")]
+    clocks: Vec<Clock>,
+}
+
+#[derive(Message)]
+struct Clock {
+    #[prost(uint32, optional, tag = "1")]
+    clock_id: Option<u32>,
+    #[prost(uint64, optional, tag = "2")]
+    timestamp: Option<u64>,
+    #[prost(bool, optional, tag = "3")]
+    is_incremental: Option<bool>,
+}
+
+#[derive(Message)]
+struct TrackEvent {
+    #[prost(int32, optional, tag = "9")]
+    r#type: Option<i32>,
+    #[prost(uint64, optional, tag = "10")]
+    name_iid: Option<u64>,
+    #[prost(string, optional, tag = "23")]
+    name: Option<String>,
+    #[prost(uint64, optional, tag = "11")]
+    track_uuid: Option<u64>,
+    #[prost(message, repeated, tag = "4")]
+    debug_annotations: Vec<DebugAnnotation>,
+}
+
+#[derive(Message)]
+struct DebugAnnotation {
+    #[prost(string, optional, tag = "10")]
+    name: Option<String>,
+    #[prost(uint64, optional, tag = "3")]
+    uint_value: Option<u64>,
+    #[prost(string, optional, tag = "6")]
+    string_value: Option<String>,
+}
+
+#[derive(Message)]
+struct InternedData {
+    #[prost(message, repeated, tag = "2")]
+    event_names: Vec<EventName>,
+}
+
+#[derive(Message)]
+struct EventName {
+    #[prost(uint64, optional, tag = "1")]
+    iid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    name: Option<String>,
+}
+
+#[derive(Message)]
+struct TracePacketDefaults {
+    #[prost(message, optional, tag = "11")]
+    track_event_defaults: Option<TrackEventDefaults>,
+    #[prost(uint32, optional, tag = "58")]
+    timestamp_clock_id: Option<u32>,
+}
+
+#[derive(Message)]
+struct TrackEventDefaults {
+    #[prost(uint64, optional, tag = "11")]
+    track_uuid: Option<u64>,
+}
+
+#[derive(Message)]
+struct TrackDescriptor {
+    #[prost(uint64, optional, tag = "1")]
+    uuid: Option<u64>,
+    #[prost(message, optional, tag = "3")]
+    process: Option<ProcessDescriptor>,
+    #[prost(message, optional, tag = "4")]
+    thread: Option<ThreadDescriptor>,
+}
+
+#[derive(Message)]
+struct ProcessDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pid: Option<i32>,
+    #[prost(string, optional, tag = "6")]
+    process_name: Option<String>,
+}
+
+#[derive(Clone, Message)]
+struct ThreadDescriptor {
+    #[prost(int32, optional, tag = "1")]
+    pid: Option<i32>,
+    #[prost(int32, optional, tag = "2")]
+    tid: Option<i32>,
+    #[prost(string, optional, tag = "5")]
+    thread_name: Option<String>,
+}
+
+/// A slice or an instant as an importer makes it.
+#[derive(Debug, PartialEq)]
+struct Slice {
+    tid: i32,
+    name: String,
+    start_ns: u64,
+    dur_ns: u64,
+    depth: usize,
+    arguments: Vec<String>,
+}
+
+/// Sequence by sequence, as the rules of the format say.
+fn import(bytes: &[u8]) -> Vec<Slice> {
+    let trace = Trace::decode(bytes).unwrap();
+    let mut threads: HashMap<u64, ThreadDescriptor> = HashMap::new();
+    let mut tracks: HashMap<u32, u64> = HashMap::new();
+    let mut names: HashMap<(u32, u64), String> = HashMap::new();
+    let mut clocks: HashMap<u32, u64> = HashMap::new();
+    let mut open: HashMap<u32, Vec<Slice>> = HashMap::new();
+    let mut done = Vec::new();
+    for packet in trace.packet {
+        let sequence = packet.trusted_packet_sequence_id.expect("every packet has a sequence");
+        if let Some(descriptor) = packet.track_descriptor {
+            let uuid = descriptor.uuid.unwrap();
+            if let Some(thread) = descriptor.thread {
+                assert!(threads.insert(uuid, thread).is_none(), "tracks have numbers of their own");
+            } else {
+                assert_eq!(descriptor.process.unwrap().process_name.as_deref(), Some("app"));
+                assert!(!threads.contains_key(&uuid));
+            }
+        }
+        if let Some(defaults) = packet.trace_packet_defaults {
+            assert_eq!(packet.sequence_flags, Some(1));
+            assert_eq!(defaults.timestamp_clock_id, Some(64));
+            tracks.insert(sequence, defaults.track_event_defaults.unwrap().track_uuid.unwrap());
+        }
+        for clock in packet.clock_snapshot.into_iter().flat_map(|snapshot| snapshot.clocks) {
+            if clock.clock_id == Some(64) {
+                assert_eq!(clock.is_incremental, Some(true));
+                clocks.insert(sequence, clock.timestamp.unwrap());
+            }
+        }
+        for name in packet.interned_data.into_iter().flat_map(|interned| interned.event_names) {
+            let key = (sequence, name.iid.unwrap());
+            assert!(key.1 > 0 && names.insert(key, name.name.unwrap()).is_none(), "each name once");
+        }
+        let Some(event) = packet.track_event else { continue };
+        let now_ns = clocks.get_mut(&sequence).unwrap();
+        *now_ns += packet.timestamp.unwrap();
+        let stack = open.entry(sequence).or_default();
+        let arguments = event.debug_annotations.iter().map(|argument| {
+            let value = argument.string_value.clone().or(argument.uint_value.map(|value| value.to_string()));
+            format!("{}={}", argument.name.as_deref().unwrap(), value.unwrap())
+        });
+        let new = |name: &str, arguments| Slice {
+            tid: threads[&tracks[&sequence]].tid.unwrap(),
+            name: name.to_owned(),
+            start_ns: *now_ns,
+            dur_ns: 0,
+            depth: stack.len(),
+            arguments,
+        };
+        match event.r#type.unwrap() {
+            1 => {
+                let name = &names[&(sequence, event.name_iid.unwrap())];
+                let slice = new(name, arguments.collect());
+                stack.push(slice);
+            }
+            2 => {
+                let mut slice = stack.pop().unwrap();
+                slice.dur_ns = *now_ns - slice.start_ns;
+                slice.arguments.extend(arguments);
+                done.push(slice);
+            }
+            3 => done.push(new(event.name.as_deref().unwrap(), arguments.collect())),
+            other => panic!("type {other}"),
+        }
+    }
+    assert!(open.values().all(Vec::is_empty));
+    done
+}
+
+fn exported(program: &Program, book: &Book) -> (Vec<Slice>, Vec<Note>) {
+    let (mut bytes, mut notes) = (Vec::new(), Vec::new());
+    let filter = Filter::default();
+    export(Format::Perfetto, program, book, &filter, &mut |note| notes.push(note), &mut bytes).unwrap();
+    (import(&bytes), notes)
+}
+
+#[test]
+fn what_comes_back_is_what_went_in() {
+    let (program, book) = common::everything();
+    let (slices, notes) = exported(&program, &book);
+    assert_eq!(notes, []);
+    let shown: Vec<_> = slices
+        .iter()
+        .map(|slice| {
+            let Slice { tid, name, start_ns, dur_ns, depth, arguments } = slice;
+            format!("{tid} {depth} {start_ns}+{dur_ns} {name} [{}]", arguments.join("; "))
+        })
+        .collect();
+    let token = "(anonymous namespace)::next_token(char const*&)";
+    let busy = "why=the tracer was busy in this thread";
+    assert_eq!(
+        shown,
+        [
+            format!("100 2 1250+120 {token} (parse.cpp:1) []"),
+            format!("100 2 1370+1 {token} (parse.cpp:1) [true_start_ns=1370; true_dur_ns=0]"),
+            "100 1 1203+12300 parse(std::string const&) (parse.cpp:4) []".to_owned(),
+            "100 3 22000+3000 throw_it<\"</script>\">(int) (app.cpp:3) [remark=unwound]".to_owned(),
+            "100 2 21000+4000 std::map<int, std::vector<long> >::at(int const&) (map:540) [remark=unwound]"
+                .to_owned(),
+            "100 1 20000+2510000 try_it() (app.cpp:12) []".to_owned(),
+            format!("100 1 2540000+0 1,234 events lost [count=1234; {busy}]"),
+            "100 1 2600000+1000 throw_it<\"</script>\">(int) (app.cpp:3) [remark=exit lost]".to_owned(),
+            format!("100 1 2700000+0 an exit without its entry [count=1; function={token}]"),
+            "100 1 3000000+42000000 wait (wait.c:9) [remark=cut at end]".to_owned(),
+            "100 0 0+45000000 main (app.cpp:30) [remark=cut at start, cut at end]".to_owned(),
+            format!("101 0 1000+0 events lost [{busy}]"),
+            "101 1 6000+1000 f99 [remark=cut at a loss]".to_owned(),
+            "101 0 5000+3000 wait (wait.c:9) []".to_owned(),
+        ]
+    );
+}
+
+#[test]
+fn deep_recursion_is_marked_and_added_up() {
+    let mut program = Program::default();
+    program.thread(1, "");
+    for level in 0..100_000 {
+        program.begin(7, level);
+    }
+    for level in 0..100_000 {
+        program.end(100_000 + level);
+    }
+    let (slices, notes) = exported(&program, &Book::default());
+    assert_eq!(slices.len(), 512);
+    assert_eq!(slices[0].name, "... deeper calls not shown");
+    assert_eq!((slices[0].depth, &*slices[0].arguments), (511, &["calls=99489".to_owned()][..]));
+    assert_eq!((slices[0].start_ns, slices[0].dur_ns), (511, 199_488 - 511));
+    assert_eq!(notes, [Note::DeepCalls { calls: 99_489 }]);
+}
+
+#[test]
+fn numbers_of_any_size_come_back() {
+    let mut program = Program::default();
+    for tid in 1..200 {
+        program.thread(tid, "a thread with a name that is longer than the kernel would allow");
+        for function in 0..300 {
+            program
+                .begin(function * 1_000, u64::from(tid) << 40)
+                .end((u64::from(tid) << 40) + (function << 30));
+            program.begin(function * 1_000, (u64::from(tid) << 40) + (function << 30)).end(1 << 50);
+        }
+    }
+    // Times that go back are held by the stamps before them.
+    let (slices, _) = exported(&program, &Book::default());
+    assert_eq!(slices.len(), 199 * 600);
+    for (slice, nth) in slices.iter().zip(0..) {
+        assert_eq!(slice.name, format!("f{}", nth / 2 % 300 * 1_000));
+        assert_eq!(i64::from(slice.tid), nth / 600 + 1);
+    }
+}
