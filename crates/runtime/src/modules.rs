@@ -1,6 +1,7 @@
 //! Traced objects come and go.
 
 use crate::process::{Process, state as process_state};
+use crate::sites::Text;
 use crate::slow::{Place, slow_path};
 use crate::system::{self, File};
 use crate::{process, sites};
@@ -85,7 +86,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
         inode: file.inode,
         ..ModuleEntry::default()
     };
-    let outcome = sites::switch(module, (image.start, image.end), to);
+    let outcome = sites::switch(module, &image.text, to);
     (entry.sites, entry.sites_unpatched) = (outcome.sites, outcome.unpatched);
     arena.count(counter::SITES_UNPATCHED, outcome.unpatched.into());
     arena.put_module(index, &entry);
@@ -197,7 +198,11 @@ struct Image {
     executable: bool,
     build_id: [u8; 32],
     build_id_length: u32,
+    text: [Text; TEXT_SEGMENTS],
 }
+
+/// Executable segments that are looked at; objects have one.
+const TEXT_SEGMENTS: usize = 4;
 
 impl Image {
     fn of(elf_header: u64) -> Option<Image> {
@@ -229,6 +234,7 @@ impl Image {
                 // kind, offset, address, file size, size in memory
                 (*(address as *const u32), word(8), word(16), word(32), word(40))
             };
+            let protection = |index: u64| *((headers + index * size + 4) as *const u32);
             let loads = || (0..count).map(header).filter(|(kind, ..)| *kind == PT_LOAD);
             let first = loads().map(|(_, _, address, ..)| address).min()?;
             let last = loads().map(|(_, _, address, _, size)| address + size).max()?;
@@ -243,7 +249,15 @@ impl Image {
                 executable: kind == ET_EXEC,
                 build_id: [0; 32],
                 build_id_length: 0,
+                text: [Text::default(); TEXT_SEGMENTS],
             };
+            let segments = (0..count).map(|index| (header(index), protection(index)));
+            let executable =
+                segments.filter(|((kind, ..), flags)| *kind == PT_LOAD && flags & Text::EXECUTABLE != 0);
+            for (place, ((_, _, address, _, size), flags)) in image.text.iter_mut().zip(executable) {
+                let start = base.wrapping_add(address);
+                *place = Text { start, end: start.wrapping_add(size), flags };
+            }
             for (kind, _, address, size, _) in (0..count).map(header) {
                 match kind {
                     PT_INTERP => image.executable = true,

@@ -25,12 +25,14 @@ pub(crate) enum Frame {
     Start(u64),
     /// It is one within the function's frame, which inlined calls share.
     Body(u64),
+    /// The function has given up its frame and jumped to its exit hook: it is above the frame.
+    Left(u64),
 }
 
 impl Frame {
     pub(crate) fn stack_pointer(self) -> u64 {
         match self {
-            Frame::Start(pointer) | Frame::Body(pointer) => pointer,
+            Frame::Start(pointer) | Frame::Body(pointer) | Frame::Left(pointer) => pointer,
         }
     }
 
@@ -38,7 +40,7 @@ impl Frame {
     fn ends_at_entry(self, entry: u64) -> bool {
         match self {
             Frame::Start(pointer) => entry <= pointer,
-            Frame::Body(pointer) => entry < pointer,
+            Frame::Body(pointer) | Frame::Left(pointer) => entry < pointer,
         }
     }
 }
@@ -152,6 +154,7 @@ impl<'a> OpenCalls<'a> {
                 // gcc pushes the static chain before it calls the entry hook of a nested function.
                 Frame::Start(own) => pointer == own || pointer == own.wrapping_sub(8),
                 Frame::Body(own) => pointer >= own && word as u32 == low,
+                Frame::Left(_) => word as u32 == low,
             };
             if matches && word != 0 {
                 return Some(inside);

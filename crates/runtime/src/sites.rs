@@ -6,7 +6,7 @@ use everycall_format::Wire;
 use everycall_format::arena::PAGE;
 use everycall_format::site::{Site, XraySled, site_kind, sled_kind};
 use everycall_hooks::ModuleDescriptor;
-use everycall_patch::{SITE_SIZE, SLED_SIZE, Switch, site_bytes, sled_bytes};
+use everycall_patch::{Refusal, SITE_SIZE, SLED_SIZE, Switch, site_bytes, sled_bytes};
 
 /// What became of a module's sites.
 #[derive(Clone, Copy, Default)]
@@ -15,10 +15,42 @@ pub(crate) struct Outcome {
     pub(crate) unpatched: u32,
 }
 
-/// Pages of text that are writable for the time being, one run at a time.
-struct Text {
+/// An executable segment.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Text {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// As in its program header.
+    pub(crate) flags: u32,
+}
+
+impl Text {
+    /// Program header flag.
+    pub(crate) const EXECUTABLE: u32 = 1;
+    const WRITABLE: u32 = 2;
+    const READABLE: u32 = 4;
+
+    fn protection(self) -> usize {
+        let set = |flag, bit| if self.flags & flag == 0 { 0 } else { bit };
+        set(Self::READABLE, PROT_READ) | set(Self::WRITABLE, PROT_WRITE) | set(Self::EXECUTABLE, PROT_EXEC)
+    }
+
+    /// The segment that `length` bytes at `address` lie in.
+    fn of(all: &[Text], address: u64, length: usize) -> Option<Text> {
+        let within = |text: &&Text| {
+            address >= text.start && address.checked_add(length as u64).is_some_and(|end| end <= text.end)
+        };
+        all.iter().find(within).copied()
+    }
+}
+
+/// Pages that are writable for the time being, one run at a time.
+#[derive(Default)]
+struct Window {
     first: u64,
     end: u64,
+    /// What they are otherwise.
+    protection: usize,
     /// Writes through the kernel where pages can't be made writable.
     memory: Option<File>,
 }
@@ -26,20 +58,16 @@ struct Text {
 /// Bytes that one change of protection makes writable: sites come in address order.
 const RUN: u64 = 64 * PAGE;
 
-impl Text {
-    fn new() -> Text {
-        Text { first: 0, end: 0, memory: None }
-    }
-
-    fn write(&mut self, address: u64, bytes: &[u8], limit: u64) -> bool {
+impl Window {
+    fn write(&mut self, address: u64, bytes: &[u8], text: Text) -> bool {
         let end = address + bytes.len() as u64;
         if !(self.first <= address && end <= self.end) && self.memory.is_none() {
             self.close();
             let first = address & !(PAGE - 1);
-            let last = (first + RUN).min(limit).max(end).next_multiple_of(PAGE);
+            let last = (first + RUN).min(text.end).max(end).next_multiple_of(PAGE);
             // Executable all the while: other threads may run neighbours on the same pages.
             if system::protect(first, last - first, PROT_READ | PROT_WRITE | PROT_EXEC) {
-                (self.first, self.end) = (first, last);
+                (self.first, self.end, self.protection) = (first, last, text.protection());
             } else {
                 self.memory = File::open(b"/proc/self/mem\0", true);
             }
@@ -57,16 +85,16 @@ impl Text {
 
     fn close(&mut self) {
         if self.first < self.end {
-            system::protect(self.first, self.end - self.first, PROT_READ | PROT_EXEC);
+            system::protect(self.first, self.end - self.first, self.protection);
         }
         (self.first, self.end) = (0, 0);
     }
 }
 
 /// Switches all sites of a module.
-pub(crate) fn switch(module: &ModuleDescriptor, text: (u64, u64), to: Switch) -> Outcome {
+pub(crate) fn switch(module: &ModuleDescriptor, text: &[Text], to: Switch) -> Outcome {
     let mut outcome = Outcome::default();
-    let mut open = Text::new();
+    let mut window = Window::default();
     let hook = |exit: bool, tail: bool| {
         let field = if tail {
             &module.tail_exit_hook
@@ -85,10 +113,7 @@ pub(crate) fn switch(module: &ModuleDescriptor, text: (u64, u64), to: Switch) ->
     for (place, site) in entries::<Site>(&module.sites) {
         let address = place.wrapping_add_signed(site.site.into());
         let hook = hook(site.kind != site_kind::ENTRY, site.kind == site_kind::TAIL_EXIT);
-        let ok = read::<SITE_SIZE>(address, text)
-            .and_then(|now| Some((now, site_bytes(now, address, hook, to).ok()?)))
-            .is_some_and(|(now, new)| now == new || open.write(address, &new, text.1));
-        done(ok);
+        done(change(&mut window, text, address, |now: [u8; SITE_SIZE]| site_bytes(now, address, hook, to)));
     }
     for (place, sled) in entries::<XraySled>(&module.sleds) {
         if sled.kind > sled_kind::ENTRY_LOG_ARGS {
@@ -96,12 +121,11 @@ pub(crate) fn switch(module: &ModuleDescriptor, text: (u64, u64), to: Switch) ->
         }
         let address = place.wrapping_add_signed(sled.sled);
         let hook = hook(sled.kind == sled_kind::EXIT, sled.kind == sled_kind::TAIL_EXIT);
-        let ok = read::<SLED_SIZE>(address, text)
-            .and_then(|now| Some((now, sled_bytes(now, sled.kind, address, hook, to).ok()?)))
-            .is_some_and(|(now, new)| now == new || open.write(address, &new, text.1));
-        done(ok);
+        done(change(&mut window, text, address, |now: [u8; SLED_SIZE]| {
+            sled_bytes(now, sled.kind, address, hook, to)
+        }));
     }
-    open.close();
+    window.close();
     outcome
 }
 
@@ -122,9 +146,15 @@ fn entries<T: Wire>(list: &[core::sync::atomic::AtomicU64; 2]) -> impl Iterator<
         .filter_map(move |(index, raw)| Some((first + (index * T::SIZE) as u64, T::read(raw)?)))
 }
 
-/// The bytes at an address within the module.
-fn read<const N: usize>(address: u64, (first, end): (u64, u64)) -> Option<[u8; N]> {
-    let within = address >= first && address.checked_add(N as u64)? <= end;
-    // SAFETY: within the module's mapped segments.
-    within.then(|| unsafe { *(address as *const [u8; N]) })
+/// Changes the bytes at an address within the module's text; whether they are what they should be.
+fn change<const N: usize>(
+    window: &mut Window,
+    text: &[Text],
+    address: u64,
+    new: impl Fn([u8; N]) -> Result<[u8; N], Refusal>,
+) -> bool {
+    let Some(segment) = Text::of(text, address, N) else { return false };
+    // SAFETY: within a mapped segment.
+    let now = unsafe { *(address as *const [u8; N]) };
+    new(now).is_ok_and(|new| now == new || window.write(address, &new, segment))
 }

@@ -53,14 +53,32 @@ pub(crate) unsafe extern "C" fn slow_path(
     if what & slow::PUSHED != 0 {
         thread.open.take_back();
     }
-    let frame = if what & slow::BODY == 0 { Frame::Start(stack_pointer) } else { Frame::Body(stack_pointer) };
-    let place = modules::place(process, module, address, matches!(frame, Frame::Body(_)));
+    let body = what & slow::BODY != 0;
+    let frame = match body {
+        false => Frame::Start(stack_pointer),
+        // SAFETY: where the hook has saved its registers.
+        true if what & slow::EXIT != 0 && unsafe { returns_to_call_site(stack_pointer) } => {
+            Frame::Left(stack_pointer)
+        }
+        true => Frame::Body(stack_pointer),
+    };
+    let place = modules::place(process, module, address, body);
     let ticks = thread.prepare();
     if what & slow::EXIT == 0 {
         thread.entry(ticks, place, frame);
     } else {
         thread.exit(ticks, place, frame);
     }
+}
+
+/// Whether a `__cyg_profile` hook returns to the call site that it was handed, not into the function.
+///
+/// # Safety
+/// `stack_pointer` is that of a hook: `rsi` at its place, the return address behind four registers.
+unsafe fn returns_to_call_site(stack_pointer: u64) -> bool {
+    // SAFETY: by contract.
+    let saved = unsafe { *(stack_pointer as *const [u64; 5]) };
+    saved[0] == saved[4]
 }
 
 /// Where an event's address lies.

@@ -200,17 +200,18 @@ hooks_asm! {
     ",
 
     // __cyg_profile_func_exit(function, call site). The frame may have grown since the entry, so the
-    // innermost open call is recognised by its function.
+    // innermost open call is recognised by its function. An entry further down the stack is a dead frame's,
+    // unless the function has given up its frame and jumped here: then the return address is the call site.
     "
     everycall_function __cyg_profile_func_exit
         cmpq    $0, everycall_module + {ON}(%rip)
         je      1f
         everycall_prologue body_exit
         movq    {OPEN_TOP}(%rcx), %rdx
-        cmpq    %rsp, -16(%rdx)
-        jb      everycall_slow_body_exit            # entered below: a dead frame
         movl    %eax, 4(%rsi)
-        movl    %edi, %eax
+        cmpq    %rsp, -16(%rdx)
+        jb      3f
+    2:  movl    %edi, %eax
         subl    everycall_module + {BIAS_ENTRY}(%rip), %eax
         cmpl    %eax, -24(%rdx)
         jne     everycall_slow_body_exit
@@ -219,6 +220,10 @@ hooks_asm! {
         movq    $0, -24(%rdx)
         subq    $24, {OPEN_TOP}(%rcx)
         everycall_epilogue
+    3:  movq    (%rsp), %rax
+        cmpq    32(%rsp), %rax
+        je      2b
+        jmp     everycall_slow_body_exit
     1:  .cfi_adjust_cfa_offset -32
         ret
     everycall_function_end __cyg_profile_func_exit
