@@ -40,8 +40,10 @@ pub struct Control {
     pub segment_end: AtomicU64,
     /// While `end` is 0 so that every event comes to the slow path: the next free slot.
     pub held_position: AtomicU64,
+    /// Not 0 while the slow path runs.
+    pub busy: AtomicU64,
     /// Zero.
-    pub reserved: [AtomicU64; 4],
+    pub reserved: [AtomicU64; 3],
 }
 
 #[cfg(not(loom))]
@@ -90,7 +92,8 @@ macro_rules! blank_control {
                     segment: AtomicU64::new(0),
                     segment_end: AtomicU64::new(0),
                     held_position: AtomicU64::new(0),
-                    reserved: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+                    busy: AtomicU64::new(0),
+                    reserved: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
                 }
             }
         }

@@ -1,5 +1,5 @@
 //! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing
-//! of this thread comes in between.
+//! of this thread comes in between, but for the handler of a debugging trap: its events are counted as lost.
 
 use crate::arena::Slot;
 use crate::open_calls::{Frame, OpenCalls};
@@ -44,6 +44,11 @@ pub(crate) unsafe extern "C" fn slow_path(
         return;
     }
     let thread = Thread::new(process, control);
+    if control.busy.swap(1, Relaxed) != 0 {
+        thread.slot.lost_busy().fetch_add(1, Relaxed);
+        return;
+    }
+    thread.ring.hold();
     // SAFETY: null or a word of this thread's ring; the module is registered, or its hooks were off.
     let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
     if let Some(reserved) = reserved {
@@ -69,6 +74,8 @@ pub(crate) unsafe extern "C" fn slow_path(
     } else {
         thread.exit(ticks, place, frame);
     }
+    thread.resume();
+    control.busy.store(0, Relaxed);
 }
 
 /// Whether a `__cyg_profile` hook returns to the call site that it was handed, not into the function.
@@ -130,17 +137,14 @@ impl<'a> Thread<'a> {
         }
         self.ring.advance(everycall_hooks::ticks(), self.open.depth(), blank);
         self.slot.set_name(system::thread_name());
-        // Hooks don't check the open-call stack's end: they may fill as many entries as the segment has
-        // words. Where that could be too many, every event comes here.
-        if self.open_calls_suffice() {
-            self.ring.release();
-        } else {
-            self.ring.hold();
-        }
     }
 
-    fn open_calls_suffice(&self) -> bool {
-        self.control.deep.load(Relaxed) == 0 && self.open.room() > self.slot.segment_words() as u64
+    /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many entries
+    /// as the segment has words. Where that could be too many, every event goes on to come here.
+    fn resume(&self) {
+        if self.control.deep.load(Relaxed) == 0 && self.open.room() > self.slot.segment_words() as u64 {
+            self.ring.release();
+        }
     }
 
     fn entry(&self, ticks: u64, place: Place, frame: Frame) {
@@ -173,9 +177,6 @@ impl<'a> Thread<'a> {
                 record_word(ticks, kind::ORPHAN_EXIT, 1, 0),
                 payload_word(offset, kind::ORPHAN_EXIT, 1),
             ]);
-        }
-        if self.control.held_position.load(Relaxed) != 0 && self.open_calls_suffice() {
-            self.ring.release();
         }
     }
 

@@ -43,6 +43,7 @@ pub(crate) fn begin(process: &'static Process) -> Option<&'static Control> {
     control.slot.store(index, Relaxed);
     control.deep.store(0, Relaxed);
     control.held_position.store(0, Relaxed);
+    control.busy.store(0, Relaxed);
     control.open_base.store(base, Relaxed);
     control.open_limit.store(limit, Relaxed);
     control.open_top.store(base + size_of::<OpenCall>() as u64, Relaxed);

@@ -316,7 +316,8 @@ everycall_slow_common:
         movl    %edi, %r9d
         movq    %rsi, %rax
 
-        # Block every signal: rt_sigprocmask(SIG_SETMASK, all, old, 8).
+        # Block signals: rt_sigprocmask(SIG_SETMASK, all but SIGTRAP, old, 8). A blocked trap would be
+        # the end of a program that steps through itself.
         pushq   %rax
         pushq   %r8
         pushq   %r9
@@ -330,14 +331,17 @@ everycall_slow_common:
         popq    %r8
         popq    %rdx                                # the slot: third argument
 
-        # A stack of its own, where the thread has one.
+        # A stack of its own, where the thread has one; taken, so that a debugging trap in here, whose handler
+        # makes traced calls, doesn't take it again.
+        xorl    %eax, %eax
         testq   %rbp, %rbp
         jz      2f
-        movq    {SLOW_STACK}(%rbp), %rax
+        xchgq   %rax, {SLOW_STACK}(%rbp)
         testq   %rax, %rax
         cmovnzq %rax, %rsp
     2:  andq    $-16, %rsp
-        subq    $256, %rsp
+        subq    $272, %rsp
+        movq    %rax, 256(%rsp)
         movaps  %xmm0, (%rsp)
         movaps  %xmm1, 16(%rsp)
         movaps  %xmm2, 32(%rsp)
@@ -381,7 +385,12 @@ everycall_slow_common:
         movaps  240(%rsp), %xmm15
 
         # The thread's own stack, then its signals; a pending one comes right here.
+        movq    256(%rsp), %rdx
         movq    %rbx, %rsp
+        testq   %rbp, %rbp
+        jz      3f
+        movq    %rdx, {SLOW_STACK}(%rbp)
+    3:
         movl    $14, %eax
         movl    $2, %edi
         movq    %rbx, %rsi
@@ -413,7 +422,7 @@ everycall_slow_common:
     .section .rodata.everycall_all_signals, \"a\", @progbits
     .p2align 3
 everycall_all_signals:
-    .quad   -1
+    .quad   ~(1 << 4)
     .text
     ",
 }
