@@ -1,0 +1,18 @@
+//! What end-to-end tests share: a place to work in, the `everycall` binary, traced programs, and their
+//! traces as call trees with function names.
+//!
+//! A test builds a program through the compiler prefix, records it and looks at the trace:
+//!
+//! ```no_run
+//! use everycall_tests::{Mode, Place};
+//! let place = Place::new("hello");
+//! let program = place.build(Mode::GCC_NOPS, &["-O2", "hello.c"], "hello");
+//! let recording = place.record(&[], &program, &[]);
+//! assert_eq!(recording.trace().calls("main"), 1);
+//! ```
+
+mod place;
+mod trace;
+
+pub use place::{Mode, Place, Recording, everycall, programs};
+pub use trace::{Call, Tally, ThreadTrace, TraceView};

@@ -1,0 +1,229 @@
+//! A temporary folder, the binary under test, and what is built and run with it.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use crate::trace::TraceView;
+
+/// A compiler and a mode of instrumentation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mode {
+    /// As `everycall cc --mode` takes it.
+    pub name: &'static str,
+    /// Compiler for C.
+    pub cc: &'static str,
+    /// Compiler for C++.
+    pub cxx: &'static str,
+}
+
+impl Mode {
+    /// gcc with patchable sites.
+    pub const GCC_NOPS: Mode = Mode { name: "nops", cc: "gcc", cxx: "g++" };
+    /// gcc with plain calls.
+    pub const GCC_FENTRY: Mode = Mode { name: "fentry", cc: "gcc", cxx: "g++" };
+    /// gcc with `__cyg_profile` calls.
+    pub const GCC_FINSTRUMENT: Mode = Mode { name: "finstrument", cc: "gcc", cxx: "g++" };
+    /// clang 19 with XRay sleds.
+    pub const CLANG19_XRAY: Mode = Mode { name: "xray", cc: "clang-19", cxx: "clang++-19" };
+    /// clang 22 with XRay sleds.
+    pub const CLANG22_XRAY: Mode = Mode { name: "xray", cc: "clang-22", cxx: "clang++-22" };
+    /// clang 19 with `__cyg_profile` calls.
+    pub const CLANG19_FINSTRUMENT: Mode = Mode { name: "finstrument", cc: "clang-19", cxx: "clang++-19" };
+    /// clang 19 with `__cyg_profile` calls after inlining.
+    pub const CLANG19_AFTER_INLINING: Mode =
+        Mode { name: "after-inlining", cc: "clang-19", cxx: "clang++-19" };
+
+    /// Every mode of gcc 12 and clang 19, and XRay of clang 22.
+    pub const ALL: [Mode; 7] = [
+        Mode::GCC_NOPS,
+        Mode::GCC_FENTRY,
+        Mode::GCC_FINSTRUMENT,
+        Mode::CLANG19_XRAY,
+        Mode::CLANG22_XRAY,
+        Mode::CLANG19_FINSTRUMENT,
+        Mode::CLANG19_AFTER_INLINING,
+    ];
+
+    /// A name for files.
+    #[must_use]
+    pub fn label(self) -> String {
+        format!("{}-{}", self.cc, self.name)
+    }
+
+    /// Whether hooks are given functions, not addresses within them.
+    #[must_use]
+    pub fn is_body(self) -> bool {
+        matches!(self.name, "finstrument" | "after-inlining")
+    }
+}
+
+/// The binary under test, built once, in the profile of the tests.
+///
+/// # Panics
+/// Where it doesn't build.
+pub fn everycall() -> &'static Path {
+    static BINARY: OnceLock<PathBuf> = OnceLock::new();
+    BINARY.get_or_init(|| {
+        if let Some(path) = std::env::var_os("EVERYCALL_TEST_BINARY") {
+            return path.into();
+        }
+        let test = std::env::current_exe().expect("the test's own path");
+        let profile = test.ancestors().nth(2).expect("target/PROFILE/deps/test");
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.args(["build", "--quiet", "-p", "everycall"]).current_dir(env!("CARGO_MANIFEST_DIR"));
+        if profile.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo.arg("--target-dir").arg(profile.parent().expect("the target folder"));
+        assert!(cargo.status().expect("cargo runs").success(), "{cargo:?}");
+        profile.join("everycall")
+    })
+}
+
+/// The folder of the traced programs.
+#[must_use]
+pub fn programs() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("programs")
+}
+
+/// A temporary folder; removed at the end unless the test fails.
+#[derive(Debug)]
+pub struct Place {
+    path: PathBuf,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            let _ = std::fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+impl Place {
+    /// A new folder whose name begins with `name`.
+    ///
+    /// # Panics
+    /// Where it can't be made.
+    #[must_use]
+    pub fn new(name: &str) -> Place {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let path = std::env::temp_dir().join(format!("everycall-{name}-{}-{number}", std::process::id()));
+        std::fs::create_dir_all(&path).expect("a temporary folder");
+        Place { path }
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// A file's path in the folder.
+    #[must_use]
+    pub fn file(&self, name: &str) -> PathBuf {
+        self.path.join(name)
+    }
+
+    /// Writes a file.
+    ///
+    /// # Panics
+    /// Where it can't be written.
+    pub fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.file(name);
+        std::fs::write(&path, text).expect("a file in the temporary folder");
+        path
+    }
+
+    /// A command that runs in the folder.
+    #[must_use]
+    pub fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = Command::new(program);
+        command.current_dir(&self.path);
+        command
+    }
+
+    /// Compiles and links through the prefix; sources that end with `.c` go to the C compiler, if there are
+    /// only such. Relative sources lie in the folder or in `tests/programs`.
+    ///
+    /// # Panics
+    /// Where the build fails.
+    pub fn build(&self, mode: Mode, arguments: &[&str], output: &str) -> PathBuf {
+        let is_cxx = arguments.iter().any(|argument| argument.ends_with(".cpp") || argument.ends_with(".cc"));
+        let compiler = if is_cxx { mode.cxx } else { mode.cc };
+        let mut command = self.command(everycall());
+        command.args(["cc", "--mode", mode.name, "--", compiler]);
+        for argument in arguments {
+            let bundled = programs().join(argument);
+            if !argument.starts_with('-') && !self.file(argument).exists() && bundled.exists() {
+                command.arg(bundled);
+            } else {
+                command.arg(argument);
+            }
+        }
+        command.arg("-o").arg(self.file(output));
+        successful(&mut command);
+        self.file(output)
+    }
+
+    /// Records a program: `options` go to `everycall record`, `arguments` to the program. It may end in any way.
+    ///
+    /// # Panics
+    /// Where `record` doesn't leave a trace.
+    #[must_use]
+    pub fn record(&self, options: &[&str], program: &Path, arguments: &[&str]) -> Recording {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let file = self.file(&format!("trace-{}.ect", NEXT.fetch_add(1, Ordering::Relaxed)));
+        let mut command = self.command(everycall());
+        command.arg("record").args(options).arg("-o").arg(&file).arg("--").arg(program).args(arguments);
+        let output = command.output().expect("everycall runs");
+        assert!(file.exists(), "no trace from {command:?}: {}", String::from_utf8_lossy(&output.stderr));
+        Recording { output, file }
+    }
+}
+
+/// A recorded run.
+#[derive(Debug)]
+pub struct Recording {
+    /// What `everycall record` printed and how it ended.
+    pub output: Output,
+    /// The trace.
+    pub file: PathBuf,
+}
+
+impl Recording {
+    /// The trace, decoded.
+    ///
+    /// # Panics
+    /// Where it can't be.
+    #[must_use]
+    pub fn trace(&self) -> TraceView {
+        TraceView::open(&self.file)
+    }
+
+    /// The program's standard output as text.
+    #[must_use]
+    pub fn stdout(&self) -> String {
+        String::from_utf8_lossy(&self.output.stdout).into_owned()
+    }
+}
+
+/// Runs a command that has to succeed; what it printed to standard output.
+///
+/// # Panics
+/// Where it fails.
+pub fn successful(command: &mut Command) -> String {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    assert!(
+        output.status.success(),
+        "{command:?}: {}\n{}{}",
+        output.status,
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}

@@ -1,0 +1,229 @@
+//! A trace as call trees and counts by function name.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::path::Path;
+
+use everycall_reader::TraceFile;
+use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
+use everycall_timeline::{EndKind, Location, ThreadInfo, TimelineEvent, Trace};
+
+/// A call with the calls inside it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Call {
+    /// Demangled name.
+    pub name: String,
+    /// How it ended.
+    pub how: EndKind,
+    /// Whether its entry is missing.
+    pub start_cut: bool,
+    /// From, in nanoseconds since the trace's origin.
+    pub start_ns: u64,
+    /// To, likewise.
+    pub end_ns: u64,
+    /// In the order of time.
+    pub inside: Vec<Call>,
+}
+
+impl Call {
+    /// The tree in one line: `main(f(g) f)`.
+    #[must_use]
+    pub fn text(&self) -> String {
+        let inside: Vec<String> = self.inside.iter().map(Call::text).collect();
+        let mark = match self.how {
+            EndKind::Returned => "",
+            EndKind::Unwound => "!",
+            EndKind::CutAtEnd => "~",
+            EndKind::CutAtLoss | EndKind::ExitLost => "?",
+        };
+        if inside.is_empty() {
+            format!("{}{mark}", self.name)
+        } else {
+            format!("{}{mark}({})", self.name, inside.join(" "))
+        }
+    }
+}
+
+/// What is counted of one function.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Entries that are in the trace.
+    pub entries: u64,
+    /// Calls that ended by their exit.
+    pub exits: u64,
+}
+
+/// One thread of a trace.
+#[derive(Clone, Debug)]
+pub struct ThreadTrace {
+    /// As the trace tells.
+    pub info: ThreadInfo,
+    /// Its outermost calls.
+    pub calls: Vec<Call>,
+    /// By function.
+    pub tallies: BTreeMap<String, Tally>,
+    /// Events that are known to be missing.
+    pub losses: u64,
+    /// Exits that closed nothing.
+    pub strays: u64,
+}
+
+/// A decoded trace.
+#[derive(Clone, Debug)]
+pub struct TraceView {
+    /// Its threads.
+    pub threads: Vec<ThreadTrace>,
+    /// What the reader had to say.
+    pub warnings: Vec<String>,
+    /// The runtime's counts.
+    pub counters: Vec<u64>,
+    /// Children that were listed.
+    pub children: usize,
+}
+
+impl TraceView {
+    /// Decodes a whole trace. Trees are kept, so this is for small traces; see [`TraceView::tallies_only`].
+    ///
+    /// # Panics
+    /// Where the file can't be read.
+    #[must_use]
+    pub fn open(path: &Path) -> TraceView {
+        Self::decode(path, true)
+    }
+
+    /// Decodes a trace without keeping its trees.
+    ///
+    /// # Panics
+    /// Where the file can't be read.
+    #[must_use]
+    pub fn tallies_only(path: &Path) -> TraceView {
+        Self::decode(path, false)
+    }
+
+    fn decode(path: &Path, trees: bool) -> TraceView {
+        let file = TraceFile::open(File::open(path).expect("the trace opens")).expect("the trace is one");
+        let trace = Trace::open(file).expect("the trace is readable");
+        let mut names = Names::of(&trace);
+        let mut threads = Vec::new();
+        for info in trace.threads() {
+            let mut thread = ThreadTrace {
+                info: info.clone(),
+                calls: Vec::new(),
+                tallies: BTreeMap::new(),
+                losses: info.losses,
+                strays: 0,
+            };
+            // The calls that are open, each with those inside it that have ended.
+            let mut open: Vec<Vec<Call>> = vec![Vec::new()];
+            for event in trace.thread_events(info.index) {
+                match event {
+                    TimelineEvent::Begin(begin) => {
+                        if !begin.cut {
+                            thread.tallies.entry(names.of_location(begin.location)).or_default().entries += 1;
+                        }
+                        open.push(Vec::new());
+                    }
+                    TimelineEvent::End(end) => {
+                        let name = names.of_location(end.location);
+                        if end.how == EndKind::Returned {
+                            thread.tallies.entry(name.clone()).or_default().exits += 1;
+                        }
+                        let inside = open.pop().expect("ends follow begins");
+                        let around = open.last_mut().expect("ends follow begins");
+                        if trees {
+                            let (start_ns, end_ns) = (end.start_ns, end.end_ns);
+                            around.push(Call {
+                                name,
+                                how: end.how,
+                                start_cut: end.start_cut,
+                                start_ns,
+                                end_ns,
+                                inside,
+                            });
+                        }
+                    }
+                    TimelineEvent::Loss(_) => {}
+                    TimelineEvent::Instant(_) => thread.strays += 1,
+                }
+            }
+            assert_eq!(open.len(), 1, "every begin has an end");
+            thread.calls = open.remove(0);
+            threads.push(thread);
+        }
+        TraceView {
+            threads,
+            warnings: trace.warnings().iter().map(ToString::to_string).collect(),
+            counters: trace
+                .snapshots()
+                .first()
+                .map(|snapshot| snapshot.counters.to_vec())
+                .unwrap_or_default(),
+            children: trace.children().len(),
+        }
+    }
+
+    /// All threads' tallies together.
+    #[must_use]
+    pub fn tallies(&self) -> BTreeMap<String, Tally> {
+        let mut all: BTreeMap<String, Tally> = BTreeMap::new();
+        for (name, tally) in self.threads.iter().flat_map(|thread| &thread.tallies) {
+            let sum = all.entry(name.clone()).or_default();
+            sum.entries += tally.entries;
+            sum.exits += tally.exits;
+        }
+        all
+    }
+
+    /// Entries of a function in all threads.
+    #[must_use]
+    pub fn calls(&self, function: &str) -> u64 {
+        self.tallies().get(function).map_or(0, |tally| tally.entries)
+    }
+
+    /// Events that are known to be missing.
+    #[must_use]
+    pub fn losses(&self) -> u64 {
+        self.threads.iter().map(|thread| thread.losses).sum()
+    }
+
+    /// The thread with the lowest tid: the main thread, as long as tids don't wrap.
+    ///
+    /// # Panics
+    /// Where there is none.
+    #[must_use]
+    pub fn main(&self) -> &ThreadTrace {
+        self.threads.iter().min_by_key(|thread| thread.info.tid).expect("a thread")
+    }
+}
+
+/// Function names by location.
+struct Names {
+    modules: Vec<ModuleSymbols>,
+    known: BTreeMap<Location, String>,
+}
+
+impl Names {
+    fn of(trace: &Trace<'_>) -> Names {
+        let open = |module: &everycall_reader::Module| {
+            let path = module.path_lossy().into_owned();
+            let identity = ModuleIdentity::new(Path::new(&path), &module.build_id);
+            ModuleSymbols::open(&identity, &SymbolOptions::default())
+        };
+        Names { modules: trace.modules().iter().map(open).collect(), known: BTreeMap::new() }
+    }
+
+    fn of_location(&mut self, location: Location) -> String {
+        if let Some(name) = self.known.get(&location) {
+            return name.clone();
+        }
+        let name = match location.module_index().and_then(|index| self.modules.get_mut(index)) {
+            Some(module) => {
+                let id = module.function_at(location.image_address);
+                module.function(id).name.clone()
+            }
+            None => format!("?{:#x}", location.image_address),
+        };
+        self.known.insert(location, name.clone());
+        name
+    }
+}
