@@ -8,9 +8,10 @@
 //!   carries its true times along.
 //! - Calls below [`LEVELS`] levels are added up into one slice per outermost of them, which says how many they are.
 
+use everycall_timeline::EndKind;
+
 use crate::filter::{Event, Point};
 use crate::names::FunctionId;
-use crate::source::EndKind;
 
 /// How many levels of calls are drawn. Perfetto takes 512, of which the last one shows what lies deeper.
 pub(crate) const LEVELS: usize = 511;

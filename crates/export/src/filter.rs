@@ -18,10 +18,10 @@
 
 use std::collections::VecDeque;
 
+use everycall_timeline::{Begin, End, EndKind, InstantKind, LossKind, TimelineEvent};
 use regex::Regex;
 
 use crate::names::{FunctionId, Functions};
-use crate::source::{Begin, End, EndKind, InstantKind, LossKind, TimelineEvent};
 use crate::units::ParseError;
 
 /// So many points wait behind a held call before equal ones are added up.

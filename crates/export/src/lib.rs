@@ -30,13 +30,14 @@ use std::fmt;
 use std::io::{self, Write};
 use std::str::FromStr;
 
+pub use everycall_timeline::{
+    Begin, End, EndKind, Instant, InstantKind, Location, Loss, LossKind, SameFunction, TimelineEvent, Trace,
+};
 pub use filter::{Filter, parse_function};
 pub use names::{FunctionName, Names};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
-pub use source::{
-    Begin, End, EndKind, Instant, InstantKind, Location, Loss, LossKind, Source, Thread, TimelineEvent,
-};
+pub use source::{Source, Thread, TraceSource};
 pub use units::{Count, Duration, ParseError, parse_tids, parse_time};
 
 /// From this many slices on, an export says how to make it smaller.

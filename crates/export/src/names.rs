@@ -2,10 +2,9 @@
 
 use std::borrow::Cow;
 
+use everycall_timeline::Location;
 use regex::Regex;
 use rustc_hash::FxHashMap;
-
-use crate::source::Location;
 
 /// What a function is called and where its source lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,11 +21,15 @@ pub struct FunctionName<'a> {
 
 /// Whoever knows names and sources.
 pub trait Names {
-    /// The function at `location`, which is asked for once.
+    /// The function at `location`, which is asked for once, and lies in a module.
     fn function(&self, location: Location) -> FunctionName<'_>;
 
     /// The text of a source file, if it is at hand.
     fn source(&self, file: &str) -> Option<Cow<'_, str>>;
+}
+
+fn unnamed(name: String) -> FunctionName<'static> {
+    FunctionName { name: name.into(), module: Cow::Borrowed(""), file: None, line: None }
 }
 
 /// Dense number of a function within one output.
@@ -93,7 +96,13 @@ impl<'a> Functions<'a> {
 
     #[cold]
     fn add(&mut self, location: Location) -> FunctionId {
-        let FunctionName { name, module, file, line } = self.names.function(location);
+        let FunctionName { name, module, file, line } = match location.module {
+            Location::NO_MODULE => unnamed(format!("{:#x} (outside of all modules)", location.image_address)),
+            Location::LOST_MODULE => {
+                unnamed(format!("code offset {:#x} (module not known)", location.image_address))
+            }
+            _ => self.names.function(location),
+        };
         let matches = self.pattern.is_none_or(|pattern| pattern.is_match(&name));
         let file = file.map(Cow::into_owned);
         let function = Function { name: name.into_owned(), module: module.into_owned(), file, line, matches };

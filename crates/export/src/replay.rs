@@ -19,11 +19,13 @@
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
+use everycall_timeline::EndKind;
+
 use crate::Summary;
 use crate::filter::{Event, Filter, Filtered, Point};
 use crate::names::{FunctionId, Functions, Names};
 use crate::sink::Sink;
-use crate::source::{EndKind, Source, Thread};
+use crate::source::{Source, Thread};
 use crate::text;
 use crate::units::Duration;
 

@@ -12,12 +12,14 @@
 
 use std::io::{self, Write};
 
+use everycall_timeline::EndKind;
+
 use crate::Summary;
 use crate::filter::{Event, Filter, Filtered, Point, PointKind};
 use crate::json::{put_number, put_string};
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::sink::Sink;
-use crate::source::{EndKind, Source, Thread};
+use crate::source::{Source, Thread};
 use crate::text;
 
 /// Writes what `filter` lets through as JSON lines, thread by thread.

@@ -1,128 +1,6 @@
 //! What the outputs ask of a trace.
 
-/// One step of a thread's timeline, in the order of time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TimelineEvent {
-    /// A call begins.
-    Begin(Begin),
-    /// A call ends: the innermost one that has begun and not ended.
-    End(End),
-    /// Events are missing.
-    Loss(Loss),
-    /// Something happened at one moment.
-    Instant(Instant),
-}
-
-impl TimelineEvent {
-    /// When it happened, in nanoseconds since the origin. Never less than the one before it in its
-    /// thread.
-    #[must_use]
-    pub fn at_ns(&self) -> u64 {
-        match self {
-            TimelineEvent::Begin(begin) => begin.start_ns,
-            TimelineEvent::End(end) => end.end_ns,
-            TimelineEvent::Loss(loss) => loss.at_ns,
-            TimelineEvent::Instant(instant) => instant.at_ns,
-        }
-    }
-}
-
-/// A call begins.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Begin {
-    /// Calls around it, as far as they are known.
-    pub depth: u32,
-    /// Where: an address in the function.
-    pub location: Location,
-    /// When, in nanoseconds since the origin.
-    pub start_ns: u64,
-    /// It began earlier than that: its entry is not in the trace.
-    pub cut: bool,
-}
-
-/// A call ends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct End {
-    /// As in its [`Begin`].
-    pub depth: u32,
-    /// As in its [`Begin`].
-    pub location: Location,
-    /// As in its [`Begin`], in nanoseconds since the origin.
-    pub start_ns: u64,
-    /// When, in nanoseconds since the origin.
-    pub end_ns: u64,
-    /// How it ended.
-    pub how: EndKind,
-    /// It began earlier than `start_ns`.
-    pub start_cut: bool,
-}
-
-/// How a call ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum EndKind {
-    /// By its exit.
-    Returned,
-    /// Its frame was left without an exit: exception, longjmp, end of the thread. The moment is when
-    /// that was noticed.
-    Unwound,
-    /// It had not ended at the end of the trace.
-    CutAtEnd,
-    /// Events are missing from here on, and whether it had ended after them is not known.
-    CutAtLoss,
-    /// Its exit is missing though it must have ended by now.
-    ExitLost,
-}
-
-/// Events are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Loss {
-    /// Where the gap is noticed, in nanoseconds since the origin.
-    pub at_ns: u64,
-    /// How many; `None` where nobody counted.
-    pub count: Option<u64>,
-    /// Why.
-    pub why: LossKind,
-}
-
-/// Why events are missing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum LossKind {
-    /// A hook was left before it wrote the slot that it had reserved.
-    Hole,
-    /// The slow path was busy.
-    Busy,
-    /// Segments in the middle are missing or damaged.
-    Segments,
-    /// A reason that this version doesn't know.
-    Other(u8),
-}
-
-/// Something happened at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Instant {
-    /// When, in nanoseconds since the origin.
-    pub at_ns: u64,
-    /// What.
-    pub kind: InstantKind,
-}
-
-/// What happened at one moment.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum InstantKind {
-    /// An exit whose entry the runtime did not know. It closes nothing.
-    OrphanExit(Location),
-    /// An exit that fits none of the calls that are open. It closes nothing.
-    UnmatchedExit(Location),
-}
-
-/// An address in a function, as its module states it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Location {
-    /// Index in the module table.
-    pub module: u32,
-    /// Address in the image.
-    pub image_address: u64,
-}
+use everycall_timeline::{SameFunction, TimelineEvent, Trace};
 
 /// A thread as the outputs show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,4 +29,63 @@ pub trait Source {
 
     /// The timeline of the thread with this index in [`Source::threads`]: balanced, and in the order of time.
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent>;
+}
+
+/// A [`Trace`] as the outputs take it: main threads first, then in the order of their starts.
+pub struct TraceSource<'t> {
+    trace: &'t Trace<'t>,
+    same_function: Option<SameFunction<'t>>,
+    process_name: String,
+    threads: Vec<Thread>,
+    /// By index of a thread here: its index in the trace.
+    indices: Vec<usize>,
+    end_ns: u64,
+}
+
+impl<'t> TraceSource<'t> {
+    /// `same_function` is asked whether an entry and an exit belong together.
+    #[must_use]
+    pub fn new(trace: &'t Trace<'t>, same_function: Option<SameFunction<'t>>) -> Self {
+        let mut infos: Vec<_> = trace.threads().iter().collect();
+        infos.sort_by_key(|info| (info.key.snapshot, info.pid != info.tid, info.start_ns, info.index));
+        let end_ns =
+            infos.iter().filter_map(|info| info.reach).map(|(_, last_ns)| last_ns).max().unwrap_or(0);
+        let threads = infos
+            .iter()
+            .map(|info| Thread { pid: info.pid, tid: info.tid, name: info.name.clone() })
+            .collect();
+        let indices = infos.iter().map(|info| info.index).collect();
+        TraceSource { trace, same_function, process_name: process_name(trace), threads, indices, end_ns }
+    }
+}
+
+impl Source for TraceSource<'_> {
+    fn process_name(&self) -> &str {
+        &self.process_name
+    }
+
+    fn threads(&self) -> &[Thread] {
+        &self.threads
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.end_ns
+    }
+
+    fn origin_realtime_ns(&self) -> Option<u64> {
+        self.trace.clock().origin_realtime_ns()
+    }
+
+    fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {
+        let index = self.indices.get(thread).copied().unwrap_or(usize::MAX);
+        self.trace.thread_events_checked(index, self.same_function)
+    }
+}
+
+/// The program's file name: of its module, else as it was called.
+fn process_name(trace: &Trace<'_>) -> String {
+    let program = trace.modules().iter().find(|module| module.is_executable).map(|module| &module.path);
+    let path = program.filter(|path| !path.is_empty()).or(trace.meta().arguments.first());
+    let name = path.and_then(|path| path.rsplit(|byte| *byte == b'/').next()).unwrap_or_default();
+    String::from_utf8_lossy(name).into_owned()
 }

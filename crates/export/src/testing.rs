@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
+use everycall_timeline::{Begin, End, EndKind, Location, Loss, LossKind, TimelineEvent};
+
 use crate::filter::{Event, Filter, Filtered};
 use crate::names::{FunctionId, FunctionName, Functions, Names};
-use crate::source::{Begin, End, EndKind, Location, Loss, LossKind, TimelineEvent};
 
 /// Calls of one thread.
 #[derive(Clone, Debug, Default)]

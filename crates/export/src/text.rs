@@ -1,8 +1,9 @@
 //! Texts that several outputs share.
 
+use everycall_timeline::{EndKind, LossKind};
+
 use crate::filter::{Point, PointKind};
 use crate::names::Functions;
-use crate::source::{EndKind, LossKind};
 use crate::units::Count;
 
 /// Name of slices that stand for calls nested too deeply.

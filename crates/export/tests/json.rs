@@ -5,7 +5,9 @@ mod common;
 use std::collections::HashSet;
 
 use common::{Book, Program};
-use everycall_export::{EndKind, Filter, Format, MANY_SLICES, Note, Summary, export};
+use everycall_export::{
+    EndKind, Filter, Format, Location, MANY_SLICES, Note, Summary, TimelineEvent, export,
+};
 use serde_json::Value;
 
 fn exported(format: Format, program: &Program, book: &Book) -> (Value, Summary, Vec<Note>) {
@@ -247,4 +249,21 @@ fn an_empty_trace_is_a_whole_file() {
         assert_eq!(trace["traceEvents"].as_array().unwrap().len(), 0);
         assert_eq!(summary, Summary::default());
     }
+}
+
+#[test]
+fn code_outside_of_modules_is_named_by_its_address() {
+    let mut program = Program::default();
+    program.thread(1, "").begin(1, 0).end(1);
+    program.thread(2, "").begin(2, 0).end(1);
+    for (thread, module) in [Location::NO_MODULE, Location::LOST_MODULE].into_iter().enumerate() {
+        for event in &mut program.events[thread] {
+            if let TimelineEvent::Begin(begin) = event {
+                begin.location = Location { module, image_address: 0x7f00 };
+            }
+        }
+    }
+    let (trace, ..) = exported(Format::Chrome, &program, &Book::default());
+    let names: Vec<_> = slices(&trace).into_iter().map(|(.., name)| name).collect();
+    assert_eq!(names, ["0x7f00 (outside of all modules)", "code offset 0x7f00 (module not known)"]);
 }

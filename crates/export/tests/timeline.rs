@@ -1,0 +1,161 @@
+//! From event words through the timeline to an output.
+
+use std::borrow::Cow;
+
+use everycall_export::{
+    Filter, Format, FunctionName, Location, Names, ReplayStyle, Source as _, Trace, TraceSource, export,
+    replay,
+};
+use everycall_format::arena::{COUNTERS, ClockReading};
+use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
+use everycall_reader::{
+    Module, OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Warning,
+};
+
+const HIGH: u64 = 7 << 32;
+
+/// A recording of one segment per thread.
+struct Words {
+    recording: Recording,
+    threads: Vec<Vec<u64>>,
+}
+
+struct Once<'a>(Option<&'a [u64]>);
+
+impl SegmentCursor for Once<'_> {
+    fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>> {
+        words.clear();
+        words.extend_from_slice(self.0.take()?);
+        Some(Ok(0))
+    }
+}
+
+impl Source for Words {
+    fn recording(&self) -> &Recording {
+        &self.recording
+    }
+
+    fn open_calls(&self, _: ThreadKey) -> Vec<OpenCall> {
+        Vec::new()
+    }
+
+    fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
+        Box::new(Once(self.threads.get(key.thread).map(Vec::as_slice)))
+    }
+}
+
+/// Two threads, of which the main one is second; a tick is half a nanosecond.
+fn words() -> Words {
+    let head = |ticks| {
+        [
+            record_word(ticks, kind::SEGMENT, 3, 0),
+            payload_word((HIGH >> 32) as u32, kind::SEGMENT, 1),
+            payload_word(0, kind::SEGMENT, 2),
+            payload_word(0, kind::SEGMENT, 3),
+        ]
+    };
+    let entry = |ticks, offset| call_word(HIGH + ticks, offset);
+    let exit = |ticks, offset| call_word(HIGH + ticks, offset | EXIT);
+    let worker = [&head(2_000)[..], &[entry(2_000, 0x1100), exit(6_000, 0x1100)]].concat();
+    let main = [
+        &head(1_000)[..],
+        &[entry(1_000, 0x1100), entry(1_100, 0x1200), exit(1_500, 0x1200), exit(9_001, 0x1100)],
+    ];
+    let thread = |tid, name: &str| Thread {
+        pid: 50,
+        tid,
+        slot: 0,
+        generation: 0,
+        name: name.into(),
+        start_ticks: HIGH,
+        first_segment: 0,
+        segments: 1,
+        unwound: 0,
+        orphan_exits: 0,
+        lost_busy: 0,
+        deep: 0,
+    };
+    let module = Module {
+        path: b"/bin/pro\xffgram".to_vec(),
+        is_executable: true,
+        base: 0x40_0000,
+        start: 0x40_1000,
+        end: 0x40_3000,
+        code_start: 0x1000,
+        ..Module::default()
+    };
+    let reading = |ticks: u64| ClockReading {
+        ticks: HIGH + ticks,
+        monotonic_raw_ns: 1_000_000 + ticks / 2,
+        monotonic_ns: 2_000_000 + ticks / 2,
+        realtime_ns: 3_000_000_000 + ticks / 2,
+        bracket: 20,
+    };
+    let snapshot = Snapshot {
+        number: 0,
+        reason: Reason::ProcessEnd,
+        pid: 50,
+        ticks: Some(HIGH + 10_000),
+        ring_size: 1 << 20,
+        segment_size: 1 << 16,
+        counters: [0; COUNTERS],
+        threads: vec![thread(51, "worker"), thread(50, "main")],
+    };
+    let recording = Recording {
+        clock: vec![reading(0), reading(2_000_000_000)],
+        modules: vec![module],
+        snapshots: vec![snapshot],
+        ..Recording::default()
+    };
+    Words { recording, threads: vec![worker, main.concat()] }
+}
+
+struct Addresses;
+
+impl Names for Addresses {
+    fn function(&self, location: Location) -> FunctionName<'_> {
+        let name = format!("{}:{:#x}", location.module, location.image_address).into();
+        FunctionName { name, module: "program".into(), file: None, line: None }
+    }
+
+    fn source(&self, _: &str) -> Option<Cow<'_, str>> {
+        None
+    }
+}
+
+#[test]
+fn a_recording_is_shown_main_thread_first() {
+    let trace = Trace::open(words()).unwrap();
+    let source = TraceSource::new(&trace, None);
+    assert_eq!(source.process_name(), "pro\u{fffd}gram");
+    assert_eq!(source.origin_realtime_ns(), Some(3_000_000_000));
+    assert_eq!(source.end_ns(), 4_500);
+    let mut bytes = Vec::new();
+    let summary =
+        replay(&source, &Addresses, &Filter::default(), ReplayStyle::default(), &mut bytes).unwrap();
+    assert_eq!((summary.slices, summary.threads), (3, 2));
+    let expected = "\
+== thread 50 main ==
+
+0.000500 ms  0:0x1100 {
+0.000550 ms    0:0x1200  200 ns
+0.004500 ms  } 4.00 us
+
+== thread 51 worker of process 50 ==
+
+0.001000 ms  0:0x1100  2.00 us
+";
+    assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+}
+
+#[test]
+fn the_same_calls_reach_every_export() {
+    let trace = Trace::open(words()).unwrap();
+    for format in Format::ALL {
+        let source = TraceSource::new(&trace, Some(&|entry, exit| Some(entry == exit)));
+        let summary =
+            export(format, &source, &Addresses, &Filter::default(), &mut |_| {}, &mut std::io::sink())
+                .unwrap();
+        assert_eq!((summary.slices, summary.threads, summary.lost_events), (3, 2, 0));
+    }
+}
