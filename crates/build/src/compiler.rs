@@ -85,12 +85,13 @@ pub fn family_of(compiler: &Path) -> Option<Family> {
         .or_else(|| family_of_answer(compiler))
 }
 
+/// Asks for the version, as wrappers of compilers (`mpicc`) pass the question on.
 fn family_of_answer(compiler: &Path) -> Option<Family> {
-    let answer = Command::new(compiler).arg("--version").stderr(Stdio::null()).output().ok()?;
-    let text = String::from_utf8_lossy(&answer.stdout);
+    let answer = Command::new(compiler).arg("-v").stdin(Stdio::null()).output().ok()?;
+    let text = String::from_utf8_lossy(&answer.stderr);
     if text.contains("clang version") {
         Some(Family::Clang)
-    } else if text.contains("Free Software Foundation") {
+    } else if text.contains("gcc version") {
         Some(Family::Gcc)
     } else {
         None

@@ -1,6 +1,162 @@
-//! stub
-use std::io; use std::path::Path; use crate::prefix::Kit;
-/// x
+//! Files for builds that use no prefix: pkg-config modules and a CMake package, with what they point to.
+//!
+//! ```text
+//! FOLDER/lib/everycall/    as, hook-calls.specs, everycall-rt.o, everycall-module.o, libeverycall.so
+//! FOLDER/lib/pkgconfig/    everycall-MODE.pc for executables, everycall-MODE-module.pc for shared objects
+//! FOLDER/lib/cmake/everycall/everycall-config.cmake
+//! ```
+//!
+//! All paths in them are relative to themselves, so the folder can be moved, but `as`, which is a link to the program.
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use crate::compiler::Family;
+use crate::mode::Mode;
+use crate::prefix::Kit;
+use crate::toolbox::{SPECS_FILE, Toolbox};
+use crate::{MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
+
+/// The library that is preloaded into programs without a runtime of their own; kits may lack it.
+const PRELOADED_LIBRARY: &str = "libeverycall.so";
+
+/// Writes the pkg-config modules and the CMake package into `folder`; `program` is what `as` will be a link to.
+///
 /// # Errors
-/// x
-pub fn write_integration(_dir: &Path, _exe: &Path, _kit: Kit<'_>) -> io::Result<()> { Ok(()) }
+///
+/// Those of the file system and of the kit; the text names the file.
+pub fn write_integration(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
+    let lib = folder.join("lib");
+    let tools = lib.join("everycall");
+    Toolbox::create(&tools, program)?;
+    let kit = kit()?;
+    for name in [RUNTIME_OBJECT, MODULE_OBJECT, PRELOADED_LIBRARY] {
+        let source = kit.join(name);
+        if name != PRELOADED_LIBRARY || source.exists() {
+            fs::copy(&source, tools.join(name)).map_err(|error| named(&source, &error))?;
+        }
+    }
+    for mode in Mode::ALL {
+        for is_module in [false, true] {
+            let suffix = if is_module { "-module" } else { "" };
+            write(&lib.join(format!("pkgconfig/everycall-{mode}{suffix}.pc")), &pkg_config(mode, is_module))?;
+        }
+    }
+    write(&lib.join("cmake/everycall/everycall-config.cmake"), &cmake_package())?;
+    write(&lib.join("cmake/everycall/everycall-config-version.cmake"), &cmake_version())
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    let parent = path.parent().unwrap_or(path);
+    fs::create_dir_all(parent).and_then(|()| fs::write(path, text)).map_err(|error| named(path, &error))
+}
+
+fn named(path: &Path, error: &io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
+/// Options of a mode; those with a file in them name it relative to `tools`.
+fn compile_options(mode: Mode, tools: &str) -> Vec<String> {
+    let family = if mode.works_with(Family::Clang) { Family::Clang } else { Family::Gcc };
+    let mut options = driver_options(mode, tools);
+    options.extend(mode.compile_options(family).iter().map(ToString::to_string));
+    options
+}
+
+/// What link-time optimisation needs on the link line too.
+fn driver_options(mode: Mode, tools: &str) -> Vec<String> {
+    let mut options = Vec::new();
+    if mode.specs().is_some() {
+        options.push(format!("-specs={tools}/{SPECS_FILE}"));
+    }
+    if mode == Mode::Nops {
+        options.push(format!("-B{tools}/"));
+    }
+    options
+}
+
+fn link_options(is_module: bool, tools: &str) -> Vec<String> {
+    let collect = "-Wl,-z,start-stop-gc".to_owned();
+    if is_module {
+        vec![collect, format!("{tools}/{MODULE_OBJECT}")]
+    } else {
+        let export = format!("-Wl,--export-dynamic-symbol={RUNTIME_SYMBOL}");
+        vec![collect, export, format!("{tools}/{RUNTIME_OBJECT}")]
+    }
+}
+
+fn pkg_config(mode: Mode, is_module: bool) -> String {
+    let (suffix, what) = if is_module { ("-module", "shared objects") } else { ("", "executables") };
+    let tools = "${tools}";
+    let libs = [driver_options(mode, tools), link_options(is_module, tools)].concat();
+    format!(
+        "tools=${{pcfiledir}}/../everycall\n\n\
+         Name: everycall-{mode}{suffix}\n\
+         Description: Function-call tracing of {what}, mode {mode}\n\
+         Version: {version}\n\
+         Cflags: {cflags}\n\
+         Libs: {libs}\n",
+        version = env!("CARGO_PKG_VERSION"),
+        cflags = compile_options(mode, tools).join(" "),
+        libs = libs.join(" "),
+    )
+}
+
+fn cmake_package() -> String {
+    let tools = "${_everycall_tools}";
+    let mut text = String::from(
+        "# Targets that make what links to them traceable:\n\
+         #   find_package(everycall REQUIRED)\n\
+         #   target_link_libraries(app PRIVATE everycall::everycall)\n\
+         # everycall::MODE names a mode; everycall::everycall is the best one of the compiler in use.\n\
+         cmake_minimum_required(VERSION 3.13)\n\
+         get_filename_component(_everycall_tools \"${CMAKE_CURRENT_LIST_DIR}/../../everycall\" ABSOLUTE)\n\
+         set(_everycall_type \"$<TARGET_PROPERTY:TYPE>\")\n\
+         set(_everycall_is_module \"$<OR:$<STREQUAL:${_everycall_type},SHARED_LIBRARY>,$<STREQUAL:${_everycall_type},MODULE_LIBRARY>>\")\n\
+         set(_everycall_is_program \"$<STREQUAL:${_everycall_type},EXECUTABLE>\")\n\
+         set(_everycall_is_traced \"$<OR:$<COMPILE_LANGUAGE:C>,$<COMPILE_LANGUAGE:CXX>>\")\n",
+    );
+    for mode in Mode::ALL {
+        let mut lines = Vec::new();
+        for option in compile_options(mode, tools) {
+            lines.push(format!("target_compile_options(everycall::{mode} INTERFACE \"$<${{_everycall_is_traced}}:{option}>\")"));
+        }
+        for option in driver_options(mode, tools) {
+            lines.push(format!("target_link_options(everycall::{mode} INTERFACE \"{option}\")"));
+        }
+        for (is_module, condition) in [(true, "_everycall_is_module"), (false, "_everycall_is_program")] {
+            for option in link_options(is_module, tools) {
+                lines.push(format!("target_link_options(everycall::{mode} INTERFACE \"$<${{{condition}}}:{option}>\")"));
+            }
+        }
+        let lines = lines.join("\n  ");
+        let _ = write!(
+            text,
+            "\nif(NOT TARGET everycall::{mode})\n  add_library(everycall::{mode} INTERFACE IMPORTED)\n  {lines}\nendif()\n"
+        );
+    }
+    let _ = write!(
+        text,
+        "\nif(NOT TARGET everycall::everycall)\n  \
+           add_library(everycall::everycall INTERFACE IMPORTED)\n  \
+           if(\"${{CMAKE_CXX_COMPILER_ID}};${{CMAKE_C_COMPILER_ID}}\" MATCHES \"Clang\")\n    \
+             target_link_libraries(everycall::everycall INTERFACE everycall::{clang})\n  \
+           else()\n    \
+             target_link_libraries(everycall::everycall INTERFACE everycall::{gcc})\n  \
+           endif()\nendif()\n",
+        clang = Mode::default_of(Family::Clang),
+        gcc = Mode::default_of(Family::Gcc),
+    );
+    text
+}
+
+fn cmake_version() -> String {
+    format!(
+        "set(PACKAGE_VERSION \"{version}\")\n\
+         if(NOT PACKAGE_FIND_VERSION VERSION_GREATER PACKAGE_VERSION)\n  set(PACKAGE_VERSION_COMPATIBLE TRUE)\nendif()\n\
+         if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)\n  set(PACKAGE_VERSION_EXACT TRUE)\nendif()\n",
+        version = env!("CARGO_PKG_VERSION"),
+    )
+}

@@ -331,13 +331,8 @@ impl<'a> Rewriter<'a> {
     }
 
     fn record(&mut self, site: u32, kind: u8) -> io::Result<()> {
-        let anchor = match self.anchors.get(&self.section) {
-            Some(anchor) => *anchor,
-            None => {
-                self.anchors.insert(self.section.clone(), site);
-                site
-            }
-        };
+        let known = self.anchors.get(&self.section).copied();
+        let anchor = known.unwrap_or(site);
         self.pass(b"\t.pushsection everycall_sites,\"ao")?;
         if self.section.group.is_some() {
             self.pass(b"G")?;
@@ -347,6 +342,10 @@ impl<'a> Rewriter<'a> {
             self.out.write_all(b",")?;
             self.out.write_all(group)?;
             self.out.write_all(b",comdat")?;
+        }
+        if known.is_none() {
+            self.anchors.insert(self.section.clone(), site);
+            self.pass(b";.p2align 2")?;
         }
         let function = self.function.number;
         write!(self.out, ";.long .Leverycall_s{site}-.;.long .Leverycall_f{function}-.;.long {kind};.popsection")
