@@ -128,6 +128,11 @@ pub(crate) fn write(
         }
         tally.summary.threads += u64::from(any);
     }
+    // Nothing at all would be no trace to Perfetto.
+    if pids.is_empty() {
+        let pid = source.threads().first().map_or(0, |thread| thread.pid);
+        put_process(&mut sink.bytes, pid, source.process_name(), 0);
+    }
     sink.finish()
 }
 

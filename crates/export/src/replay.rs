@@ -14,7 +14,8 @@
 //! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call whose exit is missing.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
 //! - Characters that could steer a terminal or reorder its text are shown escaped.
-//! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then their end.
+//! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then their scopes,
+//!   then their end.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -411,6 +412,16 @@ impl Shortable {
             bytes.extend_from_slice(self.elided.as_bytes());
             return self.elided_columns;
         }
+        // Scopes go from the outside, the function's own name last.
+        for (at, _) in self.elided.match_indices("::") {
+            let own = &self.elided[at..];
+            let width = 1 + columns(own);
+            if width <= room {
+                bytes.extend_from_slice("…".as_bytes());
+                bytes.extend_from_slice(own.as_bytes());
+                return width;
+            }
+        }
         let kept = room.saturating_sub(1);
         let end = self.elided.char_indices().nth(kept).map_or(self.elided.len(), |(end, _)| end);
         bytes.extend_from_slice(&self.elided.as_bytes()[..end]);
@@ -471,8 +482,10 @@ mod tests {
         let label = Shortable::new(name.to_owned());
         assert_eq!(label.fitting(200), name);
         assert_eq!(label.fitting(30), "ns::f<…>(…) const");
+        assert_eq!(label.fitting(16), "…::f<…>(…) const");
         assert_eq!(label.fitting(10), "ns::f<…>(…");
         assert_eq!(label.put(&mut Vec::new(), 10), 10);
+        assert_eq!(label.put(&mut Vec::new(), 16), 16);
         for (name, short) in [
             ("f()", "f()"),
             ("(anonymous namespace)::g(int)", "(anonymous namespace)::g(…)"),
