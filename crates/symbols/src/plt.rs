@@ -1,6 +1,7 @@
 //! Names of the stubs through which functions of other modules are called (x86-64).
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use object::read::elf::ElfSymbol64;
 use object::{Architecture, LittleEndian, Object, ObjectSection, ObjectSymbol, RelocationTarget};
@@ -10,11 +11,23 @@ use crate::elf::Elf;
 /// Stubs that one file may have; the sections of honest files hold far fewer.
 const STUB_COUNT_MAX: usize = 1 << 20;
 
+/// Sections of stubs, and the size of a stub in bytes.
+const SECTIONS: [(&str, usize); 3] = [(".plt", 16), (".plt.sec", 16), (".plt.got", 8)];
+
 /// A stub: `start`, `size` in bytes, and the name of its target.
 pub(crate) struct Stub<'d> {
     pub start: u64,
     pub size: u64,
     pub target: &'d [u8],
+}
+
+/// Where the sections of stubs lie: each has one unwind entry for all of its stubs.
+pub(crate) fn section_ranges(elf: &Elf<'_>) -> Vec<Range<u64>> {
+    SECTIONS
+        .iter()
+        .filter_map(|(name, _)| elf.section_by_name(name))
+        .map(|section| section.address()..section.address().saturating_add(section.size()))
+        .collect()
 }
 
 /// The stubs of `.plt`, `.plt.sec` and `.plt.got` whose jump leads through a slot with a known target.
@@ -23,7 +36,7 @@ pub(crate) fn stubs<'d>(elf: &Elf<'d>) -> Vec<Stub<'d>> {
     if elf.architecture() != Architecture::X86_64 {
         return stubs;
     }
-    let sections: Vec<_> = [(".plt", 16), (".plt.sec", 16), (".plt.got", 8)]
+    let sections: Vec<_> = SECTIONS
         .into_iter()
         .filter_map(|(name, entry_size)| Some((elf.section_by_name(name)?, entry_size)))
         .collect();

@@ -74,17 +74,15 @@ impl FunctionTable {
                 name: stub.target,
             }));
             let in_code = |start: u64| code.holding(start).is_some();
-            candidates.extend(
-                frames::function_ranges(module).into_iter().filter(|range| in_code(range.start)).map(
-                    |range| Candidate {
-                        start: range.start,
-                        size: range.end - range.start,
-                        rank: 21,
-                        origin: Origin::Frame,
-                        name: &[],
-                    },
-                ),
-            );
+            let stub_sections = plt::section_ranges(module);
+            let in_stubs = |start: u64| stub_sections.iter().any(|section| section.contains(&start));
+            for range in frames::function_ranges(module) {
+                if in_code(range.start) && !in_stubs(range.start) {
+                    let size = range.end - range.start;
+                    let origin = Origin::Frame;
+                    candidates.push(Candidate { start: range.start, size, rank: 21, origin, name: &[] });
+                }
+            }
             candidates.extend(
                 [SITES_SECTION, XRAY_SECTION]
                     .into_iter()

@@ -38,6 +38,15 @@ const SECTIONS: [SectionId; 11] = [
     SectionId::DebugTuIndex,
 ];
 
+/// What the index of a package also points into: gimli cuts a unit's share out of all of them.
+const PACKAGE_SECTIONS: [SectionId; 5] = [
+    SectionId::DebugLoc,
+    SectionId::DebugLocLists,
+    SectionId::DebugMacinfo,
+    SectionId::DebugMacro,
+    SectionId::DebugTypes,
+];
+
 enum Stored {
     InFile(Range<usize>),
     Unpacked(Vec<u8>),
@@ -60,7 +69,8 @@ impl DebugFile {
         {
             let elf = elf::parse(&bytes)?;
             let mut budget = InflateBudget::for_file(bytes.len());
-            for id in SECTIONS {
+            let more: &[SectionId] = if kind == DebugFileKind::Package { &PACKAGE_SECTIONS } else { &[] };
+            for id in SECTIONS.iter().chain(more).copied() {
                 let name = match kind {
                     DebugFileKind::Linked => Some(id.name()),
                     DebugFileKind::Split | DebugFileKind::Package => id.dwo_name(),

@@ -350,7 +350,8 @@ fn find_in_split(
         walk.skeleton = Some(skeleton);
         // File numbers mean the split file's own line table where it has one (gcc), else the skeleton's (clang).
         let own = split.debug_line.program(gimli::DebugLineOffset(0), 8, skeleton.comp_dir, skeleton.name);
-        walk.split_lines = own.ok().or_else(|| skeleton.line_program.clone());
+        let of_skeleton = || Some((skeleton.line_program.clone()?, parent));
+        walk.split_lines = own.ok().map(|program| (program, &split)).or_else(of_skeleton);
         return walk_functions(&mut walk, &Rc::new(unit), index, table, findings);
     }
     Err(gimli::Error::MissingUnitDie.into())

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use gimli::{AttributeValue, DebuggingInformationEntry, IncompleteLineProgram, Unit, UnitOffset};
+use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, IncompleteLineProgram, Unit, UnitOffset};
 
 use super::file::Slice;
 use super::units::Units;
@@ -37,8 +37,8 @@ pub(super) struct Walk<'a> {
     pub shared: Option<&'a Units<'a>>,
     /// The skeleton, for split units: it has the directory.
     pub skeleton: Option<&'a Unit<Slice<'a>>>,
-    /// The line program that file numbers of split units refer to.
-    pub split_lines: Option<IncompleteLineProgram<Slice<'a>>>,
+    /// The line program that file numbers of split units refer to, and the file that holds its strings.
+    pub split_lines: Option<(IncompleteLineProgram<Slice<'a>>, &'a Dwarf<Slice<'a>>)>,
     paths: HashMap<(bool, usize, u64), Option<Rc<Path>>>,
 }
 
@@ -183,7 +183,17 @@ impl<'a> Walk<'a> {
         size_max: usize,
     ) -> Option<Vec<u8>> {
         let units = if is_shared { self.shared? } else { self.units };
-        let text = units.dwarf.attr_string(unit, value).ok()?;
+        self.text_of(units.dwarf, unit, value, size_max)
+    }
+
+    fn text_of(
+        &self,
+        dwarf: &Dwarf<Slice<'a>>,
+        unit: &Unit<Slice<'a>>,
+        value: AttributeValue<Slice<'a>>,
+        size_max: usize,
+    ) -> Option<Vec<u8>> {
+        let text = dwarf.attr_string(unit, value).ok()?;
         // Finding the end has read all of it.
         self.units.budget.spend(text.len() as u64).ok()?;
         (text.len() <= size_max && !text.is_empty()).then(|| text.slice().to_vec())
@@ -201,10 +211,16 @@ impl<'a> Walk<'a> {
     }
 
     fn read_path(&self, unit: &Unit<Slice<'a>>, is_shared: bool, index: u64) -> Option<PathBuf> {
-        let program = unit.line_program.as_ref().or(self.split_lines.as_ref())?;
+        let own = unit.line_program.as_ref();
+        let (program, dwarf) = match (own, &self.split_lines) {
+            (Some(program), _) if is_shared => (program, self.shared?.dwarf),
+            (Some(program), _) => (program, self.units.dwarf),
+            (None, Some((program, dwarf))) => (program, *dwarf),
+            (None, None) => return None,
+        };
         let header = program.header();
         let file = header.file(index)?;
-        let text = |value| self.text(unit, value, is_shared, PATH_SIZE_MAX);
+        let text = |value| self.text_of(dwarf, unit, value, PATH_SIZE_MAX);
         let directory = unit.comp_dir.or_else(|| self.skeleton.and_then(|skeleton| skeleton.comp_dir));
         let mut path = directory.map(|dir| path_from_bytes(dir.slice())).unwrap_or_default();
         // Joining an absolute path replaces what stood there.
