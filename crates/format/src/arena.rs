@@ -289,7 +289,9 @@ pub mod thread_state {
 wire_struct! {
     /// A call that has not returned. Slot 0 of the stack is a sentinel with the highest stack pointer.
     pub struct OpenCall [24] {
-        /// Its entry's event word; 0 behind the last one.
+        /// Its entry's event word; 0 behind the last one. The exit bit is set in a thread's first call,
+        /// and the lowest bit of its stack pointer: no exit hook takes it for its own, so the runtime
+        /// sees the call end.
         pub word: u64,
         /// Stack pointer in the hook; compared only with others of the same stack.
         pub stack_pointer: u64,

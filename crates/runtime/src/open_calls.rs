@@ -9,9 +9,12 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::OpenCall;
+use everycall_format::event::EXIT;
 use everycall_ring::Control;
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
+/// Set in stack pointers, which are multiples of 8 otherwise, of calls whose exit the slow path has to see.
+const WATCHED: u64 = 1;
 
 /// The open calls of one thread.
 pub(crate) struct OpenCalls<'a> {
@@ -95,6 +98,16 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
+    /// Marks the innermost call so that no exit hook takes it for its own: its exit comes to the slow path.
+    pub(crate) fn watch_innermost(&self) {
+        if let Some(entry) = self.innermost() {
+            let pointer = self.stack_pointer(entry);
+            pointer.store(pointer.load(Relaxed) | WATCHED, Relaxed);
+            let word = self.word(entry);
+            word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
+        }
+    }
+
     /// Opens a call. Where the stack is full it is counted only; false then.
     pub(crate) fn push(&self, word: u64, ticks_high: u32, frame: Frame) -> bool {
         if self.room() == 0 || self.control.deep.load(Relaxed) > 0 {
@@ -149,12 +162,14 @@ impl<'a> OpenCalls<'a> {
         while entry > self.first() {
             entry -= ENTRY;
             let pointer = self.stack_pointer(entry).load(Relaxed);
+            let pointer = if pointer == u64::MAX { pointer } else { pointer & !WATCHED };
             let word = self.word(entry).load(Relaxed);
+            let same_function = (word as u32 & !EXIT) == low & !EXIT;
             let matches = match frame {
                 // gcc pushes the static chain before it calls the entry hook of a nested function.
                 Frame::Start(own) => pointer == own || pointer == own.wrapping_sub(8),
-                Frame::Body(own) => pointer >= own && word as u32 == low,
-                Frame::Left(_) => word as u32 == low,
+                Frame::Body(own) => pointer >= own && same_function,
+                Frame::Left(_) => same_function,
             };
             if matches && word != 0 {
                 return Some(inside);

@@ -39,6 +39,7 @@ pub(crate) unsafe extern "C" fn slow_path(
             return;
         }
     }
+    let is_first = control.is_none();
     let Some(control) = control.or_else(|| threads::begin(process)) else { return };
     if control.state.load(Relaxed) != state::ACTIVE {
         return;
@@ -71,6 +72,10 @@ pub(crate) unsafe extern "C" fn slow_path(
     let ticks = thread.prepare();
     if what & slow::EXIT == 0 {
         thread.entry(ticks, place, frame);
+        if is_first {
+            // Most threads end when their first call does: the last chance to learn their name.
+            thread.open.watch_innermost();
+        }
     } else {
         thread.exit(ticks, place, frame);
     }
@@ -169,6 +174,9 @@ impl<'a> Thread<'a> {
             self.left(ticks, inside);
             self.write(ticks, place, EXIT);
             self.open.drop_frames(1);
+            if self.open.depth() == 0 {
+                self.slot.set_name(system::thread_name());
+            }
         } else {
             self.left(ticks, self.open.drop_dead(Frame::Body(frame.stack_pointer())));
             self.slot.orphan_exits().fetch_add(1, Relaxed);
