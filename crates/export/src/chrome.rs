@@ -9,7 +9,7 @@
 //! ```
 //!
 //! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for readers that keep
-//! them as doubles, for the first hundred days. A slice with something to remark has `args`: `remark` ("cut at start", "cut at end",
+//! them as doubles, for the first hundred days. A slice with something to remark has `args`: `remark` ("cut at start", "cut at end", "cut at a loss",
 //! "unwound", "exit lost"), `calls` (of a slice that stands for deeper ones), `true_start_ns` and `true_dur_ns` (of a slice
 //! whose stamps were moved, see [`crate::draw`]).
 //!
@@ -236,7 +236,8 @@ fn put_file_info(
     sink.put(b",\"file_info\":{\"files\":{");
     let mut asked: FxHashMap<&str, bool> = FxHashMap::default();
     let mut separator: &[u8] = b"\n";
-    for file in titles.used(functions).filter_map(|(function, _)| function.file.as_deref()) {
+    for (function, _) in titles.used(functions) {
+        let (Some(file), Some(_)) = (function.file.as_deref(), function.line) else { continue };
         if asked.contains_key(file) {
             continue;
         }
