@@ -70,7 +70,7 @@ pub enum EventKind {
         /// One of [`everycall_format::event::loss`].
         why: u8,
     },
-    /// Slots that were reserved and never written: so many events are missing.
+    /// Slots that were reserved and never written, or not completely: so many events are missing.
     Hole {
         /// How many.
         count: u64,
@@ -111,12 +111,12 @@ impl<'a> Events<'a> {
         Events { words, next: 0, high: 0, ticks: 0 }
     }
 
-    /// Anything but a plain entry or exit. `None` for an epoch record, which is no event.
+    /// Anything but a plain entry or exit. `None` for epoch records and fillers, which are no events.
     #[cold]
     fn longer(&mut self, slot: usize, word: u64) -> Option<EventKind> {
         let (ticks_low, kind, count, detail) = match Word::decode(word) {
             Word::Empty => {
-                let zeros = self.words[slot..].iter().take_while(|word| **word == 0).count();
+                let zeros = self.words[slot..].iter().take_while(|word| **word as u32 == 0).count();
                 self.next = slot + zeros;
                 return Some(EventKind::Hole { count: zeros as u64 });
             }
@@ -129,6 +129,10 @@ impl<'a> Events<'a> {
             return Some(EventKind::Malformed);
         };
         self.next = slot + 1 + count;
+        if kind == kind::FILLER {
+            // Its time may belong to the next epoch already.
+            return None;
+        }
         let wide = |low: u32, high: u32| u64::from(high) << 32 | u64::from(low);
         let plain = |word: u32| word & OFFSET_MASK < ESCAPE_FIRST;
         let event = match (kind, &payload.values[..payload.count]) {
@@ -203,7 +207,7 @@ impl Iterator for Events<'_> {
             let word = *self.words.get(slot)?;
             self.next = slot + 1;
             let low = word as u32;
-            let kind = if low & OFFSET_MASK < ESCAPE_FIRST && word != 0 {
+            let kind = if low & OFFSET_MASK < ESCAPE_FIRST && low != 0 {
                 self.ticks = self.high | word >> 32;
                 plain_event(low)
             } else if let Some(kind) = self.longer(slot, word) {

@@ -179,7 +179,9 @@ pub(crate) fn open_call(entry: &arena::OpenCall) -> Option<OpenCall> {
     use everycall_format::event::Word;
     let ticks = u64::from(entry.ticks_high) << 32 | entry.word >> 32;
     match Word::decode(entry.word) {
-        Word::Entry { offset, .. } | Word::Exit { offset, .. } => Some(OpenCall { ticks, offset: Some(offset) }),
+        Word::Entry { offset, .. } | Word::Exit { offset, .. } => {
+            Some(OpenCall { ticks, offset: Some(offset) })
+        }
         Word::Record { .. } => Some(OpenCall { ticks, offset: None }),
         _ => None,
     }

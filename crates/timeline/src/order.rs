@@ -2,7 +2,9 @@
 //!
 //! A signal handler that runs between a hook's clock read and its slot writes its events first, and
 //! there may be many. So the last [`WINDOW`] steps are held back and sorted, stably, before they go
-//! on; an event that comes later than that gets the time of those before it, and is counted.
+//! on. An event whose place in time has gone out already, or lies before the first segment that is
+//! there, keeps its place among the slots, where it nests as it should; it gets the time of those
+//! before it, and is counted.
 
 use everycall_reader::SegmentCursor;
 use everycall_reader::event::Events;
@@ -32,8 +34,10 @@ pub(crate) struct Ordered<'a> {
     handed_out: usize,
     /// Whether `steps` are in order.
     sorted: bool,
-    /// No step may be earlier: it was handed out already.
+    /// No step may be earlier: what came before is not there, or was handed out already.
     floor: u64,
+    /// The latest time so far.
+    latest: u64,
     clamped: u64,
     /// Number of the segment that should come next, once there was one.
     expected: Option<u64>,
@@ -62,6 +66,7 @@ impl<'a> Ordered<'a> {
             handed_out: 0,
             sorted: true,
             floor: 0,
+            latest: 0,
             clamped: 0,
             expected: None,
             first_segment: 0,
@@ -103,9 +108,7 @@ impl<'a> Ordered<'a> {
                 _ if !self.steps.is_empty() => return Some(self.hand_out(self.steps.len())),
                 State::BehindGap { missing, number } => {
                     self.state = State::Read;
-                    self.first_segment = number;
-                    self.depth.forget();
-                    self.decode();
+                    self.begin(number);
                     return Some(Batch::Gap(missing));
                 }
                 State::Ending { missing: 0 } => return None,
@@ -127,11 +130,10 @@ impl<'a> Ordered<'a> {
                     self.expected = number.checked_add(1);
                     if begun && jump.max(missing) > 0 {
                         self.state = State::BehindGap { missing: jump.max(missing), number };
-                    } else {
-                        if !begun {
-                            self.first_segment = number;
-                        }
+                    } else if begun {
                         self.decode();
+                    } else {
+                        self.begin(number);
                     }
                     return;
                 }
@@ -147,20 +149,31 @@ impl<'a> Ordered<'a> {
     }
 
     fn decode(&mut self) {
-        let mut last = self.steps.last().map_or(self.floor, |step| step.ticks);
-        let Ordered { depth, steps, sorted, floor, clamped, .. } = self;
+        let Ordered { depth, steps, sorted, floor, latest, clamped, .. } = self;
+        let mut latest_now = *latest;
         for event in Events::new(&self.words) {
             let Some(mut step) = depth.step(event) else { continue };
-            if step.ticks < last {
+            if step.ticks < latest_now {
                 if step.ticks < *floor {
                     *clamped += 1;
-                    step.ticks = *floor;
+                    step.ticks = latest_now;
+                } else {
+                    *sorted = false;
                 }
-                *sorted &= step.ticks >= last;
             }
-            last = step.ticks;
+            latest_now = latest_now.max(step.ticks);
             steps.push(step);
         }
+        *latest = latest_now;
+    }
+
+    /// Begins anew with the segment at hand.
+    fn begin(&mut self, number: u64) {
+        self.first_segment = number;
+        self.floor = Events::new(&self.words).next().map_or(0, |event| event.ticks);
+        self.latest = self.floor;
+        self.depth.forget();
+        self.decode();
     }
 
     fn hand_out(&mut self, count: usize) -> Batch {

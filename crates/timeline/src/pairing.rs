@@ -327,7 +327,7 @@ impl<'a> Pairing<'a> {
     }
 
     /// There are no more events. Calls in `listed` were open until `end_ticks`; the others end with the
-    /// last event, and where the list is exact, their exits are lost.
+    /// last event. Where the list is exact, because nothing ran any more, it also shows lost exits.
     pub fn finish(
         &mut self,
         first_ticks: u64,
@@ -354,7 +354,10 @@ impl<'a> Pairing<'a> {
                 EndKind::CutAtEnd
             } else {
                 self.stats.open_call_disagreements += u64::from(named);
-                if is_exact { EndKind::ExitLost } else { EndKind::CutAtEnd }
+                // The list may end early, where a hook was interrupted; but a call that is missing
+                // before one that is listed has ended.
+                let has_ended = is_exact && listed.last().is_some_and(|call| call.ticks > frame.start_ticks);
+                if has_ended { EndKind::ExitLost } else { EndKind::CutAtEnd }
             };
             self.close(how, end_ns, out);
         }

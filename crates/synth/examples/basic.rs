@@ -1,0 +1,25 @@
+//! Writes the file of [`everycall_synth::basic`]: `cargo run -p everycall-synth --example basic -- FILE`.
+//! With `--arena` before the name, the arena.
+
+use std::process::ExitCode;
+
+use everycall_synth::{File, arena_image, basic};
+
+fn main() -> ExitCode {
+    let arguments: Vec<_> = std::env::args_os().skip(1).collect();
+    let (bytes, path) = match &arguments[..] {
+        [path] => (File::of(&basic()), path),
+        [option, path] if option == "--arena" => (arena_image(&basic()), path),
+        _ => {
+            eprintln!("expected [--arena] FILE");
+            return ExitCode::FAILURE;
+        }
+    };
+    match std::fs::write(path, bytes) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{}: {error}", path.display());
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Trace files.
+
+use crate::{Bytes, Process, Ring, Thread, clock_reading, module_entry, open_call};
+
+/// A trace file that is being written.
+#[derive(Clone, Debug)]
+pub struct File {
+    bytes: Bytes,
+    chunks: u32,
+}
+
+impl Default for File {
+    fn default() -> File {
+        File::new(1, 0)
+    }
+}
+
+impl File {
+    /// A file of version `major.minor` without chunks.
+    #[must_use]
+    pub fn new(major: u16, minor: u16) -> File {
+        let mut bytes = Bytes::default();
+        bytes.padded(b"everycall trace\n", 16).u16(major).u16(minor).u32(32).u32(0);
+        let checksum = crc32(&bytes.0);
+        bytes.u32(checksum);
+        File { bytes, chunks: 0 }
+    }
+
+    /// The whole file of a process with one snapshot, taken at its end.
+    #[must_use]
+    pub fn of(process: &Process) -> Vec<u8> {
+        let mut file = File::default();
+        file.meta(process);
+        file.clock(process);
+        file.modules(process);
+        file.snapshot(process);
+        for (index, thread) in process.threads.iter().enumerate() {
+            file.thread(process.pid, index as u32, thread);
+            let segments: Vec<&[u64]> = thread.ring.segments().collect();
+            // Small chunks, so that a test of damage hits many.
+            for (place, part) in segments.chunks(2).enumerate() {
+                file.events(index as u32, thread.ring.first_segment() + 2 * place as u64, part);
+            }
+        }
+        let mut end = Bytes::default();
+        end.u32(process.pid).u32(1).u32(0).u32(0).u64(process.end_ticks);
+        file.chunk(9, &end.0);
+        file.end()
+    }
+
+    /// A chunk of any kind.
+    pub fn chunk(&mut self, kind: u32, payload: &[u8]) {
+        let mut header = Bytes::default();
+        header.padded(b"ECTc", 4).u32(kind).u32(self.chunks).u32(0);
+        header.u64(payload.len() as u64).u32(crc32(payload));
+        let checksum = crc32(&header.0);
+        header.u32(checksum);
+        self.bytes.0.extend(header.0);
+        self.bytes.0.extend(payload);
+        self.bytes.zeros(payload.len().next_multiple_of(8) - payload.len());
+        self.chunks += 1;
+    }
+
+    fn meta(&mut self, process: &Process) {
+        let mut texts = vec![(1, "0.1.0-synth")];
+        texts.extend(process.arguments.iter().map(|word| (2, word.as_str())));
+        texts.extend([(3, "/home/user"), (4, "box"), (5, "Linux 6.1"), (6, "A CPU"), (7, "8"), (8, "tsc")]);
+        texts.push((9, "yes"));
+        let mut payload = Bytes::default();
+        for (key, text) in texts {
+            payload.u32(key).u32(text.len() as u32);
+            payload.padded(text.as_bytes(), text.len().next_multiple_of(4));
+        }
+        self.chunk(1, &payload.0);
+    }
+
+    fn clock(&mut self, process: &Process) {
+        let mut payload = Bytes::default();
+        payload.u32(40).u32(process.clock.len() as u32);
+        process.clock.iter().for_each(|reading| clock_reading(&mut payload, reading));
+        self.chunk(2, &payload.0);
+    }
+
+    fn modules(&mut self, process: &Process) {
+        let mut payload = Bytes::default();
+        payload.u32(128).u32(process.modules.len() as u32);
+        let mut path_offset = 0;
+        for (index, module) in process.modules.iter().enumerate() {
+            module_entry(&mut payload, module, path_offset, index == 0);
+            path_offset += module.path.len() as u32;
+        }
+        process.modules.iter().for_each(|module| payload.0.extend(module.path.as_bytes()));
+        self.chunk(3, &payload.0);
+    }
+
+    fn snapshot(&mut self, process: &Process) {
+        let words = |ring: &Ring| ring.segment_words() as u64 * 8;
+        let segment_size = process.threads.first().map_or(4096, |thread| words(&thread.ring));
+        let ring_size =
+            process.threads.first().map_or(65536, |thread| segment_size * thread.ring.capacity() as u64);
+        let mut payload = Bytes::default();
+        payload.u32(0).u32(1).u32(process.pid).u32(process.threads.len() as u32);
+        payload.u64(process.end_ticks).u64(ring_size).u64(segment_size).zeros(32 * 8);
+        self.chunk(5, &payload.0);
+    }
+
+    /// A thread of snapshot 0, with its open calls.
+    pub fn thread(&mut self, pid: u32, index: u32, thread: &Thread) {
+        let ring = &thread.ring;
+        let mut payload = Bytes::default();
+        payload.u32(0).u32(index).u32(pid).u32(thread.tid).u32(index).u32(0).u64(thread.start_ticks);
+        payload.u64(ring.first_segment()).u64(ring.segments().count() as u64).u64(0);
+        payload.padded(thread.name.as_bytes(), 16).zeros(4 * 8 + 3 * 8);
+        payload.u32(24).u32(ring.open_calls().len() as u32);
+        ring.open_calls().iter().enumerate().for_each(|(place, call)| open_call(&mut payload, call, place));
+        self.chunk(6, &payload.0);
+    }
+
+    /// Segments of a thread of snapshot 0, the first of them with this number.
+    pub fn events(&mut self, thread: u32, first_segment: u64, segments: &[&[u64]]) {
+        let words = segments.iter().map(|segment| segment.len() as u64).sum();
+        let mut payload = Bytes::default();
+        payload.u32(0).u32(thread).u64(first_segment).u64(words).u32(0).u32(0);
+        segments.iter().copied().flatten().for_each(|word| {
+            payload.u64(*word);
+        });
+        self.chunk(7, &payload.0);
+    }
+
+    /// A chunk that says that the file is whole, and the file's bytes.
+    #[must_use]
+    pub fn end(mut self) -> Vec<u8> {
+        let length = self.bytes.0.len() as u64 + 32 + 16;
+        let mut payload = Bytes::default();
+        payload.u32(self.chunks).u32(0).u64(length);
+        self.chunk(15, &payload.0);
+        self.bytes.0
+    }
+
+    /// The file as it is now, without its end.
+    #[must_use]
+    pub fn cut(self) -> Vec<u8> {
+        self.bytes.0
+    }
+}
+
+/// CRC-32 as zlib has it, bit by bit.
+#[must_use]
+pub fn crc32(bytes: &[u8]) -> u32 {
+    !bytes.iter().fold(u32::MAX, |sum, byte| {
+        (0..8).fold(
+            sum ^ u32::from(*byte),
+            |sum, _| {
+                if sum & 1 == 1 { sum >> 1 ^ 0xedb8_8320 } else { sum >> 1 }
+            },
+        )
+    })
+}

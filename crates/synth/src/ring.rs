@@ -1,0 +1,204 @@
+//! What a thread writes: its ring and its open calls, in slot order.
+
+use std::collections::VecDeque;
+
+/// A call that has not returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenCall {
+    /// Its entry's word.
+    pub word: u64,
+    /// Upper half of its time.
+    pub ticks_high: u32,
+}
+
+/// A ring, written as the runtime writes it.
+#[derive(Clone, Debug)]
+pub struct Ring {
+    segment_words: usize,
+    /// Segments that are there at once.
+    capacity: usize,
+    /// The segments, oldest first; the last one is being written.
+    segments: VecDeque<Vec<u64>>,
+    /// Number of the first of them.
+    first_segment: u64,
+    ticks_high: u32,
+    open: Vec<OpenCall>,
+    /// Words ever written but segment records and fillers.
+    pub words_written: u64,
+}
+
+const EXIT: u32 = 0x8000_0000;
+const ESCAPE: u32 = 0x7f00_0000;
+/// The most words that go together.
+const TOGETHER: usize = 8;
+
+impl Ring {
+    /// An empty ring of `capacity` segments that begins at `ticks`.
+    #[must_use]
+    pub fn new(segment_words: usize, capacity: usize, ticks: u64) -> Ring {
+        let mut ring = Ring {
+            segment_words,
+            capacity,
+            segments: VecDeque::new(),
+            first_segment: 0,
+            ticks_high: 0,
+            open: Vec::new(),
+            words_written: 0,
+        };
+        ring.begin_segment(ticks);
+        ring
+    }
+
+    fn begin_segment(&mut self, ticks: u64) {
+        if self.segments.len() == self.capacity {
+            self.segments.pop_front();
+            self.first_segment += 1;
+        }
+        let number = self.first_segment + self.segments.len() as u64;
+        self.ticks_high = (ticks >> 32) as u32;
+        let mut words = vec![record(ticks, 1, 3, 0)];
+        words.push(payload(self.ticks_high, 1, 1));
+        words.push(payload(self.open.len() as u32, 1, 2));
+        words.push(payload(number as u32, 1, 3));
+        self.segments.push_back(words);
+    }
+
+    /// Makes room for `count` words that go together, at `ticks`.
+    fn make_room(&mut self, count: usize, ticks: u64) {
+        let segment_words = self.segment_words;
+        let Some(current) = self.segments.back_mut() else { return };
+        if current.len() + count > segment_words {
+            current.resize(segment_words, record(ticks, 14, 0, 0));
+            self.begin_segment(ticks);
+        }
+    }
+
+    /// Writes words as they are.
+    pub fn raw(&mut self, words: &[u64], ticks: u64) {
+        self.make_room(words.len(), ticks);
+        self.words_written += words.len() as u64;
+        if let Some(current) = self.segments.back_mut() {
+            current.extend(words);
+        }
+    }
+
+    /// Writes a longer record at `ticks`, after an epoch record where the upper half changes.
+    pub fn record(&mut self, ticks: u64, kind: u8, detail: u8, payloads: &[u32]) {
+        self.make_room(TOGETHER, ticks);
+        self.epoch(ticks);
+        let mut words = vec![record(ticks, kind, payloads.len() as u8, detail)];
+        words.extend(payloads.iter().zip(1..).map(|(value, index)| payload(*value, kind, index)));
+        self.raw(&words, ticks);
+    }
+
+    fn epoch(&mut self, ticks: u64) {
+        let high = (ticks >> 32) as u32;
+        if high != self.ticks_high {
+            self.ticks_high = high;
+            self.raw(&[record(ticks, 2, 1, 0), payload(high, 2, 1)], ticks);
+        }
+    }
+
+    /// An entry or exit; one that is late for its epoch gets a record that says so.
+    fn call(&mut self, ticks: u64, low: u32) {
+        let high = (ticks >> 32) as u32;
+        self.make_room(TOGETHER, ticks.max(u64::from(self.ticks_high) << 32));
+        if high < self.ticks_high {
+            let words = [record(ticks, 5, 2, 0), payload(low, 5, 1), payload(high, 5, 2)];
+            return self.raw(&words, ticks);
+        }
+        self.epoch(ticks);
+        self.raw(&[ticks << 32 | u64::from(low)], ticks);
+    }
+
+    /// A function is entered.
+    pub fn enter(&mut self, ticks: u64, offset: u32) {
+        self.call(ticks, offset);
+        self.open.push(OpenCall { word: ticks << 32 | u64::from(offset), ticks_high: (ticks >> 32) as u32 });
+    }
+
+    /// The innermost open function is left.
+    pub fn exit(&mut self, ticks: u64, offset: u32) {
+        self.call(ticks, EXIT | offset);
+        self.open.pop();
+    }
+
+    /// Calls are left without an exit, down to `depth`.
+    pub fn unwind(&mut self, ticks: u64, depth: usize) {
+        // A segment tells the depth at its beginning, so it has to begin before the depth changes.
+        self.make_room(TOGETHER, ticks);
+        self.open.truncate(depth);
+        self.record(ticks, 3, 0, &[depth as u32]);
+    }
+
+    /// An exit whose entry isn't known.
+    pub fn orphan_exit(&mut self, ticks: u64, offset: u32) {
+        self.record(ticks, 4, 0, &[offset]);
+    }
+
+    /// `count` events were dropped.
+    pub fn busy(&mut self, ticks: u64, count: u64) {
+        self.record(ticks, 6, 2, &[count as u32, (count >> 32) as u32]);
+    }
+
+    /// Code outside all modules is entered.
+    pub fn enter_unknown(&mut self, ticks: u64, address: u64) {
+        self.record(ticks, 7, 0, &[address as u32, (address >> 32) as u32]);
+        let word = record(ticks, 7, 0, 0);
+        self.open.push(OpenCall { word, ticks_high: (ticks >> 32) as u32 });
+    }
+
+    /// Code outside all modules is left.
+    pub fn exit_unknown(&mut self, ticks: u64, address: u64) {
+        self.record(ticks, 7, 1, &[address as u32, (address >> 32) as u32]);
+        self.open.pop();
+    }
+
+    /// A slot that was reserved and never written.
+    pub fn hole(&mut self, ticks: u64) {
+        self.raw(&[0], ticks);
+    }
+
+    /// Calls that are open.
+    #[must_use]
+    pub fn open_calls(&self) -> &[OpenCall] {
+        &self.open
+    }
+
+    /// Number of the oldest segment that is there.
+    #[must_use]
+    pub fn first_segment(&self) -> u64 {
+        self.first_segment
+    }
+
+    /// Number of the segment that is being written.
+    #[must_use]
+    pub fn newest_segment(&self) -> u64 {
+        self.first_segment + self.segments.len() as u64 - 1
+    }
+
+    /// The segments that are there, oldest first.
+    pub fn segments(&self) -> impl Iterator<Item = &[u64]> {
+        self.segments.iter().map(Vec::as_slice)
+    }
+
+    /// Words of a whole segment.
+    #[must_use]
+    pub fn segment_words(&self) -> usize {
+        self.segment_words
+    }
+
+    /// Segments that are there at most.
+    #[must_use]
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+}
+
+fn record(ticks: u64, kind: u8, count: u8, detail: u8) -> u64 {
+    ticks << 32 | u64::from(ESCAPE | u32::from(kind) << 16 | u32::from(count) << 8 | u32::from(detail))
+}
+
+fn payload(value: u32, kind: u8, index: u8) -> u64 {
+    u64::from(value) << 32 | u64::from(EXIT | ESCAPE | u32::from(kind) << 16 | u32::from(index) << 8)
+}

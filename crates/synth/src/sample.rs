@@ -1,0 +1,77 @@
+//! A small recording with one of everything.
+
+use crate::{Module, Process, Reading, Ring, Thread};
+
+/// Two modules, the second one replaced by another in the same range; a thread with calls, unwinding,
+/// an epoch change, a signal handler that came in between, losses and open calls; one whose ring has
+/// wrapped; one without events.
+#[must_use]
+pub fn basic() -> Process {
+    const T0: u64 = 0xffff_f000;
+    let module = |path: &str, start: u64, code_start, loaded_ticks, unloaded_ticks| Module {
+        path: path.into(),
+        base: start - 0x1000,
+        start,
+        end: start + 0x2000,
+        code_start,
+        loaded_ticks,
+        unloaded_ticks,
+        build_id: path.as_bytes().iter().copied().cycle().take(20).collect(),
+    };
+    let mut main = Ring::new(512, 16, T0);
+    main.enter(T0 + 10, 0x1010);
+    main.enter(T0 + 20, 0x1100);
+    main.exit(T0 + 35, 0x1108);
+    main.enter_unknown(T0 + 40, 0x7777_0000_1234);
+    main.exit_unknown(T0 + 50, 0x7777_0000_1234);
+    // A handler ran between the clock read at 60 and its slot.
+    main.enter(T0 + 70, 0x3000);
+    main.exit(T0 + 80, 0x3004);
+    main.enter(T0 + 60, 0x1200);
+    // Another one, in which an exception was thrown and caught; its hook's epoch was over afterwards.
+    main.enter(T0 + 0x1100, 0x1300);
+    main.enter(T0 + 0x1110, 0x1400);
+    main.unwind(T0 + 0x1200, 3);
+    main.exit(T0 + 0x1200, 0x1308);
+    main.enter(T0 + 0x900, 0x1500);
+    main.exit(T0 + 0x1300, 0x1508);
+    main.exit(T0 + 0x1310, 0x1208);
+    main.orphan_exit(T0 + 0x1400, 0x1600);
+    main.busy(T0 + 0x1410, 3);
+    main.hole(T0 + 0x1420);
+    main.enter(T0 + 0x2000, 0x3100);
+    main.exit(T0 + 0x2010, 0x3104);
+    main.enter(T0 + 0x2020, 0x1700);
+
+    let mut worker = Ring::new(512, 2, T0 + 100);
+    worker.enter(T0 + 110, 0x1800);
+    worker.enter(T0 + 120, 0x1900);
+    for call in 0..600 {
+        worker.enter(T0 + 200 + 20 * call, 0x1a00);
+        worker.exit(T0 + 210 + 20 * call, 0x1a04);
+    }
+    worker.exit(T0 + 30_000, 0x1908);
+
+    let idle = Ring::new(512, 16, T0 + 50);
+    let thread = |tid, name: &str, start_ticks, ring| Thread { tid, name: name.into(), start_ticks, ring };
+    Process {
+        pid: 100,
+        arguments: vec!["./app".into(), "--fast".into(), "a b".into()],
+        clock: vec![
+            Reading { ticks: T0, raw_ns: 5_000_000_000, bracket: 40 },
+            Reading { ticks: T0 + 25_000_000, raw_ns: 5_010_000_000, bracket: 50 },
+            Reading { ticks: T0 + 50_000_000, raw_ns: 5_020_000_100, bracket: 40 },
+        ],
+        modules: vec![
+            module("/usr/bin/app", 0x5555_0000_0000, 0x1000, T0, 0),
+            module("/usr/lib/one.so", 0x7f00_0000_0000, 0x3000, T0, T0 + 0x1e00),
+            module("/usr/lib/two.so", 0x7e00_0000_0000, 0x3000, T0 + 0x1f00, 0),
+        ],
+        threads: vec![
+            thread(100, "app", T0, main),
+            thread(101, "worker", T0 + 100, worker),
+            thread(102, "idle", T0 + 50, idle),
+        ],
+        end_ticks: T0 + 50_000,
+    }
+}

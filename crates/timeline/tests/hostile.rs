@@ -1,0 +1,113 @@
+//! Cut, damaged and forged input: no panic, no hang, bounded memory, and what is left is still true.
+//! One test, so that its memory can be told from the process's.
+
+use std::time::{Duration, Instant};
+
+use everycall_reader::{ArenaImage, Source, TraceFile, Warning};
+use everycall_synth::{File, Process, Ring, Rng, Thread, arena_image, basic, mutate};
+use everycall_timeline::{Location, ThreadEvents, TimelineEvent, Trace};
+
+/// Goes through everything; gives the number of events. Checks what holds for any input.
+fn read(source: impl Source) -> u64 {
+    let trace = Trace::open(source).unwrap();
+    let same = |entry: Location, exit: Location| (entry.image_address % 3 != 0).then_some(entry == exit);
+    let mut count = 0;
+    for thread in trace.threads() {
+        let check = |events: ThreadEvents<'_>| {
+            let mut depth = 0;
+            let mut now = 0;
+            let mut count = 0;
+            for event in events {
+                assert!(event.at_ns() >= now);
+                now = event.at_ns();
+                count += 1;
+                match event {
+                    TimelineEvent::Begin(begin) => {
+                        assert_eq!(begin.depth, depth);
+                        depth += 1;
+                    }
+                    TimelineEvent::End(end) => {
+                        depth -= 1;
+                        assert_eq!(end.depth, depth);
+                        assert!(end.start_ns <= end.end_ns);
+                    }
+                    TimelineEvent::Loss(_) | TimelineEvent::Instant(_) => {}
+                }
+            }
+            assert_eq!(depth, 0);
+            count
+        };
+        count += check(trace.thread_events(thread.index));
+        if thread.index == 0 {
+            check(trace.thread_events_checked(0, Some(&same)));
+        }
+    }
+    trace.warnings().iter().for_each(|warning| drop(warning.to_string()));
+    count
+}
+
+/// The sample, with a thread that fills the file up to 64 KiB.
+fn larger() -> Process {
+    let mut process = basic();
+    let mut ring = Ring::new(512, 16, 0xffff_f000);
+    for call in 0..3240_u64 {
+        ring.enter(0xffff_f100 + 10 * call, 0x1010);
+        ring.exit(0xffff_f105 + 10 * call, 0x1020);
+    }
+    process.threads.push(Thread { tid: 200, name: "busy".into(), start_ticks: 0xffff_f000, ring });
+    process
+}
+
+/// The most memory that the process has used so far, in bytes.
+fn memory_peak() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() << 10
+}
+
+fn cut_anywhere(bytes: &[u8]) {
+    let whole = read(TraceFile::open(bytes).unwrap());
+    let mut last = 0;
+    for length in 0..bytes.len() {
+        match TraceFile::open(&bytes[..length]) {
+            Ok(file) => {
+                assert!(file.recording().warnings.contains(&Warning::Cut { at: length as u64 }), "{length}");
+                // The words of a cut are all that differs between two neighbours; look at some.
+                if length % 61 == 0 || length + 64 > bytes.len() || length < 3000 {
+                    let count = read(file);
+                    assert!(count <= whole);
+                    last = count;
+                }
+            }
+            Err(error) => assert!(length < 32, "{length}: {error}"),
+        }
+    }
+    assert_eq!(last, whole, "only the end's chunk is missing");
+}
+
+fn damaged_anyhow(bytes: &[u8], open: impl Fn(&[u8]) -> bool, times: u64) {
+    let mut rng = Rng::new(bytes.len() as u64);
+    let mut opened = 0;
+    for _ in 0..times {
+        let mut damaged = bytes.to_vec();
+        mutate(&mut damaged, &mut rng);
+        let begun = Instant::now();
+        opened += u64::from(open(&damaged));
+        assert!(begun.elapsed() < Duration::from_secs(5), "it hangs");
+    }
+    assert!(opened > times / 3, "most damage leaves something to read: {opened} of {times}");
+}
+
+#[test]
+fn hostile_input() {
+    let larger = File::of(&larger());
+    assert!((60 << 10..68 << 10).contains(&larger.len()), "{}", larger.len());
+    cut_anywhere(&larger);
+    let open_file = |bytes: &[u8]| TraceFile::open(bytes).map(read).is_ok();
+    damaged_anyhow(&File::of(&basic()), open_file, 15_000);
+    damaged_anyhow(&larger, open_file, 500);
+    let arena = arena_image(&basic());
+    damaged_anyhow(&arena, |bytes| ArenaImage::open(bytes).map(read).is_ok(), 4_500);
+    let limit = (64 << 20) + 4 * larger.len() as u64;
+    assert!(memory_peak() < limit, "{} bytes", memory_peak());
+}

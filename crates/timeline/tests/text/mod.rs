@@ -1,0 +1,64 @@
+//! A recording as text, for comparisons.
+
+use std::fmt::Write;
+
+use everycall_timeline::{TimelineEvent, Trace};
+
+/// Everything that a trace says, line by line.
+pub fn text(trace: &Trace<'_>) -> String {
+    let mut out = String::new();
+    let meta = trace.meta();
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let arguments: Vec<String> = meta.arguments.iter().map(|word| lossy(word)).collect();
+    let _ = writeln!(out, "command {arguments:?} in {}", lossy(&meta.working_folder));
+    let _ = writeln!(
+        out,
+        "host {} {} {} {:?}",
+        lossy(&meta.host),
+        lossy(&meta.kernel),
+        lossy(&meta.cpu),
+        meta.cpu_count
+    );
+    let _ =
+        writeln!(out, "clock {:?} origin {:?}", trace.clock_quality(), trace.clock().origin_realtime_ns());
+    for module in trace.modules() {
+        let (start, end, code) = (module.start, module.end, module.code_start);
+        let _ = writeln!(
+            out,
+            "module {} {start:x}-{end:x} code {code:x} {:?}",
+            module.path_lossy(),
+            module.unloaded_ticks
+        );
+    }
+    for warning in trace.warnings() {
+        let _ = writeln!(out, "warning {warning}");
+    }
+    let _ = writeln!(out, "end {:?}", trace.process_end());
+    for thread in trace.threads() {
+        let (tid, name, reach) = (thread.tid, &thread.name, thread.reach);
+        let _ = writeln!(
+            out,
+            "thread {tid} {name} reach {reach:?} events {} losses {} overwritten {} open {}",
+            thread.events, thread.losses, thread.segments_overwritten, thread.open_calls
+        );
+        let mut events = trace.thread_events(thread.index);
+        for event in events.by_ref() {
+            let _ = match event {
+                TimelineEvent::Begin(e) => {
+                    let (module, address) = (e.location.module as i32, e.location.image_address);
+                    let indent = 2 * e.depth as usize + 2;
+                    let cut = if e.cut { " cut" } else { "" };
+                    writeln!(out, "{:indent$}{} {{ {module}:{address:x}{cut}", "", e.start_ns)
+                }
+                TimelineEvent::End(e) => {
+                    let indent = 2 * e.depth as usize + 2;
+                    writeln!(out, "{:indent$}{} }} {:?}", "", e.end_ns, e.how)
+                }
+                TimelineEvent::Loss(e) => writeln!(out, "{e:?}"),
+                TimelineEvent::Instant(e) => writeln!(out, "{e:?}"),
+            };
+        }
+        let _ = writeln!(out, "{:?}", events.stats());
+    }
+    out
+}
