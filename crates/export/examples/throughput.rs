@@ -2,8 +2,9 @@
 //!
 //! `cargo run --release -p everycall-export --example throughput [EVENTS] [OUTPUT...]`
 //!
-//! The recording is made up as it is read: 4 threads, 5,000 functions of which few are called often, up to 30 levels, no
-//! call without duration. The row `source` is the cost of making it up, which the others contain; `net` is without it.
+//! The recording is made up as it is read: 4 threads, 5,000 functions of which few are called often, up to 30
+//! levels, no call without duration. The row `source` is the cost of making it up, which the others contain;
+//! `net` is without it.
 
 use std::borrow::Cow;
 use std::io;

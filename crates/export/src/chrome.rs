@@ -8,13 +8,15 @@
 //! ],"file_info":{"files":{path:[text,lines]},"functions":{slice name:[path,line]}}}
 //! ```
 //!
-//! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for readers that keep
-//! them as doubles, for the first hundred days. A slice with something to remark has `args`: `remark` ("cut at start", "cut at end", "cut at a loss",
-//! "unwound", "exit lost"), `calls` (of a slice that stands for deeper ones), `true_start_ns` and `true_dur_ns` (of a slice
-//! whose stamps were moved, see [`crate::draw`]).
+//! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for
+//! readers that keep them as doubles, for the first hundred days. A slice with something to remark has
+//! `args`: `remark` ("cut at start", "cut at end", "cut at a loss", "unwound", "exit lost"), `calls` (of a
+//! slice that stands for deeper ones), `true_start_ns` and `true_dur_ns` (of a slice whose stamps were moved,
+//! see [`crate::draw`]).
 //!
 //! vizviewer looks sources up by slice name, and its page breaks at a function whose file isn't there: such
-//! functions are left out. Functions of one name, file name and line in different folders are told apart by the whole path.
+//! functions are left out. Functions of one name, file name and line in different folders are told apart by
+//! the whole path.
 
 use std::io::{self, Write};
 

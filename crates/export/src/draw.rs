@@ -1,12 +1,13 @@
 //! Calls as viewers can draw them.
 //!
-//! Viewers nest slices by their times alone, draw slices of no length as points, and (Perfetto, and all that is built
-//! on it) know 512 levels. So here, per thread:
+//! Viewers nest slices by their times alone, draw slices of no length as points, and (Perfetto, and all that
+//! is built on it) know 512 levels. So here, per thread:
 //!
-//! - A slice begins at least 1 ns after the one around it, lasts at least 1 ns, and doesn't end before the slices in it.
-//!   Only stamps that would break this are moved, later and by as little as possible; a slice with a moved stamp
-//!   carries its true times along.
-//! - Calls below [`LEVELS`] levels are added up into one slice per outermost of them, which says how many they are.
+//! - A slice begins at least 1 ns after the one around it, lasts at least 1 ns, and doesn't end before the
+//!   slices in it. Only stamps that would break this are moved, later and by as little as possible; a slice
+//!   with a moved stamp carries its true times along.
+//! - Calls below [`LEVELS`] levels are added up into one slice per outermost of them, which says how many
+//!   they are.
 
 use everycall_timeline::EndKind;
 

@@ -1,7 +1,8 @@
 //! Which calls are shown.
 //!
 //! Every condition is about one call, and what passes all of them is shown. Nesting stays right because each
-//! condition that a call passes is also passed by the calls around it, or (`function`, `depth`) concerns whole subtrees:
+//! condition that a call passes is also passed by the calls around it, or (`function`, `depth`) concerns
+//! whole subtrees:
 //!
 //! | option | a call is shown if |
 //! |---|---|
@@ -13,8 +14,8 @@
 //!
 //! What is left out here is no loss. Losses and stray exits are shown if they lie in the window.
 //!
-//! The adaptor holds back calls that may yet prove too short or too early: as many as are nested in each other
-//! at most, whatever the length of the trace.
+//! The adaptor holds back calls that may yet prove too short or too early: as many as are nested in each
+//! other at most, whatever the length of the trace.
 
 use std::collections::VecDeque;
 

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-/// Appends `text` as a JSON string, in a form that also survives inside an HTML script and a JavaScript source:
-/// `</`, `<!` and the line separators U+2028 and U+2029 are escaped, as are all control characters.
+/// Appends `text` as a JSON string, in a form that also survives inside an HTML script and a JavaScript
+/// source: `</`, `<!` and the line separators U+2028 and U+2029 are escaped, as are all control characters.
 pub(crate) fn put_string(bytes: &mut Vec<u8>, text: &str) {
     bytes.push(b'"');
     let mut rest = text;

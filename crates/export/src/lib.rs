@@ -6,9 +6,9 @@
 //!                                    `---> perfetto                  protobuf
 //! ```
 //!
-//! Everything streams: memory holds the open calls of one thread and the functions that occurred, whatever the length
-//! of the trace. Nothing is repaired here: what the timeline says is shown, and what it says is missing is shown as
-//! missing. No files are opened: names and sources come through [`Names`].
+//! Everything streams: memory holds the open calls of one thread and the functions that occurred, whatever
+//! the length of the trace. Nothing is repaired here: what the timeline says is shown, and what it says is
+//! missing is shown as missing. No files are opened: names and sources come through [`Names`].
 
 mod chrome;
 mod draw;
@@ -83,7 +83,8 @@ impl FromStr for Format {
 /// Something that people should know about an export. `Display` gives the sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// There are more slices than viewers handle well. It comes when the number is passed, before the rest is written.
+    /// There are more slices than viewers handle well. It comes when the number is passed, before the rest is
+    /// written.
     ManySlices,
     /// Calls were nested more deeply than viewers show.
     DeepCalls {
@@ -97,14 +98,15 @@ impl fmt::Display for Note {
         match *self {
             Note::ManySlices => write!(
                 out,
-                "more than {} slices: viewers will be slow or run out of memory; choose a part with --last, --since and \
-                 --until, --tid, --function or --depth, or leave out short calls with --min-duration",
+                "more than {} slices: viewers will be slow or run out of memory; choose a part with --last, \
+                 --since and --until, --tid, --function or --depth, or leave out short calls with \
+                 --min-duration",
                 Count(MANY_SLICES)
             ),
             Note::DeepCalls { calls } => write!(
                 out,
-                "{} calls lie deeper than the {} levels that viewers draw; slices named \"{}\" stand for them, \
-                 and --function starts a tree at a function of your choice",
+                "{} calls lie deeper than the {} levels that viewers draw; slices named \"{}\" stand for \
+                 them, and --function starts a tree at a function of your choice",
                 Count(calls),
                 draw::LEVELS,
                 text::DEEPER
@@ -130,8 +132,8 @@ pub struct Summary {
     pub moved_slices: u64,
 }
 
-/// Writes what `filter` lets through to `out`, which need not be buffered. Each note is given to `notify` as soon as
-/// it is known.
+/// Writes what `filter` lets through to `out`, which need not be buffered. Each note is given to `notify` as
+/// soon as it is known.
 ///
 /// # Errors
 ///

@@ -7,10 +7,10 @@
 //!              {delta ns, begin, iid} ... {delta ns, end} ...          nanoseconds since the packet before
 //! ```
 //!
-//! Times are nanoseconds since the trace's origin, on what Perfetto takes for the boot clock. A slice's name is
-//! written where its thread first uses it, and is a number from there on, so that a begin or an end takes about a dozen bytes.
-//! The remarks of a slice are annotations of its end: `remark`, `calls`, `true_start_ns`, `true_dur_ns`, with the
-//! meanings that they have in [`crate::chrome`].
+//! Times are nanoseconds since the trace's origin, on what Perfetto takes for the boot clock. A slice's name
+//! is written where its thread first uses it, and is a number from there on, so that a begin or an end takes
+//! about a dozen bytes. The remarks of a slice are annotations of its end: `remark`, `calls`,
+//! `true_start_ns`, `true_dur_ns`, with the meanings that they have in [`crate::chrome`].
 //!
 //! Field numbers are those of `protos/perfetto/trace` in Perfetto's sources, and stable.
 

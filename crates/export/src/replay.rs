@@ -9,13 +9,16 @@
 //!    0.013503 ms  } 12.3 us
 //! ```
 //!
-//! - The column on the left is the time since the trace's origin, exact, and in the form that `--since` takes.
-//! - A call without shown calls in it takes one line. The brace of one that began many lines above repeats its name.
-//! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call whose exit is missing.
+//! - The column on the left is the time since the trace's origin, exact, and in the form that `--since`
+//!   takes.
+//! - A call without shown calls in it takes one line. The brace of one that began many lines above repeats
+//!   its name.
+//! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
+//!   whose exit is missing.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
 //! - Characters that could steer a terminal or reorder its text are shown escaped.
-//! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then their scopes,
-//!   then their end.
+//! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then
+//!   their scopes, then their end.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -265,7 +268,8 @@ impl Page<'_> {
         used
     }
 
-    /// The function's name, shortened to leave room for `tail` columns; tells how many columns are used behind it.
+    /// The function's name, shortened to leave room for `tail` columns; tells how many columns are used
+    /// behind it.
     fn name(&mut self, functions: &Functions<'_>, id: FunctionId, used: usize, tail: usize) -> usize {
         if self.labels.len() <= id.index() {
             self.labels.resize(id.index() + 1, Label::default());
@@ -382,7 +386,8 @@ fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         let steers = character.is_control()
-            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}');
+            || matches!(character, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}')
+            || matches!(character, '\u{2060}'..='\u{206f}' | '\u{feff}');
         if steers {
             let _ = write!(shown, "\\u{{{:x}}}", character as u32);
         } else {

@@ -6,9 +6,10 @@
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"stray_exits":1,"function":"f(int)"}
 //! ```
 //!
-//! Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call. `file` and
-//! `line` are left out where unknown, `lost` is null where nobody counted. A call that isn't wholly recorded or didn't return has
-//! `remarks`, an array of "cut at start", "cut at end", "cut at a loss", "unwound", "exit lost".
+//! Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
+//! `file` and `line` are left out where unknown, `lost` is null where nobody counted. A call that isn't
+//! wholly recorded or didn't return has `remarks`, an array of "cut at start", "cut at end", "cut at a loss",
+//! "unwound", "exit lost".
 
 use std::io::{self, Write};
 

@@ -82,7 +82,8 @@ pub fn parse_tids(text: &str) -> Result<Vec<u32>, ParseError> {
     text.split(',').map(parse).collect()
 }
 
-/// A duration of `ns` nanoseconds with three digits and a unit chosen for its size: `870 ns`, `12.3 us`, `2.50 s`.
+/// A duration of `ns` nanoseconds with three digits and a unit chosen for its size: `870 ns`, `12.3 us`,
+/// `2.50 s`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Duration {
     /// Nanoseconds.

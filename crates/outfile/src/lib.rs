@@ -133,8 +133,8 @@ impl OutFile {
     ///
     /// # Errors
     ///
-    /// The disk is full, the file system failed, or the reader of a pipe has gone. Nothing is left behind, and
-    /// what stood under the name before is still there.
+    /// The disk is full, the file system failed, or the reader of a pipe has gone. Nothing is left behind,
+    /// and what stood under the name before is still there.
     pub fn finish(self) -> Result<(), OutFileError> {
         let result = match self.target {
             Target::Direct(mut file) => file.flush(),
