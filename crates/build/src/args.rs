@@ -54,44 +54,163 @@ pub enum Obstacle {
 
 /// Options whose value is the next argument; without them, values would look like inputs.
 const TAKE_NEXT: &[&str] = &[
-    "-o", "-x", "-I", "-D", "-U", "-L", "-l", "-u", "-T", "-e", "-z", "-A", "-B", "-b", "-V", "-G", "-F",
-    "-MF", "-MT", "-MQ", "-MJ", "-include", "-imacros", "-isystem", "-iquote", "-idirafter", "-iprefix",
-    "-iwithprefix", "-iwithprefixbefore", "-isysroot", "-imultilib", "-imultiarch", "-cxx-isystem",
-    "-include-pch", "-Xlinker", "-Xassembler", "-Xpreprocessor", "-Xclang", "-Xanalyzer", "-aux-info",
-    "-dumpbase", "-dumpbase-ext", "-dumpdir", "-target", "-arch", "-mllvm", "-plugin", "-specs", "--specs",
-    "--param", "-wrapper", "--sysroot", "-Tdata", "-Tbss", "-Ttext", "-Ttext-segment", "-Tldata",
-    "-rpath", "-soname", "--include", "--imacros", "--output", "--language", "--define-macro",
-    "--undefine-macro", "--include-directory", "--library-directory", "--assert", "--prefix", "--entry",
-    "--for-assembler", "--for-linker", "--force-link", "--dumpbase", "--dumpdir", "--config",
-    "-serialize-diagnostics", "--serialize-diagnostics", "-ivfsoverlay", "-fmodule-mapper",
+    "-o",
+    "-x",
+    "-I",
+    "-D",
+    "-U",
+    "-L",
+    "-l",
+    "-u",
+    "-T",
+    "-e",
+    "-z",
+    "-A",
+    "-B",
+    "-b",
+    "-V",
+    "-G",
+    "-F",
+    "-MF",
+    "-MT",
+    "-MQ",
+    "-MJ",
+    "-include",
+    "-imacros",
+    "-isystem",
+    "-iquote",
+    "-idirafter",
+    "-iprefix",
+    "-iwithprefix",
+    "-iwithprefixbefore",
+    "-isysroot",
+    "-imultilib",
+    "-imultiarch",
+    "-cxx-isystem",
+    "-include-pch",
+    "-Xlinker",
+    "-Xassembler",
+    "-Xpreprocessor",
+    "-Xclang",
+    "-Xanalyzer",
+    "-aux-info",
+    "-dumpbase",
+    "-dumpbase-ext",
+    "-dumpdir",
+    "-target",
+    "-arch",
+    "-mllvm",
+    "-plugin",
+    "-specs",
+    "--specs",
+    "--param",
+    "-wrapper",
+    "--sysroot",
+    "-Tdata",
+    "-Tbss",
+    "-Ttext",
+    "-Ttext-segment",
+    "-Tldata",
+    "-rpath",
+    "-soname",
+    "--include",
+    "--imacros",
+    "--output",
+    "--language",
+    "--define-macro",
+    "--undefine-macro",
+    "--include-directory",
+    "--library-directory",
+    "--assert",
+    "--prefix",
+    "--entry",
+    "--for-assembler",
+    "--for-linker",
+    "--force-link",
+    "--dumpbase",
+    "--dumpdir",
+    "--config",
+    "-serialize-diagnostics",
+    "--serialize-diagnostics",
+    "-ivfsoverlay",
+    "-fmodule-mapper",
     "-working-directory",
 ];
 
 /// Options that end in an answer on standard output. Those ending in `=` or `-` are prefixes.
 const QUERIES: &[&str] = &[
-    "--version", "-dumpversion", "-dumpfullversion", "-dumpmachine", "-dumpspecs", "-print-", "--print-",
-    "--help", "-help", "--target-help", "-cc1", "-cc1as", "-cc1gen-reproducer",
+    "--version",
+    "-dumpversion",
+    "-dumpfullversion",
+    "-dumpmachine",
+    "-dumpspecs",
+    "-print-",
+    "--print-",
+    "--help",
+    "-help",
+    "--target-help",
+    "-cc1",
+    "-cc1as",
+    "-cc1gen-reproducer",
 ];
 
 /// Options after which no object code is made.
 const NO_CODE: &[&str] = &[
-    "-E", "-M", "-MM", "-fsyntax-only", "--preprocess", "--dependencies", "--user-dependencies", "--analyze",
-    "--precompile", "-verify-pch", "-emit-interface-stubs",
+    "-E",
+    "-M",
+    "-MM",
+    "-fsyntax-only",
+    "--preprocess",
+    "--dependencies",
+    "--user-dependencies",
+    "--analyze",
+    "--precompile",
+    "-verify-pch",
+    "-emit-interface-stubs",
 ];
 
 /// `-g` options that say how debug information is written, not whether and how much.
 const DEBUG_DETAILS: &[&str] = &[
-    "-gz", "-gsplit-dwarf", "-gno-", "-grecord-", "-gcolumn-info", "-gvariable-location-views",
-    "-ginternal-reset-location-views", "-gstatement-frontiers", "-gas-loc", "-gas-locview", "-ginline-points",
-    "-gstrict-dwarf", "-gpubnames", "-ggnu-pubnames", "-gtype", "-gdescribe-dies", "-gused", "-gcc-toolchain",
-    "-gdwarf32", "-gdwarf64", "-gsimple-template-names", "-gembed-source", "-gkey-instructions",
-    "-gdwarf-aranges", "-gomit-unreferenced-methods", "-gcodeview-ghash", "-gcodeview-command-line",
+    "-gz",
+    "-gsplit-dwarf",
+    "-gno-",
+    "-grecord-",
+    "-gcolumn-info",
+    "-gvariable-location-views",
+    "-ginternal-reset-location-views",
+    "-gstatement-frontiers",
+    "-gas-loc",
+    "-gas-locview",
+    "-ginline-points",
+    "-gstrict-dwarf",
+    "-gpubnames",
+    "-ggnu-pubnames",
+    "-gtype",
+    "-gdescribe-dies",
+    "-gused",
+    "-gcc-toolchain",
+    "-gdwarf32",
+    "-gdwarf64",
+    "-gsimple-template-names",
+    "-gembed-source",
+    "-gkey-instructions",
+    "-gdwarf-aranges",
+    "-gomit-unreferenced-methods",
+    "-gcodeview-ghash",
+    "-gcodeview-command-line",
 ];
 
 /// Options by which the user takes gcc's entry and exit hooks for something else.
 const CLAIM_HOOKS: &[&str] = &[
-    "-pg", "-p", "-mno-fentry", "-mnop-mcount", "-mrecord-mcount", "-mrecord-return", "-mfentry-name=",
-    "-mfentry-section=", "-minstrument-return=",
+    "-pg",
+    "-p",
+    "-mno-fentry",
+    "-mnop-mcount",
+    "-mrecord-mcount",
+    "-mrecord-return",
+    "-mfentry-name=",
+    "-mfentry-section=",
+    "-minstrument-return=",
 ];
 
 impl Invocation {
@@ -133,7 +252,9 @@ impl Scan {
             "-x" | "--language" => self.language = next.filter(|name| *name != "none").map(str::to_owned),
             "-c" | "-S" | "--compile" | "--assemble" => self.stops_before_link = true,
             "-shared" | "--shared" => self.shared = true,
-            "-r" | "--relocatable" | "-flinker-output=rel" | "-flinker-output=nolto-rel" => self.relocatable = true,
+            "-r" | "--relocatable" | "-flinker-output=rel" | "-flinker-output=nolto-rel" => {
+                self.relocatable = true
+            }
             "-Xlinker" | "--for-linker" => self.linker_args(next.unwrap_or_default().split('\0')),
             "-l" => self.inputs += 1,
             "-target" => self.target(next.unwrap_or_default()),
@@ -217,9 +338,9 @@ impl Scan {
 fn kind_of_extension(extension: &str) -> (bool, bool) {
     match extension {
         "h" | "H" | "hh" | "hp" | "hpp" | "hxx" | "HPP" | "h++" | "tcc" => (true, true),
-        "c" | "i" | "ii" | "C" | "cc" | "cp" | "cxx" | "cpp" | "CPP" | "c++" | "m" | "mi" | "mm" | "M" | "mii"
-        | "ll" | "bc" | "cppm" | "ixx" | "d" | "f" | "F" | "for" | "f90" | "F90" | "f95" | "f03" | "f08" | "adb"
-        | "ads" | "go" => (true, false),
+        "c" | "i" | "ii" | "C" | "cc" | "cp" | "cxx" | "cpp" | "CPP" | "c++" | "m" | "mi" | "mm" | "M"
+        | "mii" | "ll" | "bc" | "cppm" | "ixx" | "d" | "f" | "F" | "for" | "f90" | "F90" | "f95" | "f03"
+        | "f08" | "adb" | "ads" | "go" => (true, false),
         _ => (false, false),
     }
 }
@@ -228,9 +349,8 @@ fn kind_of_extension(extension: &str) -> (bool, bool) {
 /// detail may also be followed by `=`.
 fn is_one_of(arg: &str, list: &[&str]) -> bool {
     list.iter().any(|entry| {
-        arg.strip_prefix(entry).is_some_and(|rest| {
-            rest.is_empty() || entry.ends_with(['=', '-']) || rest.starts_with('=')
-        })
+        arg.strip_prefix(entry)
+            .is_some_and(|rest| rest.is_empty() || entry.ends_with(['=', '-']) || rest.starts_with('='))
     })
 }
 
@@ -244,8 +364,21 @@ mod tests {
 
     #[test]
     fn stages() {
-        for line in ["", "-v", "--version", "-dumpmachine", "-print-prog-name=as a.c", "-E a.c", "-MM a.c",
-            "-fsyntax-only a.c", "-### --help=optimizers", "-cc1 a.c", "-o x", "-I a.c", "-include a.c"] {
+        for line in [
+            "",
+            "-v",
+            "--version",
+            "-dumpmachine",
+            "-print-prog-name=as a.c",
+            "-E a.c",
+            "-MM a.c",
+            "-fsyntax-only a.c",
+            "-### --help=optimizers",
+            "-cc1 a.c",
+            "-o x",
+            "-I a.c",
+            "-include a.c",
+        ] {
             assert_eq!(read(line).stage, Stage::NoCode, "{line}");
         }
         for line in ["-c a.c", "-S a.c -o x", "a.h", "-x c++-header a", "-c a.s", "-MD -c a.c", "-c -x c -"] {
@@ -267,7 +400,9 @@ mod tests {
         for line in ["a.c", "a.o b.cpp", "-x c a.o", "-c -x c++ -", "-xc -", "x.ii"] {
             assert!(read(line).compiles, "{line}");
         }
-        for line in ["a.o", "-c a.s", "-c a.S", "-x assembler-with-cpp a.c", "libx.a -lfoo", "-x c -x none a.o"] {
+        for line in
+            ["a.o", "-c a.s", "-c a.S", "-x assembler-with-cpp a.c", "libx.a -lfoo", "-x c -x none a.o"]
+        {
             assert!(!read(line).compiles, "{line}");
         }
     }
@@ -277,8 +412,16 @@ mod tests {
         for line in ["-g", "-g0", "-g3", "-ggdb3", "-gdwarf-4", "-gline-tables-only", "-gmlt"] {
             assert!(read(line).debug_chosen, "{line}");
         }
-        for line in ["-gz", "-gz=zlib", "-gsplit-dwarf", "-grecord-gcc-switches", "-gno-column-info", "-O2",
-            "-gcc-toolchain=/x", "-gdwarf64"] {
+        for line in [
+            "-gz",
+            "-gz=zlib",
+            "-gsplit-dwarf",
+            "-grecord-gcc-switches",
+            "-gno-column-info",
+            "-O2",
+            "-gcc-toolchain=/x",
+            "-gdwarf64",
+        ] {
             assert!(!read(line).debug_chosen, "{line}");
         }
     }

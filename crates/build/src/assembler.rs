@@ -29,7 +29,9 @@ pub fn is_assembler_name(name: &OsStr) -> bool {
 /// Does what `as ARGS` does, with hook calls made into sites.
 pub fn as_main(args: Vec<OsString>) -> ExitCode {
     let Some(assembler) = real_assembler() else {
-        eprintln!("everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package");
+        eprintln!(
+            "everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package"
+        );
         return ExitCode::from(EXIT_NOT_FOUND);
     };
     match assemble(&assembler, &args) {
@@ -44,7 +46,8 @@ pub fn as_main(args: Vec<OsString>) -> ExitCode {
 /// The assembler that gcc would have run: gcc's own folders come first, in the order it gives them.
 fn real_assembler() -> Option<PathBuf> {
     let folders = ["COMPILER_PATH", "PATH"].into_iter().filter_map(std::env::var_os);
-    let folders: Vec<PathBuf> = folders.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>()).collect();
+    let folders: Vec<PathBuf> =
+        folders.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>()).collect();
     compiler::find_in(folders.into_iter(), OsStr::new("as"))
 }
 

@@ -147,7 +147,10 @@ mod tests {
             Some((line.launchers.len(), line.compiler, line.args.len()))
         };
         assert_eq!(split("gcc -c a.c"), Some((0, "gcc".into(), 2)));
-        assert_eq!(split("/usr/bin/ccache gcc -c"), Some((1, "/usr/bin/gcc".replace("/usr/bin/", "").into(), 1)));
+        assert_eq!(
+            split("/usr/bin/ccache gcc -c"),
+            Some((1, "/usr/bin/gcc".replace("/usr/bin/", "").into(), 1))
+        );
         assert_eq!(split("ccache debug=true distcc g++"), Some((3, "g++".into(), 0)));
         assert_eq!(split("ccache"), None);
     }

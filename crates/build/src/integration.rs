@@ -77,20 +77,23 @@ fn driver_options(mode: Mode, tools: &str) -> Vec<String> {
     options
 }
 
-fn link_options(is_module: bool, tools: &str) -> Vec<String> {
+/// Linker options, and last the object.
+fn link_options(is_module: bool) -> (Vec<String>, &'static str) {
     let collect = "-Wl,-z,start-stop-gc".to_owned();
     if is_module {
-        vec![collect, format!("{tools}/{MODULE_OBJECT}")]
+        (vec![collect], MODULE_OBJECT)
     } else {
-        let export = format!("-Wl,--export-dynamic-symbol={RUNTIME_SYMBOL}");
-        vec![collect, export, format!("{tools}/{RUNTIME_OBJECT}")]
+        (vec![collect, format!("-Wl,--export-dynamic-symbol={RUNTIME_SYMBOL}")], RUNTIME_OBJECT)
     }
 }
 
 fn pkg_config(mode: Mode, is_module: bool) -> String {
     let (suffix, what) = if is_module { ("-module", "shared objects") } else { ("", "executables") };
     let tools = "${tools}";
-    let libs = [driver_options(mode, tools), link_options(is_module, tools)].concat();
+    let (options, object) = link_options(is_module);
+    // pkgconf keeps a path with spaces together behind -L, but not as a word of its own or behind -Wl.
+    let found = vec![format!("-L{tools}"), format!("-l:{object}")];
+    let libs = [driver_options(mode, tools), options, found].concat();
     format!(
         "tools=${{pcfiledir}}/../everycall\n\n\
          Name: everycall-{mode}{suffix}\n\
@@ -127,8 +130,11 @@ fn cmake_package() -> String {
             lines.push(format!("target_link_options(everycall::{mode} INTERFACE \"{option}\")"));
         }
         for (is_module, condition) in [(true, "_everycall_is_module"), (false, "_everycall_is_program")] {
-            for option in link_options(is_module, tools) {
-                lines.push(format!("target_link_options(everycall::{mode} INTERFACE \"$<${{{condition}}}:{option}>\")"));
+            let (options, object) = link_options(is_module);
+            for option in options.into_iter().chain([format!("{tools}/{object}")]) {
+                lines.push(format!(
+                    "target_link_options(everycall::{mode} INTERFACE \"$<${{{condition}}}:{option}>\")"
+                ));
             }
         }
         let lines = lines.join("\n  ");

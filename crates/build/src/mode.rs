@@ -80,8 +80,7 @@ impl Mode {
 
 /// gcc reads it as: append these options to those of every code-generating pass. The space at the end keeps them
 /// apart from what follows.
-pub(crate) const HOOK_CALLS_SPECS: &str =
-    "*cc1_options:\n+ -p -mfentry -minstrument-return=call \n\n";
+pub(crate) const HOOK_CALLS_SPECS: &str = "*cc1_options:\n+ -p -mfentry -minstrument-return=call \n\n";
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -22,7 +22,7 @@ use crate::args::{Invocation, Obstacle, Stage};
 use crate::compiler::{self, CommandLine, Family};
 use crate::mode::Mode;
 use crate::toolbox::Toolbox;
-use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED, RUNTIME_OBJECT, MODULE_OBJECT, RUNTIME_SYMBOL};
+use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
 
 /// Gives the folder with the runtime's objects, unpacking it first if need be; only asked when something is linked.
 pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
@@ -92,9 +92,14 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
                 mode = Some(name.to_string_lossy().parse()?);
             }
             b"--" => return Ok(Request::Run { mode, command: rest.collect() }),
-            other if other.starts_with(b"--mode=") => mode = Some(String::from_utf8_lossy(&other[7..]).parse()?),
+            other if other.starts_with(b"--mode=") => {
+                mode = Some(String::from_utf8_lossy(&other[7..]).parse()?)
+            }
             other if other.starts_with(b"-") => {
-                return Err(format!("unknown option `{}`; before `--` stands only --mode MODE", arg.display()));
+                return Err(format!(
+                    "unknown option `{}`; before `--` stands only --mode MODE",
+                    arg.display()
+                ));
             }
             _ => return Ok(Request::Run { mode, command: [arg].into_iter().chain(rest).collect() }),
         }
@@ -130,8 +135,9 @@ fn finish(who: &str, result: Result<Never, Failure>) -> ExitCode {
 }
 
 fn run(mode: Option<Mode>, command: Vec<OsString>, kit: Kit<'_>) -> Result<Never, Failure> {
-    let mut line = CommandLine::split(command)
-        .ok_or_else(|| Failure::refused("no compiler is named; write it after `--`, as in: everycall cc -- gcc -c a.c"))?;
+    let mut line = CommandLine::split(command).ok_or_else(|| {
+        Failure::refused("no compiler is named; write it after `--`, as in: everycall cc -- gcc -c a.c")
+    })?;
     let mode = take_mode(&mut line.args)?.or(mode);
     let path = compiler::find_program(&line.compiler).ok_or_else(|| not_found(&line.compiler))?;
     let invocation = Invocation::read(&line.args);
@@ -155,15 +161,24 @@ fn take_mode(args: &mut Vec<OsString>) -> Result<Option<Mode>, Failure> {
 fn not_found(compiler: &OsStr) -> Failure {
     let compiler = compiler.display();
     Failure {
-        sentence: format!("no program `{compiler}` was found (PATH is searched for names without a slash); install it, or name the compiler by its full path"),
+        sentence: format!(
+            "no program `{compiler}` was found (PATH is searched for names without a slash); install it, or name the compiler by its full path"
+        ),
         code: EXIT_NOT_FOUND,
     }
 }
 
-fn options(mode: Option<Mode>, compiler: &Path, invocation: &Invocation, kit: Kit<'_>) -> Result<Vec<OsString>, Failure> {
+fn options(
+    mode: Option<Mode>,
+    compiler: &Path,
+    invocation: &Invocation,
+    kit: Kit<'_>,
+) -> Result<Vec<OsString>, Failure> {
     let family = compiler::family_of(compiler).ok_or_else(|| {
         let compiler = compiler.display();
-        Failure::refused(format!("`{compiler}` is neither gcc nor clang, the compilers that can be told to call hooks"))
+        Failure::refused(format!(
+            "`{compiler}` is neither gcc nor clang, the compilers that can be told to call hooks"
+        ))
     })?;
     let mode = mode.unwrap_or_else(|| Mode::default_of(family));
     refuse_what_cannot_work(mode, family, compiler, invocation)?;
@@ -213,15 +228,24 @@ fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
     options
 }
 
-fn refuse_what_cannot_work(mode: Mode, family: Family, compiler: &Path, invocation: &Invocation) -> Result<(), Failure> {
+fn refuse_what_cannot_work(
+    mode: Mode,
+    family: Family,
+    compiler: &Path,
+    invocation: &Invocation,
+) -> Result<(), Failure> {
     if !mode.works_with(family) {
         let works = |mode: &Mode| mode.works_with(family);
         let modes = Mode::ALL.into_iter().filter(works).map(Mode::name).collect::<Vec<_>>().join(", ");
         let family = family.name();
-        return Err(Failure::refused(format!("{family} can't do mode {mode}; the modes of {family} are {modes}")));
+        return Err(Failure::refused(format!(
+            "{family} can't do mode {mode}; the modes of {family} are {modes}"
+        )));
     }
     if let Some(target) = foreign_target(compiler) {
-        return Err(Failure::refused(format!("`{target}` compiles for another machine; only x86-64 Linux can be traced")));
+        return Err(Failure::refused(format!(
+            "`{target}` compiles for another machine; only x86-64 Linux can be traced"
+        )));
     }
     if mode.has_sites() && invocation.links() && invocation.linker.as_deref() == Some("gold") {
         return Err(Failure::refused(format!(
@@ -254,7 +278,20 @@ fn refuse_what_cannot_work(mode: Mode, family: Family, compiler: &Path, invocati
 fn foreign_target(compiler: &Path) -> Option<&str> {
     let name = compiler.file_name()?.to_str()?;
     let machine = name.split_once('-').map(|(machine, _)| machine)?;
-    let foreign = ["aarch64", "arm", "i386", "i486", "i586", "i686", "riscv", "powerpc", "s390x", "mips", "sparc", "loongarch"];
+    let foreign = [
+        "aarch64",
+        "arm",
+        "i386",
+        "i486",
+        "i586",
+        "i686",
+        "riscv",
+        "powerpc",
+        "s390x",
+        "mips",
+        "sparc",
+        "loongarch",
+    ];
     foreign.iter().any(|known| machine.starts_with(known)).then_some(name)
 }
 
@@ -281,7 +318,10 @@ fn execute(line: CommandLine, compiler: PathBuf, ours: Vec<OsString>) -> Result<
         }
     };
     let error = command.args(ours).args(line.args).exec();
-    Err(Failure { sentence: format!("`{}` couldn't be run: {error}", command.get_program().display()), code: EXIT_NOT_RUN })
+    Err(Failure {
+        sentence: format!("`{}` couldn't be run: {error}", command.get_program().display()),
+        code: EXIT_NOT_RUN,
+    })
 }
 
 #[cfg(test)]
@@ -300,7 +340,8 @@ mod tests {
 
     #[test]
     fn the_last_mode_counts_and_leaves_the_line() {
-        let mut args: Vec<OsString> = ["--everycall-mode=nops", "-c", "--everycall-mode=fentry"].map(OsString::from).into();
+        let mut args: Vec<OsString> =
+            ["--everycall-mode=nops", "-c", "--everycall-mode=fentry"].map(OsString::from).into();
         assert_eq!(take_mode(&mut args).ok(), Some(Some(Mode::Fentry)));
         assert_eq!(args, ["-c"]);
         assert!(take_mode(&mut vec!["--everycall-mode=fast".into()]).is_err());
@@ -310,7 +351,9 @@ mod tests {
     fn arguments_before_the_compiler() {
         let parse = |text: &str| cc_arguments(text.split_whitespace().map(OsString::from).collect());
         assert!(matches!(parse("--mode xray -- clang"), Ok(Request::Run { mode: Some(Mode::Xray), .. })));
-        assert!(matches!(parse("--mode=nops gcc -c"), Ok(Request::Run { mode: Some(Mode::Nops), command }) if command.len() == 2));
+        assert!(
+            matches!(parse("--mode=nops gcc -c"), Ok(Request::Run { mode: Some(Mode::Nops), command }) if command.len() == 2)
+        );
         assert!(matches!(parse("--help"), Ok(Request::Help)));
         assert!(parse("--mode").is_err());
         assert!(parse("--mode quick -- gcc").is_err());

@@ -68,9 +68,9 @@ impl Toolbox {
 /// Made from this crate's sources and the program's path: two installations never share a folder.
 fn identity(program: &Path) -> u64 {
     let sources = env!("EVERYCALL_BUILD_SOURCES").bytes();
-    sources.chain(program.as_os_str().as_bytes().iter().copied()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    sources
+        .chain(program.as_os_str().as_bytes().iter().copied())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Where the folder may lie, best first. A build service's user often has no home that can be written.
@@ -88,11 +88,7 @@ fn root_is_ours(root: &Path) -> io::Result<()> {
     let uid = rustix::process::getuid().as_raw();
     let linked_by_us = data.is_symlink() && data.uid() == uid && fs::metadata(root)?.uid() == uid;
     let ours = linked_by_us || (data.is_dir() && data.uid() == uid && data.mode() & 0o022 == 0);
-    if ours {
-        Ok(())
-    } else {
-        Err(io::Error::other("belongs to another user, or others may write to it"))
-    }
+    if ours { Ok(()) } else { Err(io::Error::other("belongs to another user, or others may write to it")) }
 }
 
 fn ensure(folder: &Path, program: &Path) -> io::Result<()> {

@@ -27,7 +27,8 @@ fn a_call_takes_at_most_five_milliseconds_more() {
     lab.write("two.c", "int t_two(int x) { return x * 2; }\n");
     let mut pairs: Vec<_> = ["nops", "fentry", "finstrument"].map(|mode| ("gcc".to_owned(), mode)).into();
     for version in CLANGS {
-        pairs.extend(["xray", "finstrument", "after-inlining"].map(|mode| (format!("clang-{version}"), mode)));
+        pairs
+            .extend(["xray", "finstrument", "after-inlining"].map(|mode| (format!("clang-{version}"), mode)));
     }
     for (compiler, mode) in pairs {
         lab.sh(&format!("{compiler} -c one.c two.c"));

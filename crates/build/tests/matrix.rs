@@ -44,7 +44,8 @@ fn cases() -> Vec<Case> {
                 for form in FORMS {
                     for variant in VARIANTS {
                         for linker in LINKERS {
-                            let case = Case { c: c.clone(), cxx: cxx.clone(), mode, level, form, variant, linker };
+                            let case =
+                                Case { c: c.clone(), cxx: cxx.clone(), mode, level, form, variant, linker };
                             // lld can't read the objects of gcc's link-time optimisation.
                             if !(c == "gcc" && variant == "-flto" && linker == "lld") {
                                 cases.push(case);
@@ -112,11 +113,15 @@ fn check(lab: &Lab, case: &Case) {
     link(&prefix, "traced");
 
     let files: &[&str] = if *form == "-shared" { &["traced", "libtraced.so"] } else { &["traced"] };
-    let images: BTreeMap<_, _> = files.iter().map(|name| (*name, Image::read(&lab.work().join(name), mode))).collect();
+    let images: BTreeMap<_, _> =
+        files.iter().map(|name| (*name, Image::read(&lab.work().join(name), mode))).collect();
     for (name, image) in &images {
         let complaints = image.complaints();
         assert!(complaints.is_empty(), "{name}: {complaints:#?}");
-        assert!(!image.functions.is_empty() && !image.is_stack_executable && !image.has_text_relocations, "{name}");
+        assert!(
+            !image.functions.is_empty() && !image.is_stack_executable && !image.has_text_relocations,
+            "{name}"
+        );
         let is_dead_code_kept = image.functions.contains_key("t_dead_function");
         assert!(gc.is_empty() || *form == "-shared" || !is_dead_code_kept, "{name} keeps dead functions");
     }

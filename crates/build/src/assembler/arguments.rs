@@ -22,8 +22,15 @@ pub(super) enum Input {
 
 /// Options of `as` whose value is the next argument.
 const TAKE_NEXT: &[&str] = &[
-    "-o", "-I", "--MD", "--defsym", "--debug-prefix-map", "--listing-lhs-width", "--listing-lhs-width2",
-    "--listing-rhs-width", "--listing-cont-lines",
+    "-o",
+    "-I",
+    "--MD",
+    "--defsym",
+    "--debug-prefix-map",
+    "--listing-lhs-width",
+    "--listing-lhs-width2",
+    "--listing-rhs-width",
+    "--listing-cont-lines",
 ];
 
 const QUERIES: &[&str] = &["--version", "--help", "--target-help", "--dump-config", "--statistics"];

@@ -348,7 +348,10 @@ impl<'a> Rewriter<'a> {
             self.pass(b";.p2align 2")?;
         }
         let function = self.function.number;
-        write!(self.out, ";.long .Leverycall_s{site}-.;.long .Leverycall_f{function}-.;.long {kind};.popsection")
+        write!(
+            self.out,
+            ";.long .Leverycall_s{site}-.;.long .Leverycall_f{function}-.;.long {kind};.popsection"
+        )
     }
 }
 
@@ -387,7 +390,8 @@ fn hook_call(instruction: &[u8]) -> Option<Hook> {
     }
     let operand = operand.trim_ascii_start();
     let operand = operand.strip_prefix(b"*").unwrap_or(operand);
-    let end = operand.iter().position(|byte| byte.is_ascii_whitespace() || *byte == b'#').unwrap_or(operand.len());
+    let end =
+        operand.iter().position(|byte| byte.is_ascii_whitespace() || *byte == b'#').unwrap_or(operand.len());
     let (name, rest) = operand[..end].split_at_checked(10)?;
     if !matches!(rest, b"" | b"@PLT" | b"@GOTPCREL(%rip)") {
         return None;
@@ -405,7 +409,8 @@ fn is_r10_instruction(instruction: &[u8], mnemonic: &[u8]) -> bool {
 
 /// What leaves the function behind an exit site: a return, or a jump into another function.
 fn kind_of_exit(instruction: &[u8]) -> u8 {
-    let mut words = instruction.split(|byte| byte.is_ascii_whitespace() || *byte == b';').filter(|word| !word.is_empty());
+    let mut words =
+        instruction.split(|byte| byte.is_ascii_whitespace() || *byte == b';').filter(|word| !word.is_empty());
     match words.find(|word| !matches!(*word, b"rep" | b"repz" | b"bnd" | b"notrack")) {
         Some(word) if word.starts_with(b"jmp") => {
             let target = words.next().unwrap_or_default();
@@ -439,7 +444,9 @@ mod tests {
 
     #[test]
     fn exits_by_return_and_by_jump() {
-        let out = rewritten(&function("\tcall\t__return__\n\t.loc 1 2 3\n\trep ret\n.L2:\n\tcall\t__return__\n\tnotrack jmp\t*%rax\n\tcall\t__return__\n\tjmp\t__x86_return_thunk\n"));
+        let out = rewritten(&function(
+            "\tcall\t__return__\n\t.loc 1 2 3\n\trep ret\n.L2:\n\tcall\t__return__\n\tnotrack jmp\t*%rax\n\tcall\t__return__\n\tjmp\t__x86_return_thunk\n",
+        ));
         let kinds: Vec<_> = out.match_indices(".popsection").map(|(at, _)| &out[at - 2..at - 1]).collect();
         assert_eq!(kinds, ["0", "1", "2", "1"]);
         assert!(out.contains(".popsection\trep ret\n"));
@@ -463,7 +470,9 @@ mod tests {
 
     #[test]
     fn cold_parts_belong_to_their_function() {
-        let out = rewritten(&function("\tret\n\t.section\t.text.unlikely\n\t.type\tf.cold, @function\nf.cold:\n\tcall\t__return__\n\tret\n"));
+        let out = rewritten(&function(
+            "\tret\n\t.section\t.text.unlikely\n\t.type\tf.cold, @function\nf.cold:\n\tcall\t__return__\n\tret\n",
+        ));
         assert_eq!(out.matches(".long .Leverycall_f0-.").count(), 2, "{out}");
         assert_eq!(out.matches(",.Leverycall_s1;").count(), 1, "another section has its own anchor: {out}");
     }
@@ -472,7 +481,11 @@ mod tests {
     fn comdat_groups_are_shared() {
         let head = "\t.section\t.text._Zf,\"axG\",@progbits,_Zf,comdat\n";
         let out = rewritten(&format!("{head}{}", function("\tcall\t__return__\n\tret\n")));
-        assert_eq!(out.matches("everycall_sites,\"aoG\",@progbits,.Leverycall_s0,_Zf,comdat;").count(), 2, "{out}");
+        assert_eq!(
+            out.matches("everycall_sites,\"aoG\",@progbits,.Leverycall_s0,_Zf,comdat;").count(),
+            2,
+            "{out}"
+        );
         assert_eq!(comdat_group(b".x,\"aMSG\",@progbits,1,grp,comdat").as_deref(), Some(&b"grp"[..]));
         assert_eq!(comdat_group(b".text.G,\"ax\",@progbits"), None);
     }
@@ -486,7 +499,13 @@ mod tests {
 
     #[test]
     fn other_calls_stay() {
-        for line in ["\tcall\t__return__x\n", "\tcallq\t__fentry\n", "\tcall\tmy__return__\n", "\tcall\n", "\tcall\t*%rax\n"] {
+        for line in [
+            "\tcall\t__return__x\n",
+            "\tcallq\t__fentry\n",
+            "\tcall\tmy__return__\n",
+            "\tcall\n",
+            "\tcall\t*%rax\n",
+        ] {
             assert!(rewritten(&function(line)).ends_with(line));
         }
     }

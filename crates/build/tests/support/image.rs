@@ -35,7 +35,9 @@ impl Image {
         let functions = file
             .symbols()
             .filter(|symbol| symbol.kind() == SymbolKind::Text && symbol.is_definition() && symbol.size() > 0)
-            .filter_map(|symbol| Some((symbol.name().ok()?.to_owned(), (symbol.address(), symbol.address() + symbol.size()))))
+            .filter_map(|symbol| {
+                Some((symbol.name().ok()?.to_owned(), (symbol.address(), symbol.address() + symbol.size())))
+            })
             .filter(|(name, _)| is_of_the_programs(name))
             .collect();
         let places = match mode {
@@ -44,7 +46,8 @@ impl Image {
             _ => calls(path),
         };
         let endian = file.endian();
-        let stack = file.elf_program_headers().iter().find(|header| header.p_type(endian) == elf::PT_GNU_STACK);
+        let stack =
+            file.elf_program_headers().iter().find(|header| header.p_type(endian) == elf::PT_GNU_STACK);
         let is_stack_executable = stack.is_none_or(|header| header.p_flags(endian).contains(elf::PF_X));
         let has_text_relocations = file.section_by_name(".dynamic").is_some_and(|section| {
             section.data().unwrap().chunks_exact(16).any(|entry| entry[..8] == DT_TEXTREL.to_le_bytes())
@@ -76,7 +79,9 @@ impl Image {
         // Names of one address (C1 and C2 constructors) share what is found under any of them.
         let counts_at = |range: &(u64, u64)| {
             let names = self.functions.iter().filter(|(_, other)| other.0 == range.0);
-            names.filter_map(|(name, _)| seen.get(whole(name))).fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
+            names
+                .filter_map(|(name, _)| seen.get(whole(name)))
+                .fold((0, 0), |sum, counts| (sum.0 + counts.0, sum.1 + counts.1))
         };
         for (name, range) in &self.functions {
             let (entries, exits) = counts_at(range);
@@ -112,7 +117,8 @@ pub fn whole(name: &str) -> &str {
 
 fn code_at<'a>(file: &ElfFile64<'a, Endianness>, address: u64, size: u64) -> &'a [u8] {
     let holds = |start: u64, len: u64| address >= start && address + size <= start + len;
-    let section = file.sections().find(|section| holds(section.address(), section.size())).expect("code in a section");
+    let section =
+        file.sections().find(|section| holds(section.address(), section.size())).expect("code in a section");
     section.data_range(address, size).unwrap().unwrap()
 }
 
@@ -132,7 +138,10 @@ fn nop_sites(file: &ElfFile64<'_, Endianness>) -> Vec<Place> {
         if field(8) == 2 {
             // What follows a tail exit is a jump: e9, eb, ff /4, or one with the notrack or bnd prefix.
             let next = code_at(file, address + 5, 2);
-            assert!(matches!(next, [0xe9 | 0xeb | 0xff | 0x3e | 0xf2 | 0x41, _]), "tail exit at {address:#x}: {next:x?}");
+            assert!(
+                matches!(next, [0xe9 | 0xeb | 0xff | 0x3e | 0xf2 | 0x41, _]),
+                "tail exit at {address:#x}: {next:x?}"
+            );
         }
         places.push(Place { address, is_exit: field(8) != 0, function: Some(function) });
     }

@@ -30,8 +30,9 @@ impl Lab {
         let bin = root.join("bin");
         let deps = std::env::current_exe().unwrap();
         let example = deps.parent().and_then(Path::parent).unwrap().join("examples/cc");
-        fs::copy(&example, bin.join("everycall"))
-            .unwrap_or_else(|error| panic!("{}: {error}; build it: cargo build --example cc", example.display()));
+        fs::copy(&example, bin.join("everycall")).unwrap_or_else(|error| {
+            panic!("{}: {error}; build it: cargo build --example cc", example.display())
+        });
         for name in ["gcc", "g++", "clang-19", "clang++-19", "clang-22", "clang++-22"] {
             symlink("everycall", bin.join(format!("everycall-{name}"))).unwrap();
         }
@@ -82,7 +83,8 @@ impl Lab {
             .env("CCACHE_DIR", self.root.join("ccache"))
             .env("LC_ALL", "C");
         let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let left: Vec<_> = fs::read_dir(self.root.join("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect();
+        let left: Vec<_> =
+            fs::read_dir(self.root.join("tmp")).unwrap().map(|entry| entry.unwrap().path()).collect();
         assert!(left.is_empty(), "{command:?} left {left:?}");
         output
     }
