@@ -1,1 +1,94 @@
-fn main() {}
+//! The `everycall` command: arguments, orchestration, messages and exit codes. Rules of decoding live in the
+//! libraries.
+//!
+//! ```text
+//! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
+//! verbs     cc -> build      record -> record.rs     info -> info/     replay, export -> output.rs
+//! glue      trace_view.rs: timeline + symbols as export wants them;  symbol_names.rs;  program.rs
+//! ```
+
+mod arguments;
+mod exit_code;
+mod failure;
+mod info;
+mod output;
+mod program;
+mod record;
+mod report;
+mod symbol_names;
+mod trace_view;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use crate::arguments::{Arguments, Verb};
+use crate::failure::Failure;
+
+fn main() -> ExitCode {
+    let mut words = std::env::args_os();
+    let called_as = words.next().unwrap_or_default();
+    if let Some(code) = compiler_call(&called_as, words.collect()) {
+        return code;
+    }
+    let arguments = match Arguments::try_parse() {
+        Ok(arguments) => arguments,
+        Err(error) => {
+            // Help goes to standard output and is no failure; a pager may close early.
+            let _ = error.print();
+            return ExitCode::from(if error.use_stderr() { exit_code::USAGE } else { 0 });
+        }
+    };
+    match run(arguments.verb) {
+        Ok(code) => code,
+        Err(failure) => failure.report(),
+    }
+}
+
+/// Calls that a compiler makes, or that become one: they happen thousands of times in a build.
+fn compiler_call(called_as: &OsString, mut words: Vec<OsString>) -> Option<ExitCode> {
+    let name = Path::new(called_as).file_name()?;
+    if everycall_build::is_assembler_name(name) {
+        return Some(everycall_build::as_main(words));
+    }
+    if everycall_build::is_compiler_name(name) {
+        return Some(everycall_build::named_compiler_main(called_as, words, &kit));
+    }
+    if words.first().is_some_and(|verb| verb == "cc") {
+        return Some(everycall_build::cc_main(words.split_off(1), &kit));
+    }
+    None
+}
+
+fn kit() -> std::io::Result<PathBuf> {
+    everycall_kit::unpack()
+}
+
+fn run(verb: Verb) -> Result<ExitCode, Failure> {
+    match verb {
+        Verb::Cc { arguments } => Ok(everycall_build::cc_main(arguments, &kit)),
+        Verb::Record(arguments) => record::run(arguments),
+        Verb::Info(arguments) => info::run(arguments),
+        Verb::Replay(arguments) => output::replay(arguments),
+        Verb::Export(arguments) => output::export(arguments),
+        Verb::Integrate { folder } => integrate(&folder),
+    }
+}
+
+fn integrate(folder: &Path) -> Result<ExitCode, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(exit_code::FAILED, format!("can't find out where this program lies: {error}"))
+    })?;
+    everycall_build::write_integration(folder, &program, &kit).map_err(|error| {
+        let folder = folder.display();
+        Failure::new(
+            exit_code::FAILED,
+            format!(
+                "can't write the build files into {folder}: {error}; name a folder that you may write to"
+            ),
+        )
+    })?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,228 @@
+//! The command line.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use everycall_export::{Filter, Format, parse_function, parse_tids, parse_time};
+use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
+use everycall_symbols::PathMap;
+use regex::Regex;
+
+const EXAMPLES: &str = "\
+Records every function call of a program, and shows what happened.
+
+  everycall cc -- g++ -O2 -g app.cpp -o app          build it so that it can be traced
+  everycall record -o app.ect -- ./app args          run it; its output and exit status are its own
+  everycall replay app.ect                           the calls as a tree, with durations
+  everycall export -f vizviewer -o app.json app.ect  for vizviewer or ui.perfetto.dev, with source code";
+
+/// Records every function call of a program, and shows what happened.
+#[derive(Debug, Parser)]
+#[command(name = "everycall", version, about = EXAMPLES, arg_required_else_help = true, max_term_width = 100)]
+pub struct Arguments {
+    /// What to do.
+    #[command(subcommand)]
+    pub verb: Verb,
+}
+
+/// What to do.
+#[derive(Debug, Subcommand)]
+pub enum Verb {
+    /// Run a compiler so that what it builds can be traced
+    ///
+    /// Also as everycall-gcc, everycall-g++, everycall-clang and everycall-clang++, which are other names of this
+    /// program. `everycall cc --help` tells more.
+    #[command(disable_help_flag = true)]
+    Cc {
+        /// [--mode MODE] -- COMPILER ARGUMENTS...
+        #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
+        arguments: Vec<OsString>,
+    },
+    /// Run a program and write its trace
+    ///
+    /// The program finds everything as without everycall, and this command ends with its exit status or signal.
+    Record(RecordArguments),
+    /// Tell what a trace holds, and what it lost
+    Info(InfoArguments),
+    /// Print the calls as an indented tree, with durations
+    Replay(ReplayArguments),
+    /// Write a trace for a viewer
+    Export(ExportArguments),
+    /// Write pkg-config files and a CMake package for builds without a prefix
+    Integrate {
+        /// Where to; it is made if it isn't there
+        folder: PathBuf,
+    },
+}
+
+/// `record`.
+#[derive(Debug, Args)]
+pub struct RecordArguments {
+    /// Trace file to write; PROGRAM.ect in the current folder unless told otherwise
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Memory for each thread's newest events: a power of two from 64K to 1G, 8 bytes for an event [default: 1M]
+    #[arg(long, value_name = "SIZE", value_parser = ring_size)]
+    pub ring_size: Option<u64>,
+    /// Load the runtime into a program that carries none, for the traced plugins that it loads
+    #[arg(long)]
+    pub preload: bool,
+    /// The program has no traced functions itself, but starts one that has
+    #[arg(long)]
+    pub launcher: bool,
+    /// Say nothing at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// The program and its arguments
+    #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// `info`.
+#[derive(Debug, Args)]
+pub struct InfoArguments {
+    /// For people or for programs
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace file
+    pub trace: PathBuf,
+}
+
+/// `replay`.
+#[derive(Debug, Args)]
+pub struct ReplayArguments {
+    /// A tree for people, or one JSON object per line and call
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+    /// When to use colours
+    #[arg(long, value_enum, default_value_t = Colour::Auto, alias = "colour")]
+    pub color: Colour,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace file
+    pub trace: PathBuf,
+}
+
+/// `export`.
+#[derive(Debug, Args)]
+pub struct ExportArguments {
+    /// vizviewer (Chrome JSON with source code), chrome, or perfetto (protobuf)
+    #[arg(short, long, default_value = "vizviewer")]
+    pub format: Format,
+    /// File to write, - for standard output; the trace's name with another ending unless told otherwise
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace file
+    pub trace: PathBuf,
+}
+
+/// Which calls are shown.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Which calls")]
+pub struct FilterArguments {
+    /// Threads, such as 1234 or 1234,1240
+    #[arg(long, value_name = "TIDS")]
+    tid: Vec<String>,
+    /// From this time on, such as 1.5ms, counted from the trace's beginning
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    since: Option<u64>,
+    /// Up to this time, counted from the trace's beginning
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    until: Option<u64>,
+    /// Only what happened in this time before the trace's end
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    last: Option<u64>,
+    /// Leave out calls that took less
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    min_duration: Option<u64>,
+    /// Only calls of functions whose name matches, with all that they call
+    #[arg(long, value_name = "REGEX", value_parser = parse_function)]
+    function: Option<Regex>,
+    /// Only so many levels of nesting
+    #[arg(long, value_name = "LEVELS")]
+    depth: Option<u32>,
+}
+
+impl FilterArguments {
+    /// The filter.
+    ///
+    /// # Errors
+    ///
+    /// A thread that is no number, as a sentence.
+    pub fn filter(self) -> Result<Filter, String> {
+        let tids = self.tid.iter().map(|text| parse_tids(text).map_err(|error| error.to_string()));
+        Ok(Filter {
+            tids: tids.collect::<Result<Vec<_>, _>>()?.concat(),
+            since_ns: self.since,
+            until_ns: self.until,
+            last_ns: self.last,
+            min_duration_ns: self.min_duration.unwrap_or(0),
+            function: self.function,
+            depth: self.depth,
+        })
+    }
+}
+
+/// Where binaries and sources lie.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Names")]
+pub struct SymbolArguments {
+    /// Binaries that were recorded below OLD lie below NEW
+    #[arg(long, value_name = "OLD=NEW", value_parser = path_map())]
+    pub map_path: Vec<PathMap>,
+    /// Sources that were compiled below OLD lie below NEW
+    #[arg(long, value_name = "OLD=NEW", value_parser = path_map())]
+    pub map_source: Vec<PathMap>,
+    /// Folder with debugging information, laid out like /usr/lib/debug
+    #[arg(long, value_name = "FOLDER")]
+    pub debug_dir: Vec<PathBuf>,
+}
+
+/// How `info` and `replay` write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TextFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+/// When to use colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Colour {
+    /// On a terminal, unless NO_COLOR is set.
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+fn ring_size(text: &str) -> Result<u64, String> {
+    parse_ring_size(text.as_bytes()).ok_or_else(|| format!("write {RING_SIZE_ALLOWED}"))
+}
+
+fn path_map() -> impl clap::builder::TypedValueParser<Value = PathMap> {
+    use clap::builder::{OsStringValueParser, TypedValueParser};
+    OsStringValueParser::new().try_map(|text| PathMap::parse(&text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_well_formed() {
+        use clap::CommandFactory;
+        Arguments::command().debug_assert();
+    }
+}

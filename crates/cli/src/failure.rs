@@ -1,0 +1,81 @@
+//! A failure as people see it: one sentence, and an exit code.
+
+use std::fmt;
+use std::io;
+use std::path::Path;
+use std::process::ExitCode;
+
+use everycall_outfile::OutFileError;
+use everycall_recorder::RecordError;
+
+use crate::exit_code;
+
+/// Why a verb didn't do what it was asked for.
+#[derive(Debug)]
+pub struct Failure {
+    /// What is, what was expected, and what to do.
+    sentence: String,
+    code: u8,
+    /// The reader at the other end of a pipe has gone: nothing to tell.
+    quiet: bool,
+}
+
+impl Failure {
+    /// A failure with its exit code.
+    pub fn new(code: u8, sentence: impl fmt::Display) -> Failure {
+        Failure { sentence: sentence.to_string(), code, quiet: false }
+    }
+
+    /// Something could not be written to `path`.
+    pub fn writing(path: &Path, error: io::Error) -> Failure {
+        if error.kind() == io::ErrorKind::BrokenPipe {
+            return Failure { sentence: String::new(), code: 0, quiet: true };
+        }
+        let advice = match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => {
+                "; free some space or name another disk with -o"
+            }
+            io::ErrorKind::FileTooLarge => "; raise the limit (ulimit -f), or ask for less",
+            _ => "; name another file with -o",
+        };
+        Failure::new(exit_code::FAILED, format!("can't write {}: {error}{advice}", path.display()))
+    }
+
+    /// The same failure with another exit code.
+    #[must_use]
+    pub fn with_code(self, code: u8) -> Failure {
+        if self.quiet { self } else { Failure { code, ..self } }
+    }
+
+    /// Whether there is nothing to tell.
+    pub fn is_quiet(&self) -> bool {
+        self.quiet
+    }
+
+    /// Says what happened, and gives the exit code.
+    pub fn report(&self) -> ExitCode {
+        if self.quiet {
+            return exit_code::closed_pipe();
+        }
+        eprintln!("everycall: {}", self.sentence);
+        ExitCode::from(self.code)
+    }
+}
+
+impl From<OutFileError> for Failure {
+    fn from(error: OutFileError) -> Failure {
+        let quiet = error.is_broken_pipe();
+        Failure { quiet, ..Failure::new(exit_code::FAILED, error) }
+    }
+}
+
+impl From<RecordError> for Failure {
+    fn from(error: RecordError) -> Failure {
+        let code = match error {
+            RecordError::NotFound { .. } => exit_code::NOT_FOUND,
+            RecordError::NotExecutable { .. } => exit_code::NOT_EXECUTABLE,
+            _ => exit_code::NOT_RECORDED,
+        };
+        Failure::new(code, error)
+    }
+}

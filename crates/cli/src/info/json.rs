@@ -1,0 +1,149 @@
+//! What a trace holds, for programs: one JSON object.
+
+use everycall_format::arena::{child_kind, counter};
+use everycall_format::ect::end;
+use everycall_timeline::ClockQuality;
+use serde_json::{Value, json};
+
+use super::Report;
+use super::page::lost;
+use super::profile::Row;
+use crate::trace_view::end_ns;
+
+/// The object, with a newline behind it.
+pub fn json(report: &Report<'_>) -> String {
+    let trace = report.trace;
+    let meta = trace.meta();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let value = json!({
+        "file": report.path.to_string_lossy(),
+        "command": meta.arguments.iter().map(|word| text(word)).collect::<Vec<_>>(),
+        "working_folder": text(&meta.working_folder),
+        "host": text(&meta.host),
+        "kernel": text(&meta.kernel),
+        "cpu": text(&meta.cpu),
+        "cpu_count": meta.cpu_count,
+        "everycall_version": text(&meta.tool_version),
+        "started_realtime_ns": trace.clock().origin_realtime_ns(),
+        "duration_ns": end_ns(trace),
+        "ended": ended(report),
+        "clock": clock(report),
+        "calls": report.profile.calls,
+        "functions": report.profile.functions,
+        "unwound_calls": report.profile.unwound,
+        "unmatched_exits": report.profile.unmatched_exits,
+        "threads": threads(report),
+        "modules": modules(report),
+        "children": children(report),
+        "runtime_counts": counters(report),
+        "most_calls": report.profile.by_calls.iter().map(function).collect::<Vec<_>>(),
+        "most_own_time": report.profile.by_own_time.iter().map(function).collect::<Vec<_>>(),
+        "warnings": report.warnings,
+    });
+    format!("{value:#}\n")
+}
+
+fn ended(report: &Report<'_>) -> Value {
+    match report.trace.process_end() {
+        Some(process_end) if process_end.how == end::EXITED => json!({ "exit_status": process_end.code }),
+        Some(process_end) if process_end.how == end::SIGNALED => {
+            json!({ "signal": process_end.code, "core_dumped": process_end.core_dumped })
+        }
+        _ => Value::Null,
+    }
+}
+
+fn clock(report: &Report<'_>) -> Value {
+    let meta = report.trace.meta();
+    let mut clock = match report.trace.clock_quality() {
+        ClockQuality::Measured { error_ns, ticks_per_second, readings, readings_refused } => json!({
+            "ticks_per_second": ticks_per_second,
+            "error_ns": error_ns,
+            "readings": readings,
+            "readings_refused": readings_refused,
+        }),
+        ClockQuality::AssumedRate { readings_refused } => json!({
+            "ticks_per_second": Value::Null,
+            "readings_refused": readings_refused,
+        }),
+    };
+    clock["invariant_counter"] = json!(meta.invariant_counter);
+    clock["source"] = json!(String::from_utf8_lossy(&meta.clock_source));
+    clock
+}
+
+fn threads(report: &Report<'_>) -> Value {
+    let ring_size =
+        |snapshot: usize| report.trace.snapshots().get(snapshot).map(|snapshot| snapshot.ring_size);
+    let threads = report.trace.threads().iter().map(|thread| {
+        json!({
+            "pid": thread.pid,
+            "tid": thread.tid,
+            "name": thread.name,
+            "events": thread.events,
+            "first_ns": thread.reach.map(|(first, _)| first),
+            "last_ns": thread.reach.map(|(_, last)| last),
+            "lost_events": lost(thread),
+            "dropped_busy": thread.lost_busy,
+            "beginning_overwritten": thread.segments_overwritten > 0,
+            "segments_overwritten": thread.segments_overwritten,
+            "segments_lost": thread.segments_lost,
+            "open_calls": thread.open_calls,
+            "unwound": thread.unwound,
+            "orphan_exits": thread.orphan_exits,
+            "deep_events": thread.deep,
+            "ring_size": ring_size(thread.key.snapshot),
+        })
+    });
+    threads.collect()
+}
+
+fn modules(report: &Report<'_>) -> Value {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    let modules = report.trace.modules().iter().map(|module| {
+        json!({
+            "path": module.path_lossy(),
+            "build_id": hex(&module.build_id),
+            "executable": module.is_executable,
+            "base": module.base,
+            "start": module.start,
+            "end": module.end,
+            "sites": module.sites,
+            "sites_unpatched": module.sites_unpatched,
+            "unloaded": module.unloaded_ticks.is_some(),
+        })
+    });
+    modules.collect()
+}
+
+fn children(report: &Report<'_>) -> Value {
+    let children = report.trace.children().iter().map(|child| {
+        json!({
+            "pid": child.pid,
+            "parent": child.parent,
+            "by": if child.kind == child_kind::EXEC { "exec" } else { "fork" },
+            "name": String::from_utf8_lossy(&child.name).trim_end_matches('\0'),
+        })
+    });
+    children.collect()
+}
+
+fn counters(report: &Report<'_>) -> Value {
+    let counters =
+        report.trace.snapshots().last().map(|snapshot| snapshot.counters.as_slice()).unwrap_or_default();
+    let counted = counters.iter().enumerate().filter(|(_, count)| **count > 0);
+    let entry = |(number, count): (usize, &u64)| json!({ "number": number, "count": count, "meaning": counter::MEANINGS.get(number) });
+    counted.map(entry).collect()
+}
+
+fn function(row: &Row) -> Value {
+    json!({
+        "name": row.name,
+        "module": row.module,
+        "file": row.file,
+        "line": row.line,
+        "calls": row.calls,
+        "own_ns": row.own_ns,
+        "total_ns": row.total_ns,
+    })
+}

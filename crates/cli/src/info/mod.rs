@@ -1,0 +1,51 @@
+//! `everycall info`: what a trace holds, and what it lost.
+//!
+//! - `profile`: calls and time per function.
+//! - `page`: for people; `json`: for programs.
+
+mod json;
+mod page;
+mod profile;
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
+
+use everycall_timeline::Trace;
+
+use crate::arguments::{InfoArguments, TextFormat};
+use crate::failure::Failure;
+use crate::symbol_names::SymbolNames;
+use crate::trace_view::{self, TraceView};
+use profile::Profile;
+
+/// All that is told about a trace.
+struct Report<'a> {
+    path: &'a Path,
+    trace: &'a Trace<'a>,
+    profile: Profile,
+    /// Sentences about damage and about names, in this order.
+    warnings: Vec<String>,
+}
+
+/// Runs the verb.
+pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
+    let path = &arguments.trace;
+    let file = trace_view::open(path)?;
+    let trace = trace_view::trace(&file, path)?;
+    let names = SymbolNames::new(&file, &trace, &arguments.symbols);
+    let view = TraceView::new(&trace, &names);
+    let profile = Profile::of(&trace, &view, &names);
+    let mut warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
+    warnings.extend(names.warnings());
+    let report = Report { path, trace: &trace, profile, warnings };
+    let text = match arguments.format {
+        TextFormat::Text => page::page(&report),
+        TextFormat::Json => json::json(&report),
+    };
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::writing(Path::new("standard output"), error))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,354 @@
+//! What a trace holds, for people, in 80 columns.
+
+use std::fmt::{self, Write};
+
+use everycall_export::{Count, Duration};
+use everycall_format::arena::{child_kind, counter};
+use everycall_format::ect::end;
+use everycall_timeline::{ClockQuality, ThreadInfo};
+
+use super::Report;
+use super::profile::Row;
+use crate::report::{Several, Size};
+use crate::trace_view::end_ns;
+
+/// Columns of the page.
+const WIDTH: usize = 80;
+/// Columns of the names of fields.
+const LABEL: usize = 12;
+/// Threads, modules and children that are listed one by one.
+const LISTED: usize = 32;
+
+/// The page.
+pub fn page(report: &Report<'_>) -> String {
+    let mut page = String::new();
+    // Writing to a string doesn't fail.
+    let _ = write_page(&mut page, report);
+    page
+}
+
+fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    recording(out, report)?;
+    threads(out, report)?;
+    modules(out, report)?;
+    children(out, report)?;
+    counters(out, report)?;
+    functions(out, "Most calls", &report.profile.by_calls)?;
+    functions(out, "Most own time", &report.profile.by_own_time)?;
+    warnings(out, report)
+}
+
+fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let meta = report.trace.meta();
+    let text = |bytes: &[u8]| clean(&String::from_utf8_lossy(bytes));
+    let command: Vec<String> = meta.arguments.iter().map(|word| quoted(&text(word))).collect();
+    field(out, "command", &command.join(" "))?;
+    field(out, "in", &text(&meta.working_folder))?;
+    let clock = report.trace.clock();
+    if let Some(origin) = clock.origin_realtime_ns() {
+        field(out, "started", &utc(origin))?;
+    }
+    field(out, "covers", &Duration { ns: end_ns(report.trace) }.to_string())?;
+    field(out, "ended", &how_it_ended(report))?;
+    let cpus = meta.cpu_count.map(|count| format!(", {}", Several(count.into(), "CPU", "CPUs")));
+    field(out, "host", &format!("{}: {}{}", text(&meta.host), text(&meta.cpu), cpus.unwrap_or_default()))?;
+    field(out, "kernel", &text(&meta.kernel))?;
+    field(out, "clock", &clock_text(report))?;
+    field(out, "everycall", &text(&meta.tool_version))?;
+    let profile = &report.profile;
+    let mut calls = format!(
+        "{} of {}",
+        Several(profile.calls, "call", "calls"),
+        Several(profile.functions, "function", "functions")
+    );
+    if profile.unwound > 0 {
+        write!(calls, "; {} left by exception, longjmp or thread end", Count(profile.unwound))?;
+    }
+    if profile.unmatched_exits > 0 {
+        write!(calls, "; {} without a call", Several(profile.unmatched_exits, "exit", "exits"))?;
+    }
+    field(out, "calls", &calls)?;
+    field(out, "file", &report.path.display().to_string())
+}
+
+fn how_it_ended(report: &Report<'_>) -> String {
+    let Some(process_end) = report.trace.process_end() else {
+        return "unknown: the file was cut before that was written".to_owned();
+    };
+    match process_end.how {
+        end::EXITED => format!("with exit status {}", process_end.code),
+        end::SIGNALED => {
+            let core = if process_end.core_dumped { ", with a core dump" } else { "" };
+            format!("by signal {}{}{core}", process_end.code, signal_name(process_end.code))
+        }
+        _ => "in a way that this version doesn't know".to_owned(),
+    }
+}
+
+fn signal_name(signal: u32) -> &'static str {
+    match signal {
+        1 => " (SIGHUP)",
+        2 => " (SIGINT)",
+        3 => " (SIGQUIT)",
+        4 => " (SIGILL)",
+        6 => " (SIGABRT)",
+        7 => " (SIGBUS)",
+        8 => " (SIGFPE)",
+        9 => " (SIGKILL)",
+        11 => " (SIGSEGV)",
+        13 => " (SIGPIPE)",
+        15 => " (SIGTERM)",
+        _ => "",
+    }
+}
+
+fn clock_text(report: &Report<'_>) -> String {
+    let meta = report.trace.meta();
+    let invariant = match meta.invariant_counter {
+        Some(true) => "constant rate",
+        Some(false) => "rate not promised constant by the CPU",
+        None => "constancy unknown",
+    };
+    match report.trace.clock_quality() {
+        ClockQuality::Measured { error_ns, ticks_per_second, readings, readings_refused } => {
+            let refused =
+                if readings_refused > 0 { format!(", {readings_refused} refused") } else { String::new() };
+            format!(
+                "{:.6} GHz, {invariant}, exact to {} ({}{refused})",
+                ticks_per_second as f64 / 1e9,
+                Duration { ns: error_ns },
+                Several(readings.into(), "reading", "readings"),
+            )
+        }
+        ClockQuality::AssumedRate { .. } => {
+            "the rate isn't known: times are ticks, shown as nanoseconds".to_owned()
+        }
+    }
+}
+
+fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let threads = report.trace.threads();
+    heading(out, &Several(threads.len() as u64, "thread", "threads").to_string())?;
+    if threads.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {:>8}  {:<16}{:>15}{:>12}{:>10}  beginning", "tid", "name", "events", "reach", "lost")?;
+    let end = end_ns(report.trace);
+    for thread in threads.iter().take(LISTED) {
+        writeln!(
+            out,
+            "  {:>8}  {:<16}{:>15}{:>12}{:>10}  {}",
+            thread.tid,
+            shortened(&clean(&thread.name), 15),
+            Count(thread.events).to_string(),
+            thread
+                .reach
+                .map_or("-".to_owned(), |(first, _)| Duration { ns: end - first.min(end) }.to_string()),
+            Count(lost(thread)).to_string(),
+            if thread.segments_overwritten > 0 { "overwritten" } else { "is there" },
+        )?;
+    }
+    more(out, threads.len())?;
+    let ring_sizes = report.trace.snapshots().iter().map(|snapshot| snapshot.ring_size);
+    if threads.iter().any(|thread| thread.segments_overwritten > 0)
+        && let Some(ring_size) = ring_sizes.max()
+    {
+        let note = format!(
+            "Rings held {} a thread; `record --ring-size` makes them larger. Reach counts back from the end.",
+            Size(ring_size)
+        );
+        paragraph(out, &note)?;
+    }
+    Ok(())
+}
+
+/// Events of a thread that are known to be missing.
+pub fn lost(thread: &ThreadInfo) -> u64 {
+    thread.losses
+}
+
+fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let modules = report.trace.modules();
+    heading(out, &Several(modules.len() as u64, "module", "modules").to_string())?;
+    for module in modules.iter().take(LISTED) {
+        let path = clean(&module.path_lossy());
+        let id: String = module.build_id.iter().take(4).map(|byte| format!("{byte:02x}")).collect();
+        let id = if id.is_empty() { "no build id".to_owned() } else { format!("build id {id}...") };
+        let mut notes = vec![id];
+        if module.sites > 0 {
+            notes.push(Several(module.sites.into(), "site", "sites").to_string());
+        }
+        if module.sites_unpatched > 0 {
+            notes.push(format!("{} not switched on", Count(module.sites_unpatched.into())));
+        }
+        if module.unloaded_ticks.is_some() {
+            notes.push("unloaded".to_owned());
+        }
+        writeln!(out, "  {}", if path.is_empty() { "(no path)" } else { &path })?;
+        writeln!(out, "      {}", notes.join(", "))?;
+    }
+    more(out, modules.len())
+}
+
+fn children(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let children = report.trace.children();
+    if children.is_empty() {
+        return Ok(());
+    }
+    heading(
+        out,
+        &format!("{}, not followed", Several(children.len() as u64, "child process", "child processes")),
+    )?;
+    for child in children.iter().take(LISTED) {
+        let how = if child.kind == child_kind::EXEC { "exec" } else { "fork" };
+        let name = String::from_utf8_lossy(&child.name);
+        let name = clean(name.trim_end_matches('\0'));
+        writeln!(out, "  {:>8}  {name:<24}  by {how} of {}", child.pid, child.parent)?;
+    }
+    more(out, children.len())
+}
+
+fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    // Counts only grow, so the last snapshot has them all.
+    let Some(snapshot) = report.trace.snapshots().last() else { return Ok(()) };
+    let mut counted = snapshot.counters.iter().enumerate().filter(|(_, count)| **count > 0).peekable();
+    if counted.peek().is_none() {
+        return Ok(());
+    }
+    heading(out, "What the runtime could not do")?;
+    for (number, count) in counted {
+        let meaning =
+            counter::MEANINGS.get(number).copied().unwrap_or("of a kind that this version doesn't know");
+        writeln!(out, "  {:>8}  {meaning}", Count(*count).to_string())?;
+    }
+    Ok(())
+}
+
+fn functions(out: &mut String, title: &str, rows: &[Row]) -> fmt::Result {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    heading(out, title)?;
+    writeln!(out, "  {:>12}{:>10}{:>10}  function", "calls", "own", "total")?;
+    for row in rows {
+        let name = shortened(&clean(&row.name), WIDTH - 36);
+        writeln!(
+            out,
+            "  {:>12}{:>10}{:>10}  {name}",
+            Count(row.calls).to_string(),
+            Duration { ns: row.own_ns }.to_string(),
+            Duration { ns: row.total_ns }.to_string(),
+        )?;
+    }
+    Ok(())
+}
+
+fn warnings(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    if report.warnings.is_empty() {
+        return Ok(());
+    }
+    heading(out, &Several(report.warnings.len() as u64, "warning", "warnings").to_string())?;
+    report.warnings.iter().take(LISTED).try_for_each(|warning| paragraph(out, &clean(warning)))?;
+    more(out, report.warnings.len())
+}
+
+fn heading(out: &mut String, text: &str) -> fmt::Result {
+    writeln!(out, "\n{text}")
+}
+
+fn more(out: &mut String, count: usize) -> fmt::Result {
+    if count > LISTED { writeln!(out, "  ... and {} more", count - LISTED) } else { Ok(()) }
+}
+
+/// A field, its text broken between words where it is long.
+fn field(out: &mut String, label: &str, text: &str) -> fmt::Result {
+    let text = if text.is_empty() { "unknown" } else { text };
+    for (number, line) in lines(text, WIDTH - LABEL).iter().enumerate() {
+        writeln!(out, "{:<LABEL$}{line}", if number == 0 { label } else { "" })?;
+    }
+    Ok(())
+}
+
+fn paragraph(out: &mut String, text: &str) -> fmt::Result {
+    lines(text, WIDTH - 2).iter().try_for_each(|line| writeln!(out, "  {line}"))
+}
+
+fn lines(text: &str, width: usize) -> Vec<String> {
+    let mut lines = vec![String::new()];
+    for word in text.split(' ') {
+        let line = lines.last_mut().expect("there is always one");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
+            lines.push(word.to_owned());
+        } else {
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+    }
+    lines
+}
+
+/// Without control characters, which a terminal would obey.
+fn clean(text: &str) -> String {
+    text.chars().flat_map(|c| if c.is_control() { c.escape_default().collect() } else { vec![c] }).collect()
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_alphanumeric() || "-_./=:,+@%".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+/// At most `width` characters; what is left out is in the middle, as both ends of a name tell something.
+fn shortened(text: &str, width: usize) -> String {
+    let count = text.chars().count();
+    if count <= width {
+        return text.to_owned();
+    }
+    let tail = width / 3;
+    let head = width - tail - 1;
+    text.chars().take(head).chain(['~']).chain(text.chars().skip(count - tail)).collect()
+}
+
+/// Date and time in UTC, of nanoseconds since 1970.
+pub fn utc(realtime_ns: u64) -> String {
+    let seconds = realtime_ns / 1_000_000_000;
+    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
+    // Howard Hinnant's civil_from_days, for days since 1970.
+    let shifted = days + 719_468;
+    let era = shifted / 146_097;
+    let day_of_era = shifted % 146_097;
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
+    let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
+    format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02} UTC")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates() {
+        assert_eq!(utc(0), "1970-01-01 00:00:00 UTC");
+        assert_eq!(utc(951_827_696_000_000_000), "2000-02-29 12:34:56 UTC");
+        assert_eq!(utc(1_735_689_599_999_999_999), "2024-12-31 23:59:59 UTC");
+        assert!(utc(u64::MAX).starts_with("2554-07-21"));
+    }
+
+    #[test]
+    fn texts_keep_to_their_width() {
+        assert_eq!(lines("one two three", 7), ["one two", "three"]);
+        assert_eq!(shortened("abcdefghij", 7), "abcd~ij");
+        assert_eq!(shortened("abcdefg", 7), "abcdefg");
+        assert_eq!(quoted("it's"), "'it'\\''s'");
+        assert_eq!(clean("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
+    }
+}

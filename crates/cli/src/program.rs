@@ -1,0 +1,272 @@
+//! A look at the program before it is started: whether it can be traced, and if not, what would help.
+
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
+use everycall_symbols::{LinkKind, SiteError, SiteReport, site_report};
+use object::LittleEndian;
+use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
+use object::read::ReadCache;
+use object::read::elf::{Dyn, ElfFile};
+
+/// What is known of a program before it runs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Prospect {
+    /// It has traced functions and a runtime.
+    Traced,
+    /// It has no runtime, but libraries of its own with traced functions.
+    TracedLibraries,
+    /// It has no traced functions, but may start a program that has.
+    Launcher,
+    /// It may be run, and what comes of it is seen at the end.
+    Unknown,
+    /// It is there, and can't be traced as it is: a sentence.
+    Untraceable(String),
+    /// It is no program: a sentence.
+    NoProgram(String),
+}
+
+/// Programs that people start others with.
+const LAUNCHERS: &[&str] = &[
+    "bash",
+    "busybox",
+    "cargo",
+    "chrt",
+    "cmake",
+    "ctest",
+    "dash",
+    "doas",
+    "env",
+    "fish",
+    "flock",
+    "gdb",
+    "ionice",
+    "java",
+    "ksh",
+    "ltrace",
+    "lua",
+    "make",
+    "meson",
+    "nice",
+    "ninja",
+    "node",
+    "nohup",
+    "numactl",
+    "parallel",
+    "perf",
+    "perl",
+    "php",
+    "prlimit",
+    "python",
+    "ruby",
+    "runuser",
+    "script",
+    "setarch",
+    "setpriv",
+    "setsid",
+    "sh",
+    "stdbuf",
+    "strace",
+    "sudo",
+    "systemd-run",
+    "taskset",
+    "time",
+    "timeout",
+    "unshare",
+    "valgrind",
+    "watch",
+    "xargs",
+    "zsh",
+];
+
+/// Libraries looked at before we give up on finding traced ones.
+const LIBRARIES_MAX: usize = 256;
+/// A text file without `#!` is a script to shells too, if its beginning looks like text.
+const BEGINNING: usize = 256;
+
+/// Looks at `program`, as the shell would find it.
+pub fn look_at(program: &OsStr) -> Prospect {
+    let Some(path) = find(program) else { return Prospect::Unknown };
+    match site_report(&path) {
+        Ok(report) => judge(&path, &report),
+        Err(SiteError::NotElf(_)) if is_script(&path) => Prospect::Launcher,
+        Err(SiteError::NotElf(_)) => Prospect::NoProgram(format!(
+            "{} is neither an ELF file nor a script; name a program, or a script that starts one",
+            path.display()
+        )),
+        // One may run what one can't read.
+        Err(SiteError::Unreadable(..)) => Prospect::Unknown,
+        Err(error) => Prospect::NoProgram(error.to_string()),
+    }
+}
+
+/// Whether the dynamic linker ignores `LD_PRELOAD` for this program.
+pub fn is_privileged(program: &OsStr) -> bool {
+    let mode = find(program).and_then(|path| fs::metadata(path).ok()).map_or(0, |metadata| metadata.mode());
+    mode & 0o6000 != 0
+}
+
+fn judge(path: &Path, report: &SiteReport) -> Prospect {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let shown = path.display();
+    let build = "everycall cc -- g++ -O2 -g app.cpp -o app";
+    if !report.is_64_bit || report.machine != object::elf::EM_X86_64.0 {
+        return Prospect::Untraceable(format!(
+            "{shown} is not built for 64-bit x86, and only such programs can be traced; build it for this machine: {build}"
+        ));
+    }
+    let carries_runtime = report.note.is_some_and(|note| note.is_runtime);
+    if report.is_traceable() && carries_runtime {
+        return Prospect::Traced;
+    }
+    if report.is_traceable() {
+        return Prospect::Untraceable(format!(
+            "{shown} has traced functions, but was linked without everycall's runtime; link it through the prefix too: \
+             {build}"
+        ));
+    }
+    if carries_runtime {
+        // Linked through the prefix from other objects: traced plugins find it.
+        return Prospect::Unknown;
+    }
+    if is_launcher(&name) {
+        return Prospect::Launcher;
+    }
+    if report.link != LinkKind::Static && report.link != LinkKind::StaticPie && has_traced_libraries(path) {
+        return Prospect::TracedLibraries;
+    }
+    Prospect::Untraceable(format!(
+        "{shown} has no traced functions; build it through the prefix: {build} \
+         (or CC='everycall cc -- gcc' for make). If it only starts a traced program, add --launcher; if it loads traced \
+         plugins, add --preload"
+    ))
+}
+
+/// Whether the name is that of a launcher, also with a version behind it, such as `python3.11`.
+fn is_launcher(name: &str) -> bool {
+    let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
+    LAUNCHERS.contains(&name) || LAUNCHERS.contains(&plain)
+}
+
+fn is_script(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let read = fs::File::open(path).and_then(|file| file.take(BEGINNING as u64).read_to_end(&mut beginning));
+    read.is_ok() && (beginning.starts_with(b"#!") || !beginning.contains(&0))
+}
+
+/// The file that a shell would run.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    if program.as_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program)).filter(|path| path.is_file());
+    }
+    let path = std::env::var_os("PATH")?;
+    let executable =
+        |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.is_file() && file.mode() & 0o111 != 0);
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(executable)
+}
+
+/// Whether a library that the program is linked with, directly or not, has traced functions.
+fn has_traced_libraries(program: &Path) -> bool {
+    let mut waiting = vec![program.to_owned()];
+    let mut seen: Vec<OsString> = Vec::new();
+    while let Some(object) = waiting.pop() {
+        for library in needed(&object).unwrap_or_default() {
+            let name = library.file_name().unwrap_or_default().to_owned();
+            if seen.contains(&name) || seen.len() >= LIBRARIES_MAX {
+                continue;
+            }
+            seen.push(name);
+            if site_report(&library).is_ok_and(|report| report.is_traceable()) {
+                return true;
+            }
+            waiting.push(library);
+        }
+    }
+    false
+}
+
+/// The libraries that an object names, as far as they are found where the object itself or `LD_LIBRARY_PATH` says.
+/// The system's own folders are left out: what is installed there isn't somebody's fresh build.
+fn needed(object: &Path) -> Option<Vec<PathBuf>> {
+    let file = fs::File::open(object).ok()?;
+    let cache = ReadCache::new(file);
+    let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
+    let endian = elf.endian();
+    let mut names = Vec::new();
+    let mut folders = Vec::new();
+    let (dynamic, link) = elf.elf_section_table().dynamic(endian, &cache).ok()??;
+    let strings = elf.elf_section_table().strings(endian, &cache, link).ok()?;
+    for entry in dynamic {
+        let text = || entry.string(endian, strings).ok();
+        let tag = entry.d_tag(endian);
+        if tag == DT_NEEDED {
+            names.extend(text());
+        } else if tag == DT_RPATH || tag == DT_RUNPATH {
+            let origin = object.canonicalize().ok().and_then(|path| Some(path.parent()?.to_owned()));
+            folders.extend(text().into_iter().flat_map(|list| run_path(list, origin.as_deref())));
+        }
+    }
+    if let Some(list) = std::env::var_os("LD_LIBRARY_PATH") {
+        folders.extend(std::env::split_paths(&list));
+    }
+    let place = |name: &[u8]| {
+        let name = OsStr::from_bytes(name);
+        if name.as_bytes().contains(&b'/') {
+            return Some(PathBuf::from(name)).filter(|path| path.is_file());
+        }
+        folders.iter().map(|folder| folder.join(name)).find(|path| path.is_file())
+    };
+    Some(names.into_iter().filter_map(place).collect())
+}
+
+fn run_path(list: &[u8], origin: Option<&Path>) -> Vec<PathBuf> {
+    let origin = origin.map(|path| path.to_string_lossy().into_owned()).unwrap_or_default();
+    let list = String::from_utf8_lossy(list).replace("${ORIGIN}", &origin).replace("$ORIGIN", &origin);
+    list.split(':').filter(|folder| !folder.is_empty()).map(PathBuf::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn launchers_are_known_with_their_versions() {
+        for name in ["sh", "python3.11", "python", "gdb", "make"] {
+            assert!(is_launcher(name), "{name}");
+        }
+        for name in ["app", "shell", "makefile", "3.11", ""] {
+            assert!(!is_launcher(name), "{name}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_program_is_told_from_scripts_and_plain_programs() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = |name: &str, content: &[u8]| {
+            let path = folder.path().join(name);
+            fs::write(&path, content).unwrap();
+            path.into_os_string()
+        };
+        assert_eq!(look_at(&file("a", b"#!/bin/sh\n")), Prospect::Launcher);
+        assert_eq!(look_at(&file("b", b"echo hello\n")), Prospect::Launcher);
+        assert!(matches!(look_at(&file("c", b"\0\x01\x02")), Prospect::NoProgram(_)));
+        assert!(matches!(look_at(&file("d", b"\x7fELF")), Prospect::NoProgram(_)));
+        assert!(matches!(look_at(OsStr::new("true")), Prospect::Untraceable(_)));
+        assert_eq!(look_at(OsStr::new("sh")), Prospect::Launcher);
+        assert_eq!(look_at(OsStr::new("no-such-program-anywhere")), Prospect::Unknown);
+    }
+
+    #[test]
+    fn libraries_of_a_program_are_looked_for_where_it_says() {
+        assert_eq!(
+            run_path(b"$ORIGIN/../lib::/opt/x", Some(Path::new("/app/bin"))),
+            [PathBuf::from("/app/bin/../lib"), PathBuf::from("/opt/x")]
+        );
+        // All of its libraries are the system's.
+        assert_eq!(needed(&std::env::current_exe().unwrap()).unwrap(), Vec::<PathBuf>::new());
+    }
+}

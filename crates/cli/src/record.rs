@@ -1,0 +1,143 @@
+//! `everycall record`: looks at the program, runs it, writes its trace, and ends as it did.
+
+use std::ffi::OsString;
+use std::io::BufWriter;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{ExitCode, ExitStatus};
+
+use everycall_format::env;
+use everycall_kit::PRELOAD_LIBRARY;
+use everycall_outfile::{MODE_PRIVATE, OutFile};
+use everycall_recorder::{Arena, Ended, Launch, Summary, die_of, start};
+
+use crate::arguments::RecordArguments;
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::program::{self, Prospect};
+use crate::report;
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 256 << 10;
+
+/// Runs the verb.
+pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
+    let quiet = arguments.quiet;
+    let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
+    let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.command[0]));
+    let launch = prepare(&arguments)?;
+    // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
+    let file = OutFile::create(&output, MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
+    let arena = Arena::create(ring_size(arguments.ring_size))?;
+    let mut ended = start(arena, launch)?.wait()?;
+    let written = write(&mut ended, file, &output);
+    match &written {
+        Ok(summary) if !quiet => report::print(summary, &output),
+        Ok(_) => {}
+        Err(failure) => return Ok(not_written(failure, ended.status())),
+    }
+    Ok(end_as(ended.status()))
+}
+
+/// What is started, or why it isn't.
+fn prepare(arguments: &RecordArguments) -> Result<Launch, Failure> {
+    let (program, rest) = arguments.command.split_first().expect("clap wants one");
+    let mut preload = arguments.preload;
+    match program::look_at(program) {
+        Prospect::Traced if preload => {
+            return Err(Failure::new(
+                exit_code::NOT_RECORDED,
+                format!(
+                    "{} carries the runtime, and a second one can't be loaded; leave out --preload",
+                    program.display()
+                ),
+            ));
+        }
+        Prospect::TracedLibraries => preload = true,
+        Prospect::Untraceable(sentence) if !preload && !arguments.launcher => {
+            return Err(Failure::new(exit_code::NOT_RECORDED, sentence));
+        }
+        Prospect::NoProgram(sentence) => return Err(Failure::new(exit_code::NOT_EXECUTABLE, sentence)),
+        _ => {}
+    }
+    if preload && program::is_privileged(program) {
+        return Err(Failure::new(
+            exit_code::NOT_RECORDED,
+            format!(
+                "{} runs with its owner's rights (setuid or setgid), so nothing can be loaded into it; record a copy \
+                 without these bits",
+                program.display()
+            ),
+        ));
+    }
+    let preload = if preload { Some(preload_library()?) } else { None };
+    Ok(Launch { program: program.clone(), arguments: rest.to_vec(), preload })
+}
+
+fn preload_library() -> Result<PathBuf, Failure> {
+    let kit = everycall_kit::unpack().map_err(|error| {
+        Failure::new(
+            exit_code::NOT_RECORDED,
+            format!("can't unpack the runtime that is loaded into the program: {error}"),
+        )
+    })?;
+    Ok(kit.join(PRELOAD_LIBRARY))
+}
+
+/// The option's, the environment's or the default size, in bytes.
+fn ring_size(option: Option<u64>) -> u64 {
+    let from_environment = || {
+        let text = std::env::var_os(env::RING_SIZE)?;
+        let size = env::parse_ring_size(text.as_encoded_bytes());
+        if size.is_none() {
+            eprintln!(
+                "everycall: {} is {:?}, and {} was expected; using {}",
+                env::RING_SIZE,
+                text,
+                env::RING_SIZE_ALLOWED,
+                report::Size(env::RING_SIZE_DEFAULT)
+            );
+        }
+        size
+    };
+    option.or_else(from_environment).unwrap_or(env::RING_SIZE_DEFAULT)
+}
+
+fn default_output(program: &OsString) -> PathBuf {
+    let mut name = Path::new(program).file_name().unwrap_or(program).to_owned();
+    name.push(".ect");
+    name.into()
+}
+
+fn write(ended: &mut Ended, file: OutFile, output: &Path) -> Result<Summary, Failure> {
+    let mut buffered = BufWriter::with_capacity(BUFFER, file);
+    let written = ended.write(&mut buffered, env!("CARGO_PKG_VERSION"));
+    let summary = written.map_err(|error| Failure::writing(output, error))?;
+    let file = buffered.into_inner().map_err(|error| Failure::writing(output, error.into_error()))?;
+    file.finish()?;
+    Ok(summary)
+}
+
+/// The trace is lost, whatever became of the program.
+fn not_written(failure: &Failure, status: ExitStatus) -> ExitCode {
+    let ended = match (status.code(), status.signal()) {
+        (Some(code), _) => format!("exited with {code}"),
+        (None, signal) => format!("was ended by signal {}", signal.unwrap_or(0)),
+    };
+    let code = failure.report();
+    if failure.is_quiet() {
+        return end_as(status);
+    }
+    let _ = code;
+    eprintln!("everycall: the program itself {ended}");
+    ExitCode::from(exit_code::NOT_RECORDED)
+}
+
+/// Ends this process as the program ended.
+fn end_as(status: ExitStatus) -> ExitCode {
+    if let Some(signal) = status.signal() {
+        die_of(signal);
+    }
+    let code = status.code().and_then(|code| u8::try_from(code).ok());
+    ExitCode::from(code.unwrap_or(exit_code::NOT_RECORDED))
+}

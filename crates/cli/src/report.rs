@@ -1,0 +1,205 @@
+//! What `record` says at its end.
+
+use std::fmt::{self, Write};
+use std::path::Path;
+
+use everycall_export::{Count, Duration};
+use everycall_format::arena::{child_kind, counter};
+use everycall_format::env::RING_SIZE_MAX;
+use everycall_recorder::{Summary, ThreadSummary};
+
+/// Threads and children that are named one by one.
+const NAMED_MAX: usize = 4;
+
+/// A number of bytes, with a unit chosen for its size.
+#[derive(Clone, Copy, Debug)]
+pub struct Size(pub u64);
+
+impl fmt::Display for Size {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = ["KiB", "MiB", "GiB", "TiB"];
+        if self.0 < 1 << 10 {
+            return write!(out, "{} bytes", self.0);
+        }
+        let mut scaled = self.0 as f64 / 1024.0;
+        let mut unit = 0;
+        while scaled >= 1024.0 && unit + 1 < units.len() {
+            scaled /= 1024.0;
+            unit += 1;
+        }
+        let digits = usize::from(scaled < 100.0 && scaled.fract() != 0.0);
+        write!(out, "{scaled:.digits$} {}", units[unit])
+    }
+}
+
+/// A size as options take it: `8M`.
+#[derive(Clone, Copy, Debug)]
+pub struct OptionSize(pub u64);
+
+impl fmt::Display for OptionSize {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            size if size.is_multiple_of(1 << 30) => write!(out, "{}G", size >> 30),
+            size if size.is_multiple_of(1 << 20) => write!(out, "{}M", size >> 20),
+            size => write!(out, "{}K", size >> 10),
+        }
+    }
+}
+
+/// A number of things: `1 thread`, `12 threads`.
+pub struct Several(pub u64, pub &'static str, pub &'static str);
+
+impl fmt::Display for Several {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{} {}", Count(self.0), if self.0 == 1 { self.1 } else { self.2 })
+    }
+}
+
+/// Prints the report to standard error.
+pub fn print(summary: &Summary, output: &Path) {
+    eprint!("{}", text(summary, output));
+}
+
+fn text(summary: &Summary, output: &Path) -> String {
+    let mut text = String::new();
+    // Writing to a string doesn't fail.
+    let _ = write_text(&mut text, summary, output);
+    text
+}
+
+fn write_text(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result {
+    let file = output.display();
+    if !summary.traced {
+        writeln!(
+            out,
+            "everycall: nothing was traced: no program with everycall's runtime was started. Build it through the prefix, \
+             as in `everycall cc -- g++ -O2 -g app.cpp -o app`; {file} holds no calls"
+        )?;
+        return warnings(out, summary);
+    }
+    writeln!(
+        out,
+        "everycall: {} of {}, {} in {file}",
+        Several(summary.events(), "event", "events"),
+        Several(summary.threads.len() as u64, "thread", "threads"),
+        Size(summary.file_size),
+    )?;
+    losses(out, summary)?;
+    reach(out, summary)?;
+    children(out, summary)?;
+    warnings(out, summary)?;
+    writeln!(out, "  next: everycall replay {file}")?;
+    writeln!(
+        out,
+        "        everycall export -f vizviewer -o {} {file}",
+        output.with_extension("json").display()
+    )
+}
+
+fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
+    if summary.lost() > 0 {
+        writeln!(out, "  lost: {} between the others", Several(summary.lost(), "event", "events"))?;
+    }
+    let counted = counter::MEANINGS.iter().zip(summary.counters).filter(|(_, count)| *count > 0);
+    for (meaning, count) in counted {
+        writeln!(out, "  {}: {meaning}", Count(count))?;
+    }
+    if summary.counters[counter::THREADS_UNTRACED] > 0 {
+        writeln!(out, "  at most {} threads can be recorded", summary.thread_capacity)?;
+    }
+    Ok(())
+}
+
+fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
+    let cut = summary.cut_threads();
+    if cut.is_empty() {
+        return writeln!(out, "  every thread is there from its first call to its last");
+    }
+    writeln!(
+        out,
+        "  {} lost {} oldest calls: rings hold {} a thread. Before the program's end there are",
+        Several(cut.len() as u64, "thread", "threads"),
+        if cut.len() == 1 { "its" } else { "their" },
+        Size(summary.ring_size),
+    )?;
+    for ThreadSummary { tid, name, reach_ns, .. } in cut.iter().take(NAMED_MAX) {
+        writeln!(
+            out,
+            "    {:>9}  of thread {tid} {}",
+            Duration { ns: *reach_ns }.to_string(),
+            name.escape_debug()
+        )?;
+    }
+    if cut.len() > NAMED_MAX {
+        writeln!(out, "    and more of {}", Several((cut.len() - NAMED_MAX) as u64, "other", "others"))?;
+    }
+    match summary.ring_size_for_all() {
+        Some(size) => writeln!(out, "  --ring-size {} would have held everything", OptionSize(size)),
+        None => {
+            writeln!(out, "  not even --ring-size {} would have held everything", OptionSize(RING_SIZE_MAX))
+        }
+    }
+}
+
+fn children(out: &mut String, summary: &Summary) -> fmt::Result {
+    let listed = summary.children.len() as u64;
+    let count = listed.max(summary.counters[counter::FORKED_CHILDREN]);
+    if count == 0 {
+        return Ok(());
+    }
+    write!(out, "  not followed: {}", Several(count, "child process", "child processes"))?;
+    for (place, child) in summary.children.iter().take(NAMED_MAX).enumerate() {
+        let how = if child.kind == child_kind::EXEC { "exec" } else { "fork" };
+        let separator = if place == 0 { ": " } else { ", " };
+        write!(out, "{separator}{} {} ({how})", child.pid, child.name.escape_debug())?;
+    }
+    if count > NAMED_MAX as u64 {
+        write!(out, ", ...")?;
+    }
+    writeln!(out)
+}
+
+fn warnings(out: &mut String, summary: &Summary) -> fmt::Result {
+    summary.warnings.iter().try_for_each(|warning| writeln!(out, "  {warning}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        let text = |size| Size(size).to_string();
+        assert_eq!(
+            [text(1), text(1 << 20), text(1_600_000), text(5 << 40)],
+            ["1 bytes", "1 MiB", "1.5 MiB", "5 TiB"]
+        );
+        let option = |size| OptionSize(size).to_string();
+        assert_eq!([option(64 << 10), option(8 << 20), option(1 << 30)], ["64K", "8M", "1G"]);
+    }
+
+    #[test]
+    fn the_report_says_what_would_have_held_everything() {
+        let thread = |tid, written, reach_ns| ThreadSummary {
+            tid,
+            name: format!("worker\u{1b}{tid}"),
+            events: written / 8,
+            written,
+            overwritten: written > 1 << 20,
+            reach_ns,
+            ..ThreadSummary::default()
+        };
+        let mut summary = Summary {
+            traced: true,
+            ring_size: 1 << 20,
+            threads: vec![thread(1, 5 << 20, 1_200_000), thread(2, 800, 9)],
+            ..Summary::default()
+        };
+        let shown = text(&summary, Path::new("app.ect"));
+        assert!(shown.contains("--ring-size 8M would have held everything"), "{shown}");
+        assert!(shown.contains("1.20 ms  of thread 1 worker\\u{1b}1"), "{shown}");
+        assert!(shown.contains("export -f vizviewer -o app.json app.ect"), "{shown}");
+        summary.threads.remove(0);
+        assert!(text(&summary, Path::new("app.ect")).contains("every thread is there"));
+    }
+}

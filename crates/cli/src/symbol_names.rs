@@ -1,0 +1,224 @@
+//! Names for the locations of a trace: the modules' symbols, opened when they are first asked for.
+
+use std::borrow::Cow;
+use std::cell::RefCell;
+use std::collections::BTreeSet;
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everycall_export::{FunctionName, Names};
+use everycall_reader::{Module, Source, TraceFile};
+use everycall_symbols::{FunctionId, ModuleIdentity, ModuleSymbols, SourceFinder, SymbolOptions};
+use everycall_timeline::{Location, Trace};
+
+use crate::arguments::SymbolArguments;
+
+/// Sentences about symbols that are shown; the rest is counted.
+const WARNINGS_SHOWN: usize = 10;
+
+/// One function of a trace; equal ids are the same function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum FunctionKey {
+    /// A function that the module's symbols know.
+    Known(u32, FunctionId),
+    /// An address.
+    At(Location),
+}
+
+/// The functions and sources of a trace.
+pub struct SymbolNames<'a> {
+    file: &'a TraceFile<'static>,
+    modules: &'a [Module],
+    options: SymbolOptions,
+    maps_paths: bool,
+    /// Real time of the trace's end in nanoseconds since 1970, where it is known.
+    ended_ns: Option<u64>,
+    opened: RefCell<Vec<Option<ModuleSymbols>>>,
+    sources: RefCell<SourceFinder>,
+    warnings: RefCell<BTreeSet<String>>,
+}
+
+impl<'a> SymbolNames<'a> {
+    /// The names of `trace`, which was made of `file`.
+    pub fn new(
+        file: &'a TraceFile<'static>,
+        trace: &'a Trace<'_>,
+        arguments: &SymbolArguments,
+    ) -> SymbolNames<'a> {
+        let mut options =
+            SymbolOptions { binary_maps: arguments.map_path.clone(), ..SymbolOptions::default() };
+        options.debug_dirs.splice(0..0, arguments.debug_dir.iter().cloned());
+        let modules = &file.recording().modules;
+        let clock = trace.clock();
+        let ended = trace.process_end().map(|end| clock.ns(end.ticks));
+        SymbolNames {
+            file,
+            modules,
+            options,
+            maps_paths: !arguments.map_path.is_empty(),
+            ended_ns: clock
+                .origin_realtime_ns()
+                .zip(ended)
+                .map(|(origin, ended)| origin.saturating_add(ended)),
+            opened: RefCell::new(modules.iter().map(|_| None).collect()),
+            sources: RefCell::new(SourceFinder::new(arguments.map_source.clone())),
+            warnings: RefCell::default(),
+        }
+    }
+
+    /// The function at a location.
+    pub fn key(&self, location: Location) -> FunctionKey {
+        let known = self.with_module(location, |symbols| {
+            let id = symbols.function_at(location.image_address);
+            (id.index() < symbols.functions().len()).then_some(id)
+        });
+        known.flatten().map_or(FunctionKey::At(location), |id| FunctionKey::Known(location.module, id))
+    }
+
+    /// Whether an entry and an exit belong to the same function; `None` where that isn't known.
+    pub fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
+        if entry == exit {
+            return Some(true);
+        }
+        let (FunctionKey::Known(module, entry_id), FunctionKey::Known(exit_module, exit_id)) =
+            (self.key(entry), self.key(exit))
+        else {
+            return None;
+        };
+        if module != exit_module {
+            return Some(false);
+        }
+        if entry_id == exit_id {
+            return Some(true);
+        }
+        // A function's cold part lies elsewhere; where its whole isn't certain, nothing is.
+        self.with_module(entry, |symbols| {
+            let mut whole = |id| {
+                let function = symbols.function(id);
+                let is_part = function.part.as_deref().is_some_and(|part| part.contains("cold"));
+                if is_part { function.whole } else { Some(id) }
+            };
+            Some(whole(entry_id)? == whole(exit_id)?)
+        })?
+    }
+
+    /// The name of the function at a location, with all that is known of it.
+    pub fn name(&self, location: Location) -> FunctionName<'static> {
+        let named = self.with_module(location, |symbols| {
+            let id = symbols.function_at(location.image_address);
+            let function = symbols.function(id);
+            let file = function.file.as_ref().map(|file| file.to_string_lossy().into_owned());
+            (function.name.clone(), file, function.line)
+        });
+        let module = location.module_index().and_then(|index| self.modules.get(index));
+        let module = module.map_or(Cow::Borrowed("unknown"), |module| Cow::Owned(base_name(&module.path)));
+        match named {
+            Some((name, file, line)) => {
+                FunctionName { name: name.into(), module, file: file.map(Cow::from), line }
+            }
+            None => FunctionName { name: nameless(location).into(), module, file: None, line: None },
+        }
+    }
+
+    /// Says what kept modules from being named in full.
+    pub fn warn(&self) {
+        self.collect_warnings();
+        let warnings = self.warnings.borrow();
+        for warning in warnings.iter().take(WARNINGS_SHOWN) {
+            eprintln!("everycall: {warning}");
+        }
+        if warnings.len() > WARNINGS_SHOWN {
+            eprintln!("everycall: and {} more of this kind", warnings.len() - WARNINGS_SHOWN);
+        }
+        if !warnings.is_empty() && warnings.iter().any(|warning| warning.contains("map its path")) {
+            eprintln!(
+                "everycall: paths are mapped with --map-path OLD=NEW (binaries) and --map-source OLD=NEW (sources)"
+            );
+        }
+    }
+
+    /// What kept modules from being named in full, as sentences.
+    pub fn warnings(&self) -> Vec<String> {
+        self.collect_warnings();
+        self.warnings.borrow().iter().cloned().collect()
+    }
+
+    fn collect_warnings(&self) {
+        let mut opened = self.opened.borrow_mut();
+        let of_modules = opened.iter_mut().flatten().flat_map(ModuleSymbols::take_warnings);
+        self.warnings.borrow_mut().extend(of_modules.map(|warning| warning.to_string()));
+    }
+
+    fn with_module<T>(&self, location: Location, ask: impl FnOnce(&mut ModuleSymbols) -> T) -> Option<T> {
+        let index = location.module_index()?;
+        let module = self.modules.get(index)?;
+        let mut opened = self.opened.borrow_mut();
+        Some(ask(opened.get_mut(index)?.get_or_insert_with(|| self.open(location.module, module))))
+    }
+
+    fn open(&self, index: u32, module: &Module) -> ModuleSymbols {
+        let path = Path::new(OsStr::from_bytes(&module.path));
+        let mut identity = ModuleIdentity::new(path, &module.build_id);
+        identity.image = self.image(index);
+        if identity.image.is_none() && module.build_id.is_empty() && self.was_changed(path, module) {
+            // No file has this size.
+            identity.file_size = Some(u64::MAX);
+        }
+        ModuleSymbols::open(&identity, &self.options)
+    }
+
+    /// The module's file where the trace holds it.
+    fn image(&self, index: u32) -> Option<Arc<[u8]>> {
+        if !self.file.has_module_image(index) {
+            return None;
+        }
+        let mut bytes = Vec::new();
+        match self.file.copy_module_image(index, &mut bytes) {
+            Ok(_) => Some(bytes.into()),
+            Err(error) => {
+                self.warnings.borrow_mut().insert(error.to_string());
+                None
+            }
+        }
+    }
+
+    /// Whether a file without build id is certainly another one than was traced.
+    fn was_changed(&self, path: &Path, module: &Module) -> bool {
+        let Ok(now) = fs::metadata(path) else { return false };
+        if self.maps_paths {
+            return false;
+        }
+        let another = module.inode != 0 && (now.dev(), now.ino()) != (module.device, module.inode);
+        let modified_ns = i128::from(now.mtime()) * 1_000_000_000 + i128::from(now.mtime_nsec());
+        another || self.ended_ns.is_some_and(|ended| modified_ns > i128::from(ended))
+    }
+}
+
+impl Names for SymbolNames<'_> {
+    fn function(&self, location: everycall_export::Location) -> FunctionName<'_> {
+        self.name(Location { module: location.module, image_address: location.image_address })
+    }
+
+    fn source(&self, file: &str) -> Option<Cow<'_, str>> {
+        // What isn't at hand isn't shown; the export is whole without it.
+        let text = self.sources.borrow_mut().text(&PathBuf::from(file)).ok()?;
+        Some(Cow::Owned(text.to_string()))
+    }
+}
+
+fn nameless(location: Location) -> String {
+    match location.module {
+        Location::NO_MODULE => format!("code outside all modules at {:#x}", location.image_address),
+        Location::LOST_MODULE => format!("code of an unknown module at offset {:#x}", location.image_address),
+        module => format!("module {module}+{:#x}", location.image_address),
+    }
+}
+
+fn base_name(path: &[u8]) -> String {
+    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+    if name.is_empty() { "unknown".to_owned() } else { String::from_utf8_lossy(name).into_owned() }
+}
