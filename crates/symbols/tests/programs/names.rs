@@ -24,6 +24,6 @@ fn plain(x: u32) -> u32 { // @ names::plain
 fn main() { // @ names::main
     use inner::Area;
     let count = std::env::args().count() as u32;
-    let add = #[inline(never)] |x: u32| std::hint::black_box(x) + count;
+    let add = |x: u32| std::hint::black_box(x) + count;
     println!("{} {} {}", plain(count), inner::Square(count as u8).area(), add(3));
 }
