@@ -1,5 +1,5 @@
 //! Writes the file of [`everycall_synth::basic`]: `cargo run -p everycall-synth --example basic -- FILE`.
-//! With `--arena` before the name, the arena.
+//! With `--arena` before the name, the arena of its first thread.
 
 use std::process::ExitCode;
 
@@ -9,7 +9,11 @@ fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
     let (bytes, path) = match &arguments[..] {
         [path] => (File::of(&basic()), path),
-        [option, path] if option == "--arena" => (arena_image(&basic()), path),
+        [option, path] if option == "--arena" => {
+            let mut process = basic();
+            process.threads.truncate(1);
+            (arena_image(&process), path)
+        }
         _ => {
             eprintln!("expected [--arena] FILE");
             return ExitCode::FAILURE;

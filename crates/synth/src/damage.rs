@@ -34,7 +34,7 @@ pub fn mutate(bytes: &mut Vec<u8>, rng: &mut Rng) {
                     *byte ^= 1 << rng.below(8);
                 }
             }
-            _ => bytes.iter_mut().skip(at).take(4).for_each(|byte| *byte = rng.next() as u8),
+            _ => bytes.iter_mut().skip(at).take(4).for_each(|byte| *byte = rng.number() as u8),
         }
     }
     if rng.one_in(2) {

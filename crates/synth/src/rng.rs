@@ -12,7 +12,7 @@ impl Rng {
     }
 
     /// Any number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
         self.0 ^= self.0 >> 27;
@@ -21,7 +21,7 @@ impl Rng {
 
     /// A number below `end`; 0 where that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        (self.next() >> 11).checked_rem(end).unwrap_or(0)
+        (self.number() >> 11).checked_rem(end).unwrap_or(0)
     }
 
     /// True in one of `count` cases.
