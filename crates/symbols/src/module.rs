@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use crate::debug::{DebugInfo, Declaration, SplitPlaces};
+use crate::debug::{DebugInfo, Declaration, EntryId, SplitPlaces};
 use crate::elf;
 use crate::function::{Function, FunctionEntry, FunctionId, NameSource};
 use crate::identity::ModuleIdentity;
@@ -214,7 +214,7 @@ impl ModuleSymbols {
 
     /// The function that a `.cold` part belongs to: by name where one function has it, else by the entry in
     /// DWARF that both share. Functions of several files may have one name.
-    fn whole_of(&mut self, id: FunctionId, entry: Option<(u32, usize)>) -> Option<FunctionId> {
+    fn whole_of(&mut self, id: FunctionId, entry: Option<EntryId>) -> Option<FunctionId> {
         let name = self.table.entry(id)?.linkage_name.to_vec();
         let cold = name.windows(5).position(|word| word == b".cold")?;
         let candidates = self.rows_named(&name[..cold]);

@@ -175,8 +175,7 @@ fn interpreter(elf: &Elf<'_>) -> Option<PathBuf> {
 }
 
 fn link_kind(elf: &Elf<'_>, has_interpreter: bool) -> LinkKind {
-    let is_program =
-        dynamic_value(elf, elf::DT_FLAGS_1).is_some_and(|flags| flags & u64::from(elf::DF_1_PIE.0) != 0);
+    let is_program = dynamic_value(elf, elf::DT_FLAGS_1).is_some_and(|flags| flags & elf::DF_1_PIE.0 != 0);
     match (elf.elf_header().e_type.get(LittleEndian), has_interpreter) {
         (elf::ET_EXEC, false) => LinkKind::Static,
         (elf::ET_EXEC, true) => LinkKind::Dynamic,

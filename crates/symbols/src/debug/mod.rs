@@ -10,28 +10,31 @@
 //! where it answers for the line at an address (which may be that of an inlined callee), and hostile files
 //! need the bounds that `units` describes.
 
+mod collect;
 mod file;
+mod split;
 mod units;
 mod walk;
 
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-use std::rc::Rc;
+use std::path::Path;
 use std::sync::Arc;
 
-use gimli::{Dwarf, Unit};
-
-use self::file::{DebugFile, DebugFileKind, Slice};
+use self::collect::{Collector, Finding};
+use self::file::{DebugFile, DebugFileKind};
+pub(crate) use self::split::SplitPlaces;
+use self::split::SplitUnits;
 use self::units::{UnitLayout, Units};
-use self::walk::{Found, Walk};
+use self::walk::Walk;
 use crate::address_ranges::AddressRanges;
 use crate::budget::{Budget, DebugError};
-use crate::file_bytes::FileBytes;
-use crate::locate::{LocatedFile, path_from_bytes};
-use crate::options::PathMap;
+use crate::locate::LocatedFile;
 use crate::table::FunctionTable;
 use crate::warning::SymbolWarning;
+
+/// An entry of the debugging information: the unit's index, and the offset in the unit.
+pub(crate) type EntryId = (u32, usize);
 
 /// What DWARF says of one function of the table.
 #[derive(Clone, Debug, Default)]
@@ -40,26 +43,15 @@ pub(crate) struct Declaration {
     pub line: Option<u32>,
     /// The name, where the table has none.
     pub name: Option<String>,
-    /// Identifies the entry: ranges of one function share it.
-    pub entry: Option<(u32, usize)>,
-}
-
-/// Where split units may lie.
-pub(crate) struct SplitPlaces {
-    /// Whether any file may be opened for them.
-    pub may_open: bool,
-    /// Files whose `.dwp` neighbour may hold the units.
-    pub neighbours: Vec<PathBuf>,
-    pub maps: Vec<PathMap>,
+    /// The entry in DWARF: ranges of one function share it.
+    pub entry: Option<EntryId>,
 }
 
 /// The debugging information of one module.
 pub(crate) struct DebugInfo {
     file: DebugFile,
     shared: Option<(DebugFile, UnitLayout)>,
-    /// `None` until it is looked for.
-    package: Option<Option<DebugFile>>,
-    places: SplitPlaces,
+    split: SplitUnits,
     layout: UnitLayout,
     unit_ranges: Vec<(u64, u64, u32)>,
     units_by_address: AddressRanges,
@@ -67,7 +59,6 @@ pub(crate) struct DebugInfo {
     declarations: HashMap<u32, Declaration>,
     paths: HashSet<Arc<Path>>,
     budget: Budget,
-    missing_split: Option<(PathBuf, usize)>,
     problems: Vec<String>,
 }
 
@@ -100,8 +91,7 @@ impl DebugInfo {
             problems: file.problems.clone(),
             file,
             shared: None,
-            package: None,
-            places,
+            split: SplitUnits::new(places),
             layout: UnitLayout::default(),
             unit_ranges: Vec::new(),
             units_by_address: AddressRanges::default(),
@@ -109,7 +99,6 @@ impl DebugInfo {
             declarations: HashMap::new(),
             paths: HashSet::new(),
             budget: Budget::for_input(size),
-            missing_split: None,
         };
         if let Some(shared) = shared {
             let layout = UnitLayout::scan(&shared.dwarf(), &info.budget).unwrap_or_default();
@@ -171,28 +160,22 @@ impl DebugInfo {
             };
             warnings.push(SymbolWarning::DamagedDebugInfo { path: self.file.path.clone(), reason });
         }
-        if let Some((example, count)) = self.missing_split.take() {
+        if let Some((example, count)) = self.split.take_missing() {
             warnings.push(SymbolWarning::MissingSplitUnits { path: module.to_path_buf(), example, count });
         }
         warnings
     }
 
     fn read_unit(&mut self, index: u32, table: &FunctionTable) -> Result<(), DebugError> {
-        let mut findings = Vec::new();
-        let result = self.find_in_unit(index, table, &mut findings);
-        for (function, entry, found) in findings {
-            self.keep(function, entry, found, table);
+        let mut collector = Collector::new(index, table);
+        let result = self.collect(index, &mut collector);
+        for finding in collector.findings {
+            self.keep(finding, table);
         }
         result
     }
 
-    fn find_in_unit(
-        &mut self,
-        index: u32,
-        table: &FunctionTable,
-        findings: &mut Vec<(u32, Option<(u32, usize)>, Found)>,
-    ) -> Result<(), DebugError> {
-        self.open_package();
+    fn collect(&mut self, index: u32, collector: &mut Collector<'_>) -> Result<(), DebugError> {
         let mut dwarf = self.file.dwarf();
         if let Some((shared, _)) = &self.shared {
             dwarf.set_sup(shared.dwarf());
@@ -202,38 +185,19 @@ impl DebugInfo {
         let shared = shared_dwarf.as_ref().map(|(dwarf, layout)| Units::new(dwarf, layout, &self.budget));
         let unit = units.open(index as usize)?;
         let mut walk = Walk::new(&units, shared.as_ref());
-        let result = match split_name(&dwarf, &unit) {
-            None => walk_functions(&mut walk, &unit, index, table, findings),
-            Some(name) => {
-                let package = self.package.as_ref().and_then(Option::as_ref);
-                let split = find_in_split(
-                    package,
-                    &self.places,
-                    &dwarf,
-                    &unit,
-                    &name,
-                    &self.budget,
-                    index,
-                    table,
-                    findings,
-                );
-                if matches!(split, Err(DebugError::Malformed(gimli::Error::MissingUnitDie))) {
-                    let missing = self.missing_split.get_or_insert_with(|| (name.clone(), 0));
-                    missing.1 += 1;
-                    Ok(())
-                } else {
-                    split
-                }
-            }
+        let result = match split::name(&dwarf, &unit) {
+            None => collector.functions(&mut walk, &unit),
+            Some(name) => self.split.read(&dwarf, &unit, &name, &self.budget, collector),
         };
         let ranges = &self.unit_ranges;
         let from = ranges.partition_point(|range| range.2 < index);
         let ranges = ranges[from..].iter().take_while(|range| range.2 == index);
-        let lines = walk_lines(&mut walk, &unit, ranges.map(|range| (range.0, range.1)), table, findings);
+        let lines = collector.lines(&mut walk, &unit, ranges.map(|range| (range.0, range.1)));
         result.and(lines)
     }
 
-    fn keep(&mut self, function: u32, entry: Option<(u32, usize)>, found: Found, table: &FunctionTable) {
+    fn keep(&mut self, finding: Finding, table: &FunctionTable) {
+        let Finding { function, entry, found } = finding;
         let file = found.file.map(|path| match self.paths.get(&*path) {
             Some(known) => known.clone(),
             None => {
@@ -257,23 +221,6 @@ impl DebugInfo {
             declaration.name.take().or(name.map(|name| String::from_utf8_lossy(&name).into_owned()));
         declaration.entry = declaration.entry.or(entry);
     }
-
-    fn open_package(&mut self) {
-        if self.package.is_some() || !self.places.may_open {
-            return;
-        }
-        let package = self.places.neighbours.iter().find_map(|path| {
-            let mut path = path.clone().into_os_string();
-            path.push(".dwp");
-            open_debug_file(Path::new(&path), DebugFileKind::Package)
-        });
-        self.package = Some(package);
-    }
-}
-
-fn open_debug_file(path: &Path, kind: DebugFileKind) -> Option<DebugFile> {
-    let (bytes, _) = FileBytes::open(path).ok()?;
-    DebugFile::load(path, Arc::new(bytes), kind).ok()
 }
 
 /// Runs `read`; a panic in a library becomes a sentence.
@@ -299,131 +246,4 @@ fn unit_ranges(units: &Units<'_>, index: usize, out: &mut Vec<(u64, u64, u32)>) 
         }
     }
     Ok(())
-}
-
-/// For the skeleton of a split unit: the path of its `.dwo` file as recorded.
-fn split_name<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>) -> Option<PathBuf> {
-    unit.dwo_id?;
-    let name = dwarf.attr_string(unit, unit.dwo_name().ok()??).ok()?;
-    let directory = unit.comp_dir.map(|dir| path_from_bytes(dir.slice())).unwrap_or_default();
-    Some(directory.join(path_from_bytes(name.slice())))
-}
-
-/// Reads the functions of a split unit; [`gimli::Error::MissingUnitDie`] where it can't be found.
-#[allow(clippy::too_many_arguments)]
-fn find_in_split(
-    package: Option<&DebugFile>,
-    places: &SplitPlaces,
-    parent: &Dwarf<Slice<'_>>,
-    skeleton: &Unit<Slice<'_>>,
-    name: &Path,
-    budget: &Budget,
-    index: u32,
-    table: &FunctionTable,
-    findings: &mut Vec<(u32, Option<(u32, usize)>, Found)>,
-) -> Result<(), DebugError> {
-    let id = skeleton.dwo_id.ok_or(gimli::Error::MissingUnitDie)?;
-    let from_package = match package {
-        Some(package) => package.package()?.find_cu(id, parent)?,
-        None => None,
-    };
-    let opened;
-    let split = match from_package {
-        Some(split) => split,
-        None => {
-            opened = open_split(places, name).ok_or(gimli::Error::MissingUnitDie)?;
-            budget.grant(opened.size());
-            let mut split = opened.dwarf();
-            split.make_dwo(parent);
-            split
-        }
-    };
-    let layout = UnitLayout::scan(&split, budget)?;
-    let units = Units::new(&split, &layout, budget);
-    for split_index in 0..layout.count() {
-        let mut unit = units.parse(split_index)?;
-        if unit.dwo_id != Some(id) {
-            continue;
-        }
-        unit.copy_relocated_attributes(skeleton);
-        let mut walk = Walk::new(&units, None);
-        walk.skeleton = Some(skeleton);
-        // File numbers mean the split file's own line table where it has one (gcc), else the skeleton's (clang).
-        let own = split.debug_line.program(gimli::DebugLineOffset(0), 8, skeleton.comp_dir, skeleton.name);
-        let of_skeleton = || Some((skeleton.line_program.clone()?, parent));
-        walk.split_lines = own.ok().map(|program| (program, &split)).or_else(of_skeleton);
-        return walk_functions(&mut walk, &Rc::new(unit), index, table, findings);
-    }
-    Err(gimli::Error::MissingUnitDie.into())
-}
-
-fn open_split(places: &SplitPlaces, name: &Path) -> Option<DebugFile> {
-    if !places.may_open {
-        return None;
-    }
-    let mapped = PathMap::apply_all(&places.maps, name);
-    let beside = places.neighbours.iter().filter_map(|path| Some(path.parent()?.join(name.file_name()?)));
-    mapped
-        .into_iter()
-        .chain([name.to_path_buf()])
-        .chain(beside)
-        .filter(|path| path.is_absolute())
-        .find_map(|path| open_debug_file(&path, DebugFileKind::Split).filter(DebugFile::has_units))
-}
-
-fn walk_functions<'a>(
-    walk: &mut Walk<'a>,
-    unit: &Rc<Unit<Slice<'a>>>,
-    index: u32,
-    table: &FunctionTable,
-    findings: &mut Vec<(u32, Option<(u32, usize)>, Found)>,
-) -> Result<(), DebugError> {
-    let function_at = |start: u64| {
-        let index = table.first_from(start);
-        (table.start(index) == Some(start)).then_some(index as u32)
-    };
-    walk.functions(
-        unit,
-        |starts| starts.iter().any(|&start| function_at(start).is_some()),
-        |offset, starts, found| {
-            for function in starts.iter().filter_map(|&start| function_at(start)) {
-                findings.push((function, Some((index, offset)), found.clone()));
-            }
-        },
-    )
-}
-
-/// Gives functions of the unit that have no declaration the line of their first instruction.
-fn walk_lines<'a>(
-    walk: &mut Walk<'a>,
-    unit: &Unit<Slice<'a>>,
-    ranges: impl Iterator<Item = (u64, u64)>,
-    table: &FunctionTable,
-    findings: &mut Vec<(u32, Option<(u32, usize)>, Found)>,
-) -> Result<(), DebugError> {
-    let declared: HashSet<u32> = findings
-        .iter()
-        .filter(|(_, _, found)| found.line.is_some())
-        .map(|(function, ..)| *function)
-        .collect();
-    let mut wanted: HashMap<u64, u32> = HashMap::new();
-    for (start, end) in ranges {
-        let functions = table.first_from(start)..table.first_from(end);
-        walk.units.budget.spend(functions.len() as u64)?;
-        for function in functions {
-            if !declared.contains(&(function as u32)) {
-                wanted.extend(table.start(function).map(|start| (start, function as u32)));
-            }
-        }
-    }
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    walk.lines(unit, |walk, address, file, line| {
-        // The first row of an address is that of the function itself.
-        if let Some(function) = wanted.remove(&address) {
-            let file = walk.file(unit, false, file);
-            findings.push((function, None, Found { file, line: Some(line), ..Found::default() }));
-        }
-    })
 }
