@@ -246,3 +246,101 @@ fn thin(kept: &mut Vec<ClockReading>) -> u32 {
     kept.push(last);
     u32::try_from(kept.len()).unwrap_or(u32::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reading(ticks: u64, ns: u64) -> ClockReading {
+        ClockReading {
+            ticks,
+            monotonic_raw_ns: ns,
+            monotonic_ns: ns + 5,
+            realtime_ns: ns + 1_000_000,
+            bracket: 100,
+        }
+    }
+
+    #[test]
+    fn readings_are_met_exactly() {
+        let readings = [
+            reading(1_000_000, 50_000_000),
+            reading(81_000_000, 90_000_001),
+            reading(161_000_000, 130_000_000),
+        ];
+        let clock = Clock::new(&readings, None);
+        assert_eq!(clock.ns(1_000_000), 0);
+        assert_eq!(clock.ns(81_000_000), 40_000_001);
+        assert_eq!(clock.ns(161_000_000), 80_000_000);
+        assert_eq!(clock.ns(161_000_002), 80_000_001, "extrapolated");
+        assert_eq!(clock.ns(0), 0, "before the origin");
+        assert_eq!(clock.origin_realtime_ns(), Some(51_000_000));
+        let wanted = ClockQuality::Measured {
+            error_ns: 52,
+            ticks_per_second: 2_000_000_000,
+            readings: 3,
+            readings_refused: 0,
+        };
+        assert_eq!(clock.quality(), wanted);
+    }
+
+    #[test]
+    fn events_before_the_first_reading_move_the_origin() {
+        let clock = Clock::new(&[reading(1000, 10_000_000), reading(80_001_000, 50_000_000)], Some(200));
+        assert_eq!((clock.ns(200), clock.ns(1000), clock.ns(80_001_000)), (0, 400, 40_000_400));
+        assert_eq!(clock.origin_realtime_ns(), Some(11_000_000 - 400));
+    }
+
+    #[test]
+    fn time_never_goes_back() {
+        let mut readings = Vec::new();
+        let mut ns = 7;
+        for second in 0..20_u64 {
+            readings.push(reading(second * 2_999_999_983, ns));
+            ns += 1_000_000_000 + (second * 7919) % 90;
+        }
+        let clock = Clock::new(&readings, None);
+        let mut walk = clock.walk();
+        let mut last = 0;
+        for step in 0..200_000_u64 {
+            let ticks = step * 299_993;
+            let ns = clock.ns(ticks);
+            assert_eq!(ns, walk.ns(ticks));
+            assert!(ns >= last, "{ticks}");
+            last = ns;
+        }
+        assert_eq!(clock.ns(0), walk.ns(0), "a walk may go back");
+    }
+
+    #[test]
+    fn without_a_rate_a_tick_is_a_nanosecond() {
+        let liars: [&[ClockReading]; 5] = [
+            &[],
+            &[reading(500, 77)],
+            &[reading(500, 77), reading(500, 77)],
+            // Backwards, and no progress.
+            &[reading(500, 1000), reading(600, 900)],
+            &[reading(500, 1000), reading(u64::MAX, 1000)],
+        ];
+        for readings in liars {
+            let clock = Clock::new(readings, Some(400));
+            assert!(matches!(clock.quality(), ClockQuality::AssumedRate { .. }), "{readings:?}");
+            assert_eq!((clock.ns(400), clock.ns(1400)), (0, 1000), "{readings:?}");
+            assert!(clock.ns(u64::MAX) > 1 << 63);
+        }
+    }
+
+    #[test]
+    fn a_lie_among_good_readings_is_left_out() {
+        let good = |index: u64| reading(index * 100_000_000, 1_000_000 + index * 50_000_000);
+        for (place, lie) in [(0, reading(5, 1 << 62)), (3, reading(250_000_000, 3)), (1, reading(7, 900_000_000_000))] {
+            let mut readings: Vec<ClockReading> = (0..6).map(good).collect();
+            readings.insert(place, lie);
+            let clock = Clock::new(&readings, None);
+            let ClockQuality::Measured { ticks_per_second, readings_refused, .. } = clock.quality() else {
+                panic!("{lie:?}: {:?}", clock.quality())
+            };
+            assert_eq!((ticks_per_second, readings_refused), (2_000_000_000, 1), "{lie:?}");
+        }
+    }
+}
