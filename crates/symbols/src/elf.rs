@@ -108,8 +108,8 @@ pub(crate) fn strings_of<'d>(elf: &Elf<'d>, table: &SymbolTable<'d, FileHeader64
 pub(crate) fn string_at(strings: &[u8], offset: u32, size_max: usize) -> Option<&[u8]> {
     let rest = strings.get(offset as usize..)?;
     let rest = &rest[..rest.len().min(size_max)];
-    let name = &rest[..rest.iter().position(|&byte| byte == 0)?];
-    let version = name.iter().skip(1).position(|&byte| byte == b'@').map(|at| at + 1);
+    let name = &rest[..memchr::memchr(0, rest)?];
+    let version = memchr::memchr(b'@', name).filter(|&at| at > 0);
     Some(&name[..version.unwrap_or(name.len())])
 }
 

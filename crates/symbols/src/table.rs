@@ -11,6 +11,9 @@ use crate::elf::{CodeSections, CodeSymbol, Elf, code_symbols};
 use crate::function::{FunctionEntry, FunctionId};
 use crate::{frames, plt, sites};
 
+/// Bytes of a name that decide between aliases.
+const NAME_COMPARED_SIZE: usize = 256;
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Origin {
     Symbol,
@@ -27,6 +30,14 @@ struct Candidate<'d> {
     rank: u8,
     origin: Origin,
     name: &'d [u8],
+}
+
+impl Candidate<'_> {
+    /// By address, best first. The beginnings of names are enough to make the order the same each time.
+    fn order(&self) -> (u64, u8, usize, &[u8]) {
+        let length = self.name.len();
+        (self.start, self.rank, length, &self.name[..length.min(NAME_COMPARED_SIZE)])
+    }
 }
 
 struct Row {
@@ -100,9 +111,7 @@ impl FunctionTable {
         code: &CodeSections,
         name_size_max: usize,
     ) -> Self {
-        candidates.sort_by(|a, b| {
-            (a.start, a.rank, a.name.len(), a.name).cmp(&(b.start, b.rank, b.name.len(), b.name))
-        });
+        candidates.sort_by(|a, b| a.order().cmp(&b.order()));
         let mut names = Vec::new();
         let mut rows: Vec<Row> = Vec::new();
         // The end of what is known to belong to an earlier function: a label inside isn't a function.
