@@ -2,9 +2,8 @@
 //!
 //! An entry's stack pointer is that of its hook. Stacks grow downwards, so an entry whose stack pointer isn't
 //! above that of a new call belongs to a frame that is gone: left by an exception, by longjmp, or by a
-//! signal handler that never returned. (An entry that a hook has just raised the top for and not yet
-//! filled has the word 0: the hook was interrupted, and what it finds in the stack pointer's place
-//! is of an older call.)
+//! signal handler that never returned. (An entry whose word is 0 was raised by a hook that was interrupted
+//! before it wrote the word; its stack pointer is there already.)
 
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -132,11 +131,6 @@ impl<'a> OpenCalls<'a> {
             if !frame.ends_at_entry(pointer) {
                 break;
             }
-            if self.word(entry).load(Relaxed) == 0 {
-                // An interrupted hook's: it is alive, and will write its own.
-                self.stack_pointer(entry).store(u64::MAX, Relaxed);
-                break;
-            }
             if on_other_stack(frame.stack_pointer(), pointer) {
                 break;
             }
@@ -171,7 +165,7 @@ impl<'a> OpenCalls<'a> {
                 Frame::Body(own) => pointer >= own && same_function,
                 Frame::Left(_) => same_function,
             };
-            if matches && word != 0 {
+            if matches {
                 return Some(inside);
             }
             let outside = matches!(frame, Frame::Start(own) if pointer > own && pointer != u64::MAX);

@@ -103,14 +103,19 @@ hooks_asm! {
         .cfi_adjust_cfa_offset 32
     .endm
 
-    # Pushes the open call; jump is taken where the frame below is dead. Afterwards rcx is the new top.
+    # Pushes the open call, up to its word; jump is taken where the frame below is dead. The stack pointer is
+    # written before the entry counts, and again: a signal handler that comes in between has
+    # written its own there. Afterwards rdx is the entry.
     .macro everycall_push jump, slow
+        movq    {OPEN_TOP}(%rcx), %rdx
+        movq    %rsp, 8(%rdx)
         addq    $24, {OPEN_TOP}(%rcx)
-        movq    {OPEN_TOP}(%rcx), %rcx
-        cmpq    %rsp, -40(%rcx)                     # stack pointer of the entry below
+        cmpq    %rsp, -16(%rdx)                     # stack pointer of the entry below
         \\jump  \\slow
-        movq    %rsp, -16(%rcx)
-        movq    %rdx, -8(%rcx)                      # upper half; rdtsc has cleared the rest
+        movq    %rsp, 8(%rdx)
+        shlq    $32, %rax
+        movl    {TICKS_HIGH}(%rcx), %ecx
+        movq    %rcx, 16(%rdx)
     .endm
 
     .macro everycall_function name
@@ -140,11 +145,10 @@ hooks_asm! {
     everycall_function everycall_entry
         everycall_prologue entry
         everycall_push jbe, everycall_slow_entry_pushed
-        shlq    $32, %rax
-        movl    32(%rsp), %edx
-        subl    everycall_module + {BIAS_ENTRY}(%rip), %edx
-        orq     %rdx, %rax
-        movq    %rax, -24(%rcx)
+        movl    32(%rsp), %ecx
+        subl    everycall_module + {BIAS_ENTRY}(%rip), %ecx
+        orq     %rcx, %rax
+        movq    %rax, (%rdx)
         movq    %rax, (%rsi)
         everycall_epilogue
     everycall_function_end everycall_entry
@@ -182,16 +186,15 @@ hooks_asm! {
         cmpq    $0, everycall_module + {ON}(%rip)
         je      1f
         everycall_prologue body_entry
-        everycall_push jb, everycall_slow_body_entry_pushed
-        shlq    $32, %rax
         movq    %rdi, %rdx
         subq    everycall_module + {START}(%rip), %rdx
         cmpq    everycall_module + {SIZE}(%rip), %rdx
-        jae     everycall_slow_body_entry_pushed
-        movl    %edi, %edx
-        subl    everycall_module + {BIAS_ENTRY}(%rip), %edx
-        orq     %rdx, %rax
-        movq    %rax, -24(%rcx)
+        jae     everycall_slow_body_entry           # a function of another module
+        everycall_push jb, everycall_slow_body_entry_pushed
+        movl    %edi, %ecx
+        subl    everycall_module + {BIAS_ENTRY}(%rip), %ecx
+        orq     %rcx, %rax
+        movq    %rax, (%rdx)
         movq    %rax, (%rsi)
         everycall_epilogue
     1:  .cfi_adjust_cfa_offset -32
@@ -253,35 +256,13 @@ everycall_slow_\\name:
     .size   everycall_slow_\\name, . - everycall_slow_\\name
     .endm
 
-    # Here rcx is the top of the open-call stack: get the control block back.
-    .macro everycall_slow_way_pushed name, what, address
-    .type   everycall_slow_\\name, @function
-everycall_slow_\\name:
-    .cfi_startproc
-    .cfi_def_cfa_offset 40
-        everycall_load_control
-        pushq   %rdi
-        .cfi_adjust_cfa_offset 8
-        pushq   %r8
-        .cfi_adjust_cfa_offset 8
-        .ifc \\address, body
-        movq    %rdi, %r8
-        .else
-        movq    48(%rsp), %r8
-        .endif
-        movl    $\\what, %edi
-        jmp     everycall_slow_common
-    .cfi_endproc
-    .size   everycall_slow_\\name, . - everycall_slow_\\name
-    .endm
-
     .p2align 4
     everycall_slow_way entry, 0, caller
     everycall_slow_way exit, {EXIT}, caller
     everycall_slow_way body_entry, {BODY}, body
     everycall_slow_way body_exit, {EXIT} + {BODY}, body
-    everycall_slow_way_pushed entry_pushed, {PUSHED}, caller
-    everycall_slow_way_pushed body_entry_pushed, {BODY} + {PUSHED}, body
+    everycall_slow_way entry_pushed, {PUSHED}, caller
+    everycall_slow_way body_entry_pushed, {BODY} + {PUSHED}, body
     ",
 
     // edi: what, rcx: control block or null, rsi: slot or null, r8: address. On the stack from the top:

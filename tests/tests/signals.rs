@@ -1,0 +1,145 @@
+//! Signals anywhere in a hook: their handlers' calls are all there, nothing else is lost, and a handler that
+//! jumps away or a SIGKILL costs at most the event that was being written.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use everycall_tests::{Mode, Place, Recording, Tally};
+
+/// Modes with hooks of their own: sites share `fentry`'s.
+const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
+
+/// A number that the program printed behind `name`.
+fn printed(recording: &Recording, name: &str) -> u64 {
+    let stdout = recording.stdout();
+    let line = stdout.lines().find_map(|line| line.strip_prefix(name));
+    line.unwrap_or_else(|| panic!("{name} in {stdout:?}, {recording:?}")).trim().parse().expect("a number")
+}
+
+fn both(count: u64) -> Tally {
+    Tally { entries: count, exits: count }
+}
+
+#[test]
+fn ten_thousand_signals_a_second_lose_nothing() {
+    let place = Place::new("storm");
+    for mode in MODES {
+        let program = place.build(mode, &["-O1", "storm.c", "-pthread"], &format!("storm-{}", mode.label()));
+        let recording = place.record(&["--ring-size", "256M"], &program, &["1000"]);
+        let (handler, loops) = (printed(&recording, "handler"), printed(&recording, "loop_body"));
+        let trace = everycall_tests::TraceView::tallies_only(&recording.file);
+        let tallies = trace.tallies();
+        assert_eq!(handler, 2000.max(handler), "{mode:?}");
+        assert_eq!(tallies["handler"], both(handler), "{mode:?}");
+        assert_eq!(tallies["handler_leaf"], both(2 * handler), "{mode:?}");
+        assert_eq!(tallies["loop_body"], both(loops), "{mode:?}");
+        assert_eq!(tallies["loop_leaf"], both(loops), "{mode:?}");
+        assert_eq!(trace.losses(), 0, "{mode:?}");
+        for thread in &trace.threads {
+            assert_eq!((thread.strays, thread.info.unwound, thread.info.orphan_exits), (0, 0, 0), "{mode:?}");
+            assert_eq!(thread.info.segments_overwritten, 0, "{mode:?}: the ring holds it all");
+        }
+    }
+}
+
+fn stepper(place: &Place, mode: Mode) -> PathBuf {
+    place.build(mode, &["-O1", "-no-pie", "step.c"], &format!("step-{}", mode.label()))
+}
+
+/// The address of a symbol of a program that isn't position-independent.
+fn address_of(program: &Path, symbol: &str) -> String {
+    let nm = Command::new("nm").arg(program).output().expect("nm runs");
+    let text = String::from_utf8_lossy(&nm.stdout).into_owned();
+    let line = text.lines().find(|line| line.ends_with(&format!(" {symbol}"))).expect("the symbol");
+    line.split(' ').next().expect("an address").to_owned()
+}
+
+/// Where a stepped run has to agree with its trace; `jumped`: handlers left by siglongjmp.
+fn check(mode: Mode, recording: &Recording, victims_per_round: u64, jumped: bool) {
+    assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
+    let (rounds, signals) = (printed(recording, "iterations"), printed(recording, "signals"));
+    assert!(signals >= 20, "{mode:?}: {signals} signals");
+    let trace = recording.trace();
+    let tallies = trace.tallies();
+    let main = trace.main();
+    assert_eq!(tallies["checkpoint"], both(rounds), "{mode:?}");
+    assert_eq!(tallies["checkpoint_leaf"], both(rounds), "{mode:?}");
+    // Every checkpoint is where it belongs: outermost, with its leaf inside.
+    let outermost = main.calls.iter().filter(|call| call.name == "checkpoint").count() as u64;
+    assert_eq!(outermost, rounds, "{mode:?}");
+    let whole = main.calls.iter().filter(|call| call.text() == "checkpoint(checkpoint_leaf)").count() as u64;
+    assert_eq!(whole, rounds, "{mode:?}");
+    assert_eq!(tallies["handler_leaf"], both(signals), "{mode:?}");
+    assert_eq!(tallies["handler"].entries, signals, "{mode:?}");
+    if jumped {
+        assert!(trace.losses() <= signals, "{mode:?}: {} lost", trace.losses());
+    } else {
+        assert_eq!(tallies["handler"], both(signals), "{mode:?}");
+        assert_eq!(tallies["victim"], both(rounds * victims_per_round), "{mode:?}");
+        assert_eq!(tallies["victim_leaf"], both(rounds * victims_per_round), "{mode:?}");
+        assert_eq!(trace.losses(), 0, "{mode:?}");
+        assert_eq!((main.strays, main.info.unwound, main.info.orphan_exits), (0, 0, 0), "{mode:?}");
+    }
+}
+
+#[test]
+fn a_signal_after_every_instruction_of_a_hook() {
+    let place = Place::new("step");
+    for mode in MODES {
+        let program = stepper(&place, mode);
+        check(mode, &place.record(&[], &program, &["call"]), 1, false);
+        check(mode, &place.record(&[], &program, &["jump"]), 1, true);
+    }
+}
+
+#[test]
+fn a_signal_anywhere_in_the_slow_path() {
+    let place = Place::new("step-slow");
+    let stride = if std::env::var_os("EVERYCALL_FULL").is_some() { "13" } else { "211" };
+    for mode in MODES {
+        let program = stepper(&place, mode);
+        let slow = address_of(&program, "everycall_slow_common");
+        let record = |more: &[&str]| {
+            let arguments: Vec<&str> =
+                ["slow", &slow, stride].into_iter().chain(more.iter().copied()).collect();
+            place.record(&["--ring-size", "64K"], &program, &arguments)
+        };
+        // The small ring doesn't hold it all: what it holds has to be whole.
+        for recording in [record(&[]), record(&["jump"])] {
+            assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
+            let trace = recording.trace();
+            let rounds =
+                trace.main().calls.iter().filter(|call| call.text() == "checkpoint(checkpoint_leaf)").count();
+            assert!(rounds >= 2, "{mode:?}");
+            assert!(trace.losses() <= rounds as u64, "{mode:?}: {} lost", trace.losses());
+        }
+    }
+}
+
+#[test]
+fn killed_after_every_instruction_of_a_hook() {
+    let place = Place::new("step-kill");
+    let stride = if std::env::var_os("EVERYCALL_FULL").is_some() { 1 } else { 7 };
+    for mode in MODES {
+        let program = stepper(&place, mode);
+        let mut seen_complete = false;
+        for after in (0..).step_by(stride) {
+            let recording = place.record(&[], &program, &["kill", &after.to_string()]);
+            let trace = recording.trace();
+            let tallies = trace.tallies();
+            let victim = tallies.get("victim").copied().unwrap_or_default();
+            let leaf = tallies.get("victim_leaf").copied().unwrap_or_default();
+            // One round, cut anywhere: a prefix of entry, entry, exit, exit.
+            let prefix = [victim.entries, leaf.entries, leaf.exits, victim.exits];
+            assert!(prefix.is_sorted_by(|a, b| a >= b), "{mode:?} after {after}: {prefix:?}");
+            assert!(trace.losses() <= 1, "{mode:?} after {after}");
+            std::fs::remove_file(&recording.file).expect("the trace is there");
+            if prefix == [1, 1, 1, 1] {
+                seen_complete = true;
+                break;
+            }
+            assert!(after < 2000, "{mode:?}: the round never ends");
+        }
+        assert!(seen_complete);
+    }
+}
