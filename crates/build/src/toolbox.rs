@@ -78,7 +78,19 @@ fn roots() -> impl Iterator<Item = PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let shared = PathBuf::from(format!("/var/tmp/everycall-{}", rustix::process::getuid().as_raw()));
-    cache.map(|cache| cache.join("everycall")).into_iter().chain([shared])
+    cache
+        .map(|cache| cache.join("everycall"))
+        .filter(|root| survives_makefiles(root))
+        .into_iter()
+        .chain([shared])
+}
+
+/// gcc's parallel link-time optimisation writes our options into a makefile without quoting them.
+fn survives_makefiles(root: &Path) -> bool {
+    root.as_os_str()
+        .as_bytes()
+        .iter()
+        .all(|byte| byte.is_ascii_alphanumeric() || b"/._+-@=".contains(byte) || *byte >= 0x80)
 }
 
 /// Makes the root if need be. One that another user can write to could hold another user's `as`.

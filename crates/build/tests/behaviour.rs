@@ -305,6 +305,14 @@ fn the_environment_changes_no_object_code() {
     let mut command = lab.command("env -u XDG_CACHE_HOME -u HOME everycall-gcc -O2 -c one.c -o third.o");
     lab.ok(&mut command);
     assert_eq!(lab.read("first.o"), lab.read("third.o"));
+    // gcc's parallel link-time optimisation can't name a folder with spaces; ours lies elsewhere then too.
+    let spaced = lab.work().join("it's a home");
+    let mut shell = lab.command("env");
+    shell
+        .arg(format!("XDG_CACHE_HOME={}", spaced.display()))
+        .args("everycall-gcc -O2 -flto=2 one.c two.c -o app".split(' '));
+    lab.ok(&mut shell);
+    assert!(!spaced.exists() && sites(&lab, "app", "nops") >= 2);
 }
 
 #[test]

@@ -23,6 +23,9 @@ use std::io::{self, BufRead, Write};
 /// Longest line that is looked at; longer ones (data) are passed on.
 const LINE_BYTES_MAX: u64 = 1 << 16;
 
+/// More than this never stands between a push and the hook call that it belongs to.
+const HELD_BYTES_MAX: usize = 4096;
+
 /// Kinds of sites, as in `everycall_format::sites::site_kind`.
 const ENTRY: u8 = 0;
 const EXIT: u8 = 1;
@@ -107,10 +110,17 @@ struct Function {
     has_entry: bool,
 }
 
+/// A `pushq %r10`, and the `endbr64`, patchable NOPs and directives that may stand before the hook call.
 #[derive(Default)]
 struct Held {
     push: Vec<u8>,
-    endbr: Vec<u8>,
+    behind: Vec<u8>,
+}
+
+impl Held {
+    fn is_holding(&self) -> bool {
+        !self.push.is_empty()
+    }
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -161,11 +171,11 @@ impl<'a> Rewriter<'a> {
                 self.pass(line)
             }
             Some(b'\t') if line.get(1) == Some(&b'.') => {
-                self.release_held()?;
                 self.drop_pop = drop_pop;
                 self.directive(line.trim_ascii())?;
-                self.pass(line)
+                self.hold_or_pass(line)
             }
+            Some(b'.') if self.held.is_holding() => self.hold_or_pass(line),
             Some(b'\t' | b'1' | b' ') => self.instruction(line, drop_pop),
             _ => self.label(line),
         }
@@ -268,12 +278,11 @@ impl<'a> Rewriter<'a> {
         if drop_pop && is_r10_instruction(instruction, b"popq") {
             return self.pass(b"\n");
         }
-        if self.held.push.is_empty() && is_r10_instruction(instruction, b"pushq") {
-            self.held.push.extend_from_slice(line);
-            return Ok(());
+        if self.held.is_holding() && matches!(instruction, b"endbr64" | b"nop") {
+            return self.hold_or_pass(line);
         }
-        if !self.held.push.is_empty() && self.held.endbr.is_empty() && instruction == b"endbr64" {
-            self.held.endbr.extend_from_slice(line);
+        if !self.held.is_holding() && self.open_exit.is_none() && is_r10_instruction(instruction, b"pushq") {
+            self.held.push.extend_from_slice(line);
             return Ok(());
         }
         self.release_held()?;
@@ -285,11 +294,11 @@ impl<'a> Rewriter<'a> {
 
     fn entry_site(&mut self, label: &[u8]) -> io::Result<()> {
         let held = std::mem::take(&mut self.held);
-        if !held.push.is_empty() {
+        if held.is_holding() {
             self.drop_pop = true;
             self.pass(b"\n")?;
         }
-        self.pass(&held.endbr)?;
+        self.pass(&held.behind)?;
         self.close_exit_on_own_line()?;
         let site = self.site(label)?;
         self.function.has_entry = true;
@@ -301,7 +310,16 @@ impl<'a> Rewriter<'a> {
     fn release_held(&mut self) -> io::Result<()> {
         let held = std::mem::take(&mut self.held);
         self.pass(&held.push)?;
-        self.pass(&held.endbr)
+        self.pass(&held.behind)
+    }
+
+    /// Writes the line, or keeps it behind the push that is held.
+    fn hold_or_pass(&mut self, line: &[u8]) -> io::Result<()> {
+        if !self.held.is_holding() {
+            return self.pass(line);
+        }
+        self.held.behind.extend_from_slice(line);
+        if self.held.behind.len() > HELD_BYTES_MAX { self.release_held() } else { Ok(()) }
     }
 
     /// The 5-byte NOP, within one aligned 8-byte word.
@@ -460,6 +478,17 @@ mod tests {
         assert_eq!(out.matches("popq\t%r10").count(), 1, "{out}");
         assert!(out.contains("\tendbr64\n"));
         assert_eq!(out.lines().count(), text.lines().count());
+    }
+
+    #[test]
+    fn patchable_nops_may_stand_between_push_and_hook_call() {
+        let between = "\t.section\t__patchable_function_entries,\"awo\",@progbits,f\n\t.quad\t.LPFE2\n\t.text\n.LPFE2:\n\tnop\n";
+        let out = rewritten(&format!(
+            "\t.type\tg, @function\ng:\n\tpushq\t%r10\n{between}1:\tcall\t__fentry__\n\tpopq\t%r10\n\tret\n"
+        ));
+        assert!(out.contains(between) && !out.contains("%r10"), "{out}");
+        let body = format!("\tpushq\t%r10\n{between}\tmovl\t$1, %eax\n\tpopq\t%r10\n");
+        assert!(rewritten(&function(&body)).ends_with(&body));
     }
 
     #[test]
