@@ -333,7 +333,9 @@ mod tests {
     #[test]
     fn a_lie_among_good_readings_is_left_out() {
         let good = |index: u64| reading(index * 100_000_000, 1_000_000 + index * 50_000_000);
-        for (place, lie) in [(0, reading(5, 1 << 62)), (3, reading(250_000_000, 3)), (1, reading(7, 900_000_000_000))] {
+        for (place, lie) in
+            [(0, reading(5, 1 << 62)), (3, reading(250_000_000, 3)), (1, reading(7, 900_000_000_000))]
+        {
             let mut readings: Vec<ClockReading> = (0..6).map(good).collect();
             readings.insert(place, lie);
             let clock = Clock::new(&readings, None);

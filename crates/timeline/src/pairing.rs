@@ -13,6 +13,8 @@ pub type SameFunction<'a> = &'a (dyn Fn(Location, Location) -> Option<bool> + 'a
 const DEPTH_MAX: usize = 1 << 19;
 /// How far below the innermost call the function of a strange exit is looked for.
 const SEARCH_DEPTH: usize = 256;
+/// Calls that are closed together, so that their ends needn't all be in memory.
+const CLOSED_AT_ONCE: usize = 4096;
 
 /// What pairing could not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -70,10 +72,37 @@ struct Frame {
 impl Frame {
     fn is(&self, listed: &ListedCall) -> bool {
         self.unnamed == 0
-            && !self.start_cut
             && self.start_ticks == listed.ticks
             && listed.location.is_none_or(|location| location == self.location)
     }
+}
+
+/// Calls that have ended and are still to be closed.
+#[derive(Clone, Copy, Debug)]
+struct Closing {
+    /// Frames that stay.
+    until: usize,
+    how: How,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum How {
+    Is(EndKind),
+    /// There are no more events; see [`AtEnd`].
+    AtEnd,
+}
+
+/// What is known of the calls that are open behind the last event.
+#[derive(Clone, Debug, Default)]
+struct AtEnd {
+    /// Those that were listed as open, by time.
+    listed: Vec<ListedCall>,
+    /// Until when they were.
+    until_ns: u64,
+    /// Calls that began before this and aren't listed had ended.
+    ended_before: u64,
+    /// Time of the first event.
+    first_ticks: u64,
 }
 
 /// The open calls of one thread.
@@ -89,6 +118,8 @@ pub(crate) struct Pairing<'a> {
     too_deep: u64,
     /// Time of the last event.
     now_ns: u64,
+    closing: Option<Closing>,
+    at_end: AtEnd,
     /// Where calls cut at the beginning are collected, innermost first; `None` where they are known.
     collected: Option<Vec<CutCall>>,
     pub stats: PairingStats,
@@ -105,6 +136,8 @@ impl<'a> Pairing<'a> {
             depth: 0,
             too_deep: 0,
             now_ns: 0,
+            closing: None,
+            at_end: AtEnd::default(),
             collected: None,
             stats: PairingStats::default(),
         }
@@ -160,7 +193,7 @@ impl<'a> Pairing<'a> {
                 );
             }
             What::UnknownExit(address) => self.exit(unknown(address), out),
-            What::Unwound(count) => self.unwind(count, out),
+            What::Unwound(count) => self.unwind(count),
             What::OrphanExit(offset) => {
                 self.stats.orphan_exits += 1;
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
@@ -249,30 +282,70 @@ impl<'a> Pairing<'a> {
     }
 
     /// The innermost `count` calls were left without an exit.
-    fn unwind(&mut self, count: u32, out: &mut Vec<TimelineEvent>) {
+    fn unwind(&mut self, count: u32) {
         let hidden = self.too_deep.min(count.into());
         self.too_deep -= hidden;
         let mut left = count - hidden as u32;
-        while left > 0 {
-            match self.stack.last_mut() {
-                Some(top) if top.unnamed > left => {
-                    top.unnamed -= left;
-                    self.stats.unnamed += u64::from(left);
-                    return;
-                }
-                Some(top) => {
-                    self.stats.unnamed += u64::from(top.unnamed);
-                    left -= top.unnamed.max(1);
-                    self.close(EndKind::Unwound, self.now_ns, out);
-                }
-                None => break,
+        let mut until = self.stack.len();
+        while left > 0 && until > 0 {
+            let top = &mut self.stack[until - 1];
+            if top.unnamed > left {
+                top.unnamed -= left;
+                self.stats.unnamed += u64::from(left);
+                left = 0;
+                break;
             }
+            self.stats.unnamed += u64::from(top.unnamed);
+            left -= top.unnamed.max(1);
+            until -= 1;
         }
+        self.closing = Some(Closing { until, how: How::Is(EndKind::Unwound) });
         if left > 0
             && let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.len() < DEPTH_MAX)
         {
             cuts.push(CutCall::Unnamed(left));
         }
+    }
+
+    /// Whether calls are still to be closed, by [`Pairing::close_some`], before anything else.
+    #[inline]
+    pub fn is_closing(&self) -> bool {
+        self.closing.is_some()
+    }
+
+    /// Closes some of the calls that have ended: there may be very many of them.
+    pub fn close_some(&mut self, out: &mut Vec<TimelineEvent>) {
+        for _ in 0..CLOSED_AT_ONCE {
+            let Some(Closing { until, how }) = self.closing else { return };
+            if self.stack.len() <= until {
+                self.closing = None;
+                return;
+            }
+            let how = match how {
+                How::Is(how) => how,
+                How::AtEnd => self.end_of_innermost(),
+            };
+            self.close(how, self.now_ns, out);
+        }
+    }
+
+    /// How the innermost call ended that was open behind the last event.
+    fn end_of_innermost(&mut self) -> EndKind {
+        let Some(frame) = self.stack.last().filter(|frame| frame.unnamed == 0) else {
+            return EndKind::CutAtEnd;
+        };
+        let at_end = &self.at_end;
+        let first = at_end.listed.partition_point(|call| call.ticks < frame.start_ticks);
+        let mut same_time = at_end.listed[first..].iter().take_while(|call| call.ticks == frame.start_ticks);
+        if same_time.any(|call| frame.is(call)) {
+            if frame.start_ticks >= at_end.first_ticks {
+                self.stats.open_call_disagreements = self.stats.open_call_disagreements.saturating_sub(1);
+            }
+            self.now_ns = at_end.until_ns;
+            return EndKind::CutAtEnd;
+        }
+        self.stats.open_call_disagreements += 1;
+        if frame.start_ticks < at_end.ended_before { EndKind::ExitLost } else { EndKind::CutAtEnd }
     }
 
     /// Events begin, at first or after a gap, at `first_ticks`. `listed` are the calls open at the end
@@ -319,52 +392,32 @@ impl<'a> Pairing<'a> {
     /// Segments are missing: only calls that are still open at the end are known to go on.
     pub fn gap(&mut self, listed: &[ListedCall], out: &mut Vec<TimelineEvent>) {
         let keep = self.stack.iter().zip(listed).take_while(|(frame, call)| frame.is(call)).count();
-        while self.stack.len() > keep {
-            self.close(EndKind::CutAtLoss, self.now_ns, out);
-        }
         self.too_deep = 0;
         out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count: None, why: LossKind::Segments }));
+        self.closing = Some(Closing { until: keep, how: How::Is(EndKind::CutAtLoss) });
     }
 
-    /// There are no more events. Calls in `listed` were open until `end_ticks`; the others end with the
-    /// last event. Where the list is exact, because nothing ran any more, it also shows lost exits.
+    /// There are no more events: what is open is open at the end, or its exit is lost.
+    ///
+    /// `listed` are the calls open when the snapshot was taken, at `end_ticks`. Where that list
+    /// `is_exact`, because nothing ran any more, it also shows lost exits.
     pub fn finish(
         &mut self,
+        mut listed: Vec<ListedCall>,
         first_ticks: u64,
         end_ticks: Option<u64>,
-        listed: &[ListedCall],
         is_exact: bool,
-        out: &mut Vec<TimelineEvent>,
     ) {
-        let mut end_ns = self.now_ns;
         let until_ns = end_ticks.map_or(self.now_ns, |ticks| self.clock.ns(ticks)).max(self.now_ns);
-        let mut by_time: Vec<&ListedCall> = listed.iter().collect();
-        by_time.sort_by_key(|call| call.ticks);
-        let mut agreed = 0;
-        while let Some(frame) = self.stack.last() {
-            let named = frame.unnamed == 0;
-            let first = by_time.partition_point(|call| call.ticks < frame.start_ticks);
-            let is_listed = by_time[first..]
-                .iter()
-                .take_while(|call| call.ticks == frame.start_ticks)
-                .any(|call| frame.is(call));
-            let how = if is_listed {
-                agreed += 1;
-                end_ns = until_ns;
-                EndKind::CutAtEnd
-            } else {
-                self.stats.open_call_disagreements += u64::from(named);
-                // The list may end early, where a hook was interrupted; but a call that is missing
-                // before one that is listed has ended.
-                let has_ended = is_exact && listed.last().is_some_and(|call| call.ticks > frame.start_ticks);
-                if has_ended { EndKind::ExitLost } else { EndKind::CutAtEnd }
-            };
-            self.close(how, end_ns, out);
-        }
+        // The list may end early, where a hook was interrupted; but a call that is missing before
+        // one that is listed has ended.
+        let ended_before = listed.last().filter(|_| is_exact).map_or(0, |call| call.ticks);
+        listed.sort_by_key(|call| call.ticks);
+        // Each that is found among the open ones agrees after all.
         let expected = listed.iter().filter(|call| call.ticks >= first_ticks).count();
-        let unseen = (listed.len() as u64).saturating_sub(agreed).min(expected as u64);
-        self.stats.open_call_disagreements += unseen;
-        self.now_ns = end_ns;
+        self.stats.open_call_disagreements += expected as u64;
+        self.at_end = AtEnd { listed, until_ns, ended_before, first_ticks };
+        self.closing = Some(Closing { until: 0, how: How::AtEnd });
     }
 }
 

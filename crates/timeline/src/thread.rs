@@ -95,6 +95,7 @@ struct Maker<'t> {
     end_ticks: Option<u64>,
     /// Whether nothing ran any more when the list of open calls was made.
     is_exact: bool,
+    is_finished: bool,
 }
 
 impl<'t> Maker<'t> {
@@ -133,18 +134,26 @@ impl<'t> Maker<'t> {
             begins: true,
             end_ticks: snapshot.and_then(|snapshot| snapshot.ticks),
             is_exact: at_process_end && thread.deep == 0,
+            is_finished: false,
         }
     }
 
     /// Makes a few more events; false when there will be none.
     fn make(&mut self, out: &mut Vec<TimelineEvent>) -> bool {
+        if self.pairing.is_closing() {
+            self.pairing.close_some(out);
+            return true;
+        }
         let steps = self.ordered.steps();
         if self.done < steps.len() {
             let until = steps.len().min(self.done + STEPS_AT_ONCE);
             for step in &steps[self.done..until] {
                 self.pairing.step(step, out);
+                self.done += 1;
+                if self.pairing.is_closing() {
+                    break;
+                }
             }
-            self.done = until;
             return true;
         }
         self.done = 0;
@@ -154,13 +163,15 @@ impl<'t> Maker<'t> {
                 self.pairing.gap(&self.listed, out);
                 self.begins = true;
             }
+            None if self.is_finished => return false,
             None => {
-                if self.begins {
+                self.is_finished = true;
+                if std::mem::take(&mut self.begins) {
                     self.pairing.begin(u64::MAX, &self.listed, &[], out);
                 }
+                let listed = std::mem::take(&mut self.listed);
                 let first = self.first_ticks.unwrap_or(u64::MAX);
-                self.pairing.finish(first, self.end_ticks, &self.listed, self.is_exact, out);
-                return false;
+                self.pairing.finish(listed, first, self.end_ticks, self.is_exact);
             }
         }
         true
@@ -196,8 +207,11 @@ fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Vec<C
                 if std::mem::take(&mut begins) {
                     pairing.collect(!ordered.begins_with_thread());
                 }
-                for steps in ordered.steps().chunks(STEPS_AT_ONCE) {
-                    steps.iter().for_each(|step| pairing.step(step, &mut out));
+                for step in ordered.steps() {
+                    pairing.step(step, &mut out);
+                    while pairing.is_closing() {
+                        pairing.close_some(&mut out);
+                    }
                     out.clear();
                 }
             }

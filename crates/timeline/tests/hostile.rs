@@ -10,7 +10,7 @@ use everycall_timeline::{Location, ThreadEvents, TimelineEvent, Trace};
 /// Goes through everything; gives the number of events. Checks what holds for any input.
 fn read(source: impl Source) -> u64 {
     let trace = Trace::open(source).unwrap();
-    let same = |entry: Location, exit: Location| (entry.image_address % 3 != 0).then_some(entry == exit);
+    let same = |entry: Location, exit: Location| (entry.image_address & 3 != 0).then_some(entry == exit);
     let mut count = 0;
     for thread in trace.threads() {
         let check = |events: ThreadEvents<'_>| {

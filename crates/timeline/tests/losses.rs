@@ -144,8 +144,8 @@ fn a_missing_segment_cuts_what_was_open() {
     let wanted = [
         "+1100@1010",
         "+1200@1020",
-        "-1200@1030 CutAtLoss",
         "?None Segments@1030",
+        "-1200@1030 CutAtLoss",
         // Open at the end, so its true start is known though it was lost.
         "+1300@1050",
         "+1400@1070 cut",
