@@ -1,0 +1,30 @@
+//! An ELF file: every function is resolved, every warning is a sentence.
+
+#![no_main]
+
+use std::path::Path;
+use std::sync::Arc;
+
+use everycall_symbols::{FunctionId, ModuleIdentity, ModuleSymbols, SymbolOptions, site_report_of_image};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|data: &[u8]| {
+    let path = Path::new("/fuzz/module");
+    let identity = ModuleIdentity { image: Some(Arc::from(data)), ..ModuleIdentity::new(path, &[]) };
+    let mut symbols = ModuleSymbols::open(&identity, &SymbolOptions::bare());
+    let rows: Vec<(FunctionId, u64, u64)> =
+        symbols.functions().map(|entry| (entry.id, entry.start, entry.size)).collect();
+    assert!(rows.windows(2).all(|pair| pair[0].1 < pair[1].1), "sorted, one row for a start");
+    for (id, start, size) in rows {
+        let function = symbols.function(id);
+        assert!(!function.name.is_empty());
+        assert_eq!((function.start, function.size), (start, size));
+        assert_eq!(symbols.function_at(start), id);
+    }
+    let stray = symbols.function_at(u64::MAX);
+    assert_eq!(symbols.function_at(u64::MAX), stray);
+    for warning in symbols.take_warnings() {
+        assert!(!warning.to_string().is_empty());
+    }
+    let _ = site_report_of_image(data, path);
+});
