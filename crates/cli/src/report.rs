@@ -100,8 +100,11 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.lost() > 0 {
         writeln!(out, "  lost: {} between the others", Several(summary.lost(), "event", "events"))?;
     }
-    let counted = counter::MEANINGS.iter().zip(summary.counters).filter(|(_, count)| *count > 0);
-    for (meaning, count) in counted {
+    for (number, (meaning, count)) in counter::MEANINGS.iter().zip(summary.counters).enumerate() {
+        // Children are listed by themselves.
+        if count == 0 || number == counter::FORKED_CHILDREN {
+            continue;
+        }
         writeln!(out, "  {}: {meaning}", Count(count))?;
     }
     if summary.counters[counter::THREADS_UNTRACED] > 0 {
@@ -112,6 +115,9 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
 
 fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
     let cut = summary.cut_threads();
+    if summary.events() == 0 {
+        return writeln!(out, "  no traced function was called");
+    }
     if cut.is_empty() {
         return writeln!(out, "  every thread is there from its first call to its last");
     }

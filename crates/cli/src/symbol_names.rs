@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::cell::RefCell;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use everycall_export::{FunctionName, Names};
@@ -39,6 +39,8 @@ pub struct SymbolNames<'a> {
     ended_ns: Option<u64>,
     opened: RefCell<Vec<Option<ModuleSymbols>>>,
     sources: RefCell<SourceFinder>,
+    /// Paths of sources that are no UTF-8, by what is shown of them.
+    odd_paths: RefCell<HashMap<String, Arc<Path>>>,
     warnings: RefCell<BTreeSet<String>>,
 }
 
@@ -66,6 +68,7 @@ impl<'a> SymbolNames<'a> {
                 .map(|(origin, ended)| origin.saturating_add(ended)),
             opened: RefCell::new(modules.iter().map(|_| None).collect()),
             sources: RefCell::new(SourceFinder::new(arguments.map_source.clone())),
+            odd_paths: RefCell::default(),
             warnings: RefCell::default(),
         }
     }
@@ -111,7 +114,7 @@ impl<'a> SymbolNames<'a> {
         let named = self.with_module(location, |symbols| {
             let id = symbols.function_at(location.image_address);
             let function = symbols.function(id);
-            let file = function.file.as_ref().map(|file| file.to_string_lossy().into_owned());
+            let file = function.file.as_ref().map(|file| self.shown_path(file));
             (function.name.clone(), file, function.line)
         });
         let module = location.module_index().and_then(|index| self.modules.get(index));
@@ -151,6 +154,14 @@ impl<'a> SymbolNames<'a> {
         let mut opened = self.opened.borrow_mut();
         let of_modules = opened.iter_mut().flatten().flat_map(ModuleSymbols::take_warnings);
         self.warnings.borrow_mut().extend(of_modules.map(|warning| warning.to_string()));
+    }
+
+    fn shown_path(&self, path: &Arc<Path>) -> String {
+        let shown = path.to_string_lossy().into_owned();
+        if path.to_str().is_none() {
+            self.odd_paths.borrow_mut().insert(shown.clone(), Arc::clone(path));
+        }
+        shown
     }
 
     fn with_module<T>(&self, location: Location, ask: impl FnOnce(&mut ModuleSymbols) -> T) -> Option<T> {
@@ -204,8 +215,10 @@ impl Names for SymbolNames<'_> {
     }
 
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {
+        let odd_paths = self.odd_paths.borrow();
+        let path = odd_paths.get(file).map_or(Path::new(file), |path| path);
         // What isn't at hand isn't shown; the export is whole without it.
-        let text = self.sources.borrow_mut().text(&PathBuf::from(file)).ok()?;
+        let text = self.sources.borrow_mut().text(path).ok()?;
         Some(Cow::Owned(text.to_string()))
     }
 }

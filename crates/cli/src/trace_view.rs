@@ -16,6 +16,8 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     let failed = |reason: String| Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()));
     let unreadable =
         |error: std::io::Error| failed(format!("can't be read: {error}; name a trace file that is there"));
+    // Whoever reads a trace writes something next.
+    everycall_recorder::outlive_size_limit();
     let file = File::open(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(failed("is not a regular file; name a trace file made by `everycall record`".to_owned()));

@@ -34,5 +34,5 @@ pub mod trace;
 pub use arena::Arena;
 pub use error::RecordError;
 pub use program::{Ended, Launch, Running, start};
-pub use signals::die_of;
+pub use signals::{die_of, outlive_size_limit};
 pub use summary::{Child, Summary, ThreadSummary};

@@ -173,6 +173,13 @@ pub fn die_of(signal: i32) {
     }
 }
 
+/// Makes a file that grows beyond the limit (`ulimit -f`) an error of the write, and not the end of this process. A program
+/// that is started later inherits it, so it isn't for recorders, which see to it themselves.
+pub fn outlive_size_limit() {
+    // SAFETY: ignoring a signal installs no code.
+    unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
 /// Sends `signal` to a process that wasn't reaped yet, so that its id is nobody else's.
 pub fn send(pid: u32, signal: i32) {
     if let Ok(pid) = libc::pid_t::try_from(pid) {

@@ -139,13 +139,13 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
             out,
             "  {:>8}  {:<16}{:>15}{:>12}{:>10}  {}",
             thread.tid,
-            shortened(&clean(&thread.name), 15),
+            clean(&thread.name),
             Count(thread.events).to_string(),
             thread
                 .reach
                 .map_or("-".to_owned(), |(first, _)| Duration { ns: end - first.min(end) }.to_string()),
             Count(lost(thread)).to_string(),
-            if thread.segments_overwritten > 0 { "overwritten" } else { "is there" },
+            if thread.segments_overwritten > 0 { "overwritten" } else { "kept" },
         )?;
     }
     more(out, threads.len())?;
@@ -310,7 +310,7 @@ fn shortened(text: &str, width: usize) -> String {
     }
     let tail = width / 3;
     let head = width - tail - 1;
-    text.chars().take(head).chain(['~']).chain(text.chars().skip(count - tail)).collect()
+    text.chars().take(head).chain(['\u{2026}']).chain(text.chars().skip(count - tail)).collect()
 }
 
 /// Date and time in UTC, of nanoseconds since 1970.
@@ -346,7 +346,7 @@ mod tests {
     #[test]
     fn texts_keep_to_their_width() {
         assert_eq!(lines("one two three", 7), ["one two", "three"]);
-        assert_eq!(shortened("abcdefghij", 7), "abcd~ij");
+        assert_eq!(shortened("abcdefghij", 7), "abcd\u{2026}ij");
         assert_eq!(shortened("abcdefg", 7), "abcdefg");
         assert_eq!(quoted("it's"), "'it'\\''s'");
         assert_eq!(clean("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");

@@ -23,7 +23,8 @@ pub struct Row {
     pub line: Option<u32>,
     /// Calls in the trace, cut ones included.
     pub calls: u64,
-    /// Nanoseconds in it and what it called, as far as they are in the trace; recursive calls count once each.
+    /// Nanoseconds in it and what it called, as far as they are in the trace; calls within a call of the same
+    /// function add nothing.
     pub total_ns: u64,
     /// Nanoseconds in it without what it called.
     pub own_ns: u64,
@@ -85,9 +86,13 @@ impl Profile {
     ) {
         // Nanoseconds of the calls within each open call.
         let mut inner_ns: Vec<u64> = Vec::new();
+        let mut open_calls: HashMap<Location, u32> = HashMap::new();
         for event in events {
             match event {
-                TimelineEvent::Begin(_) => inner_ns.push(0),
+                TimelineEvent::Begin(begin) => {
+                    inner_ns.push(0);
+                    *open_calls.entry(begin.location).or_default() += 1;
+                }
                 TimelineEvent::End(end) => {
                     let duration = end.end_ns.saturating_sub(end.start_ns);
                     let inner = inner_ns.pop().unwrap_or(0);
@@ -96,7 +101,11 @@ impl Profile {
                     }
                     let sum = sums.entry(end.location).or_default();
                     sum.calls += 1;
-                    sum.total_ns = sum.total_ns.saturating_add(duration);
+                    let open = open_calls.entry(end.location).or_insert(1);
+                    *open = open.saturating_sub(1);
+                    if *open == 0 {
+                        sum.total_ns = sum.total_ns.saturating_add(duration);
+                    }
                     sum.own_ns = sum.own_ns.saturating_add(duration.saturating_sub(inner));
                     self.unwound += u64::from(end.how == EndKind::Unwound);
                 }
@@ -154,5 +163,11 @@ mod tests {
         let of = |address| sums[&at(address)];
         assert_eq!((of(1).calls, of(1).total_ns, of(1).own_ns), (1, 100, 60));
         assert_eq!((of(2).calls, of(2).total_ns, of(2).own_ns), (2, 40, 40));
+
+        let recursive = [begin(1, 0), begin(1, 10), end(1, 10, 40), end(1, 0, 100)];
+        let mut sums = HashMap::new();
+        Profile::default().add_thread(recursive.into_iter(), &mut sums);
+        let sum = sums[&at(1)];
+        assert_eq!((sum.calls, sum.total_ns, sum.own_ns), (2, 100, 100));
     }
 }

@@ -1,0 +1,244 @@
+//! Every kind of bad input ends in a sentence that names the thing, an exit code, and no partial file.
+
+mod common;
+
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+
+use common::{Outcome, Workplace, is_failure};
+
+#[test]
+fn programs_that_cant_be_traced() {
+    let here = Workplace::new();
+    here.write("plain.c", "int main(void) { return 0; }\n");
+    assert_eq!(here.shell("gcc plain.c -o plain && gcc -static plain.c -o static").code, Some(0));
+    here.write("noise", [0, 1, 2, 3]);
+    here.write("cut", b"\x7fELF\x02\x01\x01");
+    assert_eq!(here.shell("chmod +x noise cut").code, Some(0));
+    let how = ["has no traced functions", "everycall cc -- g++"];
+    here.fail("record -o t.ect -- ./plain", 125, &[&["./plain"][..], &how].concat());
+    here.fail("record -o t.ect -- ./static", 125, &[&["./static"][..], &how].concat());
+    here.fail("record -o t.ect -- ./noise", 126, &["./noise", "neither an ELF file nor a script"]);
+    here.fail("record -o t.ect -- ./cut", 126, &["./cut", "link it again"]);
+    here.fail("record -o t.ect -- ./plain.c", 126, &["./plain.c", "can't be executed"]);
+    here.fail("record -o t.ect -- ./nowhere", 127, &["./nowhere", "isn't there"]);
+    here.fail("record -o t.ect -- .", 126, &["can't be executed"]);
+    here.fail("record", 2, &["PROGRAM"]);
+    assert!(!here.files().iter().any(|name| name.contains("ect")), "{:?}", here.files());
+}
+
+/// Sites without a runtime stay off; linking through the prefix helps.
+#[test]
+fn programs_linked_without_the_runtime() {
+    let here = Workplace::new();
+    here.write("plain.c", "int main(void) { return 0; }\n");
+    here.succeed("cc -- gcc -c plain.c -o plain.o");
+    assert_eq!(here.shell("gcc plain.o -o plain && ./plain").code, Some(0));
+    here.fail(
+        "record -o t.ect -- ./plain",
+        125,
+        &["linked without everycall's runtime", "link it through the prefix"],
+    );
+}
+
+#[test]
+fn compilers_and_modes() {
+    let here = Workplace::new();
+    here.write("plain.c", "int main(void) { return 0; }\n");
+    here.fail("cc -- no-such-gcc plain.c", 127, &["no-such-gcc"]);
+    here.fail("cc --mode xray -- gcc plain.c", 2, &["xray", "gcc"]);
+    here.fail("cc --mode nonsense -- gcc plain.c", 2, &["nonsense", "nops"]);
+    // What the compiler says is its own.
+    here.write("wrong.c", "int main(void) { return }\n");
+    let ours = here.run("cc -- gcc -c wrong.c");
+    let plain = here.shell("gcc -c wrong.c");
+    assert_eq!((ours.code, ours.stderr), (plain.code, plain.stderr));
+    assert_eq!(here.files(), ["plain.c", "wrong.c"]);
+}
+
+#[test]
+fn outputs_that_cant_be_written() {
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -q -o app.ect -- ./app");
+    here.fail("record -o nowhere/app.ect -- ./app", 125, &["nowhere/app.ect", "folder must exist"]);
+    here.fail("record -o /proc/app.ect -- ./app", 125, &["/proc/app.ect"]);
+    here.fail("record -o . -- ./app", 125, &["name a file in it"]);
+    here.fail("export -o nowhere/app.json app.ect", 1, &["nowhere/app.json", "folder must exist"]);
+    here.fail("export -o /dev/full app.ect", 1, &["/dev/full", "free some space"]);
+    let replay = here.shell("$EVERYCALL replay app.ect > /dev/full");
+    is_failure("replay", &replay, 1, &["standard output", "free some space"]);
+    // The program has run by then, and its own end is told.
+    here.fail(
+        "record -o /dev/full -- ./app 9",
+        125,
+        &["/dev/full", "free some space", "the program itself exited with 9"],
+    );
+    assert_eq!(here.files(), ["app", "app.cpp", "app.ect"]);
+}
+
+#[test]
+fn limits_of_the_process() {
+    let here = Workplace::new();
+    here.build_app();
+    let record = |limit: &str| here.shell(&format!("{limit}; exec $EVERYCALL record -o app.ect -- ./app 5"));
+    // Enough for a smaller arena.
+    for limit in ["ulimit -v 3000000", "ulimit -f 500000"] {
+        let outcome = record(limit);
+        assert_eq!((outcome.code, &*outcome.stdout), (Some(5), "done\n"), "{limit}: {outcome:?}");
+        assert!(outcome.stderr.contains("2 threads"), "{limit}: {outcome:?}");
+    }
+    std::fs::remove_file(here.path("app.ect")).unwrap();
+    is_failure("ulimit -f", &record("ulimit -f 10"), 125, &["RLIMIT_FSIZE", "ulimit -f", "--ring-size"]);
+    is_failure("ulimit -v", &record("ulimit -v 20000"), 125, &["RLIMIT_AS", "ulimit -v", "--ring-size"]);
+    // The file itself outgrows the limit.
+    here.succeed("record -q -o app.ect -- ./app");
+    let outcome = here.shell("ulimit -f 1; exec $EVERYCALL export -o app.json app.ect");
+    is_failure("export", &outcome, 1, &["app.json", "ulimit -f"]);
+    assert_eq!(here.files(), ["app", "app.cpp", "app.ect"]);
+}
+
+#[test]
+fn files_that_are_no_traces() {
+    let here = Workplace::new();
+    here.write("empty.ect", "");
+    here.write("text.ect", "hello\n");
+    here.write("json.ect", "{\"traceEvents\":[]}");
+    here.write("zeros.ect", [0; 4096]);
+    for verb in ["info", "replay", "export -o out.json"] {
+        here.fail(&format!("{verb} empty.ect"), 1, &["empty.ect", "an empty file", "everycall record"]);
+        here.fail(&format!("{verb} text.ect"), 1, &["text.ect", "text"]);
+        here.fail(&format!("{verb} json.ect"), 1, &["JSON"]);
+        here.fail(&format!("{verb} zeros.ect"), 1, &["zeros"]);
+        here.fail(&format!("{verb} /bin/sh"), 1, &["ELF file"]);
+        here.fail(&format!("{verb} nowhere.ect"), 1, &["nowhere.ect", "can't be read"]);
+        here.fail(&format!("{verb} ."), 1, &["not a regular file"]);
+        here.fail(&format!("{verb} /dev/zero"), 1, &["not a regular file"]);
+        here.fail(verb, 2, &["TRACE"]);
+    }
+    assert!(!here.files().contains(&"out.json".to_owned()));
+}
+
+#[test]
+fn damaged_traces() {
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -q -o app.ect -- ./app");
+    let whole = here.read("app.ect");
+    // A newer major version.
+    let mut newer = whole.clone();
+    newer[16] = 2;
+    let checksum = crc32fast::hash(&newer[..28]).to_le_bytes();
+    newer[28..32].copy_from_slice(&checksum);
+    here.write("newer.ect", &newer);
+    for verb in ["info", "replay", "export -o -"] {
+        here.fail(&format!("{verb} newer.ect"), 1, &["newer.ect", "format 2.0", "reads up to 1"]);
+    }
+    for cut in [1, 31, 32, 40, whole.len() / 4, whole.len() / 2, whole.len() - 1] {
+        here.write("cut.ect", &whole[..cut]);
+        let outcome = here.run("info cut.ect");
+        is_told(&outcome, &["cut"]);
+        is_told(&here.run("replay cut.ect"), &["cut"]);
+    }
+    // A flipped bit here and there: told, or harmless, and never a panic.
+    for at in (0..whole.len()).step_by(whole.len() / 60 + 1) {
+        let mut damaged = whole.clone();
+        damaged[at] ^= 0x40;
+        here.write("damaged.ect", &damaged);
+        for verb in ["info", "replay --format json", "export -o -"] {
+            is_told(&here.run(&format!("{verb} damaged.ect")), &[]);
+        }
+    }
+}
+
+/// A failure with a sentence, or a success that says what was missing.
+fn is_told(outcome: &Outcome, words: &[&str]) {
+    assert!(matches!(outcome.code, Some(0 | 1)), "{outcome:?}");
+    assert!(!outcome.stderr.contains("panicked"), "{outcome:?}");
+    let told = format!("{}{}", outcome.stdout, outcome.stderr);
+    for word in words {
+        assert!(told.contains(word), "no {word:?} in {outcome:?}");
+    }
+}
+
+#[test]
+fn binaries_without_their_information() {
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -q -o app.ect -- ./app");
+    here.write("keep.sh", "mkdir kept && cp app kept/app\n");
+    assert_eq!(here.shell("sh keep.sh").code, Some(0));
+    // Rebuilt since: refused by build id.
+    let source = String::from_utf8(here.read("app.cpp")).unwrap().replace("2 * x", "3 * x");
+    here.write("app.cpp", source);
+    here.succeed("cc -- g++ -O1 -g -pthread app.cpp -o app");
+    let changed = here.succeed("replay app.ect");
+    assert!(changed.stderr.contains("is not the file that was traced"), "{changed:?}");
+    assert!(changed.stdout.contains("app+0x") && !changed.stdout.contains("leaf"), "{changed:?}");
+    // A copy elsewhere is as good.
+    let kept = here.path("kept");
+    let map = format!("{}={}", here.path("").display(), kept.display());
+    let mapped = here.succeed(&format!("replay --map-path {map} app.ect"));
+    assert!(mapped.stdout.contains("shop::leaf(int)"), "{mapped:?}");
+    here.fail("replay --map-path nonsense app.ect", 2, &["OLD=NEW"]);
+    // Stripped, and gone.
+    assert_eq!(here.shell("rm app && strip kept/app").code, Some(0));
+    let stripped = here.succeed(&format!("replay --map-path {map} app.ect"));
+    assert!(stripped.stdout.contains("app+0x"), "{stripped:?}");
+    let gone = here.succeed("replay app.ect");
+    assert!(gone.stderr.contains("can't be read") && gone.stdout.contains("app+0x"), "{gone:?}");
+}
+
+#[test]
+fn names_and_sources_that_are_no_utf8() {
+    let here = Workplace::new();
+    let folder = here.path(std::ffi::OsStr::from_bytes(b"f\xff"));
+    std::fs::create_dir(&folder).unwrap();
+    std::fs::write(folder.join("m.c"), b"// \xff\xfe\nint main(void) { return 0; }\n").unwrap();
+    let run = |words: &[&std::ffi::OsStr]| -> Outcome {
+        here.command().current_dir(&folder).args(words).output().unwrap().into()
+    };
+    let words = |line: &'static str| line.split_whitespace().map(std::ffi::OsStr::new).collect::<Vec<_>>();
+    let odd = std::ffi::OsStr::from_bytes(b"./p\xfe");
+    let built = run(&[&words("cc -- gcc -g m.c -o")[..], &[odd]].concat());
+    assert_eq!(built.code, Some(0), "{built:?}");
+    let recorded =
+        run(&[&words("record -o t.ect --")[..], &[odd, std::ffi::OsStr::from_bytes(b"\x80arg")]].concat());
+    assert_eq!(recorded.code, Some(0), "{recorded:?}");
+    for verb in
+        ["info t.ect", "info -f json t.ect", "replay t.ect", "replay -f json t.ect", "export -o t.json t.ect"]
+    {
+        let outcome = run(&words(verb));
+        assert_eq!(outcome.code, Some(0), "{verb}: {outcome:?}");
+    }
+    let json: serde_json::Value =
+        serde_json::from_slice(&std::fs::read(folder.join("t.json")).unwrap()).unwrap();
+    assert!(json["file_info"]["files"].to_string().contains("int main"), "{json}");
+}
+
+#[test]
+fn options_that_make_no_sense() {
+    let here = Workplace::new();
+    for (line, word) in [
+        ("record --ring-size 3 -- app", "power of two"),
+        ("record --ring-size 2G -- app", "64K to 1G"),
+        ("replay --since yesterday t.ect", "yesterday"),
+        ("replay --function ( t.ect", "regular expression"),
+        ("replay --tid main t.ect", "thread number"),
+        ("export -f nonsense t.ect", "vizviewer, chrome or perfetto"),
+        ("nonsense", "nonsense"),
+    ] {
+        here.fail(line, 2, &[word]);
+    }
+}
+
+#[test]
+fn files_that_one_may_not_read() {
+    let here = Workplace::new();
+    let path = here.write("secret.ect", "x");
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+    let outcome = here.run("info secret.ect");
+    // Root may read everything.
+    assert_eq!(outcome.code, Some(1));
+    assert!(outcome.stderr.contains("secret.ect"), "{outcome:?}");
+}

@@ -1,0 +1,210 @@
+//! From source to every output, as a user does it.
+
+mod common;
+
+use std::collections::HashMap;
+use std::os::unix::process::ExitStatusExt;
+
+use common::Workplace;
+use serde_json::Value;
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn calls_by_name(calls: &[Value]) -> HashMap<&str, usize> {
+    let mut counts = HashMap::new();
+    for name in calls.iter().filter_map(|call| call["name"].as_str()) {
+        *counts.entry(name).or_default() += 1;
+    }
+    counts
+}
+
+#[test]
+fn a_program_is_built_recorded_and_shown() {
+    let here = Workplace::new();
+    here.build_app();
+    let run = here.run("record -o app.ect -- ./app 7");
+    assert_eq!((run.code, &*run.stdout), (Some(7), "done\n"), "{run:?}");
+    assert!(
+        run.stderr.contains("2 threads") && run.stderr.contains("every thread is there"),
+        "{}",
+        run.stderr
+    );
+
+    let calls = here.succeed("replay --format json app.ect");
+    let calls = lines(&calls.stdout);
+    let counts = calls_by_name(&calls);
+    assert_eq!(counts["shop::leaf(int)"], 200);
+    assert_eq!(counts["shop::fail(int)"], 4);
+    assert_eq!(counts["shop::work()"], 2);
+    assert_eq!(counts["main"], 1);
+    let call_of = |name: &str| calls.iter().find(|call| call["name"] == name).unwrap();
+    assert!(call_of("shop::fail(int)")["remarks"].to_string().contains("unwound"));
+    let leaf = call_of("shop::leaf(int)");
+    assert_eq!(leaf["line"], 9);
+    assert!(leaf["file"].as_str().unwrap().ends_with("/app.cpp"));
+    assert!(calls.iter().any(|call| call["thread"] == "helper"));
+
+    let tree = here.succeed("replay app.ect").stdout;
+    assert!(tree.contains("main {") && tree.contains("shop::leaf(int)"), "{tree}");
+
+    here.succeed("export -f vizviewer -o app.json app.ect");
+    let json: Value = serde_json::from_slice(&here.read("app.json")).unwrap();
+    let slices = json["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "X").count();
+    assert_eq!(slices, calls.len());
+    let source = &json["file_info"]["functions"]["shop::leaf(int) (app.cpp:9)"];
+    let text = &json["file_info"]["files"][source[0].as_str().unwrap()][0];
+    assert!(text.as_str().unwrap().contains("return 2 * x;"));
+
+    here.succeed("export -f perfetto app.ect");
+    assert!(here.read("app.perfetto-trace").len() > 1000);
+    here.succeed("export -f chrome -o - app.ect");
+
+    let info: Value = serde_json::from_str(&here.succeed("info --format json app.ect").stdout).unwrap();
+    assert_eq!(info["most_calls"][0]["name"], "shop::leaf(int)");
+    assert_eq!(info["most_calls"][0]["calls"], 200);
+    assert_eq!(info["ended"]["exit_status"], 7);
+    assert_eq!(info["command"], serde_json::json!(["./app", "7"]));
+    assert_eq!(info["threads"].as_array().unwrap().len(), 2);
+    let page = here.succeed("info app.ect").stdout;
+    assert!(page.contains("shop::leaf(int)") && page.contains("with exit status 7"), "{page}");
+    assert!(page.lines().all(|line| line.chars().count() <= 80 || line.contains('/')), "{page}");
+}
+
+#[test]
+fn filters_leave_out_what_they_say() {
+    let here = Workplace::new();
+    here.build_app();
+    here.run("record -q -o app.ect -- ./app");
+    let shown =
+        |options: &str| lines(&here.succeed(&format!("replay --format json {options} app.ect")).stdout);
+    assert_eq!(calls_by_name(&shown("--function ^shop::leaf"))["shop::leaf(int)"], 200);
+    assert!(shown("--function ^shop::leaf").iter().all(|call| call["name"] == "shop::leaf(int)"));
+    assert!(shown("--depth 1").iter().all(|call| call["depth"] == 0));
+    let tid = shown("--function ^main$")[0]["tid"].to_string();
+    assert!(shown(&format!("--tid {tid}")).iter().all(|call| call["thread"] != "helper"));
+    let none = here.succeed("replay --min-duration 1h app.ect");
+    assert!(none.stdout.is_empty() || !none.stdout.contains("main"), "{none:?}");
+    assert!(none.stderr.contains("no call"), "{none:?}");
+}
+
+/// A ring that is too small says so, and how large it should have been.
+#[test]
+fn the_ring_size_that_is_named_holds_everything() {
+    let here = Workplace::new();
+    here.write("loop.c", "__attribute__((noinline)) void f(void) { __asm__(\"\"); }\nint main(void) { for (int i = 0; i < 30000; i++) f(); }\n");
+    here.succeed("cc -- gcc -O1 loop.c -o loop");
+    let small = here.run("record --ring-size 64K -o small.ect -- ./loop").stderr;
+    assert!(small.contains("--ring-size 512K would have held everything"), "{small}");
+    let enough = here.run("record --ring-size 512K -o enough.ect -- ./loop").stderr;
+    assert!(enough.contains("every thread is there"), "{enough}");
+    let info: Value = serde_json::from_str(&here.succeed("info --format json enough.ect").stdout).unwrap();
+    assert_eq!(info["calls"], 30_001);
+    // What was overwritten isn't there, but main's beginning is known all the same.
+    let info: Value = serde_json::from_str(&here.succeed("info --format json small.ect").stdout).unwrap();
+    assert!(info["calls"].as_u64().unwrap() < 5_000);
+    assert_eq!(info["threads"][0]["beginning_overwritten"], true);
+    assert_eq!(info["most_own_time"].as_array().unwrap().len(), 2);
+}
+
+#[test]
+fn a_crash_is_recorded_and_passed_on() {
+    let here = Workplace::new();
+    here.write("crash.c", "__attribute__((noinline)) int f(int* p) { return *p; }\nint main(int c, char** v) { return f((int*)(long)(c - 1)); }\n");
+    here.succeed("cc -- gcc -O1 -g crash.c -o crash");
+    let status = here.command().args(["record", "-o", "crash.ect", "--", "./crash"]).output().unwrap().status;
+    assert_eq!((status.signal(), status.core_dumped()), (Some(11), false));
+    let page = here.succeed("info crash.ect").stdout;
+    assert!(page.contains("by signal 11 (SIGSEGV)"), "{page}");
+    let calls = lines(&here.succeed("replay --format json crash.ect").stdout);
+    assert_eq!(calls_by_name(&calls)["f"], 1);
+    assert!(calls[0]["remarks"].to_string().contains("cut at end"), "{calls:?}");
+}
+
+/// A plugin in a host that knows nothing of everycall; children are listed and unharmed.
+#[test]
+fn plugins_in_a_plain_host_and_children() {
+    let here = Workplace::new();
+    here.write("plugin.c", "__attribute__((noinline)) static int inner(int x) { __asm__(\"\"); return x + 1; }\nint plugin(int n) { int s = 0; while (n--) s += inner(n); return s; }\n");
+    here.write(
+        "host.c",
+        "#include <dlfcn.h>\n#include <stdio.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+         int main(void) { int (*f)(int) = dlsym(dlopen(\"./plugin.so\", RTLD_NOW), \"plugin\"); printf(\"%d\\n\", f(10));\n\
+         fflush(stdout); if (fork() == 0) { printf(\"child %d\\n\", f(3)); fflush(stdout); _exit(0); } wait(0); return 4; }\n",
+    );
+    here.succeed("cc -- gcc -O1 -g -shared -fPIC plugin.c -o plugin.so");
+    assert_eq!(here.shell("gcc -O1 host.c -o host -ldl").code, Some(0));
+    here.fail(
+        "record -o host.ect -- ./host",
+        125,
+        &["./host has no traced functions", "--preload", "everycall cc --"],
+    );
+    assert!(!here.files().contains(&"host.ect".to_owned()), "nothing was started");
+    let run = here.run("record --preload -o host.ect -- ./host");
+    assert_eq!((run.code, &*run.stdout), (Some(4), "55\nchild 6\n"), "{run:?}");
+    assert!(run.stderr.contains("not followed: 1 child process: "), "{}", run.stderr);
+    // The plugin changes afterwards: what was loaded is kept, or refused, never misnamed.
+    let calls = lines(&here.succeed("replay --format json host.ect").stdout);
+    assert_eq!(calls_by_name(&calls)["inner"], 10);
+    here.write("plugin.c", "int other(void) { return 0; }\nint plugin(int n) { return other() + n; }\nint inner_2(void) { return 2; }\n");
+    here.succeed("cc -- gcc -O1 -g -shared -fPIC plugin.c -o plugin.so");
+    let changed = here.succeed("replay host.ect");
+    assert!(
+        changed.stderr.contains("is not the file that was traced") && changed.stderr.contains("--map-path"),
+        "{changed:?}"
+    );
+    assert!(changed.stdout.contains("plugin.so+0x") && !changed.stdout.contains("inner"), "{changed:?}");
+}
+
+/// Deleted while the program runs, as a just-in-time compiler or an update does it.
+#[test]
+fn files_deleted_during_the_run_keep_their_names() {
+    let here = Workplace::new();
+    here.build_app();
+    here.write("script", "#!/bin/sh\n./app\n");
+    here.write("plugin.c", "int plugin(int n) { return n + 1; }\n");
+    here.write(
+        "host.c",
+        "#include <dlfcn.h>\n#include <unistd.h>\n\
+         int main(void) { int (*f)(int) = dlsym(dlopen(\"./plugin.so\", RTLD_NOW), \"plugin\"); unlink(\"plugin.so\"); return f(1); }\n",
+    );
+    here.succeed("cc -- gcc -O1 -g -shared -fPIC plugin.c -o plugin.so");
+    here.succeed("cc -- gcc -O1 -g host.c -o host -ldl");
+    assert_eq!(here.run("record -o host.ect -- ./host").code, Some(2));
+    let calls = lines(&here.succeed("replay --format json host.ect").stdout);
+    assert_eq!(calls_by_name(&calls)["plugin"], 1, "{calls:?}");
+}
+
+#[test]
+fn scripts_may_start_traced_programs() {
+    let here = Workplace::new();
+    here.build_app();
+    here.write("script", "#!/bin/sh\n./app 3\n");
+    assert_eq!(here.shell("chmod +x script").code, Some(0));
+    let run = here.run("record -o script.ect -- ./script");
+    assert_eq!((run.code, &*run.stdout), (Some(3), "done\n"), "{run:?}");
+    let nothing = here.run("record -o nothing.ect -- sh -c true");
+    assert_eq!(nothing.code, Some(0));
+    assert!(nothing.stderr.contains("nothing was traced") && nothing.stderr.contains("everycall cc --"));
+    assert_eq!(calls_by_name(&lines(&here.succeed("replay --format json script.ect").stdout))["main"], 1);
+}
+
+#[test]
+fn a_closed_pipe_is_a_quiet_end() {
+    let here = Workplace::new();
+    here.build_app();
+    here.run("record -q -o app.ect -- ./app");
+    for verb in [
+        "replay app.ect",
+        "replay --format json app.ect",
+        "export -f chrome -o - app.ect",
+        "info app.ect",
+        "--help",
+    ] {
+        // The reader is gone before the first byte.
+        let outcome =
+            here.shell(&format!("$EVERYCALL {verb} | (exec <&-; sleep 0.3); exit ${{PIPESTATUS[0]}}"));
+        assert_eq!((outcome.code, &*outcome.stderr), (Some(0), ""), "{verb}: {outcome:?}");
+    }
+}
