@@ -13,8 +13,8 @@ pub type SameFunction<'a> = &'a (dyn Fn(Location, Location) -> Option<bool> + 'a
 const DEPTH_MAX: usize = 1 << 19;
 /// How far below the innermost call the function of a strange exit is looked for.
 const SEARCH_DEPTH: usize = 256;
-/// Calls that are closed together, so that their ends needn't all be in memory.
-const CLOSED_AT_ONCE: usize = 4096;
+/// Calls that are opened or closed together, so that not all of them need to be in memory twice.
+const CALLS_AT_ONCE: usize = 4096;
 
 /// What pairing could not use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,6 +119,10 @@ pub(crate) struct Pairing<'a> {
     /// Time of the last event.
     now_ns: u64,
     closing: Option<Closing>,
+    /// Calls that were cut at the beginning and are still to be opened, innermost first.
+    opening: Vec<CutCall>,
+    /// When the events begin.
+    rim_ticks: u64,
     at_end: AtEnd,
     /// Where calls cut at the beginning are collected, innermost first; `None` where they are known.
     collected: Option<Vec<CutCall>>,
@@ -137,6 +141,8 @@ impl<'a> Pairing<'a> {
             too_deep: 0,
             now_ns: 0,
             closing: None,
+            opening: Vec::new(),
+            rim_ticks: 0,
             at_end: AtEnd::default(),
             collected: None,
             stats: PairingStats::default(),
@@ -307,25 +313,30 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Whether calls are still to be closed, by [`Pairing::close_some`], before anything else.
+    /// Whether calls are still to be opened or closed, by [`Pairing::go_on`], before anything else.
     #[inline]
-    pub fn is_closing(&self) -> bool {
-        self.closing.is_some()
+    pub fn is_busy(&self) -> bool {
+        self.closing.is_some() || !self.opening.is_empty()
     }
 
-    /// Closes some of the calls that have ended: there may be very many of them.
-    pub fn close_some(&mut self, out: &mut Vec<TimelineEvent>) {
-        for _ in 0..CLOSED_AT_ONCE {
-            let Some(Closing { until, how }) = self.closing else { return };
-            if self.stack.len() <= until {
-                self.closing = None;
+    /// Opens some of the calls that were cut, or closes some that have ended: there may be very many.
+    pub fn go_on(&mut self, out: &mut Vec<TimelineEvent>) {
+        for _ in 0..CALLS_AT_ONCE {
+            if let Some(Closing { until, how }) = self.closing {
+                if self.stack.len() <= until {
+                    self.closing = None;
+                    continue;
+                }
+                let how = match how {
+                    How::Is(how) => how,
+                    How::AtEnd => self.end_of_innermost(),
+                };
+                self.close(how, self.now_ns, out);
+            } else if let Some(cut) = self.opening.pop() {
+                self.open_cut(cut, out);
+            } else {
                 return;
             }
-            let how = match how {
-                How::Is(how) => how,
-                How::AtEnd => self.end_of_innermost(),
-            };
-            self.close(how, self.now_ns, out);
         }
     }
 
@@ -354,7 +365,7 @@ impl<'a> Pairing<'a> {
         &mut self,
         first_ticks: u64,
         listed: &[ListedCall],
-        cuts: &[CutCall],
+        cuts: Vec<CutCall>,
         out: &mut Vec<TimelineEvent>,
     ) {
         for call in listed.iter().skip(self.stack.len()).take_while(|call| call.ticks < first_ticks) {
@@ -367,25 +378,25 @@ impl<'a> Pairing<'a> {
                 Frame { location, start_ticks: call.ticks, start_ns: self.now_ns, start_cut, unnamed: 0 };
             self.open(frame, out);
         }
-        if cuts.is_empty() {
-            return;
+        if !cuts.is_empty() {
+            self.now_ns = self.now_ns.max(self.clock.ns(first_ticks));
+            self.rim_ticks = first_ticks;
+            self.opening = cuts;
         }
-        self.now_ns = self.now_ns.max(self.clock.ns(first_ticks));
-        let rim = Frame {
-            location: Location { module: Location::NO_MODULE, image_address: 0 },
-            start_ticks: first_ticks,
-            start_ns: self.now_ns,
-            start_cut: true,
-            unnamed: 0,
+    }
+
+    /// Opens a call that was cut.
+    fn open_cut(&mut self, cut: CutCall, out: &mut Vec<TimelineEvent>) {
+        let (location, unnamed) = match cut {
+            CutCall::Exit(location) => (location, 0),
+            CutCall::Unnamed(count) => (Location { module: Location::NO_MODULE, image_address: 0 }, count),
         };
-        for cut in cuts.iter().rev() {
-            match *cut {
-                CutCall::Exit(location) => self.open(Frame { location, ..rim }, out),
-                CutCall::Unnamed(count) if self.stack.len() < DEPTH_MAX => {
-                    self.stack.push(Frame { unnamed: count, ..rim });
-                }
-                CutCall::Unnamed(_) => {}
-            }
+        let (start_ticks, start_ns) = (self.rim_ticks, self.now_ns);
+        let frame = Frame { location, start_ticks, start_ns, start_cut: true, unnamed };
+        if unnamed == 0 {
+            self.open(frame, out);
+        } else if self.stack.len() < DEPTH_MAX {
+            self.stack.push(frame);
         }
     }
 

@@ -140,8 +140,8 @@ impl<'t> Maker<'t> {
 
     /// Makes a few more events; false when there will be none.
     fn make(&mut self, out: &mut Vec<TimelineEvent>) -> bool {
-        if self.pairing.is_closing() {
-            self.pairing.close_some(out);
+        if self.pairing.is_busy() {
+            self.pairing.go_on(out);
             return true;
         }
         let steps = self.ordered.steps();
@@ -150,7 +150,7 @@ impl<'t> Maker<'t> {
             for step in &steps[self.done..until] {
                 self.pairing.step(step, out);
                 self.done += 1;
-                if self.pairing.is_closing() {
+                if self.pairing.is_busy() {
                     break;
                 }
             }
@@ -167,7 +167,7 @@ impl<'t> Maker<'t> {
             None => {
                 self.is_finished = true;
                 if std::mem::take(&mut self.begins) {
-                    self.pairing.begin(u64::MAX, &self.listed, &[], out);
+                    self.pairing.begin(u64::MAX, &self.listed, Vec::new(), out);
                 }
                 let listed = std::mem::take(&mut self.listed);
                 let first = self.first_ticks.unwrap_or(u64::MAX);
@@ -182,7 +182,7 @@ impl<'t> Maker<'t> {
         self.first_ticks.get_or_insert(step.ticks);
         if std::mem::take(&mut self.begins) {
             let cuts = self.cuts.pop().unwrap_or_default();
-            self.pairing.begin(step.ticks, &self.listed, &cuts, out);
+            self.pairing.begin(step.ticks, &self.listed, cuts, out);
         }
     }
 
@@ -209,8 +209,9 @@ fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Vec<C
                 }
                 for step in ordered.steps() {
                     pairing.step(step, &mut out);
-                    while pairing.is_closing() {
-                        pairing.close_some(&mut out);
+                    while pairing.is_busy() {
+                        out.clear();
+                        pairing.go_on(&mut out);
                     }
                     out.clear();
                 }

@@ -98,6 +98,26 @@ fn damaged_anyhow(bytes: &[u8], open: impl Fn(&[u8]) -> bool, times: u64) {
     assert!(opened > times / 3, "most damage leaves something to read: {opened} of {times}");
 }
 
+/// A file whose only thread has `words` over and over, 4 MiB of them; the ring has wrapped.
+fn repeated(words: &[u64]) -> Vec<u8> {
+    let mut file = File::default();
+    let ring = Ring::new(8192, 1, 1 << 40);
+    file.thread(1, 0, &Thread { tid: 1, name: String::new(), start_ticks: 0, ring });
+    for chunk in 0..4 {
+        let segment = |number: u64| {
+            let high = 1 << 8;
+            let mut segment =
+                vec![0x7f01_0300, high << 32 | 0xff01_0100, 0xff01_0200, number << 32 | 0xff01_0300];
+            segment.extend(words.iter().cycle().take(8188));
+            segment
+        };
+        let segments: Vec<Vec<u64>> = (0..16).map(|place| segment(5 + 16 * chunk + place)).collect();
+        let segments: Vec<&[u64]> = segments.iter().map(Vec::as_slice).collect();
+        file.events(0, 5 + 16 * chunk, &segments);
+    }
+    file.end()
+}
+
 #[test]
 fn hostile_input() {
     let larger = File::of(&larger());
@@ -108,6 +128,21 @@ fn hostile_input() {
     damaged_anyhow(&larger, open_file, 500);
     let arena = arena_image(&basic());
     damaged_anyhow(&arena, |bytes| ArenaImage::open(bytes).map(read).is_ok(), 4_500);
+    let (entry, exit) = (0x1_0000_1010, 0x1_8000_1010);
+    for words in [
+        &[entry][..],
+        &[exit],
+        &[0],
+        &[exit, 0x1_7f03_0100, 0xff03_0100],
+        &[entry, exit],
+        &[entry, entry, exit],
+        &[0x1_7f02_0100, 0x7_ff02_0100, entry],
+        &[0x7f02_0100],
+    ] {
+        let input = repeated(words);
+        let count = read(TraceFile::open(&input[..]).unwrap());
+        assert!(words[0] == 0 || words.len() == 1 || count > 1000, "{words:x?}: {count}");
+    }
     let limit = (64 << 20) + 4 * larger.len() as u64;
     assert!(memory_peak() < limit, "{} bytes", memory_peak());
 }
