@@ -24,7 +24,7 @@
 
 #define NOINLINE __attribute__((noinline))
 #if defined(__clang__)
-#define UNTRACED __attribute__((no_instrument_function, xray_never, noinline))
+#define UNTRACED __attribute__((no_instrument_function, xray_never_instrument, noinline))
 #else
 #define UNTRACED __attribute__((no_instrument_function, noinline))
 #endif
@@ -159,7 +159,8 @@ UNTRACED int main(int count, char** arguments) {
         _exit(0);
     }
     while (!shared->attached) usleep(100);
-    volatile long iterations = 0;
+    checkpoint(); // The thread's first event is another matter.
+    volatile long iterations = 1;
     while (!shared->done) {
         if (!sigsetjmp(back, 1)) {
             __asm__ volatile("int3");

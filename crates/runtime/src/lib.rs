@@ -33,4 +33,6 @@ mod sites;
 mod slow;
 mod start;
 mod system;
+#[cfg(test)]
+mod tests;
 mod threads;

@@ -27,8 +27,9 @@ pub(crate) unsafe extern "C" fn slow_path(
     module: *const ModuleDescriptor,
 ) {
     let Some(process) = process::process() else { return };
-    // SAFETY: null or the thread's control block.
-    let control = unsafe { control.as_ref() };
+    // A signal handler may have begun the thread since the hook looked for a control block.
+    // SAFETY: null or the thread's control block; the thread-local slot is this thread's own.
+    let control = unsafe { control.as_ref().or_else(|| process::thread_slot().read().as_ref()) };
     match process.state.load(Relaxed) {
         process_state::ON => {}
         process_state::BLANK => return fork::child(process, control),

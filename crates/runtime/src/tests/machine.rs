@@ -1,0 +1,453 @@
+//! A thread of a traced program: calls, their hooks step by step, signals in between, jumps out of them.
+//!
+//! If you change a hook in the hooks room, change it here. A step here is one instruction there that
+//! touches memory which others look at.
+
+extern crate std;
+
+use crate::arena::{Arena, Slot};
+use crate::open_calls::OpenCalls;
+use crate::process::{self, Process, state as process_state};
+use crate::slow::slow_path;
+use crate::{system, threads};
+use core::cell::Cell;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use everycall_format::arena::{ArenaHeader, OpenCall};
+use everycall_format::event::{EXIT, OFFSET_FIRST, WORD_SIZE, Word, call_word, kind, record_word};
+use everycall_hooks::{ModuleDescriptor, slow};
+use everycall_ring::{Control, Ring, SEGMENT_RECORD_WORDS};
+use std::boxed::Box;
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::vec::Vec;
+
+/// Entries of the open-call stack; so few that deep programs go beyond them.
+pub(super) const CAPACITY: u32 = 700;
+/// Bytes of a frame, and how far below the interrupted one a handler's begins.
+const FRAME: u64 = 48;
+const BELOW: u64 = 256;
+/// Bytes of code of each call: every call has a function of its own, so that events can be told apart.
+const FUNCTION: u32 = 16;
+
+std::thread_local! {
+    static THREAD: Cell<*const Control> = const { Cell::new(core::ptr::null()) };
+}
+
+/// What comes between two steps.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Interrupt {
+    /// A handler that makes two nested calls and returns.
+    Returns,
+    /// The same on the alternate signal stack.
+    Alternate,
+    /// A handler that makes a call, within which it jumps to the innermost [`Machine::catch`].
+    Jumps,
+    /// The same from the alternate signal stack.
+    AlternateJumps,
+    /// A handler that jumps before it has made a call.
+    JumpsAtOnce,
+    /// A handler whose calls fill more than a segment.
+    FillsSegment,
+    /// No handler: the clock's upper half changes.
+    Epoch,
+}
+
+impl Interrupt {
+    pub(super) const ALL: [Interrupt; 7] = [
+        Interrupt::Returns,
+        Interrupt::Alternate,
+        Interrupt::Jumps,
+        Interrupt::AlternateJumps,
+        Interrupt::JumpsAtOnce,
+        Interrupt::FillsSegment,
+        Interrupt::Epoch,
+    ];
+}
+
+/// A jump is on its way to the innermost catch.
+#[derive(Debug)]
+pub(super) struct Jump;
+pub(super) type Flow = Result<(), Jump>;
+
+/// How a function calls its hooks.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Hooks {
+    /// At its first and last instruction.
+    Sited,
+    /// From within its frame (`__cyg_profile`).
+    Body,
+}
+
+/// What is known of a call's entry or exit.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Known {
+    Never,
+    /// Its hook has begun and may have been left.
+    Begun,
+    Done,
+}
+
+pub(super) struct Machine {
+    process: &'static Process,
+    module: &'static ModuleDescriptor,
+    control: &'static Control,
+    slot: Slot,
+    stack_pointer: u64,
+    /// Memory of the pretended stack.
+    stack: Vec<u64>,
+    /// Steps so far.
+    pub(super) steps: u64,
+    /// What comes before which step; in order.
+    plan: Vec<(u64, Interrupt)>,
+    /// Hooks that were begun and aren't done.
+    in_flight: u32,
+    /// Entries and exits by call.
+    calls: Vec<[Known; 2]>,
+    /// Calls that are open, as the program sees it: code offset and stack pointer.
+    open: Vec<(u32, u64)>,
+    /// Slots that were reserved in order and given up, because a handler has meanwhile gone on
+    /// beyond the ring's end: empty ones, though no event is lost.
+    given_up: u64,
+    /// Hooks that were jumped out of.
+    pub(super) abandoned: u64,
+    /// How often the slow path was taken.
+    pub(super) slow_paths: u64,
+    _one_at_a_time: MutexGuard<'static, ()>,
+}
+
+fn word_at(address: u64) -> &'static AtomicU64 {
+    // SAFETY: addresses of the arena's ring and open-call stack, aligned, never unmapped.
+    unsafe { &*(address as *const AtomicU64) }
+}
+
+fn half_at(address: u64) -> &'static AtomicU32 {
+    // SAFETY: as above.
+    unsafe { &*(address as *const AtomicU32) }
+}
+
+/// The process: this one, with an arena of its own.
+fn started() -> (&'static Process, &'static ModuleDescriptor) {
+    static MODULE: OnceLock<&'static ModuleDescriptor> = OnceLock::new();
+    let module = MODULE.get_or_init(|| {
+        let header = ArenaHeader {
+            open_call_capacity: CAPACITY,
+            ..ArenaHeader::with_layout(everycall_format::env::RING_SIZE_MIN, 2)
+        };
+        assert!(header.is_consistent(header.arena_size));
+        let flags = system::MAP_SHARED | system::MAP_ANONYMOUS;
+        let base = system::map(header.arena_size, system::PROT_READ | system::PROT_WRITE, flags, -1).unwrap();
+        // SAFETY: just mapped, never unmapped.
+        let arena = unsafe { Arena::new(base, header) };
+        arena.put_header(&header);
+        let place = THREAD.with(|cell| core::ptr::from_ref(cell) as u64);
+        assert!(process::begin(&arena, place.wrapping_sub(everycall_hooks::thread_pointer())));
+        process::process().unwrap().state.store(process_state::ON, Relaxed);
+        let zero = || AtomicU64::new(0);
+        Box::leak(Box::new(ModuleDescriptor {
+            thread_slot: zero(),
+            // Addresses are code offsets.
+            bias_entry: AtomicU32::new(0),
+            bias_exit: AtomicU32::new(EXIT),
+            on: AtomicU64::new(1),
+            slow: zero(),
+            start: zero(),
+            size: AtomicU64::new(u64::from(EXIT)),
+            abi: AtomicU32::new(0),
+            index: AtomicU32::new(0),
+            elf_header: zero(),
+            sites: [zero(), zero()],
+            sleds: [zero(), zero()],
+            entry_hook: zero(),
+            exit_hook: zero(),
+            tail_exit_hook: zero(),
+        }))
+    });
+    (process::process().unwrap(), module)
+}
+
+impl Machine {
+    /// A new thread that has recorded `before` words (fillers) already.
+    pub(super) fn new(before: u64, plan: &[(u64, Interrupt)]) -> Machine {
+        static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+        let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
+        let (process, module) = started();
+        let arena = process.arena();
+        THREAD.set(core::ptr::null());
+        arena.thread_count().store(0, Relaxed);
+        let slot = arena.slot(0);
+        slot.ring().iter().for_each(|word| word.store(0, Relaxed));
+        let control = threads::begin(process).unwrap();
+        let ring = threads::ring(control, &slot);
+        for _ in 0..before {
+            if !ring.has_room(1) {
+                ring.advance(everycall_hooks::ticks(), 0, true);
+            }
+            ring.push(&[record_word(everycall_hooks::ticks(), kind::FILLER, 0, 0)]);
+        }
+        let stack = std::vec![0_u64; 1 << 16];
+        Machine {
+            process,
+            module,
+            control,
+            slot,
+            stack_pointer: stack.as_ptr_range().end as u64 - 4096,
+            stack,
+            steps: 0,
+            plan: plan.to_vec(),
+            in_flight: 0,
+            calls: Vec::new(),
+            open: Vec::new(),
+            given_up: 0,
+            abandoned: 0,
+            slow_paths: 0,
+            _one_at_a_time: guard,
+        }
+    }
+
+    fn ring(&self) -> Ring<'static> {
+        threads::ring(self.control, &self.slot)
+    }
+
+    /// Between two instructions.
+    fn step(&mut self) -> Flow {
+        let now = self.steps;
+        self.steps += 1;
+        while let Some(&(at, interrupt)) = self.plan.first()
+            && at == now
+        {
+            self.plan.remove(0);
+            self.signal(interrupt)?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn signal(&mut self, interrupt: Interrupt) -> Flow {
+        let interrupted = self.stack_pointer;
+        let alternate = matches!(interrupt, Interrupt::Alternate | Interrupt::AlternateJumps);
+        self.stack_pointer = match system::alternate_stack().filter(|_| alternate) {
+            // The test's own thread has one; nothing is written there.
+            Some((first, end)) if !(first..end).contains(&interrupted) => (end - 512) & !15,
+            _ => interrupted - BELOW,
+        };
+        match interrupt {
+            Interrupt::Returns | Interrupt::Alternate => {
+                self.call(Hooks::Sited, |machine| machine.call(Hooks::Sited, |_| Ok(())))?;
+            }
+            Interrupt::Jumps | Interrupt::AlternateJumps => self.call(Hooks::Sited, |_| Err(Jump))?,
+            Interrupt::JumpsAtOnce => return Err(Jump),
+            Interrupt::FillsSegment => {
+                for _ in 0..self.slot.segment_words() / 2 {
+                    self.call(Hooks::Sited, |_| Ok(()))?;
+                }
+            }
+            Interrupt::Epoch => {
+                self.control.ticks_high.fetch_xor(1, Relaxed);
+            }
+        }
+        self.stack_pointer = interrupted;
+        Ok(())
+    }
+
+    /// Runs `body` and takes the jumps out of it, as a function with setjmp or a catch clause does.
+    pub(super) fn catch(&mut self, body: impl FnOnce(&mut Machine) -> Flow) {
+        let (stack_pointer, open, in_flight) = (self.stack_pointer, self.open.len(), self.in_flight);
+        if body(self).is_err() {
+            self.stack_pointer = stack_pointer;
+            self.open.truncate(open);
+            self.abandoned += u64::from(self.in_flight - in_flight);
+            self.in_flight = in_flight;
+        }
+    }
+
+    /// A call of a function of its own.
+    pub(super) fn call(&mut self, hooks: Hooks, body: impl FnOnce(&mut Machine) -> Flow) -> Flow {
+        let outside = self.stack_pointer;
+        self.stack_pointer -= FRAME;
+        let call = self.calls.len();
+        let function = OFFSET_FIRST + call as u32 * FUNCTION;
+        self.calls.push([Known::Never; 2]);
+        self.hook(call, 0, |machine| machine.enter(hooks, function))?;
+        self.open.push((function, self.stack_pointer));
+        self.check_open_calls();
+        body(self)?;
+        self.hook(call, 1, |machine| machine.exit(hooks, function))?;
+        self.open.pop();
+        self.stack_pointer = outside;
+        Ok(())
+    }
+
+    fn hook(&mut self, call: usize, end: usize, run: impl FnOnce(&mut Machine) -> Flow) -> Flow {
+        self.in_flight += 1;
+        self.calls[call][end] = Known::Begun;
+        run(self)?;
+        self.calls[call][end] = Known::Done;
+        self.in_flight -= 1;
+        Ok(())
+    }
+
+    /// `everycall_prologue`: the slot, or `None` where the slow path was taken.
+    fn reserve(&mut self, what: u32, address: u32) -> Result<Option<(u64, u64)>, Jump> {
+        self.step()?;
+        let ticks = everycall_hooks::ticks();
+        self.step()?;
+        let slot = self.control.position.fetch_add(WORD_SIZE as u64, Relaxed);
+        let in_order = slot < self.control.end.load(Relaxed);
+        self.step()?;
+        if slot >= self.control.end.load(Relaxed) {
+            self.given_up += u64::from(in_order);
+            return self.slow(what, 0, address).map(|()| None);
+        }
+        self.step()?;
+        if self.control.ticks_high.load(Relaxed) != (ticks >> 32) as u32 {
+            return self.slow(what, slot, address).map(|()| None);
+        }
+        Ok(Some((slot, ticks)))
+    }
+
+    fn enter(&mut self, hooks: Hooks, function: u32) -> Flow {
+        let body = if hooks == Hooks::Body { slow::BODY } else { 0 };
+        let Some((slot, ticks)) = self.reserve(body, function)? else { return Ok(()) };
+        let pointer = self.stack_pointer;
+        self.step()?;
+        let entry = self.control.open_top.load(Relaxed);
+        self.step()?;
+        word_at(entry + 8).store(pointer, Relaxed);
+        self.step()?;
+        self.control.open_top.fetch_add(size_of::<OpenCall>() as u64, Relaxed);
+        self.step()?;
+        let below = word_at(entry - 16).load(Relaxed);
+        if below < pointer || below == pointer && hooks == Hooks::Sited {
+            return self.slow(body | slow::PUSHED, slot, function);
+        }
+        self.step()?;
+        word_at(entry + 8).store(pointer, Relaxed);
+        self.step()?;
+        let high = self.control.ticks_high.load(Relaxed);
+        self.step()?;
+        word_at(entry + 16).store(high.into(), Relaxed);
+        self.step()?;
+        let word = call_word(ticks, function);
+        word_at(entry).store(word, Relaxed);
+        self.step()?;
+        word_at(slot).store(word, Relaxed);
+        self.step()
+    }
+
+    fn exit(&mut self, hooks: Hooks, function: u32) -> Flow {
+        let body = if hooks == Hooks::Body { slow::BODY } else { 0 };
+        let what = body | slow::EXIT;
+        let Some((slot, ticks)) = self.reserve(what, function)? else { return Ok(()) };
+        self.step()?;
+        let top = self.control.open_top.load(Relaxed);
+        if hooks == Hooks::Body {
+            self.step()?;
+            half_at(slot + 4).store(ticks as u32, Relaxed);
+            self.step()?;
+            let below = word_at(top - 16).load(Relaxed) < self.stack_pointer;
+            if below || word_at(top - 24).load(Relaxed) as u32 != function {
+                return self.slow(what, slot, function);
+            }
+        } else {
+            self.step()?;
+            if word_at(top - 16).load(Relaxed) != self.stack_pointer {
+                return self.slow(what, slot, function);
+            }
+            self.step()?;
+            half_at(slot + 4).store(ticks as u32, Relaxed);
+        }
+        self.step()?;
+        half_at(slot).store(function | EXIT, Relaxed);
+        self.step()?;
+        word_at(top - 24).store(0, Relaxed);
+        self.step()?;
+        self.control.open_top.fetch_sub(size_of::<OpenCall>() as u64, Relaxed);
+        self.step()
+    }
+
+    /// The slow path that ships. Signals come before it and behind it.
+    fn slow(&mut self, what: u32, slot: u64, address: u32) -> Flow {
+        self.step()?;
+        self.slow_paths += 1;
+        if what & slow::BODY != 0 {
+            // What `returns_to_call_site` reads: a call site that isn't the return address.
+            let first = (self.stack_pointer - self.stack.as_ptr() as u64) as usize / WORD_SIZE;
+            self.stack[first] = 1;
+            self.stack[first + 4] = 2;
+        }
+        let slot = slot as *const AtomicU64;
+        // SAFETY: control block and slot are this thread's, the module is registered.
+        unsafe { slow_path(what, self.control, slot, address.into(), self.stack_pointer, self.module) };
+        self.step()
+    }
+
+    /// The open-call stack is the program's: checked where no hook is under way.
+    fn check_open_calls(&self) {
+        if self.in_flight > 0 || self.control.deep.load(Relaxed) > 0 {
+            return;
+        }
+        let first = self.control.open_base.load(Relaxed) + size_of::<OpenCall>() as u64;
+        let stack: Vec<(u32, u64)> = (first..self.control.open_top.load(Relaxed))
+            .step_by(size_of::<OpenCall>())
+            .map(|entry| (word_at(entry).load(Relaxed) as u32 & !EXIT, word_at(entry + 8).load(Relaxed) & !1))
+            .collect();
+        assert_eq!(stack, self.open, "open calls (code offset, stack pointer)");
+        assert_eq!(word_at(self.control.open_top.load(Relaxed)).load(Relaxed), 0, "the word behind the last");
+    }
+
+    /// Open calls by the runtime's account.
+    pub(super) fn depth(&self) -> u32 {
+        OpenCalls::new(self.control).depth()
+    }
+
+    /// Whether every event goes to the slow path.
+    pub(super) fn is_held(&self) -> bool {
+        self.control.end.load(Relaxed) == 0
+    }
+
+    /// After the program: every event is in the ring once, holes are where hooks were jumped out of, nothing is open.
+    pub(super) fn finish(self) {
+        assert_eq!(self.process.state.load(Relaxed), process_state::ON);
+        let words = self.slot.ring();
+        let segment_words = self.slot.segment_words();
+        let newest = self.ring().number();
+        assert_eq!(self.slot.segment().load(Relaxed), newest);
+        let held = self.control.held_position.load(Relaxed);
+        let next = if held != 0 { held } else { self.control.position.load(Relaxed) };
+        let written = (next.min(self.control.segment_end.load(Relaxed)) - words.as_ptr() as u64) as usize;
+        let mut found = std::vec![[0_u32; 2]; self.calls.len()];
+        let mut holes = 0;
+        for number in newest.saturating_sub(self.ring().segments() - 1)..=newest {
+            let first = (number % self.ring().segments()) as usize * segment_words;
+            let end = if number == newest { written / WORD_SIZE } else { first + segment_words };
+            let segment: Vec<Word> =
+                words[first..end].iter().map(|word| Word::decode(word.load(Relaxed))).collect();
+            let begins = matches!(segment[0], Word::Record { kind: kind::SEGMENT, .. });
+            assert!(begins, "segment {number} begins with {:?}", segment[0]);
+            for word in &segment[SEGMENT_RECORD_WORDS..] {
+                match *word {
+                    Word::Empty => holes += 1,
+                    Word::Entry { offset, .. } => found[((offset - OFFSET_FIRST) / FUNCTION) as usize][0] += 1,
+                    Word::Exit { offset, .. } => found[((offset - OFFSET_FIRST) / FUNCTION) as usize][1] += 1,
+                    Word::Record { .. } | Word::Payload { .. } => {}
+                }
+            }
+        }
+        for (call, (found, known)) in found.iter().zip(&self.calls).enumerate() {
+            for (count, known) in found.iter().zip(known) {
+                let right = match known {
+                    Known::Never => *count == 0,
+                    Known::Begun => *count <= 1,
+                    Known::Done => *count == 1,
+                };
+                assert!(right, "call {call}: {found:?} for {known:?}");
+            }
+        }
+        assert!(
+            holes <= self.abandoned + self.given_up,
+            "{holes} holes, {} hooks left, {} slots given up",
+            self.abandoned,
+            self.given_up
+        );
+        assert_eq!(self.slot.lost_busy().load(Relaxed), 0);
+        assert_eq!(self.depth(), 0, "open calls at the end");
+    }
+}

@@ -1,0 +1,106 @@
+//! Random programs against what they themselves know of their open calls.
+
+extern crate std;
+
+use super::machine::{CAPACITY, Flow, Hooks, Interrupt, Jump, Machine};
+use std::println;
+
+/// Numbers that look random (splitmix64), the same in every run.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut value = self.0;
+        value = (value ^ value >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        value = (value ^ value >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (value ^ value >> 31) % bound
+    }
+}
+
+/// A function body: calls, catches, jumps, signals, until `budget` is used up.
+fn body(machine: &mut Machine, random: &mut Random, budget: &mut u64, depth: u64) -> Flow {
+    while *budget > 0 {
+        *budget -= 1;
+        match random.below(16) {
+            0..=6 if depth < 200 => {
+                let hooks = if random.below(4) == 0 { Hooks::Body } else { Hooks::Sited };
+                machine.call(hooks, |machine| body(machine, random, budget, depth + 1))?;
+            }
+            7 => machine.catch(|machine| {
+                machine.call(Hooks::Sited, |machine| body(machine, random, budget, depth + 1))
+            }),
+            8 if depth > 0 => return Err(Jump),
+            9 => machine.signal(Interrupt::Returns)?,
+            10 => machine.signal(Interrupt::Alternate)?,
+            11 if random.below(4) == 0 => machine.signal(Interrupt::Jumps)?,
+            12 if random.below(4) == 0 => machine.signal(Interrupt::AlternateJumps)?,
+            _ if depth > 0 => return Ok(()),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn random_programs() {
+    let mut steps = 0;
+    for seed in 0..3000 {
+        let mut random = Random(seed);
+        let before = random.below(8192);
+        let mut machine = Machine::new(before, &[]);
+        let mut budget = 400;
+        while budget > 0 {
+            machine.catch(|machine| body(machine, &mut random, &mut budget, 0));
+        }
+        machine.catch(|machine| machine.call(Hooks::Sited, |_| Ok(())));
+        steps += machine.steps;
+        machine.finish();
+    }
+    println!("{steps} steps");
+    assert!(steps > 1_000_000);
+}
+
+/// Recursion to `depth`; there, `bottom`.
+fn recurse(machine: &mut Machine, depth: u32, bottom: &mut dyn FnMut(&mut Machine) -> Flow) -> Flow {
+    if depth == 0 {
+        return bottom(machine);
+    }
+    machine.call(Hooks::Sited, |machine| recurse(machine, depth - 1, bottom))
+}
+
+#[test]
+fn recursion_beyond_the_capacity_comes_back() {
+    for depth in [CAPACITY - 514, CAPACITY - 1, CAPACITY, CAPACITY + 500] {
+        let mut machine = Machine::new(0, &[]);
+        let mut deepest = 0;
+        machine.catch(|machine| {
+            recurse(machine, depth, &mut |machine| {
+                deepest = machine.depth();
+                assert!(machine.is_held() || depth < CAPACITY);
+                Ok(())
+            })
+        });
+        assert_eq!(deepest, depth);
+        machine.catch(|machine| machine.call(Hooks::Sited, |_| Ok(())));
+        assert!(!machine.is_held(), "hooks write by themselves again");
+        machine.finish();
+    }
+}
+
+#[test]
+fn jumps_out_of_deep_recursion_leave_nothing() {
+    for depth in [CAPACITY - 2, CAPACITY + 500] {
+        let mut machine = Machine::new(0, &[]);
+        machine.catch(|machine| {
+            machine.call(Hooks::Sited, |machine| {
+                machine.catch(|machine| recurse(machine, depth, &mut |_| Err(Jump)));
+                machine.call(Hooks::Sited, |machine| {
+                    assert_eq!(machine.depth(), 2);
+                    Ok(())
+                })
+            })
+        });
+        machine.finish();
+    }
+}

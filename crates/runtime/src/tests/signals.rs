@@ -1,0 +1,92 @@
+//! A signal between any two instructions of a hook, and a second one between any two of what follows, be it
+//! the handler's or the program's: all places, all kinds of handlers.
+
+extern crate std;
+
+use super::machine::{Flow, Hooks, Interrupt, Machine};
+use std::println;
+
+/// Calls, one that catches jumps, and calls behind it.
+fn program(machine: &mut Machine, hooks: Hooks) -> Flow {
+    machine.call(hooks, |machine| {
+        machine.catch(|machine| machine.call(hooks, |machine| machine.call(hooks, |_| Ok(()))));
+        machine.call(hooks, |_| Ok(()))
+    })
+}
+
+/// Words of a segment of the smallest ring; its record's.
+const SEGMENT: u64 = 512;
+const RECORD: u64 = 4;
+
+/// Runs the program once; how many steps it took.
+fn run(hooks: Hooks, before: u64, plan: &[(u64, Interrupt)]) -> Outcome {
+    let mut machine = Machine::new(before, plan);
+    // Whoever jumps from outside of the program's own catch ends here.
+    machine.catch(|machine| program(machine, hooks));
+    // What is dead by now is found by the next call, at the latest.
+    machine.catch(|machine| machine.call(hooks, |_| Ok(())));
+    let outcome =
+        Outcome { steps: machine.steps, slow_paths: machine.slow_paths, abandoned: machine.abandoned };
+    machine.finish();
+    outcome
+}
+
+struct Outcome {
+    steps: u64,
+    slow_paths: u64,
+    abandoned: u64,
+}
+
+/// Places in the ring where the program begins: far from any end, and such that a segment's end, or the
+/// ring's, comes at each of its events.
+fn beginnings() -> impl Iterator<Item = u64> {
+    let ends = [SEGMENT - RECORD, 16 * (SEGMENT - RECORD)];
+    [10].into_iter().chain(ends.into_iter().flat_map(|end| end - 12..=end))
+}
+
+#[test]
+fn one_signal() {
+    let (mut runs, mut slow_paths, mut abandoned) = (0_u64, 0, 0);
+    for hooks in [Hooks::Sited, Hooks::Body] {
+        for before in beginnings() {
+            let steps = run(hooks, before, &[]).steps;
+            for interrupt in Interrupt::ALL {
+                for at in 0..steps {
+                    let outcome = run(hooks, before, &[(at, interrupt)]);
+                    runs += 1;
+                    slow_paths += outcome.slow_paths;
+                    abandoned += outcome.abandoned;
+                }
+            }
+        }
+    }
+    println!("{runs} runs, {slow_paths} slow paths, {abandoned} hooks jumped out of");
+    assert!(runs > 10_000 && slow_paths > runs && abandoned > 1000);
+}
+
+#[test]
+fn two_signals() {
+    let (mut runs, mut abandoned) = (0_u64, 0);
+    for hooks in [Hooks::Sited, Hooks::Body] {
+        for before in [10, SEGMENT - RECORD - 6] {
+            let steps = run(hooks, before, &[]).steps;
+            for first in Interrupt::ALL {
+                for second in Interrupt::ALL {
+                    if first == Interrupt::FillsSegment || second == Interrupt::FillsSegment {
+                        continue; // Thousands of steps: `one_signal` has it.
+                    }
+                    for at in 0..steps {
+                        let all = run(hooks, before, &[(at, first)]).steps;
+                        for later in at..all {
+                            let outcome = run(hooks, before, &[(at, first), (later, second)]);
+                            runs += 1;
+                            abandoned += outcome.abandoned;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!("{runs} runs, {abandoned} hooks jumped out of");
+    assert!(runs > 100_000 && abandoned > 10_000);
+}
