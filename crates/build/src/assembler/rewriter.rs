@@ -547,6 +547,46 @@ mod tests {
         assert!(out.contains(".popsection;\t.section\t.data\n"), "{out}");
     }
 
+    /// Pieces of gcc's text in any order: no panic, every line kept, every record closed.
+    #[test]
+    fn jumbled_text_stays_whole() {
+        let pieces = [
+            "\t.type\tf, @function\n",
+            "f:\n",
+            ENTRY_LINE,
+            "\tcall\t__return__\n",
+            "\tret\n",
+            "\tjmp\tg@PLT\n",
+            "#APP\n",
+            "#NO_APP\n",
+            "\tpushq\t%r10\n",
+            "\tpopq\t%r10\n",
+            "\tendbr64\n",
+            "\t.text\n",
+            "\t.previous\n",
+            "\t.popsection\n",
+            ".L1:\n",
+            "\t.pushsection .x,\"aG\"\n",
+            "\t.section\t.y,\"axG\",@progbits,y,comdat\n",
+            "\t.size\tf, .-f\n",
+            "\n",
+        ];
+        let mut state = 1_u32;
+        for _ in 0..3000 {
+            let mut text = String::new();
+            for _ in 0..24 {
+                state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+                text += pieces[(state >> 16) as usize % pieces.len()];
+            }
+            let out = rewritten(&text);
+            let sections = |word: &str| out.matches(word).count() - text.matches(word).count();
+            assert_eq!(sections(".pushsection"), sections(".popsection"), "{text}{out}");
+            assert_eq!(sections(".pushsection"), out.matches("15,31,68,0,0").count(), "{text}{out}");
+            let added = out.lines().count() - text.lines().count();
+            assert!(added <= 1, "only an exit at the very end needs a line of its own: {text}{out}");
+        }
+    }
+
     #[test]
     fn long_lines_and_odd_bytes_pass() {
         let long = format!("\t.ascii \"{}\"\n", "x".repeat(200_000));
