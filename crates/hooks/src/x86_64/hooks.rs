@@ -345,9 +345,14 @@ everycall_slow_common:
         movq    %r8, %rcx                           # address
         leaq    64(%rbx), %r8                       # the hook's stack pointer
         leaq    everycall_module(%rip), %r9
+        pushfq
+        popq    264(%rsp)
         cld
         call    *{SLOW}(%r9)
-
+        testl   $0x400, 264(%rsp)                   # the direction flag: no compiler sets it, assembly may
+        jz      4f
+        std
+    4:
         movaps  (%rsp), %xmm0
         movaps  16(%rsp), %xmm1
         movaps  32(%rsp), %xmm2
