@@ -1,0 +1,171 @@
+//! Code before `main`, after it, at the ends of threads and processes: the program does what it does without
+//! us, and what the design says is recorded.
+
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use everycall_tests::{Mode, Place, Recording, Tally};
+
+fn program(place: &Place, mode: Mode) -> PathBuf {
+    place.build(mode, &["-O1", "lifetimes.c", "-pthread"], &format!("lifetimes-{}", mode.label()))
+}
+
+/// The same program without hooks.
+fn plain(place: &Place) -> PathBuf {
+    let path = place.file("lifetimes-plain");
+    let source = everycall_tests::programs().join("lifetimes.c");
+    let status = Command::new("gcc").args(["-O1", "-pthread", "-o"]).arg(&path).arg(source).status();
+    assert!(status.expect("gcc runs").success());
+    path
+}
+
+fn run(program: &Path, arguments: &[&str]) -> Output {
+    Command::new(program).args(arguments).output().expect("the program runs")
+}
+
+fn same(mode: Mode, recording: &Recording, plain: &Output) {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert_eq!(text(&recording.output.stdout), text(&plain.stdout), "{mode:?}");
+    assert_eq!(recording.output.status.code(), plain.status.code(), "{mode:?}: {recording:?}");
+    assert_eq!(recording.output.status.signal(), plain.status.signal(), "{mode:?}: {recording:?}");
+}
+
+#[test]
+fn before_and_after_main_and_the_ends_of_threads() {
+    let place = Place::new("life");
+    let expected = run(&plain(&place), &["life"]);
+    for mode in Mode::ALL {
+        let program = program(&place, mode);
+        // Without a recorder, with one, and switched off.
+        assert_eq!(run(&program, &["life"]).stdout, expected.stdout, "{mode:?}");
+        let off = Command::new(&program).arg("life").env("EVERYCALL_START", "off").output().unwrap();
+        assert_eq!(off.stdout, expected.stdout, "{mode:?}");
+        let recording = place.record(&["--ring-size", "16M"], &program, &["life"]);
+        same(mode, &recording, &expected);
+
+        let trace = recording.trace();
+        assert_eq!(trace.losses(), 0, "{mode:?}");
+        for name in [
+            "early_constructor",
+            "constructor",
+            "preinit",
+            "at_exit",
+            "destructor",
+            "main",
+            "key_destructor",
+            "c11_thread",
+        ] {
+            assert_eq!(trace.calls(name), 1, "{mode:?}: {name}");
+        }
+        assert_eq!(trace.tallies()["resolved"], Tally { entries: 1, exits: 1 }, "{mode:?}");
+        let names: Vec<&str> = trace.threads.iter().map(|thread| &*thread.info.name).collect();
+        assert!(names.contains(&"exiting") && names.contains(&"cancelled"), "{mode:?}: {names:?}");
+        assert_eq!(trace.threads.len(), 24, "{mode:?}: {names:?}");
+        // pthread_exit leaves frames; what runs after it is not inside them.
+        let exiting = trace.threads.iter().find(|thread| thread.info.name == "exiting").unwrap();
+        assert_eq!(exiting.tallies["deep_exit"].entries, 6, "{mode:?}");
+        assert!(
+            exiting.calls.iter().any(|call| call.text() == "key_destructor(leaf)"),
+            "{mode:?}: {:?}",
+            exiting.calls.iter().map(everycall_tests::Call::text).collect::<Vec<_>>()
+        );
+    }
+}
+
+#[test]
+fn ten_thousand_short_threads() {
+    let place = Place::new("threads");
+    let expected = run(&plain(&place), &["storm", "10000"]);
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
+        let program = program(&place, mode);
+        let recording = place.record(&["--ring-size", "64K"], &program, &["storm", "10000"]);
+        same(mode, &recording, &expected);
+        let trace = recording.trace();
+        // Rings of ended threads go to new ones where there are no others left, and are counted.
+        let recycled = trace.counters[1];
+        assert_eq!(trace.threads.len() as u64 + recycled, 10_001, "{mode:?}");
+        assert_eq!(trace.counters[0], 0, "{mode:?}: threads without a ring");
+        let calls = trace.calls("short_thread");
+        assert_eq!(calls + recycled, 10_000, "{mode:?}");
+        for thread in &trace.threads {
+            assert!(thread.tallies.len() <= 12, "{mode:?}: {:?}", thread.tallies);
+        }
+    }
+}
+
+#[test]
+fn children_run_unharmed_and_are_listed() {
+    let place = Place::new("family");
+    let expected = run(&plain(&place), &["family"]);
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let program = program(&place, mode);
+        let recording = place.record(&[], &program, &["family"]);
+        same(mode, &recording, &expected);
+        let trace = recording.trace();
+        assert_eq!(
+            trace.calls("child_work"),
+            0,
+            "{mode:?}: children write nothing into their parent's rings"
+        );
+        assert!(trace.children >= 3, "{mode:?}: {} children", trace.children);
+        assert_eq!(trace.losses(), 0, "{mode:?}");
+    }
+}
+
+#[test]
+fn every_end_leaves_a_whole_trace() {
+    let place = Place::new("ends");
+    let plain = plain(&place);
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
+        let program = program(&place, mode);
+        for how in ["_exit", "abort", "segv", "kill", "main_thread_exits", "descriptors"] {
+            let expected = run(&plain, &["end", how]);
+            let recording = place.record(&[], &program, &["end", how]);
+            same(mode, &recording, &expected);
+            let trace = recording.trace();
+            let main = trace.main();
+            assert_eq!(main.info.name.get(..9), Some("lifetimes"), "{mode:?} {how}");
+            let expected_leaves = 4 + match how {
+                "_exit" | "segv" | "kill" => 2,
+                "main_thread_exits" => 3,
+                "descriptors" => 4,
+                _ => 1,
+            };
+            assert_eq!(trace.calls("leaf"), expected_leaves, "{mode:?} {how}");
+        }
+    }
+}
+
+#[test]
+fn limits_of_memory_and_file_size() {
+    let place = Place::new("limits");
+    let program = program(&place, Mode::GCC_NOPS);
+    let expected = run(&program, &["life"]);
+    for limit in ["ulimit -v 400000", "ulimit -f 100", "ulimit -n 16", "ulimit -s 512"] {
+        let script = format!("{limit}; exec {} life", program.display());
+        let output = Command::new("sh").args(["-c", &script]).output().unwrap();
+        assert_eq!(output.stdout, expected.stdout, "{limit}");
+        assert!(output.status.success(), "{limit}: {output:?}");
+    }
+}
+
+#[test]
+fn a_bad_value_is_a_warning() {
+    let place = Place::new("values");
+    let program = program(&place, Mode::GCC_NOPS);
+    for (name, value, used) in [
+        ("EVERYCALL_RING_SIZE", "12", "Using 1M"),
+        ("EVERYCALL_RING_SIZE", "", "Using 1M"),
+        ("EVERYCALL_START", "maybe", "Using on"),
+    ] {
+        let output = Command::new(&program).arg("nothing").env(name, value).output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            text.starts_with(&format!("everycall: {name}={value} isn't understood; allowed is ")),
+            "{text}"
+        );
+        assert!(text.contains(used), "{text}");
+        assert!(output.status.success());
+    }
+}
