@@ -11,8 +11,9 @@
 //! assert_eq!(recording.trace().calls("main"), 1);
 //! ```
 
+pub mod abi;
 mod place;
 mod trace;
 
-pub use place::{Mode, Place, Recording, everycall, programs};
+pub use place::{Mode, Place, Recording, everycall, programs, successful};
 pub use trace::{Call, Tally, ThreadTrace, TraceView};
