@@ -52,8 +52,10 @@ pub mod kind {
     pub const SEGMENT: u8 = 1;
     /// The upper half of the counter changed: `[ticks high half]`.
     pub const EPOCH: u8 = 2;
-    /// Frames were left without an exit (exception, longjmp, thread end): `[open calls afterwards]`.
-    /// Every call above that depth ended at this time or shortly before it.
+    /// Frames were left without an exit (exception, longjmp, thread end): `[open calls afterwards, frames
+    /// left]`. Every call above that depth ended at this time or shortly before it. The second payload
+    /// may be missing; it is right where a signal handler unwinds while the hook that it
+    /// interrupted has its slot and not yet its open call.
     pub const UNWOUND: u8 = 3;
     /// An exit whose entry is not on the open-call stack: `[code offset]`. It closes nothing.
     pub const ORPHAN_EXIT: u8 = 4;

@@ -47,6 +47,8 @@ pub enum EventKind {
     Unwound {
         /// Calls that are open afterwards.
         open_calls: u32,
+        /// Frames that were left, where the record says.
+        left: Option<u32>,
     },
     /// An exit whose entry the runtime did not know.
     OrphanExit {
@@ -145,7 +147,9 @@ impl<'a> Events<'a> {
                 self.ticks = self.high | u64::from(ticks_low);
                 return None;
             }
-            (kind::UNWOUND, [open_calls, ..]) => EventKind::Unwound { open_calls: *open_calls },
+            (kind::UNWOUND, [open_calls, rest @ ..]) => {
+                EventKind::Unwound { open_calls: *open_calls, left: rest.first().copied() }
+            }
             (kind::ORPHAN_EXIT, [offset, ..]) if plain(*offset) => {
                 EventKind::OrphanExit { offset: offset & OFFSET_MASK }
             }

@@ -131,6 +131,38 @@ impl Ring {
         self.record(ticks, 3, 0, &[depth as u32]);
     }
 
+    /// The same, in a record that also says how many they were.
+    pub fn unwind_counted(&mut self, ticks: u64, depth: usize) {
+        self.make_room(TOGETHER, ticks);
+        let left = self.open.len().saturating_sub(depth) as u32;
+        self.open.truncate(depth);
+        self.record(ticks, 3, 0, &[depth as u32, left]);
+    }
+
+    /// Reserves a slot for an entry at `ticks`, which [`Ring::fill`] completes; `None` where the entry
+    /// would take the slow path.
+    pub fn reserve(&mut self, ticks: u64) -> Option<(u64, usize)> {
+        let current = self.segments.back_mut()?;
+        if current.len() == self.segment_words || (ticks >> 32) as u32 != self.ticks_high {
+            return None;
+        }
+        current.push(0);
+        let place = current.len() - 1;
+        Some((self.newest_segment(), place))
+    }
+
+    /// Enters a function in a slot that was reserved before; events may have come in between.
+    pub fn fill(&mut self, slot: (u64, usize), ticks: u64, offset: u32) {
+        let word = ticks << 32 | u64::from(offset);
+        let segment =
+            slot.0.checked_sub(self.first_segment).and_then(|place| self.segments.get_mut(place as usize));
+        if let Some(place) = segment.and_then(|words| words.get_mut(slot.1)) {
+            *place = word;
+            self.words_written += 1;
+        }
+        self.open.push(OpenCall { word, ticks_high: (ticks >> 32) as u32 });
+    }
+
     /// An exit whose entry isn't known.
     pub fn orphan_exit(&mut self, ticks: u64, offset: u32) {
         self.record(ticks, 4, 0, &[offset]);

@@ -42,6 +42,8 @@ pub(crate) struct SlotDepth {
     depth: Option<u32>,
     /// Whether events were lost since the depth was last told.
     lost: bool,
+    /// Whether a slot was never written since frames were last unwound.
+    has_hole: bool,
     /// Times that the told depth was another than the one counted, though nothing was lost.
     pub disagreements: u64,
 }
@@ -90,20 +92,14 @@ impl SlotDepth {
                 self.told(open_calls);
                 return None;
             }
-            EventKind::Unwound { open_calls } => {
-                let counted = self.depth.unwrap_or(open_calls);
-                if counted < open_calls && !self.lost {
-                    self.disagreements += 1;
-                }
-                self.depth = Some(open_calls);
-                What::Unwound(counted.saturating_sub(open_calls))
-            }
+            EventKind::Unwound { open_calls, left } => What::Unwound(self.unwound(open_calls, left)),
             EventKind::Loss { count, why } => {
                 self.lost = true;
                 What::Loss(count, if why == loss::BUSY { LossKind::Busy } else { LossKind::Other(why) })
             }
             EventKind::Hole { count } => {
                 self.lost = true;
+                self.has_hole = true;
                 What::Loss(count, LossKind::Hole)
             }
             EventKind::Malformed => {
@@ -113,6 +109,29 @@ impl SlotDepth {
             EventKind::Other { .. } => return None,
         };
         Some(what)
+    }
+
+    /// How many calls an unwound record ends.
+    ///
+    /// A hook may be interrupted with its slot reserved and its call not yet opened: what the handler
+    /// unwinds, or tells at the beginning of a segment, has a depth of one call less than the slots
+    /// say; the number of frames is right. But a handler may also jump out of a hook that has opened
+    /// its call and not written it, which leaves a hole; then the number has one frame more than
+    /// there are entries, and the depth is right.
+    fn unwound(&mut self, open_calls: u32, left: Option<u32>) -> u32 {
+        let counted = self.depth.unwrap_or(open_calls.saturating_add(left.unwrap_or(0)));
+        if counted < open_calls && !self.lost {
+            self.disagreements += 1;
+        }
+        let by_depth = counted.saturating_sub(open_calls);
+        let has_hole = std::mem::take(&mut self.has_hole);
+        let ended = match left {
+            Some(left) if has_hole => left.min(by_depth),
+            Some(left) => left,
+            None => by_depth,
+        };
+        self.depth = Some(if left.is_some() { counted.saturating_sub(ended) } else { open_calls });
+        ended
     }
 
     fn enter(&mut self) {
