@@ -123,8 +123,8 @@ mod tests {
         assert_eq!(map("/builder/x.c"), None);
         assert_eq!(map("/build/app"), Some(PathBuf::from("/b")));
         assert_eq!(
-            PathMap::apply_all(&[PathMap::new("/", "/root")], Path::new("/x")),
-            Some("/root/x".into())
+            PathMap::apply_all(&[PathMap::new("/", "/sysroot")], Path::new("/x")),
+            Some("/sysroot/x".into())
         );
     }
 
