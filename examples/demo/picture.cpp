@@ -1,7 +1,5 @@
 #include "picture.h"
 
-#include <algorithm>
-
 namespace picture {
 namespace {
 
@@ -9,11 +7,6 @@ namespace {
 constexpr int kSmallestArea = 16;
 // Pixels of one leaf differ by less than this.
 constexpr int kEvenness = 24;
-
-uint8_t noise(uint32_t& state) {
-    state = state * 1664525u + 1013904223u;
-    return static_cast<uint8_t>(state >> 24);
-}
 
 void check_header(const std::string& name) {
     if (name.size() > 4 && name.compare(name.size() - 4, 4, ".bad") == 0) {
@@ -30,20 +23,21 @@ void read_header(Picture& picture, int size) {
 
 // A gradient with noise in one corner, so that the quadtree is deep there.
 void decode_row(Picture& picture, int y, uint32_t& state) {
-    uint8_t* row = &picture.pixels[static_cast<size_t>(y) * picture.width];
+    uint8_t* row = picture.pixels.data() + static_cast<size_t>(y) * picture.width;
     for (int x = 0; x < picture.width; ++x) {
         const bool noisy = x < picture.width / 3 && y < picture.height / 3;
-        row[x] = noisy ? noise(state) : static_cast<uint8_t>(64 + 32 * y / picture.height);
+        state = state * 1664525u + 1013904223u;
+        row[x] = noisy ? static_cast<uint8_t>(state >> 24) : static_cast<uint8_t>(64 + 32 * y / picture.height);
     }
 }
 
 // The mean of each pixel and its neighbours, `step` pixels away.
-void blur_row(std::vector<uint8_t>& pixels, size_t first, int count, size_t step) {
-    uint8_t before = pixels[first];
-    for (int i = 1; i + 1 < count; ++i) {
-        const size_t at = first + i * step;
-        const uint8_t now = pixels[at];
-        pixels[at] = static_cast<uint8_t>((before + 2 * now + pixels[at + step]) / 4);
+void blur_line(uint8_t* pixel, int count, int step) {
+    uint8_t before = *pixel;
+    for (int i = 2; i < count; ++i) {
+        pixel += step;
+        const uint8_t now = *pixel;
+        *pixel = static_cast<uint8_t>((before + 2 * now + pixel[step]) / 4);
         before = now;
     }
 }
@@ -51,10 +45,11 @@ void blur_row(std::vector<uint8_t>& pixels, size_t first, int count, size_t step
 bool is_even(const Picture& picture, int left, int top, int size) {
     uint8_t low = 255, high = 0;
     for (int y = top; y < top + size; ++y) {
-        const uint8_t* row = &picture.pixels[static_cast<size_t>(y) * picture.width];
-        const auto [row_low, row_high] = std::minmax_element(row + left, row + left + size);
-        low = std::min(low, *row_low);
-        high = std::max(high, *row_high);
+        const uint8_t* row = picture.pixels.data() + static_cast<size_t>(y) * picture.width;
+        for (int x = left; x < left + size; ++x) {
+            low = row[x] < low ? row[x] : low;
+            high = row[x] > high ? row[x] : high;
+        }
     }
     return high - low < kEvenness;
 }
@@ -82,11 +77,12 @@ Picture decode(const std::string& name, int size) {
 }
 
 void blur(Picture& picture) {
+    uint8_t* pixels = picture.pixels.data();
     for (int y = 0; y < picture.height; ++y) {
-        blur_row(picture.pixels, static_cast<size_t>(y) * picture.width, picture.width, 1);
+        blur_line(pixels + static_cast<size_t>(y) * picture.width, picture.width, 1);
     }
     for (int x = 0; x < picture.width; ++x) {
-        blur_row(picture.pixels, x, picture.height, picture.width);
+        blur_line(pixels + x, picture.height, picture.width);
     }
 }
 
@@ -99,10 +95,12 @@ Picture shrink(const Picture& picture) {
     small.name = picture.name;
     small.width = picture.width / 4;
     small.height = picture.height / 4;
-    small.pixels.reserve(static_cast<size_t>(small.width) * small.height);
+    small.pixels.resize(static_cast<size_t>(small.width) * small.height);
+    uint8_t* pixel = small.pixels.data();
     for (int y = 0; y < small.height; ++y) {
+        const uint8_t* row = picture.pixels.data() + static_cast<size_t>(4 * y) * picture.width;
         for (int x = 0; x < small.width; ++x) {
-            small.pixels.push_back(picture.pixels[static_cast<size_t>(4 * y) * picture.width + 4 * x]);
+            *pixel++ = row[4 * x];
         }
     }
     return small;

@@ -236,7 +236,7 @@ fn options_that_make_no_sense() {
 fn files_that_one_may_not_read() {
     let here = Workplace::new();
     let path = here.write("secret.ect", "x");
-    std::fs::set_permissions(&path, PermissionsExt::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, PermissionsExt::from_mode(0o000)).unwrap();
     let outcome = here.run("info secret.ect");
     // Root may read everything.
     assert_eq!(outcome.code, Some(1));

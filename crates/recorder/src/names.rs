@@ -6,6 +6,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::Read;
+use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ThreadHeader, thread_state};
 
@@ -13,6 +14,12 @@ use crate::arena::Arena;
 
 /// Threads looked at in one round; with more, a round takes several.
 const THREADS_PER_ROUND: u32 = 128;
+/// Time between two rounds while threads are new, which is when they get their names.
+const PAUSE_MIN: Duration = Duration::from_millis(2);
+/// Time between two rounds when nothing changes.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// A round is followed by a pause of so many times its length at least.
+const PAUSE_SHARE: u32 = 20;
 /// Bytes of a thread's name, as the kernel keeps it.
 const NAME_SIZE: usize = 16;
 
@@ -33,26 +40,47 @@ struct Seen {
 }
 
 /// The names seen so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Names {
     seen: HashMap<Owner, Seen>,
     next_slot: u32,
+    threads: u32,
+    pause: Duration,
+}
+
+impl Default for Names {
+    fn default() -> Names {
+        Names { seen: HashMap::new(), next_slot: 0, threads: 0, pause: PAUSE_MIN }
+    }
 }
 
 impl Names {
+    /// How long to wait until the next round.
+    #[must_use]
+    pub fn pause(&self) -> Duration {
+        self.pause
+    }
+
     /// Looks at the next few threads.
     pub fn poll(&mut self, arena: &Arena) {
+        let begin = Instant::now();
         let header = arena.header();
         let count = arena.thread_count();
-        if header.target_pid == 0 || count == 0 {
-            return;
+        let are_new = std::mem::replace(&mut self.threads, count) != count;
+        if header.target_pid != 0 && count != 0 {
+            self.look(arena, header.target_pid, count);
         }
+        let pause = if are_new { PAUSE_MIN } else { self.pause * 2 };
+        self.pause = pause.max(begin.elapsed() * PAUSE_SHARE).clamp(PAUSE_MIN, PAUSE_MAX);
+    }
+
+    fn look(&mut self, arena: &Arena, pid: u32, count: u32) {
         for _ in 0..count.min(THREADS_PER_ROUND) {
             let slot = if self.next_slot < count { self.next_slot } else { 0 };
             self.next_slot = slot + 1;
             let thread = arena.thread(slot);
             if thread.state == thread_state::USED
-                && let Some(in_kernel) = kernel_name(header.target_pid, thread.tid)
+                && let Some(in_kernel) = kernel_name(pid, thread.tid)
             {
                 self.seen.insert(owner(slot, &thread), Seen { in_arena: thread.name, in_kernel });
             }

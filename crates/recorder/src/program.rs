@@ -23,8 +23,6 @@ use crate::modules::Modules;
 use crate::names::Names;
 use crate::signals::{Received, Signals, send};
 
-/// Milliseconds between two looks at the names of threads.
-const LOOK_MILLISECONDS: i64 = 200;
 /// A signal sent to the whole group has reached the program by then, and may have ended it.
 const FORWARD_DELAY: Duration = Duration::from_millis(10);
 /// The bell's thread looks up this often even if nothing rings.
@@ -141,7 +139,7 @@ impl Running {
             if waitid(WaitId::Pid(pid), options).map_err(|error| system(error.into()))?.is_some() {
                 break;
             }
-            self.sleep();
+            self.sleep(names.pause());
             while let Some(received) = self.signals.next() {
                 self.pass_on(received);
             }
@@ -158,8 +156,8 @@ impl Running {
         Ok(Ended { arena, launch, end, readings, names, modules, status })
     }
 
-    fn sleep(&self) {
-        let timeout = Timespec { tv_sec: 0, tv_nsec: LOOK_MILLISECONDS * 1_000_000 };
+    fn sleep(&self, time: Duration) {
+        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
         // An interrupted sleep is a short one.
         let _ = poll(&mut [PollFd::new(self.signals.descriptor(), PollFlags::IN)], Some(&timeout));
     }
