@@ -36,7 +36,7 @@ pub struct Control {
     pub ring: AtomicU64,
     /// Number of the segment that is being written.
     pub segment: AtomicU64,
-    /// Address behind the segment that is being written.
+    /// Address behind the last word of the segment that is used in order; [`crate::SPARE_WORDS`] follow.
     pub segment_end: AtomicU64,
     /// While `end` is 0 so that every event comes to the slow path: the next free slot.
     pub held_position: AtomicU64,

@@ -29,4 +29,4 @@ mod ring;
 
 pub use control::{Control, state};
 pub use reach::Reach;
-pub use ring::{Ring, SEGMENT_RECORD_WORDS};
+pub use ring::{Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS};

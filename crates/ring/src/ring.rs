@@ -7,6 +7,12 @@ use everycall_format::event::{self, WORD_SIZE, kind};
 /// Words of the record that begins each segment.
 pub const SEGMENT_RECORD_WORDS: usize = 4;
 
+/// Words at the end of each segment that are reserved and never used in order. A hook that finds
+/// its segment full has reserved one of them. Where a signal handler comes before it has looked, and goes on to
+/// the next segment, the hook then believes its slot and writes it: here, not over the next segment's record.
+/// So many hooks, each interrupted there by the next, are provided for.
+pub const SPARE_WORDS: usize = 8;
+
 /// One thread's ring: its words, its control block and the shared number of the segment being written.
 /// All methods are for the owning thread, with signals blocked.
 #[derive(Clone, Copy)]
@@ -48,8 +54,10 @@ impl<'a> Ring<'a> {
     /// Goes on in the next segment; what is left of this one becomes fillers, so that words of zero are
     /// lost events and nothing else. Where `blank`, the ring's memory was zero at the start.
     pub fn advance(&self, ticks: u64, open_calls: u32, blank: bool) {
-        let free = self.control.segment_end.load(Relaxed).saturating_sub(self.cursor().load(Relaxed));
-        for _ in 0..free as usize / WORD_SIZE {
+        let end = self.control.segment_end.load(Relaxed);
+        let free = end.saturating_sub(self.cursor().load(Relaxed));
+        self.cursor().store(end - free, Relaxed);
+        for _ in 0..free as usize / WORD_SIZE + SPARE_WORDS {
             self.push(&[event::record_word(ticks, kind::FILLER, 0, 0)]);
         }
         let number = self.control.segment.load(Relaxed) + 1;
@@ -85,13 +93,16 @@ impl<'a> Ring<'a> {
     fn open_segment(&self, number: u64, ticks: u64, open_calls: u32, blank: bool) {
         let segment = self.segment(number);
         // The first word first, so that a reader who finds the record of the old number finds all of
-        // it, and one who doesn't knows that the segment is being cleared.
+        // it, and one who doesn't knows that the segment is being cleared. The fences order what a reader
+        // may see; on x86-64 they cost nothing. Who sees ...
         if let Some((first, rest)) = segment.split_first().filter(|_| !blank) {
+            fence(Release); // ... any of the clearing sees the last published number,
             first.store(0, Relaxed);
-            fence(Release);
+            fence(Release); // ... a later word cleared sees the old record gone,
             for word in rest {
                 word.store(0, Relaxed);
             }
+            fence(Release); // ... a word of the new record sees the segment cleared.
         }
         let record = [
             event::record_word(ticks, kind::SEGMENT, (SEGMENT_RECORD_WORDS - 1) as u8, 0),
@@ -107,7 +118,7 @@ impl<'a> Ring<'a> {
         let control = self.control;
         let address = control.ring.load(Relaxed)
             + (number & (self.segments() - 1)) * (self.segment_words * WORD_SIZE) as u64;
-        let end = address + (self.segment_words * WORD_SIZE) as u64;
+        let end = address + (self.segment_words.saturating_sub(SPARE_WORDS) * WORD_SIZE) as u64;
         control.segment.store(number, Relaxed);
         control.segment_end.store(end, Relaxed);
         control.ticks_high.store((ticks >> 32) as u32, Relaxed);
@@ -138,11 +149,31 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// From now on every event comes to the slow path ([`Ring::push`] goes on where hooks were).
+    /// Hooks come to the slow path after `words` more, though the segment goes on.
+    pub fn end_after(&self, words: usize) {
+        let control = self.control;
+        let end = control.position.load(Relaxed) + (words * WORD_SIZE) as u64;
+        if end < control.end.load(Relaxed) {
+            control.end.store(end, Relaxed);
+        }
+    }
+
+    /// From now on every event comes to the slow path ([`Ring::push`] goes on where hooks were). Slots that hooks
+    /// have reserved beyond an early end ([`Ring::end_after`]) become fillers: one of those hooks may not have
+    /// looked yet, and will believe its slot.
     pub fn hold(&self) {
         let control = self.control;
         if control.held_position.load(Relaxed) == 0 {
-            control.held_position.store(control.position.load(Relaxed), Relaxed);
+            let position = control.position.load(Relaxed);
+            let end = control.end.load(Relaxed);
+            let base = control.ring.load(Relaxed);
+            let reserved = end..position.min(control.segment_end.load(Relaxed));
+            for address in reserved.step_by(WORD_SIZE) {
+                if let Some(word) = self.words.get((address - base) as usize / WORD_SIZE) {
+                    word.store(event::record_word(0, kind::FILLER, 0, 0), Relaxed);
+                }
+            }
+            control.held_position.store(position, Relaxed);
             control.end.store(0, Relaxed);
         }
     }

@@ -19,16 +19,15 @@ impl Random {
 }
 
 /// A function body: calls, catches, jumps, signals, until `budget` is used up.
-fn body(machine: &mut Machine, random: &mut Random, budget: &mut u64, depth: u64) -> Flow {
+fn body(machine: &mut Machine, hooks: Hooks, random: &mut Random, budget: &mut u64, depth: u64) -> Flow {
     while *budget > 0 {
         *budget -= 1;
         match random.below(16) {
             0..=6 if depth < 200 => {
-                let hooks = if random.below(4) == 0 { Hooks::Body } else { Hooks::Sited };
-                machine.call(hooks, |machine| body(machine, random, budget, depth + 1))?;
+                machine.call(hooks, |machine| body(machine, hooks, random, budget, depth + 1))?;
             }
             7 => machine.catch(|machine| {
-                machine.call(Hooks::Sited, |machine| body(machine, random, budget, depth + 1))
+                machine.call(hooks, |machine| body(machine, hooks, random, budget, depth + 1))
             }),
             8 if depth > 0 => return Err(Jump),
             9 => machine.signal(Interrupt::Returns)?,
@@ -48,12 +47,13 @@ fn random_programs() {
     for seed in 0..3000 {
         let mut random = Random(seed);
         let before = random.below(8192);
+        let hooks = if seed % 3 == 0 { Hooks::Body } else { Hooks::Sited };
         let mut machine = Machine::new(before, &[]);
         let mut budget = 400;
         while budget > 0 {
-            machine.catch(|machine| body(machine, &mut random, &mut budget, 0));
+            machine.catch(|machine| body(machine, hooks, &mut random, &mut budget, 0));
         }
-        machine.catch(|machine| machine.call(Hooks::Sited, |_| Ok(())));
+        machine.last_call();
         steps += machine.steps;
         machine.finish();
     }
@@ -82,7 +82,7 @@ fn recursion_beyond_the_capacity_comes_back() {
             })
         });
         assert_eq!(deepest, depth);
-        machine.catch(|machine| machine.call(Hooks::Sited, |_| Ok(())));
+        machine.last_call();
         assert!(!machine.is_held(), "hooks write by themselves again");
         machine.finish();
     }

@@ -14,19 +14,18 @@ fn program(machine: &mut Machine, hooks: Hooks) -> Flow {
     })
 }
 
-/// Words of a segment of the smallest ring; its record's.
+/// Words of a segment of the smallest ring; those of its record and the spare ones.
 const SEGMENT: u64 = 512;
-const RECORD: u64 = 4;
+const RECORD: u64 = 4 + 8;
 
 /// Runs the program once; how many steps it took.
 fn run(hooks: Hooks, before: u64, plan: &[(u64, Interrupt)]) -> Outcome {
     let mut machine = Machine::new(before, plan);
     // Whoever jumps from outside of the program's own catch ends here.
     machine.catch(|machine| program(machine, hooks));
-    // What is dead by now is found by the next call, at the latest.
-    machine.catch(|machine| machine.call(hooks, |_| Ok(())));
-    let outcome =
-        Outcome { steps: machine.steps, slow_paths: machine.slow_paths, abandoned: machine.abandoned };
+    let steps = machine.steps;
+    machine.last_call();
+    let outcome = Outcome { steps, slow_paths: machine.slow_paths, abandoned: machine.abandoned };
     machine.finish();
     outcome
 }
