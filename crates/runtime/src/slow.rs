@@ -11,6 +11,8 @@ use everycall_format::event::{self, EXIT, kind, payload_word, record_word};
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Control, Ring, state};
 
+/// Events after which a thread's name is read again: most threads set it early in their lives.
+const FIRST_LOOK: usize = 64;
 /// Words that one event may need: epoch 2, unwound 2, unknown code 3.
 const EVENT_WORDS_MAX: usize = 8;
 
@@ -69,6 +71,9 @@ pub(crate) unsafe extern "C" fn slow_path(
         }
         true => Frame::Body(stack_pointer),
     };
+    if reserved.is_none() && !is_first && control.deep.load(Relaxed) == 0 {
+        thread.slot.set_name(system::thread_name());
+    }
     let place = modules::place(process, module, address, body);
     let ticks = thread.prepare();
     if what & slow::EXIT == 0 {
@@ -81,6 +86,9 @@ pub(crate) unsafe extern "C" fn slow_path(
         thread.exit(ticks, place, frame);
     }
     thread.resume();
+    if is_first {
+        thread.ring.end_after(FIRST_LOOK);
+    }
     control.busy.store(0, Relaxed);
 }
 
@@ -142,7 +150,6 @@ impl<'a> Thread<'a> {
             system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE);
         }
         self.ring.advance(everycall_hooks::ticks(), self.open.depth(), blank);
-        self.slot.set_name(system::thread_name());
     }
 
     /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many entries
@@ -193,6 +200,9 @@ impl<'a> Thread<'a> {
     fn left(&self, ticks: u64, count: u32) {
         if count > 0 {
             self.slot.unwound().fetch_add(u64::from(count), Relaxed);
+            if self.open.depth() == 0 {
+                self.slot.set_name(system::thread_name());
+            }
             self.ring.push(&[
                 record_word(ticks, kind::UNWOUND, 1, 0),
                 payload_word(self.open.depth(), kind::UNWOUND, 1),
