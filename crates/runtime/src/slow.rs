@@ -200,7 +200,8 @@ impl<'a> Thread<'a> {
     fn left(&self, ticks: u64, count: u32) {
         if count > 0 {
             self.slot.unwound().fetch_add(u64::from(count), Relaxed);
-            if self.open.depth() == 0 {
+            if self.open.depth() <= 1 {
+                // As when pthread_exit or a cancellation has ended the thread.
                 self.slot.set_name(system::thread_name());
             }
             self.ring.push(&[
