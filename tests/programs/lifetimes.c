@@ -60,6 +60,7 @@ NOINLINE void deep_exit(int depth) {
 NOINLINE void* exiting_thread(void* name) {
     pthread_setname_np(pthread_self(), name);
     pthread_setspecific(key, name);
+    for (int i = 0; i < 80; i++) leaf(9);
     deep_exit(5);
     return 0;
 }

@@ -62,13 +62,12 @@ fn before_and_after_main_and_the_ends_of_threads() {
         let names: Vec<&str> = trace.threads.iter().map(|thread| &*thread.info.name).collect();
         assert!(names.contains(&"exiting") && names.contains(&"cancelled"), "{mode:?}: {names:?}");
         assert_eq!(trace.threads.len(), 24, "{mode:?}: {names:?}");
-        // pthread_exit leaves frames; what runs after it is not inside them. (The thread's first frame is left
-        // too, but its stack pointer doesn't tell: the destructors' frames lie below it.)
+        // pthread_exit leaves frames without an exit. Whether the destructors that follow are shown inside them
+        // depends on how deep the C library calls them: stack pointers are all there is to go by.
         let exiting = trace.threads.iter().find(|thread| thread.info.name == "exiting").unwrap();
         assert_eq!(exiting.tallies["deep_exit"].entries, 6, "{mode:?}");
-        let last = exiting.calls.last().unwrap();
-        let last = if last.name == "exiting_thread" { last.inside.last().unwrap() } else { last };
-        assert_eq!(last.text(), "key_destructor(leaf)", "{mode:?}");
+        assert_eq!(exiting.tallies["key_destructor"], Tally { entries: 1, exits: 1 }, "{mode:?}");
+        assert_eq!(exiting.tallies["leaf"], Tally { entries: 81, exits: 81 }, "{mode:?}");
     }
 }
 
