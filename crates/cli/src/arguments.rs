@@ -15,7 +15,7 @@ Records every function call of a program, and shows what happened.
   everycall cc -- g++ -O2 -g app.cpp -o app          build it so that it can be traced
   everycall record -o app.ect -- ./app args          run it; its output and exit status are its own
   everycall replay app.ect                           the calls as a tree, with durations
-  everycall export -f vizviewer -o app.json app.ect  for vizviewer or ui.perfetto.dev, with source code";
+  everycall export -f vizviewer -o app.json app.ect  for vizviewer, with source code";
 
 /// Records every function call of a program, and shows what happened.
 #[derive(Debug, Parser)]

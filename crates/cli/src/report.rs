@@ -118,6 +118,13 @@ fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.events() == 0 {
         return writeln!(out, "  no traced function was called");
     }
+    if cut.is_empty() && summary.counters[counter::THREADS_RECYCLED] > 0 {
+        return writeln!(
+            out,
+            "  at most {} threads are kept; each of these is there from its first call to its last",
+            Count(summary.thread_capacity.into())
+        );
+    }
     if cut.is_empty() {
         return writeln!(out, "  every thread is there from its first call to its last");
     }

@@ -176,6 +176,25 @@ fn files_deleted_during_the_run_keep_their_names() {
     assert_eq!(calls_by_name(&calls)["plugin"], 1, "{calls:?}");
 }
 
+/// The compilers' names, and the package files that need no prefix.
+#[test]
+fn other_ways_to_build() {
+    let here = Workplace::new();
+    here.write("app.c", "int main(void) { return 0; }\n");
+    let build = "ln -s $EVERYCALL everycall-gcc && ./everycall-gcc -O1 -g app.c -o named";
+    assert_eq!(here.shell(build).code, Some(0));
+    here.succeed("integrate build-files");
+    let build = "export PKG_CONFIG_PATH=$PWD/build-files/lib/pkgconfig && \
+                 gcc -O1 -g $(pkg-config --cflags everycall-nops) app.c -o packaged $(pkg-config --libs everycall-nops)";
+    let outcome = here.shell(build);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    for program in ["named", "packaged"] {
+        here.succeed(&format!("record -q -o {program}.ect -- ./{program}"));
+        let calls = lines(&here.succeed(&format!("replay --format json {program}.ect")).stdout);
+        assert_eq!(calls_by_name(&calls)["main"], 1, "{program}");
+    }
+}
+
 #[test]
 fn scripts_may_start_traced_programs() {
     let here = Workplace::new();

@@ -12,7 +12,10 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use everycall_format::arena::{ModuleEntry, module_flags, module_state};
-use object::read::{Object, ReadCache};
+use object::Endianness;
+use object::elf::{ELF_NOTE_GNU, FileHeader64, NT_GNU_BUILD_ID};
+use object::read::ReadCache;
+use object::read::elf::{FileHeader, ProgramHeader};
 
 use crate::arena::Arena;
 
@@ -138,11 +141,21 @@ fn is_same_module(file: &File, stamp: Stamp, module: &ModuleEntry) -> bool {
     }
 }
 
-/// The build id of an ELF file; an error where it is none.
+/// The build id of an ELF file; an error where it is none. It reads the notes that the program has in memory too, and
+/// nothing else: the program waits, and symbol tables are large.
 fn build_id(file: &File) -> Result<Option<Vec<u8>>, object::Error> {
     let cache = ReadCache::new(file);
-    let elf = object::File::parse(&cache)?;
-    Ok(elf.build_id()?.map(<[u8]>::to_vec))
+    let header = FileHeader64::<Endianness>::parse(&cache)?;
+    let endian = header.endian()?;
+    for segment in header.program_headers(endian, &cache)? {
+        let Some(mut notes) = segment.notes(endian, &cache)? else { continue };
+        while let Some(note) = notes.next()? {
+            if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {
+                return Ok(Some(note.desc().to_vec()));
+            }
+        }
+    }
+    Ok(None)
 }
 
 fn is_still_there(path: &Path, held: &Held, module: &ModuleEntry) -> bool {

@@ -1,7 +1,7 @@
 //! Records programs that behave and programs that don't.
 
 use std::collections::HashMap;
-use std::os::unix::process::ExitStatusExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -244,6 +244,38 @@ fn the_terminals_signals_are_the_programs_matter() {
     send(&child, rustix::process::Signal::HUP);
     assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(libc::SIGHUP));
     Trace::read(&path);
+    // To the whole group, as Ctrl-C does it: the program ends by it, and then the recorder.
+    let mut command = recorder(&path, &example("fake_program"), "claim thread main 10 sleep 5000");
+    let child = command.process_group(0).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    rustix::process::kill_process_group(
+        rustix::process::Pid::from_child(&child),
+        rustix::process::Signal::INT,
+    )
+    .unwrap();
+    assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(libc::SIGINT));
+    assert_eq!(Trace::read(&path).words(0).len(), 4 + 20 + 1);
+}
+
+/// Without its recorder the program goes on.
+#[test]
+fn a_killed_recorder_harms_nobody() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let proof = folder.path().join("proof");
+    let script = format!("sleep 0.3; echo done > {}", proof.display());
+    let mut command = Command::new(example("record"));
+    command.args([&path, Path::new(&RING.to_string()), Path::new("sh"), Path::new("-c"), Path::new(&script)]);
+    let mut child = command.spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    child.kill().unwrap();
+    child.wait().unwrap();
+    let begin = std::time::Instant::now();
+    while !proof.exists() {
+        assert!(begin.elapsed().as_secs() < 10, "the program ends its work");
+        std::thread::sleep(std::time::Duration::from_millis(10));
+    }
+    assert!(!path.exists());
 }
 
 #[test]
