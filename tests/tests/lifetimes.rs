@@ -45,7 +45,8 @@ fn before_and_after_main_and_the_ends_of_threads() {
         same(mode, &recording, &expected);
 
         let trace = recording.trace();
-        assert_eq!(trace.losses(), 0, "{mode:?}");
+        // Twenty threads are cancelled at any instruction; within a hook that costs the event in hand.
+        assert!(trace.losses() <= 20, "{mode:?}: {} lost", trace.losses());
         for name in [
             "early_constructor",
             "constructor",
