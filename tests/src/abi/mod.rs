@@ -16,3 +16,7 @@ pub const PROBE_C: &str = include_str!("probe.c");
 pub const PROBE_ASSEMBLY: &str = include_str!("probe.S");
 /// Hooks that do what the macro `BREAK` says.
 pub const PROBE_BROKEN: &str = include_str!("probe_broken.S");
+/// Functions that call and jump to each other.
+pub const CALLERS_C: &str = include_str!("callers.c");
+/// Has gdb stop at every instruction of the hooks, and print the callers that it finds.
+pub const BACKTRACE_PY: &str = include_str!("backtrace.py");

@@ -90,9 +90,7 @@ impl Function {
             TYPES.iter().filter(allowed).filter(|kind| class(kind)).collect()
         };
         let all = match form {
-            Form::Variadic => known(&|kind| {
-                kind.class != Class::Promoted && kind.needs == Needs::Nothing
-            }),
+            Form::Variadic => known(&|kind| kind.class != Class::Promoted && kind.needs == Needs::Nothing),
             Form::Convention(_) => known(&|kind| CONVENTION_ARGUMENTS.contains(&kind.name)),
             _ => known(&|_| true),
         };

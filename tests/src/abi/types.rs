@@ -128,7 +128,13 @@ pub(super) const TYPES: &[Type] = &[
     of("u_ld", "typedef union { long a; double b; } u_ld;", &[Bits(0, 8)], Nothing, Other),
     // Structures that are passed in memory, and returned there or on the x87 stack.
     of("s_x", "typedef struct { long double a; } s_x;", &[Extended(0)], Nothing, Other),
-    of("s_lx", "typedef struct { long a; long double b; } s_lx;", &[Bits(0, 8), Extended(16)], Nothing, Other),
+    of(
+        "s_lx",
+        "typedef struct { long a; long double b; } s_lx;",
+        &[Bits(0, 8), Extended(16)],
+        Nothing,
+        Other,
+    ),
     of("s_lll", "typedef struct { long a, b, c; } s_lll;", &[Bits(0, 24)], Nothing, Other),
     of("s_c17", "typedef struct { char a[17]; } s_c17;", &[Bits(0, 17)], Nothing, Other),
     of("s_d4", "typedef struct { double a[4]; } s_d4;", &[Bits(0, 32)], Nothing, Other),

@@ -1,0 +1,75 @@
+//! A debugger that stops at any instruction of a hook finds the traced function and its callers: the unwind
+//! tables of the hooks are right. Needs gdb with Python.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use everycall_tests::abi::{BACKTRACE_PY, CALLERS_C};
+use everycall_tests::{Mode, Place, successful};
+
+/// What may stand above a hook, innermost first: calls, and functions that were jumped to. A debugger may know where
+/// the jump was.
+const STACKS: [&str; 5] =
+    ["inner outer main", "outer main", "tail_outer main", "tail_inner main", "tail_inner tail_outer main"];
+/// `__cyg_profile` exits may be jumps themselves.
+const STACKS_JUMPED: [&str; 1] = ["main"];
+
+#[test]
+fn a_debugger_finds_the_callers_at_every_instruction() {
+    let place = Place::new("unwinding");
+    place.write("callers.c", CALLERS_C);
+    let script = place.write("backtrace.py", BACKTRACE_PY);
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
+        let program = place.build(mode, &["-O2", "-g", "callers.c"], &mode.label());
+        let printed = successful(
+            place
+                .command("gdb")
+                .args(["-batch", "-nx", "-x"])
+                .arg(&script)
+                .arg(&program)
+                .env("EVERYCALL_RING_SIZE", "64K")
+                .env_remove("DEBUGINFOD_URLS"),
+        );
+        let (mut places, mut stops) = (BTreeSet::new(), BTreeMap::<_, BTreeSet<String>>::new());
+        for line in printed.lines() {
+            let mut words = line.splitn(4, ' ');
+            let kind = words.next();
+            let (Some(symbol), Some(offset)) = (words.next(), words.next()) else { continue };
+            let at = (symbol.to_owned(), offset.to_owned());
+            if kind == Some("place") {
+                places.insert(at);
+            } else if kind == Some("stop") {
+                stops.entry(at).or_default().insert(words.next().unwrap_or("").to_owned());
+            }
+        }
+        let label = mode.label();
+        for (at, stacks) in &stops {
+            for stack in stacks {
+                let allowed = STACKS.contains(&&stack[..])
+                    || mode.is_body() && !at.0.ends_with("enter") && STACKS_JUMPED.contains(&&stack[..]);
+                assert!(allowed, "{label}: at {at:?} the callers were {stack:?}");
+            }
+        }
+        // Each instruction that runs in good times was looked at, below each function.
+        let hooks: [&str; 2] = match mode.name {
+            "finstrument" => ["__cyg_profile_func_enter", "__cyg_profile_func_exit"],
+            _ => ["everycall_entry", "everycall_exit"],
+        };
+        for hook in hooks {
+            let of_hook = |at: &&(String, String)| at.0 == hook;
+            let (all, seen) = (places.iter().filter(of_hook).count(), stops.keys().filter(of_hook).count());
+            // What is for modules that are off, and for exits by jump.
+            let rare = if mode.is_body() { 5 } else { 0 };
+            assert!(seen >= 20 && seen + rare >= all, "{label}: {seen} of {all} instructions of {hook}");
+            let stacks: BTreeSet<_> =
+                stops.iter().filter(|(at, _)| at.0 == hook).flat_map(|(_, stacks)| stacks).collect();
+            assert!(stacks.len() >= 3, "{label}: {hook} below {stacks:?} only");
+        }
+        let slow = stops.keys().filter(|at| at.0 == "everycall_slow_common").count();
+        let slow_all = places.iter().filter(|at| at.0 == "everycall_slow_common").count();
+        // All but the restoring of a direction flag that was set.
+        assert!(
+            slow >= 80 && slow + 1 >= slow_all,
+            "{label}: {slow} of {slow_all} instructions of the slow path"
+        );
+    }
+}
