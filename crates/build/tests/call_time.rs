@@ -7,14 +7,20 @@ use std::time::{Duration, Instant};
 
 use support::{CLANGS, Lab};
 
-/// Both commands in turn; the least of many, as others use the machine too.
+const MORE_MAX: Duration = Duration::from_millis(5);
+
+/// Both commands in turn; the least of each. As others use the machine too, an excess is believed only after
+/// it has stayed for many rounds.
 fn fastest(lab: &Lab, lines: [&str; 2]) -> [Duration; 2] {
     let mut least = [Duration::MAX; 2];
-    for _ in 0..25 {
+    for round in 0..200 {
         for (line, least) in lines.iter().zip(&mut least) {
             let start = Instant::now();
             lab.ok(lab.command(line).stdout(Stdio::null()));
             *least = start.elapsed().min(*least);
+        }
+        if round >= 15 && least[1] < least[0] + MORE_MAX {
+            break;
         }
     }
     least
@@ -36,7 +42,7 @@ fn a_call_takes_at_most_five_milliseconds_more() {
             let ours = format!("everycall cc --mode {mode} -- {compiler} {line}");
             let [plain, ours] = fastest(&lab, [&format!("{compiler} {line}"), &ours]);
             println!("{compiler} {mode} {line}: {plain:?} + {:?}", ours.saturating_sub(plain));
-            assert!(ours < plain + Duration::from_millis(5), "{compiler} {mode} {line}: {plain:?}, {ours:?}");
+            assert!(ours < plain + MORE_MAX, "{compiler} {mode} {line}: {plain:?}, {ours:?}");
         }
     }
 }
