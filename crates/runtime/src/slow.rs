@@ -13,7 +13,7 @@ use everycall_ring::{Control, Ring, state};
 
 /// Events after which a thread's name is read again: most threads set it early in their lives.
 const FIRST_LOOK: usize = 64;
-/// Words that one event may need: epoch 2, unwound 2, unknown code 3.
+/// Words that one event may need: epoch 2, unwound 3, unknown code 3.
 const EVENT_WORDS_MAX: usize = 8;
 
 /// See [`everycall_hooks::SlowCall`].
@@ -205,8 +205,9 @@ impl<'a> Thread<'a> {
                 self.slot.set_name(system::thread_name());
             }
             self.ring.push(&[
-                record_word(ticks, kind::UNWOUND, 1, 0),
+                record_word(ticks, kind::UNWOUND, 2, 0),
                 payload_word(self.open.depth(), kind::UNWOUND, 1),
+                payload_word(count, kind::UNWOUND, 2),
             ]);
         }
     }
