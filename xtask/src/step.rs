@@ -45,6 +45,13 @@ impl Step {
         self
     }
 
+    /// Sets an environment variable.
+    pub fn env(mut self, name: &str, value: &str) -> Step {
+        self.shown = format!("{name}='{value}' {}", self.shown);
+        self.command.env(name, value);
+        self
+    }
+
     /// Shows it, and runs it to a good end.
     ///
     /// # Errors

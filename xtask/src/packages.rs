@@ -1,0 +1,81 @@
+//! System packages that a task needs: looks for what they bring, installs what is missing where it may, else names
+//! the command.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::step::Step;
+
+/// A Debian package and the program by which it is known to be there.
+pub type Package = (&'static str, &'static str);
+
+/// What the demo needs.
+pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
+
+/// What the tests need.
+pub const TESTS: [Package; 13] = [
+    ("g++", "g++"),
+    ("binutils", "objcopy"),
+    ("clang-19", "clang-19"),
+    ("lld-19", "ld.lld-19"),
+    ("clang-22", "clang-22"),
+    ("lld-22", "ld.lld-22"),
+    ("ccache", "ccache"),
+    ("cmake", "cmake"),
+    ("make", "make"),
+    ("pkg-config", "pkg-config"),
+    ("gdb", "gdb"),
+    ("chromium", "chromium"),
+    ("npm", "npm"),
+];
+
+/// Makes sure that all packages are there.
+///
+/// # Errors
+/// Where some are missing and can't be installed; as a sentence with the command that does it.
+pub fn ensure(packages: &[Package]) -> Result<(), String> {
+    let missing: Vec<&str> =
+        packages.iter().filter(|(_, program)| !is_installed(program)).map(|(package, _)| *package).collect();
+    if missing.is_empty() {
+        return Ok(());
+    }
+    let list = missing.join(" ");
+    let apt: &[&str] = if is_root() {
+        &["apt-get"]
+    } else if sudo_asks_nothing() {
+        &["sudo", "-n", "apt-get"]
+    } else {
+        return Err(format!("these packages are missing; install them with: sudo apt-get install -y {list}"));
+    };
+    let run = |arguments: &[&str]| {
+        let (program, first) = apt.split_first().expect("a program");
+        Step::new(Path::new("/"), program).args(first.iter().chain(arguments)).run()
+    };
+    run(&["update", "-qq"])
+        .and_then(|()| {
+            run(&["install", "-y", "-qq", "--no-install-recommends"]
+                .into_iter()
+                .chain(missing.iter().copied())
+                .collect::<Vec<_>>())
+        })
+        .map_err(|error| format!("{error}; these packages are needed: {list}"))
+}
+
+/// Whether a program is in the search path.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+fn is_root() -> bool {
+    output_of("id", &["-u"]).is_some_and(|id| id.trim() == "0")
+}
+
+fn sudo_asks_nothing() -> bool {
+    is_installed("sudo") && output_of("sudo", &["-n", "true"]).is_some()
+}
+
+fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
+    let output = Command::new(program).args(arguments).output().ok()?;
+    output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+}
