@@ -81,7 +81,18 @@ fn preload_library() -> Result<PathBuf, Failure> {
             format!("can't unpack the runtime that is loaded into the program: {error}"),
         )
     })?;
-    Ok(kit.join(PRELOAD_LIBRARY))
+    let library = kit.join(PRELOAD_LIBRARY);
+    if library.as_os_str().as_encoded_bytes().iter().any(|byte| b": ".contains(byte)) {
+        return Err(Failure::new(
+            exit_code::NOT_RECORDED,
+            format!(
+                "{} can't be preloaded, because the dynamic linker takes spaces and colons for separators; set XDG_CACHE_HOME to a \
+                 folder without them",
+                library.display()
+            ),
+        ));
+    }
+    Ok(library)
 }
 
 /// The option's, the environment's or the default size, in bytes.
@@ -124,11 +135,10 @@ fn not_written(failure: &Failure, status: ExitStatus) -> ExitCode {
         (Some(code), _) => format!("exited with {code}"),
         (None, signal) => format!("was ended by signal {}", signal.unwrap_or(0)),
     };
-    let code = failure.report();
+    failure.report();
     if failure.is_quiet() {
         return end_as(status);
     }
-    let _ = code;
     eprintln!("everycall: the program itself {ended}");
     ExitCode::from(exit_code::NOT_RECORDED)
 }

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use everycall_export::{Count, Duration};
 use everycall_format::arena::{child_kind, counter};
-use everycall_format::env::RING_SIZE_MAX;
+use everycall_format::env::{self, RING_SIZE_MAX};
 use everycall_recorder::{Summary, ThreadSummary};
 
 /// Threads and children that are named one by one.
@@ -115,8 +115,12 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
 
 fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
     let cut = summary.cut_threads();
+    if summary.off {
+        writeln!(out, "  tracing was off: {} says so", env::START)?;
+    }
     if summary.events() == 0 {
-        return writeln!(out, "  no traced function was called");
+        let what = if summary.off { "no call was recorded" } else { "no traced function was called" };
+        return writeln!(out, "  {what}");
     }
     if cut.is_empty() && summary.counters[counter::THREADS_RECYCLED] > 0 {
         return writeln!(

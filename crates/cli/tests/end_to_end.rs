@@ -144,6 +144,13 @@ fn plugins_in_a_plain_host_and_children() {
     let run = here.run("record --preload -o host.ect -- ./host");
     assert_eq!((run.code, &*run.stdout), (Some(4), "55\nchild 6\n"), "{run:?}");
     assert!(run.stderr.contains("not followed: 1 child process: "), "{}", run.stderr);
+    let odd = here
+        .command()
+        .env("XDG_CACHE_HOME", here.path("a b"))
+        .args(["record", "--preload", "./host"])
+        .output();
+    let odd = String::from_utf8_lossy(&odd.unwrap().stderr).into_owned();
+    assert!(odd.contains("a b/") && odd.contains("XDG_CACHE_HOME"), "{odd}");
     // The plugin changes afterwards: what was loaded is kept, or refused, never misnamed.
     let calls = lines(&here.succeed("replay --format json host.ect").stdout);
     assert_eq!(calls_by_name(&calls)["inner"], 10);
@@ -203,6 +210,9 @@ fn scripts_may_start_traced_programs() {
     assert_eq!(here.shell("chmod +x script").code, Some(0));
     let run = here.run("record -o script.ect -- ./script");
     assert_eq!((run.code, &*run.stdout), (Some(3), "done\n"), "{run:?}");
+    let off = here.command().env("EVERYCALL_START", "off").args(["record", "--", "./app"]).output().unwrap();
+    let off = String::from_utf8_lossy(&off.stderr);
+    assert!(off.contains("tracing was off: EVERYCALL_START"), "{off}");
     let nothing = here.run("record -o nothing.ect -- sh -c true");
     assert_eq!(nothing.code, Some(0));
     assert!(nothing.stderr.contains("nothing was traced") && nothing.stderr.contains("everycall cc --"));

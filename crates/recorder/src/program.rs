@@ -88,13 +88,16 @@ pub fn start(arena: Arena, launch: Launch) -> Result<Running, RecordError> {
     Ok(Running { arena, launch, child, signals, readings, bell })
 }
 
+/// What is preloaded already stays in front: sanitizers insist on being first.
 fn with_present_preloads(ours: &Path) -> OsString {
-    let mut list = ours.as_os_str().to_owned();
-    if let Some(present) = std::env::var_os("LD_PRELOAD").filter(|present| !present.is_empty()) {
-        list.push(":");
-        list.push(present);
+    match std::env::var_os("LD_PRELOAD").filter(|present| !present.is_empty()) {
+        Some(mut list) => {
+            list.push(":");
+            list.push(ours);
+            list
+        }
+        None => ours.as_os_str().to_owned(),
     }
-    list
 }
 
 fn explain(program: OsString, source: io::Error) -> RecordError {

@@ -8,6 +8,8 @@ use everycall_format::env::RING_SIZE_MAX;
 pub struct Summary {
     /// Whether a traced program took the arena.
     pub traced: bool,
+    /// Whether tracing was off at the end.
+    pub off: bool,
     /// Bytes of the file.
     pub file_size: u64,
     /// Bytes of each ring.

@@ -7,7 +7,8 @@ use std::os::unix::ffi::OsStrExt;
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ChildEntry, ClockReading, ModuleEntry, OpenCall, ThreadHeader, module_state, thread_state,
+    ArenaHeader, ChildEntry, ClockReading, ModuleEntry, OpenCall, ThreadHeader, module_state, process_state,
+    thread_state,
 };
 use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, CHUNK_MAGIC, ChunkHeader, EVENTS_PAYLOAD_MAX, EndRecord, EventsRecord,
@@ -112,6 +113,7 @@ impl Ended {
         let header = self.arena.header();
         let mut summary = Summary {
             traced: self.was_traced(),
+            off: header.state == process_state::OFF,
             ring_size: self.arena.layout().ring_size,
             thread_capacity: self.arena.layout().thread_capacity,
             counters: header.counters,
