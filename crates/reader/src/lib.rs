@@ -9,6 +9,7 @@
 //! Every number in the input is a stranger's: nothing is allocated before its bytes are there, a
 //! damaged part costs that part alone, and what was left out comes back as a [`Warning`]. The crate
 //! opens no files, symbolizes nothing and draws nothing; times stay in ticks.
+#![forbid(unsafe_code)]
 
 pub mod arena;
 mod chunks;

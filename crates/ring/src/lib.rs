@@ -22,6 +22,7 @@
 //! modules or how a snapshot is saved.
 #![cfg_attr(not(loom), no_std)]
 
+mod clear;
 mod control;
 mod primitive;
 mod reach;

@@ -1,5 +1,6 @@
 //! The writer's slow half: taking slots one by one, and going on to the next segment.
 
+use crate::clear::clear;
 use crate::control::Control;
 use crate::primitive::{AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
 use everycall_format::event::{self, WORD_SIZE, kind};
@@ -99,9 +100,7 @@ impl<'a> Ring<'a> {
             fence(Release); // ... any of the clearing sees the last published number,
             first.store(0, Relaxed);
             fence(Release); // ... a later word cleared sees the old record gone,
-            for word in rest {
-                word.store(0, Relaxed);
-            }
+            clear(rest);
             fence(Release); // ... a word of the new record sees the segment cleared.
         }
         let record = [

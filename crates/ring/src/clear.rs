@@ -1,0 +1,35 @@
+//! Clearing many words at once.
+//!
+//! # Safety
+//!
+//! The words are atomics, so others may read them meanwhile. To Rust the string instruction is code that stores zeros
+//! into them in an unknown order; the processor does so in aligned words or more at a time, after the
+//! stores before it and before those behind it (Intel SDM, volume 3, "Fast-String Operation and Out-of-Order
+//! Stores"; AMD APM, volume 2, 7.1). That is all the ring needs: between the two fences around it, it takes any order.
+#![allow(unsafe_code)] // One instruction, a fifth of the loop's time.
+
+use crate::primitive::AtomicU64;
+
+/// Stores zero into each word, in no particular order.
+#[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
+pub(crate) fn clear(words: &[AtomicU64]) {
+    // SAFETY: writes the slice's words only, which may be written through a shared reference. The direction flag is
+    // clear in Rust code.
+    unsafe {
+        core::arch::asm!(
+            "rep stosq",
+            inout("rcx") words.len() => _,
+            inout("rdi") words.as_ptr() => _,
+            in("rax") 0_u64,
+            options(nostack, preserves_flags),
+        );
+    }
+}
+
+/// The same in plain Rust, for model checkers, interpreters and other processors.
+#[cfg(any(not(target_arch = "x86_64"), loom, miri))]
+pub(crate) fn clear(words: &[AtomicU64]) {
+    for word in words {
+        word.store(0, crate::primitive::Ordering::Relaxed);
+    }
+}
