@@ -1,6 +1,12 @@
 # Loads every register with a pattern, calls a function with hooks, looks at every register in it, loads
 # others, returns through the hooks and looks again. Not traced itself.
 
+        # All within one object, which may be a shared one.
+        .hidden probe_run, probe_return, probe_inside, probe_target, state_mask
+        .hidden registers_before, registers_inside, registers_second, registers_after
+        .hidden state_home, state_before, state_inside, state_second, state_after
+        .hidden stack_before, stack_after, flags, flags_inside, flags_after, words_before, words_after
+
         .macro load_all from
         movq    \from + 0(%rip), %rax
         movq    \from + 8(%rip), %rbx
@@ -128,6 +134,7 @@ probe_inside:
         # What the compilers write at entries and exits, by hand, so that each hook is here in every mode.
         .macro  by_hand name
         .globl  \name
+        .hidden \name
         .type   \name, @function
 \name:
         .cfi_startproc

@@ -239,7 +239,7 @@ impl Function {
             .expect("string");
         }
         // The caller of every other function isn't traced, so that the function may be its thread's first.
-        let quiet = if index % 2 == 0 { "QUIET " } else { "" };
+        let quiet = if index.is_multiple_of(2) { "QUIET " } else { "" };
         writeln!(text, "NOINLINE {quiet}{}static void call_{index}(void)\n{{", self.target())
             .expect("string");
         if self.form == Form::Nested {
