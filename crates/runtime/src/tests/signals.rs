@@ -4,6 +4,7 @@
 extern crate std;
 
 use super::machine::{Flow, Hooks, Interrupt, Machine};
+use everycall_ring::{SEGMENT_RECORD_WORDS, SPARE_WORDS};
 use std::println;
 
 /// Calls, one that catches jumps, and calls behind it.
@@ -14,9 +15,8 @@ fn program(machine: &mut Machine, hooks: Hooks) -> Flow {
     })
 }
 
-/// Words of a segment of the smallest ring; those of its record and the spare ones.
-const SEGMENT: u64 = 512;
-const RECORD: u64 = 4 + 8;
+/// Words that hooks can use of a segment of the smallest ring.
+const SEGMENT: u64 = 512 - (SEGMENT_RECORD_WORDS + SPARE_WORDS) as u64;
 
 /// Runs the program once; how many steps it took.
 fn run(hooks: Hooks, before: u64, plan: &[(u64, Interrupt)]) -> Outcome {
@@ -39,7 +39,7 @@ struct Outcome {
 /// Places in the ring where the program begins: far from any end, and such that a segment's end, or the
 /// ring's, comes at each of its events.
 fn beginnings() -> impl Iterator<Item = u64> {
-    let ends = [SEGMENT - RECORD, 16 * (SEGMENT - RECORD)];
+    let ends = [SEGMENT, 16 * SEGMENT];
     [10].into_iter().chain(ends.into_iter().flat_map(|end| end - 12..=end))
 }
 
@@ -67,7 +67,7 @@ fn one_signal() {
 fn two_signals() {
     let (mut runs, mut abandoned) = (0_u64, 0);
     for hooks in [Hooks::Sited, Hooks::Body] {
-        for before in [10, SEGMENT - RECORD - 6] {
+        for before in [10, SEGMENT - 6] {
             let steps = run(hooks, before, &[]).steps;
             for first in Interrupt::ALL {
                 for second in Interrupt::ALL {
