@@ -53,6 +53,8 @@ fn main() {
             "-Wl,-z,noexecstack",
             "-Wl,--build-id",
         ])
+        // Before the initialisers of the traced libraries that look for it.
+        .arg("-Wl,-z,initfirst")
         .args(["-Wl,-soname,libeverycall.so", "-Wl,--gc-sections"])
         .arg(format!("-Wl,--version-script={}", script.display()))
         .arg("-o")

@@ -85,6 +85,26 @@ fn a_plugin_in_a_host_that_knows_nothing_of_us() {
 }
 
 #[test]
+fn a_traced_library_of_a_program_that_knows_nothing_of_us() {
+    let place = Place::new("needed");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
+        let library =
+            place.build(mode, &["-O1", "-shared", "-fPIC", "library.cpp"], &format!("{}.so", mode.label()));
+        let host = place.file("host");
+        compile(
+            Command::new("g++")
+                .args(["-O1", "-DLINKED", "-o"])
+                .arg(&host)
+                .arg(source("host.cpp"))
+                .arg(&library),
+        );
+        let recording = place.record(&[], &host, &[]);
+        assert_eq!(recording.output.stdout, plain_stdout(&place, true, &[]), "{mode:?}: {recording:?}");
+        check_use(mode, &recording.trace(), 1, 1);
+    }
+}
+
+#[test]
 fn every_kind_of_executable() {
     let place = Place::new("kinds");
     let kinds: [&[&str]; 5] =

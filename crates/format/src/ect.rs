@@ -26,7 +26,8 @@ pub const VERSION_MINOR: u16 = 0;
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
 pub const CHUNK_ALIGN: u64 = 8;
-/// Largest payload of an events chunk, in bytes; others are smaller but for module images.
+/// Largest payload of an events chunk, in bytes. Module images may be larger, and threads with very many open
+/// calls.
 pub const EVENTS_PAYLOAD_MAX: u64 = (1 << 20) + EventsRecord::BYTES;
 
 wire_struct! {

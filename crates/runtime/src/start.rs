@@ -99,20 +99,19 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             true
         }
     };
-    let ring_size = variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
-        env::parse_ring_size(text).unwrap_or_else(|| {
-            complain(env::RING_SIZE, text, env::RING_SIZE_ALLOWED, "1M");
-            env::RING_SIZE_DEFAULT
-        })
-    });
-
-    let arena = match variable(env::ARENA) {
-        Some(path) => match given(path) {
-            Given::Ours(arena) => Some(arena),
-            Given::Taken => return,
-            Given::Unusable => private(ring_size),
-        },
-        None => private(ring_size),
+    // The recorder's arena has its size already.
+    let own = || {
+        private(variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
+            env::parse_ring_size(text).unwrap_or_else(|| {
+                complain(env::RING_SIZE, text, env::RING_SIZE_ALLOWED, "1M");
+                env::RING_SIZE_DEFAULT
+            })
+        }))
+    };
+    let arena = match variable(env::ARENA).map(given) {
+        Some(Given::Ours(arena)) => Some(arena),
+        Some(Given::Taken) => return,
+        Some(Given::Unusable) | None => own(),
     };
     let Some(arena) = arena else { return };
     if !process::begin(&arena, thread_slot) {
