@@ -64,10 +64,12 @@ NOINLINE void* exiting_thread(void* name) {
     deep_exit(5);
     return 0;
 }
+static volatile int rounds;
 NOINLINE void* cancelled_thread(void* name) {
     prctl(PR_SET_NAME, name);
     for (;;) {
         leaf(5);
+        rounds++;
         usleep(100);
     }
     return 0;
@@ -96,7 +98,7 @@ int main(int count, char** arguments) {
         pthread_join(thread, &result);
         printf("pthread_exit %ld\n", (long)result);
         pthread_create(&thread, 0, cancelled_thread, "cancelled");
-        usleep(5000);
+        while (rounds < 80) usleep(1000);
         pthread_cancel(thread);
         pthread_join(thread, &result);
         printf("cancelled %d\n", result == PTHREAD_CANCELED);
