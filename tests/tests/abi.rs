@@ -242,3 +242,46 @@ fn a_hook_that_changes_anything_is_seen() {
         run("zmm16-31", "vpxord %zmm20, %zmm20, %zmm20");
     }
 }
+
+#[test]
+fn the_generated_program_notices_what_hooks_must_not_do() {
+    let place = Place::new("noticing");
+    place.write("gcc.c", &generate(Dialect::GccC, 96, SEED));
+    place.write("broken.S", PROBE_BROKEN);
+    let object = place.file("gcc.o");
+    let hooks = ["-w", "-pg", "-mfentry", "-minstrument-return=call", "-c", "gcc.c", "-o"];
+    successful(place.command("gcc").args(hooks).arg(&object));
+    let program = place.file("program");
+    let run = |change: &str| {
+        let mut link = place.command("gcc");
+        link.args(["-pthread", "broken.S"]).arg(&object).arg(format!("-DBREAK={change}"));
+        successful(link.arg("-o").arg(&program));
+        let output = place.command(&program).arg("3000").output().expect("the program runs");
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    };
+    let good = run("nop").expect("hooks that do nothing harm nothing");
+    // Not r10, the static chain: gcc itself saves it around the call. The probe looks at it.
+    let mut changes = vec![
+        "xorl %eax, %eax", // results; variadic arguments in vector registers
+        "xorl %edx, %edx", // arguments, second halves of results
+        "xorl %edi, %edi",
+        "xorl %esi, %esi",
+        "xorl %ecx, %ecx",
+        "xorl %r8d, %r8d",
+        "xorl %r9d, %r9d",
+        "pxor %xmm0, %xmm0",
+        "pxor %xmm1, %xmm1",
+        "pxor %xmm7, %xmm7",
+        "fninit", // results on the x87 stack
+        "ffree %st(1)",
+    ];
+    if std::is_x86_feature_detected!("avx") {
+        changes.push("vzeroupper");
+    }
+    if std::is_x86_feature_detected!("avx512f") {
+        changes.push("vmovaps %ymm0, %ymm0"); // the upper half of what 512 bits hold
+    }
+    for change in changes {
+        assert!(run(change).as_ref() != Some(&good), "{change} makes no difference");
+    }
+}

@@ -94,8 +94,10 @@ static QUIET void fill_state(unsigned char *state)
     static const unsigned short precisions[] = {0, 2, 3};
     memcpy(state, state_home, sizeof state_home);
     for (unsigned part = 4; part < part_count; part++)
-        for (unsigned at = 0; at < parts[part].size; at++)
-            state[parts[part].offset + at] = (unsigned char)(draw() >> 8);
+        for (unsigned at = 0; at < parts[part].size; at += 8) {
+            unsigned long bits = draw(); // All sizes are multiples of 8 bytes.
+            memcpy(state + parts[part].offset + at, &bits, 8);
+        }
     for (unsigned number = 0; number < 8; number++) {
         state[32 + 16 * number + 7] |= 0x80;
         memset(state + 32 + 16 * number + 10, 0, 6);

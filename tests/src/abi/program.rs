@@ -95,9 +95,16 @@ impl Function {
             _ => known(&|_| true),
         };
         let simple = known(&|kind| matches!(kind.class, Class::Integer | Class::Double));
-        let count = random.below(12);
+        // Some take enough numbers of one kind to fill all registers for them.
+        let full = [None, Some(Class::Double), None, Some(Class::Integer)][index / 2 % 4];
+        let same = known(&|kind| Some(kind.class) == full);
+        let count = if full.is_some() { 8 + random.below(4) } else { random.below(12) };
         let arguments = (0..count)
-            .map(|_| if random.below(3) == 0 { *random.pick(&simple) } else { *random.pick(&all) })
+            .map(|_| match random.below(8) {
+                0..7 if full.is_some() => *random.pick(&same),
+                0..3 => *random.pick(&simple),
+                _ => *random.pick(&all),
+            })
             .collect();
         // Each type is some function's result.
         let results = match form {
