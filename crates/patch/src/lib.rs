@@ -68,7 +68,12 @@ fn displacement(call: u64, hook: u64) -> Result<[u8; 4], Refusal> {
 ///
 /// # Errors
 /// Where the bytes or the distance aren't as expected.
-pub fn site_bytes(now: [u8; SITE_SIZE], address: u64, hook: u64, to: Switch) -> Result<[u8; SITE_SIZE], Refusal> {
+pub fn site_bytes(
+    now: [u8; SITE_SIZE],
+    address: u64,
+    hook: u64,
+    to: Switch,
+) -> Result<[u8; SITE_SIZE], Refusal> {
     let [a, b, c, d] = displacement(address, hook)?;
     let call = [CALL, a, b, c, d];
     if now != NOP5 && now != call {
@@ -96,8 +101,10 @@ pub fn sled_bytes(
             let [a, b, c, d] = displacement(address + 3, hook)?;
             let third = if to == Switch::On { NOP3[2] } else { NOP8_THIRD };
             let new = [NOP3[0], NOP3[1], third, CALL, a, b, c, d, NOP3[0], NOP3[1], NOP3[2]];
-            let ours = [now[0], now[1], third, now[3], now[4], now[5], now[6], now[7], now[8], now[9], now[10]] == new
-                && (now[2] == NOP3[2] || now[2] == NOP8_THIRD);
+            let ours =
+                [now[0], now[1], third, now[3], now[4], now[5], now[6], now[7], now[8], now[9], now[10]]
+                    == new
+                    && (now[2] == NOP3[2] || now[2] == NOP8_THIRD);
             if now == SLED_JUMP || ours { Ok(new) } else { Err(Refusal::UnexpectedBytes) }
         }
         sled_kind::EXIT => {
@@ -128,9 +135,11 @@ mod tests {
 
     #[test]
     fn forms_of_a_sled_differ_in_one_byte() {
-        for (kind, compiled, place) in
-            [(sled_kind::ENTRY, SLED_JUMP, 2), (sled_kind::TAIL_EXIT, SLED_JUMP, 2), (sled_kind::EXIT, SLED_RET, 0)]
-        {
+        for (kind, compiled, place) in [
+            (sled_kind::ENTRY, SLED_JUMP, 2),
+            (sled_kind::TAIL_EXIT, SLED_JUMP, 2),
+            (sled_kind::EXIT, SLED_RET, 0),
+        ] {
             let off = sled_bytes(compiled, kind, 0x1000, 0x2000, Switch::Off).unwrap();
             let on = sled_bytes(off, kind, 0x1000, 0x2000, Switch::On).unwrap();
             let differing: &[usize] =
@@ -138,7 +147,10 @@ mod tests {
             assert_eq!(differing, [place]);
             assert_eq!(sled_bytes(on, kind, 0x1000, 0x2000, Switch::Off), Ok(off));
             assert_eq!(sled_bytes(compiled, kind, 0x1000, 0x2000, Switch::On), Ok(on));
-            assert_eq!(sled_bytes([0x90; 11], kind, 0x1000, 0x2000, Switch::On), Err(Refusal::UnexpectedBytes));
+            assert_eq!(
+                sled_bytes([0x90; 11], kind, 0x1000, 0x2000, Switch::On),
+                Err(Refusal::UnexpectedBytes)
+            );
         }
         assert_eq!(sled_bytes(SLED_JUMP, 4, 0x1000, 0x2000, Switch::On), Err(Refusal::UnknownKind));
     }

@@ -142,6 +142,7 @@ fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
 }
 
 /// What became of the recorder's arena.
+#[allow(clippy::large_enum_variant)] // One of them, once, without an allocator.
 enum Given {
     /// We write it.
     Ours(Arena),
