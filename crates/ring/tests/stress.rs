@@ -155,28 +155,30 @@ fn read_as_arena(memory: &Memory, done: &AtomicBool) -> Tally {
 
 #[test]
 fn a_writer_at_full_speed() {
-    // Under Miri: two laps of the smallest ring. Else for a while.
-    let (segments, segment_words) = if cfg!(miri) { (16, 512) } else { (16, 8192) };
+    // Under Miri: some laps of a ring that is too small for an arena. Else for a while.
+    let (segments, segment_words) = if cfg!(miri) { (4, 32) } else { (16, 8192) };
     let seconds = std::env::var("RING_STRESS_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let memory = Memory::new(segments, segment_words);
     let done = AtomicBool::new(false);
     let mut writer = Writer::start(&memory, true);
     let (by_reach, as_arena) = std::thread::scope(|scope| {
         let by_reach = scope.spawn(|| read_by_reach(&memory, &done));
-        let as_arena = scope.spawn(|| read_as_arena(&memory, &done));
+        let as_arena = scope.spawn(|| if cfg!(miri) { None } else { Some(read_as_arena(&memory, &done)) });
         let end = Instant::now() + Duration::from_secs(seconds);
-        let mut lap = 0;
-        while lap < 2 || !cfg!(miri) && Instant::now() < end {
-            lap += 1;
-            writer.reach(lap * memory.segments(), true);
+        let mut goal = memory.segments();
+        while goal <= 4 * memory.segments() || !cfg!(miri) && Instant::now() < end {
+            goal += 4;
+            writer.reach(goal, true);
         }
         done.store(true, std::sync::atomic::Ordering::Release);
         (by_reach.join().unwrap(), as_arena.join().unwrap())
     });
     println!("{} events written", writer.next);
     println!("by the published number: {by_reach:?}");
-    println!("as an arena, by everycall-reader: {as_arena:?}");
     // The last time nobody writes any more: all but the segment that may be next, and all.
     assert!(by_reach.words >= segment_words as u64 / 2 || by_reach.segments == 0);
-    assert!(as_arena.words >= memory.events_per_segment() * (memory.segments() - 1));
+    if let Some(as_arena) = as_arena {
+        println!("as an arena, by everycall-reader: {as_arena:?}");
+        assert!(as_arena.words >= memory.events_per_segment() * (memory.segments() - 1));
+    }
 }
