@@ -17,27 +17,63 @@ pub fn run() -> Result<(), String> {
     cargo(&["fmt", "--all", "--check"]).run()?;
     cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]).run()?;
     cargo(&["test", "--workspace", "--no-fail-fast"]).run()?;
+    seeds()?;
     models()?;
     println!("all of it took {} s", start.elapsed().as_secs());
     Ok(())
 }
 
-/// The model checker, and Miri and ThreadSanitizer where a nightly toolchain is there.
+/// The fuzz targets over their seeds and some mutations of them; they need no nightly compiler for that.
+fn seeds() -> Result<(), String> {
+    let fuzz = workspace().join("fuzz");
+    Step::new(&fuzz, "cargo").args(["build", "--release", "--quiet", "--target-dir", "target"]).run()?;
+    let targets =
+        std::fs::read_dir(fuzz.join("corpus")).map_err(|error| format!("no fuzz/corpus: {error}"))?;
+    for target in targets.flatten() {
+        let name = target.file_name();
+        Step::new(&fuzz, fuzz.join("target/release").join(&name))
+            .args([
+                "-runs=20000",
+                "-max_len=160000",
+                "-malloc_limit_mb=80",
+                "-rss_limit_mb=1024",
+                "-timeout=20",
+            ])
+            .args(["-verbosity=0", "-artifact_prefix=artifacts/"])
+            .args([std::path::Path::new("corpus").join(name)])
+            .run()?;
+    }
+    Ok(())
+}
+
+/// The model checker, and Miri and ThreadSanitizer where a nightly toolchain is there. See
+/// `docs/design/memory-model.md`.
 fn models() -> Result<(), String> {
     let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
-    cargo(&["test", "--release", "-p", "everycall-ring", "--test", "loom"])
-        .env("RUSTFLAGS", "--cfg loom")
-        .env("CARGO_TARGET_DIR", "target/loom")
-        .run()?;
+    let loom = |test: &str| {
+        cargo(&["test", "--release", "-p", "everycall-ring", "--test", "loom", test])
+            .env("RUSTFLAGS", "--cfg loom")
+            .env("LOOM_MAX_PREEMPTIONS", "1")
+            .env("CARGO_TARGET_DIR", "target/loom")
+            .run()
+    };
+    loom("by_the_published")?;
+    loom("by_the_segment")?;
     if !nightly_has_miri() {
         println!(
-            "skipped: Miri and ThreadSanitizer, for want of `rustup toolchain install nightly --component miri,rust-src`"
+            "skipped: Miri and ThreadSanitizer; they want `rustup toolchain install nightly --component miri,rust-src`"
         );
         return Ok(());
     }
     let packages = ["-p", "everycall-ring", "-p", "everycall-format", "-p", "everycall-patch", "--lib"];
     cargo(&[&["+nightly", "miri", "test", "--quiet"], &packages[..]].concat())
         .env("CARGO_TARGET_DIR", "target/miri")
+        .run()?;
+    cargo(&["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu", "--release"])
+        .args(["-p", "everycall-ring", "--test", "stress"])
+        .env("RUSTFLAGS", "-Zsanitizer=thread")
+        .env("RING_STRESS_SECONDS", "5")
+        .env("CARGO_TARGET_DIR", "target/tsan")
         .run()
 }
 

@@ -16,6 +16,9 @@ const CLAIMED: u32 = 2;
 /// Slots that are looked at for one new thread.
 const RECYCLE_TRIES: u32 = 64;
 
+/// Bytes above the top of an open-call stack that are cleared with it.
+const LEFT_ABOVE: u64 = 8 * size_of::<OpenCall>() as u64;
+
 /// Control block of threads that run untraced for want of a slot.
 static OFF: Control = Control::off();
 
@@ -101,7 +104,8 @@ fn take_slot(process: &'static Process) -> Option<(u32, bool)> {
 /// Empties the open-call stack that the slot's last thread left, and sets the sentinel.
 fn clear_open_calls(slot: &Slot, control: &Control) {
     let (base, limit) = slot.open_calls();
-    let used = control.open_top.load(Relaxed).min(limit).saturating_sub(base);
+    // And a little further: a hook that was left at the wrong moment may have left a word above the top.
+    let used = (control.open_top.load(Relaxed) + LEFT_ABOVE).min(limit).saturating_sub(base);
     // SAFETY: the open-call stack lies in the arena, aligned; the slot is ours.
     let words =
         unsafe { core::slice::from_raw_parts(base as *const AtomicU64, used as usize / size_of::<u64>()) };
