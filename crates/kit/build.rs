@@ -16,6 +16,17 @@ use std::{env, fs};
 /// Symbols that stay visible to the program's link, in the forms that have hooks.
 const HOOKS: [&str; 5] =
     ["__fentry__", "__return__", "__cyg_profile_func_enter", "__cyg_profile_func_exit", "everycall_module"];
+/// Functions that clang names though they exist only inlined: `x86_64/inlined.rs` of the hooks says why.
+const INLINED: [&str; 8] = [
+    "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE17_M_use_local_dataEv",
+    "_ZNSt7__cxx1112basic_stringIwSt11char_traitsIwESaIwEE17_M_use_local_dataEv",
+    "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE17_M_init_local_bufEv",
+    "_ZNSt7__cxx1112basic_stringIwSt11char_traitsIwESaIwEE17_M_init_local_bufEv",
+    "_ZNSaIcE8allocateEm",
+    "_ZNSaIcE10deallocateEPcm",
+    "_ZNSaIwE8allocateEm",
+    "_ZNSaIwE10deallocateEPwm",
+];
 const TABLE: &str = "everycall_runtime_v1";
 /// Undefined symbols that the program's linker resolves, or leaves null.
 const WEAK: [&str; 6] = [
@@ -36,8 +47,9 @@ fn main() {
     }
     println!("cargo::rerun-if-changed=build.rs");
 
-    let executable = object(&out, &crates, "executable", &HOOKS, &[TABLE], &[]);
-    let module = object(&out, &crates, "module", &HOOKS, &[], &[TABLE]);
+    let offered = [&HOOKS[..], &INLINED[..]].concat();
+    let executable = object(&out, &crates, "executable", &offered, &[TABLE], &[]);
+    let module = object(&out, &crates, "module", &offered, &[], &[TABLE]);
     let shared = object(&out, &crates, "shared", &[], &[TABLE], &[]);
     fs::rename(executable, out.join("everycall-rt.o")).expect("rename");
     fs::rename(module, out.join("everycall-module.o")).expect("rename");

@@ -31,6 +31,8 @@
 
 #[cfg(any(feature = "executable", feature = "module"))]
 mod hooks;
+#[cfg(any(feature = "executable", feature = "module"))]
+mod inlined;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod memory;
 #[cfg(any(feature = "executable", feature = "module"))]

@@ -1,0 +1,36 @@
+//! Members of `std::string` that exist only inlined, and that clang names all the same.
+//!
+//! clang 19 with `-finstrument-functions` passes the address of each function whose body it inlines. For these, which
+//! libstdc++ has always inlined while its `extern template` promises a definition in the library, there is
+//! no such address: a program that uses `std::string` doesn't link. (clang 22 leaves them out.) So here is one: nothing calls
+//! it, it only gives the calls of the hooks a name. Weak, for those programs that have a definition of their own.
+
+use core::arch::global_asm;
+
+global_asm!(
+    "
+    .macro everycall_inlined name
+    .weak   \\name
+    .hidden \\name
+    .type   \\name, @function
+\\name:
+        ud2
+    .size   \\name, . - \\name
+    .endm
+
+    .section .text.everycall_inlined, \"ax\", @progbits
+    # C++11 to 17: basic_string<char>, basic_string<wchar_t>
+    everycall_inlined _ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE17_M_use_local_dataEv
+    everycall_inlined _ZNSt7__cxx1112basic_stringIwSt11char_traitsIwESaIwEE17_M_use_local_dataEv
+    # libstdc++ 13 and later
+    everycall_inlined _ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE17_M_init_local_bufEv
+    everycall_inlined _ZNSt7__cxx1112basic_stringIwSt11char_traitsIwESaIwEE17_M_init_local_bufEv
+    # C++20: allocator<char>, allocator<wchar_t>
+    everycall_inlined _ZNSaIcE8allocateEm
+    everycall_inlined _ZNSaIcE10deallocateEPcm
+    everycall_inlined _ZNSaIwE8allocateEm
+    everycall_inlined _ZNSaIwE10deallocateEPwm
+    .text
+    ",
+    options(att_syntax)
+);
