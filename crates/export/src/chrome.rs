@@ -23,6 +23,7 @@ use std::io::{self, Write};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::draw::{Drawn, Pen, Slice};
+use crate::excerpt::excerpt;
 use crate::filter::{Filter, Filtered, Point};
 use crate::json::{put_microseconds, put_number, put_string};
 use crate::names::{Function, FunctionId, Functions, Names};
@@ -236,6 +237,11 @@ fn put_file_info(
     names: &dyn Names,
 ) -> io::Result<()> {
     sink.put(b",\"file_info\":{\"files\":{");
+    let mut starts: FxHashMap<&str, Vec<u32>> = FxHashMap::default();
+    for (function, _) in titles.used(functions) {
+        let (Some(file), Some(line)) = (function.file.as_deref(), function.line) else { continue };
+        starts.entry(file).or_default().push(line);
+    }
     let mut asked: FxHashMap<&str, bool> = FxHashMap::default();
     let mut separator: &[u8] = b"\n";
     for (function, _) in titles.used(functions) {
@@ -246,6 +252,7 @@ fn put_file_info(
         let text = names.source(file);
         asked.insert(file, text.is_some());
         if let Some(text) = text {
+            let text = excerpt(text, &starts[file]);
             sink.put(std::mem::replace(&mut separator, b",\n"));
             put_string(&mut sink.bytes, file);
             sink.put(b":[");

@@ -12,6 +12,7 @@
 
 mod chrome;
 mod draw;
+mod excerpt;
 mod filter;
 mod json;
 mod names;
