@@ -125,9 +125,10 @@ __attribute__((destructor(101))) static void write_counts(void) {
             struct slot *slot = &table->slots[i];
             if (!slot->address) continue;
             const struct module *module = module_of(slot->address);
-            if (!module) fail("a call from no known module", slot->address);
-            fprintf(out, "%ld %s %lx %lu %lu\n", table->tid, module->name,
-                    (unsigned long)(function_of(module, slot->address) - module->bias),
+            // `__cyg_profile` hooks of an inlined call get the function proper, which may lie in an untraced library.
+            const char *name = module ? module->name : "?";
+            uintptr_t address = module ? function_of(module, slot->address) - module->bias : slot->address;
+            fprintf(out, "%ld %s %lx %lu %lu\n", table->tid, name, (unsigned long)address,
                     (unsigned long)slot->entries, (unsigned long)slot->exits);
         }
     if (fclose(out)) fail("the counts couldn't be written", 0);

@@ -14,6 +14,7 @@
 pub mod abi;
 mod place;
 mod trace;
+pub mod workloads;
 
 pub use place::{Mode, Place, Recording, everycall, programs, successful};
 pub use trace::{Call, Tally, ThreadTrace, TraceView};

@@ -29,7 +29,13 @@ pub struct Image {
 }
 
 impl Image {
+    /// What a file holds of the test programs' functions.
     pub fn read(path: &Path, mode: &str) -> Image {
+        Image::read_functions(path, mode, &is_of_the_programs)
+    }
+
+    /// What a file holds of those functions whose names `is_counted` accepts.
+    pub fn read_functions(path: &Path, mode: &str, is_counted: &dyn Fn(&str) -> bool) -> Image {
         let data = std::fs::read(path).unwrap();
         let file = ElfFile64::<Endianness>::parse(&*data).unwrap();
         let functions = file
@@ -38,7 +44,7 @@ impl Image {
             .filter_map(|symbol| {
                 Some((symbol.name().ok()?.to_owned(), (symbol.address(), symbol.address() + symbol.size())))
             })
-            .filter(|(name, _)| is_of_the_programs(name))
+            .filter(|(name, _)| is_counted(name))
             .collect();
         let places = match mode {
             "nops" => nop_sites(&file),

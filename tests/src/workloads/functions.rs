@@ -1,0 +1,71 @@
+//! Functions of a linked program, by address.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use object::{Object, ObjectSymbol, SymbolKind};
+
+/// A program's symbol table.
+#[derive(Clone, Debug)]
+pub struct FunctionTable {
+    /// Start, end and name, by start.
+    ranges: Vec<(u64, u64, String)>,
+}
+
+impl FunctionTable {
+    /// Reads the symbol table of a program.
+    ///
+    /// A function and its cold part are one. Functions of one name (static ones of several files) are told apart
+    /// by their order, `f#2`, which is the order of the objects; but where one of them has a cold part they are
+    /// taken together. Of several names of one address the first in alphabetical order is taken.
+    ///
+    /// # Panics
+    /// Where the file isn't a program with symbols.
+    #[must_use]
+    pub fn read(program: &Path) -> FunctionTable {
+        let data = std::fs::read(program).unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+        let file = object::File::parse(&*data).expect("an ELF file");
+        let mut by_start: BTreeMap<u64, (u64, String)> = BTreeMap::new();
+        for symbol in file.symbols() {
+            if symbol.kind() != SymbolKind::Text || !symbol.is_definition() || symbol.size() == 0 {
+                continue;
+            }
+            let name = symbol.name().expect("a name in UTF-8").to_owned();
+            let (start, end) = (symbol.address(), symbol.address() + symbol.size());
+            let known = by_start.entry(start).or_insert_with(|| (end, name.clone()));
+            if name < known.1 {
+                known.1 = name;
+            }
+            known.0 = known.0.max(end);
+        }
+        assert!(!by_start.is_empty(), "{} has no symbols", program.display());
+        let with_cold: BTreeSet<String> =
+            by_start.values().filter_map(|(_, name)| Some(name.split_once(".cold")?.0.to_owned())).collect();
+        let mut seen: BTreeMap<String, u32> = BTreeMap::new();
+        let ranges = by_start.into_iter().map(|(start, (end, name))| {
+            let whole = name.split_once(".cold").map_or(&*name, |(whole, _)| whole);
+            let number = seen.entry(whole.to_owned()).or_default();
+            *number += 1;
+            let name = match *number {
+                1 => whole.to_owned(),
+                _ if with_cold.contains(whole) => whole.to_owned(),
+                number => format!("{whole}#{number}"),
+            };
+            (start, end, name)
+        });
+        FunctionTable { ranges: ranges.collect() }
+    }
+
+    /// Start, end and name of each function and of each cold part, in the order of addresses.
+    pub fn iter(&self) -> impl Iterator<Item = (u64, u64, &str)> {
+        self.ranges.iter().map(|(start, end, name)| (*start, *end, &**name))
+    }
+
+    /// The function at an address.
+    #[must_use]
+    pub fn at(&self, address: u64) -> Option<&str> {
+        let behind = self.ranges.partition_point(|(start, ..)| *start <= address);
+        let (_, end, name) = self.ranges.get(behind.checked_sub(1)?)?;
+        (address < *end).then_some(name)
+    }
+}
