@@ -141,7 +141,14 @@ fn limits_of_memory_and_file_size() {
     let place = Place::new("limits");
     let program = program(&place, Mode::GCC_NOPS);
     let expected = run(&program, &["life"]);
-    for limit in ["ulimit -v 400000", "ulimit -f 100", "ulimit -n 16", "ulimit -s 512"] {
+    for limit in [
+        "ulimit -v 400000",
+        "ulimit -v 220000",
+        "ulimit -v 180000",
+        "ulimit -f 100",
+        "ulimit -n 16",
+        "ulimit -s 512",
+    ] {
         let script = format!("{limit}; exec {} life", program.display());
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
         assert_eq!(output.stdout, expected.stdout, "{limit}");

@@ -180,13 +180,18 @@ fn given(path: &[u8]) -> Given {
     Given::Ours(arena)
 }
 
-/// An arena of the process's own; with fewer threads where memory is limited.
+/// An arena of the process's own; with fewer threads where memory is limited. At most half of what the limit allows:
+/// the program's own threads need room, too.
 fn private(ring_size: u64) -> Option<Arena> {
+    let allowed = system::address_space_limit() / 2;
     let mut threads = THREAD_CAPACITY;
     while threads > 0 {
         let header = ArenaHeader::with_layout(ring_size, threads);
         let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
-        if let Some(base) = system::map(header.arena_size, PROT_READ | PROT_WRITE, flags, -1) {
+        let fits = header.arena_size <= allowed;
+        let mapped =
+            if fits { system::map(header.arena_size, PROT_READ | PROT_WRITE, flags, -1) } else { None };
+        if let Some(base) = mapped {
             system::advise(base, header.arena_size, system::MADV_DONTDUMP);
             // SAFETY: just mapped, never unmapped; consistent by construction.
             let arena = unsafe { Arena::new(base, header) };
@@ -194,7 +199,7 @@ fn private(ring_size: u64) -> Option<Arena> {
             arena.target_pid().store(system::process_id(), Relaxed);
             return Some(arena);
         }
-        threads /= 4;
+        threads /= 2;
     }
     None
 }

@@ -20,6 +20,7 @@ const O_RDONLY: usize = 0;
 const O_RDWR: usize = 2;
 const O_CLOEXEC: usize = 0o2_000_000;
 const PR_GET_NAME: usize = 16;
+const RLIMIT_AS: usize = 9;
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 pub(crate) const ESRCH: isize = -3;
@@ -44,6 +45,7 @@ mod number {
     pub const CLOCK_GETTIME: usize = 228;
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
+    pub const PRLIMIT64: usize = 302;
 }
 
 /// Maps memory; `descriptor` is -1 for none.
@@ -159,6 +161,14 @@ pub(crate) fn thread_name() -> [u8; 16] {
     // SAFETY: writes at most 16 bytes into the name.
     unsafe { syscall(number::PRCTL, [PR_GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     name
+}
+
+/// Bytes of address space that the process may take: `RLIMIT_AS`.
+pub(crate) fn address_space_limit() -> u64 {
+    let mut limits = [u64::MAX; 2];
+    // SAFETY: writes one rlimit64, two 64-bit words; changes no limit.
+    unsafe { syscall(number::PRLIMIT64, [0, RLIMIT_AS, 0, limits.as_mut_ptr() as usize, 0, 0]) };
+    limits[0]
 }
 
 pub(crate) fn clock_ns(clock: usize) -> u64 {
