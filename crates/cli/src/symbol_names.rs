@@ -115,7 +115,11 @@ impl<'a> SymbolNames<'a> {
             let id = symbols.function_at(location.image_address);
             let function = symbols.function(id);
             let file = function.file.as_ref().map(|file| self.shown_path(file));
-            (function.name.clone(), file, function.line)
+            let name = match function.coroutine_part() {
+                Some(part) => format!("{} [{part}]", function.name),
+                None => function.name.clone(),
+            };
+            (name, file, function.line)
         });
         let module = location.module_index().and_then(|index| self.modules.get(index));
         let module = module.map_or(Cow::Borrowed("unknown"), |module| Cow::Owned(base_name(&module.path)));

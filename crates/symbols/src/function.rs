@@ -50,6 +50,16 @@ pub struct Function {
     pub line: Option<u32>,
 }
 
+impl Function {
+    /// What this part of a coroutine does: `actor` or `destroy` (gcc), `resume`, `destroy` or `cleanup` (clang). They
+    /// are functions of their own beside the one that makes the coroutine, under the same name.
+    #[must_use]
+    pub fn coroutine_part(&self) -> Option<&str> {
+        let first = self.part.as_deref()?.split('.').next()?;
+        ["actor", "resume", "destroy", "cleanup"].contains(&first).then_some(first)
+    }
+}
+
 /// A row of a module's function table: what is known without reading DWARF.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionEntry<'a> {

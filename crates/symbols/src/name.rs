@@ -24,12 +24,16 @@ const PART_WORDS: [&str; 12] = [
     "clone",
 ];
 
-/// Splits `f.part.0.cold` into `f` and `part.0.cold`. A C name that merely holds a dot stays whole.
+/// Splits `f.part.0.cold` into `f` and `part.0.cold`, and takes off the number that link-time optimisation and gcc's
+/// nested functions tell local functions of one name apart by: `f.2847`. A C name that merely holds a dot stays whole.
 pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
     // The first byte may be a dot of the name itself.
     let Some(dot) = linkage_name.bytes().skip(1).position(|byte| byte == b'.').map(|at| at + 1) else {
         return (linkage_name, None);
     };
+    if let Some(coroutine) = split_gcc_coroutine(linkage_name) {
+        return coroutine;
+    }
     if linkage_name.starts_with("_Z") || linkage_name.starts_with("_R") {
         // Mangled names hold no dot, but for Rust's legacy ones, which end in `E`: `_ZN4core..$E.llvm.1`.
         let Some(end) = mangled_end(linkage_name) else { return (linkage_name, None) };
@@ -38,7 +42,7 @@ pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
     let mut at = dot;
     loop {
         let rest = &linkage_name[at + 1..];
-        if rest.split('.').enumerate().all(|(index, word)| is_part_word(word, index)) {
+        if is_number(rest) || rest.split('.').enumerate().all(|(index, word)| is_part_word(word, index)) {
             return (&linkage_name[..at], Some(rest));
         }
         match linkage_name[at + 1..].find('.') {
@@ -46,6 +50,24 @@ pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
             None => return (linkage_name, None),
         }
     }
+}
+
+/// Splits gcc's names of a coroutine's body, `_Z3genPZ3geniE13_Z3geni.Frame.actor`, into the coroutine's own name,
+/// which the frame's type carries, and `actor` or `destroy`. (clang's are plain: `_Z3geni.resume`.)
+fn split_gcc_coroutine(linkage_name: &str) -> Option<(&str, Option<&str>)> {
+    const FRAME: &str = ".Frame";
+    let dot = linkage_name.find(".Frame.")?;
+    let (frame_type, part) = (&linkage_name[..dot], &linkage_name[dot + FRAME.len() + 1..]);
+    // The type's name follows its length in decimal.
+    let start = frame_type.rmatch_indices("_Z").map(|(at, _)| at).find(|&at| {
+        let length = dot - at + FRAME.len();
+        at > 0 && frame_type[..at].ends_with(&length.to_string())
+    })?;
+    Some((&frame_type[start..], Some(part)))
+}
+
+fn is_number(word: &str) -> bool {
+    !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
 
 /// Words and numbers; a number only after a word.
@@ -98,12 +120,17 @@ mod tests {
             ("f.constprop.0.isra.0.cold", ("f", Some("constprop.0.isra.0.cold"))),
             ("f.lto_priv.12", ("f", Some("lto_priv.12"))),
             ("f.llvm.1234567890", ("f", Some("llvm.1234567890"))),
-            ("nested.0", ("nested.0", None)),
+            ("nested.0", ("nested", Some("0"))),
             ("nested.0.part.1", ("nested.0", Some("part.1"))),
+            ("local.2847", ("local", Some("2847"))),
             ("a.b", ("a.b", None)),
+            ("a.1b", ("a.1b", None)),
             (".hidden", (".hidden", None)),
             ("_Z1fv.part.0", ("_Z1fv", Some("part.0"))),
             ("_Z1fv.avx2.0", ("_Z1fv", Some("avx2.0"))),
+            ("_Z3genPZ3geniE13_Z3geni.Frame.actor", ("_Z3geni", Some("actor"))),
+            ("_Z3genPZ3geniE13_Z3geni.Frame.destroy.cold", ("_Z3geni", Some("destroy.cold"))),
+            ("_Z1fv.Frame.actor", ("_Z1fv", Some("Frame.actor"))),
             (
                 "_ZN4core3fmt17h0123456789abcdefE.llvm.77",
                 ("_ZN4core3fmt17h0123456789abcdefE", Some("llvm.77")),

@@ -111,8 +111,8 @@ impl fmt::Display for SymbolWarning {
             }
             Self::NoDebugInfo { path } => write!(
                 f,
-                "{} has no debugging information, so its functions have neither file nor line; compile with -g, or install \
-                 its debug package",
+                "{} has no debugging information, so its functions have neither file nor line (and no name where it is stripped); \
+                 compile with -g, or install its debug package",
                 path.display()
             ),
             Self::DamagedDebugInfo { path, reason } => write!(
