@@ -36,7 +36,7 @@ pub use everycall_timeline::{
 };
 pub use filter::{Filter, parse_function};
 pub use names::{FunctionName, Names};
-pub use replay::{ReplayStyle, replay};
+pub use replay::{ReplayStyle, replay, shortened_name};
 pub use replay_json::replay_json;
 pub use source::{Source, Thread, TraceSource};
 pub use units::{Count, Duration, ParseError, parse_tids, parse_time};

@@ -441,6 +441,13 @@ impl Shortable {
     }
 }
 
+/// A function's name in at most `width` columns, as [`replay`] shows it: template and call arguments go first, then outer
+/// scopes.
+#[must_use]
+pub fn shortened_name(name: &str, width: usize) -> String {
+    Shortable::new(name.to_owned()).fitting(width)
+}
+
 /// `f<…>(…)` for `f<int>(std::vector<int>)`; what `operator` is called stays.
 fn elide_brackets(name: &str) -> String {
     let mut short = String::new();

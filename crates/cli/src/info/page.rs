@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use everycall_export::{Count, Duration};
+use everycall_export::{Count, Duration, shortened_name};
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::ect::end;
 use everycall_timeline::{ClockQuality, ThreadInfo};
@@ -231,7 +231,7 @@ fn functions(out: &mut String, title: &str, rows: &[Row]) -> fmt::Result {
     heading(out, title)?;
     writeln!(out, "  {:>12}{:>10}{:>10}  function", "calls", "own", "total")?;
     for row in rows {
-        let name = shortened(&clean(&row.name), WIDTH - 36);
+        let name = shortened_name(&clean(&row.name), WIDTH - 36);
         writeln!(
             out,
             "  {:>12}{:>10}{:>10}  {name}",
@@ -302,17 +302,6 @@ fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }
 
-/// At most `width` characters; what is left out is in the middle, as both ends of a name tell something.
-fn shortened(text: &str, width: usize) -> String {
-    let count = text.chars().count();
-    if count <= width {
-        return text.to_owned();
-    }
-    let tail = width / 3;
-    let head = width - tail - 1;
-    text.chars().take(head).chain(['\u{2026}']).chain(text.chars().skip(count - tail)).collect()
-}
-
 /// Date and time in UTC, of nanoseconds since 1970.
 pub fn utc(realtime_ns: u64) -> String {
     let seconds = realtime_ns / 1_000_000_000;
@@ -346,8 +335,6 @@ mod tests {
     #[test]
     fn texts_keep_to_their_width() {
         assert_eq!(lines("one two three", 7), ["one two", "three"]);
-        assert_eq!(shortened("abcdefghij", 7), "abcd\u{2026}ij");
-        assert_eq!(shortened("abcdefg", 7), "abcdefg");
         assert_eq!(quoted("it's"), "'it'\\''s'");
         assert_eq!(clean("a\u{1b}[2Jb"), "a\\u{1b}[2Jb");
     }
