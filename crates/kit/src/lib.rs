@@ -37,12 +37,21 @@ pub fn unpack() -> io::Result<PathBuf> {
 pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
     let folder = cache.join(format!("kit-{}-{:016x}", env!("CARGO_PKG_VERSION"), checksum()));
     if !is_whole(&folder) {
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(&folder)?;
-        for (name, bytes) in FILES {
-            put(&folder, name, bytes)?;
-        }
+        fill(&folder).map_err(|error| {
+            let sentence = format!(
+                "the runtime's files can't be put into {}: {error}; set XDG_CACHE_HOME to a folder that you may write to, \
+                 with a megabyte to spare",
+                folder.display()
+            );
+            io::Error::new(error.kind(), sentence)
+        })?;
     }
     Ok(folder)
+}
+
+fn fill(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
+    FILES.iter().try_for_each(|(name, bytes)| put(folder, name, bytes))
 }
 
 /// Whether all files are there, each in its length. (They are put there whole.)
@@ -115,6 +124,12 @@ mod tests {
         unpack_into(&cache).unwrap();
         assert_eq!(fs::read(folder.join(PRELOAD_LIBRARY)).unwrap(), FILES[2].1);
         fs::remove_dir_all(&cache).unwrap();
+    }
+
+    #[test]
+    fn a_folder_that_cannot_be_made_is_named() {
+        let error = unpack_into(Path::new("/proc/nowhere")).unwrap_err().to_string();
+        assert!(error.contains("/proc/nowhere/kit-") && error.contains("XDG_CACHE_HOME"), "{error}");
     }
 
     #[test]
