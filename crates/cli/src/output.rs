@@ -49,11 +49,13 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let names = SymbolNames::new(&file, &trace, &arguments.symbols);
     let view = TraceView::new(&trace, &names);
     trace_view::warn(&trace, &arguments.trace);
-    let mut out = BufWriter::with_capacity(BUFFER, OutFile::create(&output, MODE_SHARED)?);
+    let out = OutFile::create(&output, MODE_SHARED)?;
+    let shown = out.shown().to_owned();
+    let mut out = BufWriter::with_capacity(BUFFER, out);
     let mut notify = |note: export::Note| eprintln!("everycall: {note}");
     let summary = export::export(arguments.format, &view, &names, &filter, &mut notify, &mut out)
-        .map_err(|error| Failure::writing(&output, error))?;
-    let written = out.into_inner().map_err(|error| Failure::writing(&output, error.into_error()))?;
+        .map_err(|error| Failure::writing(&shown, error))?;
+    let written = out.into_inner().map_err(|error| Failure::writing(&shown, error.into_error()))?;
     let is_direct = written.is_direct();
     written.finish()?;
     explain_emptiness(&summary, &view, &arguments.trace);

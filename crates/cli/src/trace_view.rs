@@ -1,6 +1,7 @@
 //! A trace file, opened, as the outputs want it: the timeline with pairings checked by symbols.
 
 use std::fs::File;
+use std::io;
 use std::path::Path;
 
 use everycall_export as export;
@@ -14,8 +15,15 @@ use crate::symbol_names::SymbolNames;
 /// Opens a trace file, and says what is damaged in it.
 pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     let failed = |reason: String| Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()));
-    let unreadable =
-        |error: std::io::Error| failed(format!("can't be read: {error}; name a trace file that is there"));
+    let unreadable = |error: io::Error| {
+        let advice = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "ask its owner for it: traces are private unless their owner shares them"
+            }
+            _ => "name a trace file that is there",
+        };
+        failed(format!("can't be read: {error}; {advice}"))
+    };
     // Whoever reads a trace writes something next.
     everycall_recorder::outlive_size_limit();
     let file = File::open(path).map_err(unreadable)?;

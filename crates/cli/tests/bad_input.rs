@@ -22,7 +22,7 @@ fn programs_that_cant_be_traced() {
     here.fail("record -o t.ect -- ./cut", 126, &["./cut", "link it again"]);
     here.fail("record -o t.ect -- ./plain.c", 126, &["./plain.c", "can't be executed"]);
     here.fail("record -o t.ect -- ./nowhere", 127, &["./nowhere", "isn't there"]);
-    here.fail("record -o t.ect -- .", 126, &["can't be executed"]);
+    here.fail("record -o t.ect -- .", 126, &["is a folder"]);
     here.fail("record", 2, &["PROGRAM"]);
     assert!(!here.files().iter().any(|name| name.contains("ect")), "{:?}", here.files());
 }

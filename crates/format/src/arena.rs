@@ -157,7 +157,7 @@ pub mod counter {
         "modules whose path could not be found",
         "forked children, which ran untraced",
         "events of code outside all modules",
-        "module loads that the recorder did not look at in time",
+        "modules whose files record did not take hold of in time: named as long as the files stay as they are",
         "second runtimes in the process, which stood aside",
         "modules of another version, which stayed off",
     ];

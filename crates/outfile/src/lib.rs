@@ -27,13 +27,16 @@ pub const MODE_SHARED: u32 = 0o644;
 /// Mode of files for the owner alone.
 pub const MODE_PRIVATE: u32 = 0o600;
 
+/// What messages call standard output.
+const STDOUT: &str = "standard output";
+
 /// How many symbolic links are followed from one name; as many as the kernel does.
 const LINKS_MAX: usize = 40;
 
 /// An output that isn't there before it is whole.
 #[derive(Debug)]
 pub struct OutFile {
-    /// As the user wrote it, for messages.
+    /// For messages.
     shown: PathBuf,
     target: Target,
 }
@@ -120,7 +123,14 @@ impl OutFile {
     /// The folder isn't there or can't be written to, or `path` is a folder.
     pub fn create(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
         let target = Target::open(path, mode).map_err(|source| error(path, "write to", source))?;
-        Ok(OutFile { shown: path.to_owned(), target })
+        let shown = if let Target::Stdout(_) = target { Path::new(STDOUT) } else { path };
+        Ok(OutFile { shown: shown.to_owned(), target })
+    }
+
+    /// The file's name in messages: as the user wrote it, or "standard output".
+    #[must_use]
+    pub fn shown(&self) -> &Path {
+        &self.shown
     }
 
     /// Whether bytes are visible as they are written, as in a pipe.

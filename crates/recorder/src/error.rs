@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
+use std::path::Path;
 
 /// Why there is no recording.
 #[derive(Debug)]
@@ -57,8 +58,8 @@ impl fmt::Display for RecordError {
             ),
             RecordError::Limit { limit, command, bytes, needed } => write!(
                 out,
-                "{limit} is {bytes} bytes, and the smallest arena needs {needed}; raise it with `{command}`, or \
-                 choose a smaller --ring-size, such as 64K"
+                "{limit} is {bytes} bytes, and rings of this size need {needed} at least; raise it with `{command}`, or \
+                 choose a smaller --ring-size (not below 64K)"
             ),
             RecordError::NotFound { program, exists: false } => write!(
                 out,
@@ -72,6 +73,9 @@ impl fmt::Display for RecordError {
                 program.display()
             ),
             RecordError::NotExecutable { program, source } => {
+                if Path::new(program).is_dir() {
+                    return write!(out, "{} is a folder; name a program", program.display());
+                }
                 let program = program.display();
                 write!(out, "{program} can't be executed: {source}; ")?;
                 match source.kind() {
@@ -81,7 +85,21 @@ impl fmt::Display for RecordError {
                     _ => write!(out, "name a program or a script for this machine"),
                 }
             }
-            RecordError::System { attempt, source } => write!(out, "can't {attempt}: {source}"),
+            RecordError::System { attempt, source } => {
+                write!(out, "can't {attempt}: {source}")?;
+                match source.raw_os_error() {
+                    Some(libc::EMFILE | libc::ENFILE) => {
+                        write!(out, "; raise the limit of open files (ulimit -n)")
+                    }
+                    Some(libc::EAGAIN) => {
+                        write!(out, "; raise the limit of processes (ulimit -u), or end some")
+                    }
+                    Some(libc::E2BIG) => {
+                        write!(out, "; its arguments and environment are too large: shorten them")
+                    }
+                    _ => Ok(()),
+                }
+            }
         }
     }
 }

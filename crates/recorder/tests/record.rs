@@ -295,7 +295,7 @@ fn programs_that_cant_be_started_are_named() {
         (Path::new("/no/such/program"), 127, "isn't there"),
         (&*script, 127, "interpreter"),
         (&*not_executable, 126, "chmod"),
-        (folder.path(), 126, "can't be executed"),
+        (folder.path(), 126, "is a folder"),
     ];
     for (program, code, words) in cases {
         let output = recorder(&path, program, "").output().unwrap();
