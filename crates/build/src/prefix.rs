@@ -30,14 +30,18 @@ pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
 const USAGE: &str = "\
 Usage: everycall cc [--mode MODE] -- COMPILER ARGUMENTS...
 
-Runs COMPILER (gcc, g++, clang, clang++, also behind ccache) so that what it builds can be traced.
+Runs COMPILER (gcc, g++, clang, clang++, also behind ccache) so that what it
+builds can be traced.
 
   everycall cc -- g++ -O2 app.cpp -o app
   make CC='everycall cc -- gcc'
-  cmake -DCMAKE_CXX_COMPILER_LAUNCHER='everycall;cc;--' -DCMAKE_CXX_LINKER_LAUNCHER='everycall;cc;--'
+  cmake -DCMAKE_CXX_COMPILER_LAUNCHER='everycall;cc;--' \\
+        -DCMAKE_CXX_LINKER_LAUNCHER='everycall;cc;--'
 
-Modes: nops (gcc's default), fentry (gcc), finstrument (gcc and clang), after-inlining (clang), xray (clang's default).
---everycall-mode=MODE among the compiler's arguments does the same, also for everycall-gcc, -g++, -clang and -clang++.
+Modes: nops (gcc's default), fentry (gcc), finstrument (gcc and clang),
+after-inlining (clang), xray (clang's default). --everycall-mode=MODE among the
+compiler's arguments does the same, also for everycall-gcc, -g++, -clang and
+-clang++.
 ";
 
 /// The option that names a mode among a compiler's arguments.

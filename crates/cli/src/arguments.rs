@@ -12,10 +12,10 @@ use regex::Regex;
 const EXAMPLES: &str = "\
 Records every function call of a program, and shows what happened.
 
-  everycall cc -- g++ -O2 -g app.cpp -o app          build it so that it can be traced
-  everycall record -o app.ect -- ./app args          run it; its output and exit status are its own
-  everycall replay app.ect                           the calls as a tree, with durations
-  everycall export -f vizviewer -o app.json app.ect  for vizviewer, with source code";
+  everycall cc -- g++ -O2 -g app.cpp -o app           builds it for tracing
+  everycall record -o app.ect -- ./app args           runs it and writes a trace
+  everycall replay app.ect                            the calls as a tree
+  everycall export -f vizviewer -o app.json app.ect   for vizviewer";
 
 /// Records every function call of a program, and shows what happened.
 #[derive(Debug, Parser)]
@@ -42,6 +42,7 @@ pub enum Verb {
     /// Run a program and write its trace
     ///
     /// The program finds everything as without everycall, and this command ends with its exit status or signal.
+    #[command(override_usage = "everycall record [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
     Record(RecordArguments),
     /// Tell what a trace holds, and what it lost
     Info(InfoArguments),

@@ -90,5 +90,17 @@ fn integrate(folder: &Path) -> Result<ExitCode, Failure> {
             ),
         )
     })?;
+    // Build systems read these lines in folders of their own.
+    let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
+    let folder = folder.display();
+    eprint!(
+        "\
+everycall: build files are in {folder}
+  CMake       -DCMAKE_PREFIX_PATH={folder}, find_package(everycall REQUIRED),
+              target_link_libraries(app PRIVATE everycall::everycall)
+  pkg-config  PKG_CONFIG_PATH={folder}/lib/pkgconfig pkg-config --cflags --libs everycall-nops
+              (clang: everycall-xray; for shared objects: everycall-nops-module, everycall-xray-module)
+"
+    );
     Ok(ExitCode::SUCCESS)
 }
