@@ -12,6 +12,9 @@ pub type Package = (&'static str, &'static str);
 /// What the demo needs.
 pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 
+/// What the benchmarks can't do without. Other compilers and tracers are measured where they are installed.
+pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
+
 /// What the tests need.
 pub const TESTS: [Package; 13] = [
     ("g++", "g++"),

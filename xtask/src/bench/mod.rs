@@ -1,0 +1,146 @@
+//! `cargo xtask bench`: what everycall costs and how fast it decodes, beside the tracers that are installed. What the
+//! figures mean stands in `docs/benchmarks.md`. Everything is built in `target/bench`.
+
+mod cost;
+mod decode;
+mod edges;
+mod lab;
+mod machine;
+mod off;
+mod peers;
+mod rounds;
+mod stats;
+mod table;
+mod workload;
+
+use std::time::Instant;
+
+use serde_json::json;
+
+use self::lab::Lab;
+use self::machine::Machine;
+use self::table::Table;
+
+const USAGE: &str = "\
+usage: cargo xtask bench [PART...] [--quick] [--format text|json]
+parts: cost    an event, in each mode
+       off     sites while tracing is off
+       edges   start and end, threads, memory, size, compiling
+       decode  events per second to a timeline and to each output
+       peers   the tracers that are installed, and everycall, on the same programs";
+
+/// What can be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Part {
+    Cost,
+    Off,
+    Edges,
+    Decode,
+    Peers,
+}
+
+impl Part {
+    const ALL: [(&'static str, Part); 5] = [
+        ("cost", Part::Cost),
+        ("off", Part::Off),
+        ("edges", Part::Edges),
+        ("decode", Part::Decode),
+        ("peers", Part::Peers),
+    ];
+
+    fn measure(self, lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
+        match self {
+            Part::Cost => cost::run(lab),
+            Part::Off => off::run(lab, is_quick),
+            Part::Edges => edges::run(lab, is_quick),
+            Part::Decode => decode::run(lab, is_quick),
+            Part::Peers => peers::run(lab, is_quick),
+        }
+    }
+}
+
+/// What was asked for.
+#[derive(Debug, PartialEq, Eq)]
+struct Options {
+    parts: Vec<Part>,
+    is_quick: bool,
+    is_json: bool,
+}
+
+impl Options {
+    fn parse(mut words: impl Iterator<Item = String>) -> Result<Options, String> {
+        let mut options = Options { parts: Vec::new(), is_quick: false, is_json: false };
+        while let Some(word) = words.next() {
+            match word.as_str() {
+                "--quick" => options.is_quick = true,
+                "--format" => match words.next().as_deref() {
+                    Some("text") => options.is_json = false,
+                    Some("json") => options.is_json = true,
+                    _ => return Err(format!("--format wants `text` or `json`\n{USAGE}")),
+                },
+                name => match Part::ALL.iter().find(|(known, _)| *known == name) {
+                    Some((_, part)) => options.parts.push(*part),
+                    None => return Err(format!("`{name}` is no part and no option\n{USAGE}")),
+                },
+            }
+        }
+        if options.parts.is_empty() {
+            options.parts = Part::ALL.map(|(_, part)| part).to_vec();
+        }
+        Ok(options)
+    }
+}
+
+/// Runs the task with the words behind `bench`.
+///
+/// # Errors
+/// What failed, as a sentence; after that the other parts were measured all the same.
+pub fn run(words: impl Iterator<Item = String>) -> Result<(), String> {
+    let options = Options::parse(words)?;
+    let machine = Machine::new();
+    let lab = Lab::new()?;
+    if !options.is_json {
+        println!("{}", machine.shown());
+    }
+    let mut failed = Vec::new();
+    let mut tables = Vec::new();
+    for (name, part) in Part::ALL {
+        if !options.parts.contains(&part) {
+            continue;
+        }
+        let begin = Instant::now();
+        match part.measure(&lab, options.is_quick) {
+            Ok(measured) => {
+                if !options.is_json {
+                    measured.iter().for_each(|table| println!("{}", table.shown()));
+                }
+                tables.extend(measured);
+            }
+            Err(why) => failed.push(format!("{name}: {why}")),
+        }
+        eprintln!("bench: {name} took {} s", begin.elapsed().as_secs());
+    }
+    if options.is_json {
+        let tables: Vec<_> = tables.iter().map(Table::value).collect();
+        println!("{:#}", json!({ "machine": machine.value(), "tables": tables }));
+    }
+    if failed.is_empty() { Ok(()) } else { Err(failed.join("\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(words: &[&str]) -> Result<Options, String> {
+        Options::parse(words.iter().map(|&word| word.to_owned()))
+    }
+
+    #[test]
+    fn options() {
+        assert_eq!(parse(&[]).unwrap().parts.len(), Part::ALL.len());
+        let some = parse(&["off", "--quick", "--format", "json", "cost"]).unwrap();
+        assert_eq!(some, Options { parts: vec![Part::Off, Part::Cost], is_quick: true, is_json: true });
+        assert!(parse(&["--format", "xml"]).unwrap_err().contains("text"));
+        assert!(parse(&["of"]).unwrap_err().contains("`of`"));
+    }
+}
