@@ -1,6 +1,7 @@
 // What threads cost. Never instrumented itself; calls.c brings the loops.
 //
-//   threads create PAIRS        lines of: ns of creating and joining a thread, without and with a traced call in it
+//   threads create PAIRS        lines of: ns of creating and joining a thread, without and with a traced call in it;
+//                               the same in CPU time
 //   threads memory plain|traced KiB of resident memory for each of 1,000 threads that made a few calls and live
 #include <pthread.h>
 #include <stdio.h>
@@ -28,17 +29,26 @@ static void *stay(void *unused) {
     return unused;
 }
 
-static double batch_ns(void (*function)(void)) {
-    struct timespec begin, end;
+struct cost {
+    double wall_ns, cpu_ns;
+};
+
+static double clock_ns(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
+}
+
+static struct cost batch(void (*function)(void)) {
     call = function;
-    clock_gettime(CLOCK_MONOTONIC, &begin);
+    struct cost begin = {clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_PROCESS_CPUTIME_ID)};
     for (int i = 0; i < BATCH; i++) {
         pthread_t thread;
         if (pthread_create(&thread, 0, call_once, 0)) abort();
         pthread_join(thread, 0);
     }
-    clock_gettime(CLOCK_MONOTONIC, &end);
-    return ((double)(end.tv_sec - begin.tv_sec) * 1e9 + (double)(end.tv_nsec - begin.tv_nsec)) / BATCH;
+    struct cost end = {clock_ns(CLOCK_MONOTONIC), clock_ns(CLOCK_PROCESS_CPUTIME_ID)};
+    return (struct cost){(end.wall_ns - begin.wall_ns) / BATCH, (end.cpu_ns - begin.cpu_ns) / BATCH};
 }
 
 static long resident_kib(void) {
@@ -75,15 +85,15 @@ int main(int argc, char **argv) {
         return 0;
     }
     for (int i = 0; i < atoi(argv[2]); i++) {
-        double plain, traced;
+        struct cost plain, traced;
         if (i % 2) {
-            traced = batch_ns(traced_empty);
-            plain = batch_ns(plain_empty);
+            traced = batch(traced_empty);
+            plain = batch(plain_empty);
         } else {
-            plain = batch_ns(plain_empty);
-            traced = batch_ns(traced_empty);
+            plain = batch(plain_empty);
+            traced = batch(traced_empty);
         }
-        printf("%.1f %.1f\n", plain, traced);
+        printf("%.1f %.1f %.1f %.1f\n", plain.wall_ns, traced.wall_ns, plain.cpu_ns, traced.cpu_ns);
     }
     return 0;
 }

@@ -20,7 +20,7 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     let modes: Vec<Mode> = Mode::installed().filter(|mode| [Mode::NOPS, Mode::XRAY].contains(mode)).collect();
     let mut table =
         Table::new("Start, threads, size", &["what", "mode", "more than untraced", "untraced", "target"]);
-    table.note("Medians (quartiles) of pairs; wall time.");
+    table.note("Medians (quartiles) of pairs; wall time unless said.");
     table.note("Memory: resident memory of 1,000 living threads that made 8 events each; the rest of a thread is as large untraced.");
     table.note("Size: of code and data that the runtime adds to a linked program.");
     for mode in modes {
@@ -71,9 +71,11 @@ fn start_and_end(lab: &Lab, mode: Mode, is_quick: bool) -> Result<Vec<Vec<Cell>>
     let more = |which| {
         rounds.pairs(0, which, |plain, other| other.wall_ns - plain.wall_ns).map(|more| more.scaled(ms))
     };
+    let cpu = rounds.pairs(0, 1, |plain, traced| traced.cpu_ns - plain.cpu_ns)?.scaled(ms);
     let target = Some(Target::Most(1.0));
     Ok(vec![
         row("start and end, ms", mode, more(1)?, untraced, target),
+        row("the same, CPU time", mode, cpu, rounds.figure(0, |run| run.cpu_ns)?.scaled(ms), None),
         row("the same, off", mode, more(2)?, untraced, target),
         row("the same, with `everycall record`", mode, more(3)?, untraced, None),
     ])
@@ -95,9 +97,15 @@ fn threads(lab: &Lab, mode: Mode, is_quick: bool) -> Result<Vec<Vec<Cell>>, Stri
     let of = |figure: &dyn Fn(&[f64]) -> Option<f64>| {
         Ok::<_, String>(Spread::of(lines.iter().filter_map(|line| figure(line)).collect())?.scaled(1e-3))
     };
-    let untraced = of(&|line| line.first().copied())?;
-    let more = of(&|line| Some(line.get(1)? - line.first()?))?;
-    Ok(vec![row("thread: create, one call, join; us", mode, more, untraced, Some(Target::Most(10.0)))])
+    let times = |column: usize| {
+        let untraced = of(&|line| line.get(column).copied())?;
+        Ok::<_, String>((of(&|line| Some(line.get(column + 1)? - line.get(column)?))?, untraced))
+    };
+    let ((wall_more, wall), (cpu_more, cpu)) = (times(0)?, times(2)?);
+    Ok(vec![
+        row("thread: create, one call, join; us", mode, wall_more, wall, Some(Target::Most(10.0))),
+        row("the same, CPU time", mode, cpu_more, cpu, None),
+    ])
 }
 
 fn memory(lab: &Lab, mode: Mode, _is_quick: bool) -> Result<Vec<Vec<Cell>>, String> {

@@ -1,5 +1,7 @@
 //! What is measured with: compilers, sources, and commands that have to succeed.
 
+use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -56,6 +58,8 @@ impl Mode {
 pub struct Lab {
     folder: PathBuf,
     everycall: PathBuf,
+    /// Objects of this run: several parts want the same.
+    compiled: RefCell<HashSet<PathBuf>>,
 }
 
 impl Lab {
@@ -67,7 +71,8 @@ impl Lab {
         let folder = target_folder().join("bench");
         fs::create_dir_all(&folder).map_err(|error| format!("can't make {}: {error}", folder.display()))?;
         cargo(&["build", "--release", "--quiet", "--package", "everycall"])?;
-        let lab = Lab { folder, everycall: target_folder().join("release/everycall") };
+        let everycall = target_folder().join("release/everycall");
+        let lab = Lab { folder, everycall, compiled: RefCell::default() };
         lab.successful(
             Command::new("gcc").args(["-O2", "-o"]).arg(lab.path("rounds")).arg(program("rounds.c")),
         )?;
@@ -106,7 +111,7 @@ impl Lab {
         command
     }
 
-    /// Compiles one of `benches/programs` with `options`; `name` is that of the object.
+    /// Compiles one of `benches/programs` with `options`, once; `name` is that of the object, another for each way to compile.
     ///
     /// # Errors
     /// The compiler's own, as a sentence.
@@ -118,8 +123,12 @@ impl Lab {
         name: &str,
     ) -> Result<PathBuf, String> {
         let object = self.path(name);
+        if self.compiled.borrow().contains(&object) {
+            return Ok(object);
+        }
         compiler.args(["-O2", "-c", "-I"]).arg(program("")).args(options);
         self.successful(compiler.arg(program(source)).arg("-o").arg(&object))?;
+        self.compiled.borrow_mut().insert(object.clone());
         Ok(object)
     }
 
@@ -185,13 +194,12 @@ pub fn program(name: impl AsRef<Path>) -> PathBuf {
     workspace().join("benches/programs").join(name)
 }
 
-/// The folder of third-party sources, which the tests of real programs use too.
+/// The folder of third-party sources, brought by cargo.
 fn vendored(lab: &Lab) -> Result<PathBuf, String> {
-    let list = workspace().join("tests/workloads/fetch/Cargo.toml");
+    let list = workspace().join("benches/fetch/Cargo.toml");
     let list =
         fs::read_to_string(&list).map_err(|error| format!("can't read {}: {error}", list.display()))?;
-    let around = target_folder().join("workloads");
-    let (sources, fetch) = (around.join("sources"), around.join("fetch"));
+    let (sources, fetch) = (lab.path("sources"), lab.path("fetch"));
     let complete = sources.join(".complete");
     if fs::read_to_string(&complete).is_ok_and(|known| known == list) {
         return Ok(sources);
