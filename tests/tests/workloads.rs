@@ -29,7 +29,6 @@ const FLAGS_FULL: &[&[&str]] = &[
     &["-Os"],
     &["-O2", "-fno-pie", "-no-pie"],
     &["-O2", "-fPIE", "-static-pie"],
-    &["-O2", "-flto"],
     &["-O2", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"],
 ];
 
@@ -430,8 +429,11 @@ mod hooks {
         let returns = returns(program);
         let (mut complaints, mut count) = (Vec::new(), 0);
         for (start, end, name) in table.iter() {
-            let symbol = name.split_once('#').map_or(name, |(symbol, _)| symbol);
-            if !emitted.contains(symbol) || is_left_out(symbol) {
+            // The objects come first in the order of addresses, a static library's functions of the same name behind.
+            let (symbol, number) = name.split_once('#').unwrap_or((name, "1"));
+            let number: usize = number.parse().expect("a number");
+            let is_emitted = emitted.get(symbol).is_some_and(|count| number <= *count);
+            if !is_emitted || is_left_out(mode, symbol) {
                 continue;
             }
             count += 1;
@@ -457,23 +459,33 @@ mod hooks {
     }
 
     /// What compilers make by themselves, without a function in the source to trace: thunks (they go on in the
-    /// function proper), initialisers of files, and clang's terminate handler.
-    fn is_left_out(name: &str) -> bool {
+    /// function proper), initialisers of files, clang's terminate handler, and what is split off a function that has
+    /// its `__cyg_profile` hooks already.
+    fn is_left_out(mode: Mode, name: &str) -> bool {
         image::is_thunk(name)
+            || (mode.is_body() && name.contains(".part."))
             || name.starts_with("_GLOBAL__")
             || name.starts_with("__cxx_global_var_init")
             || name.starts_with("_Z41__static_initialization_and_destruction_0")
             || name == "__clang_call_terminate"
     }
 
-    fn emitted_functions(objects: &[PathBuf]) -> BTreeSet<String> {
+    /// Functions that objects define, and how many of each name are linked.
+    fn emitted_functions(objects: &[PathBuf]) -> BTreeMap<String, usize> {
         let listing = successful(Command::new("nm").arg("--defined-only").args(objects));
-        let function = |line: &str| {
+        let mut emitted: BTreeMap<String, usize> = BTreeMap::new();
+        for line in listing.lines() {
             let mut fields = line.split_whitespace().skip(1);
-            let (kind, name) = (fields.next()?, fields.next()?);
-            matches!(kind, "t" | "T" | "w" | "W").then(|| name.to_owned())
-        };
-        listing.lines().filter_map(function).collect()
+            let (Some(kind), Some(name)) = (fields.next(), fields.next()) else { continue };
+            let count = match kind {
+                "t" => emitted.get(name).copied().unwrap_or_default() + 1,
+                // Those of one name that several objects have are linked once.
+                "T" | "w" | "W" => 1,
+                _ => continue,
+            };
+            emitted.insert(name.to_owned(), count);
+        }
+        emitted
     }
 
     /// Addresses of all return instructions.

@@ -26,12 +26,14 @@ impl FunctionTable {
         let data = std::fs::read(program).unwrap_or_else(|error| panic!("{}: {error}", program.display()));
         let file = object::File::parse(&*data).expect("an ELF file");
         let mut by_start: BTreeMap<u64, (u64, String)> = BTreeMap::new();
+        let mut starts: BTreeMap<String, u64> = BTreeMap::new();
         for symbol in file.symbols() {
             if symbol.kind() != SymbolKind::Text || !symbol.is_definition() || symbol.size() == 0 {
                 continue;
             }
             let name = symbol.name().expect("a name in UTF-8").to_owned();
             let (start, end) = (symbol.address(), symbol.address() + symbol.size());
+            starts.insert(name.clone(), start);
             let known = by_start.entry(start).or_insert_with(|| (end, name.clone()));
             if name < known.1 {
                 known.1 = name;
@@ -39,11 +41,18 @@ impl FunctionTable {
             known.0 = known.0.max(end);
         }
         assert!(!by_start.is_empty(), "{} has no symbols", program.display());
-        let with_cold: BTreeSet<String> =
-            by_start.values().filter_map(|(_, name)| Some(name.split_once(".cold")?.0.to_owned())).collect();
+        // A constructor has two names, and its cold part may go by the other one.
+        let first_names: BTreeMap<u64, String> =
+            by_start.iter().map(|(start, (_, name))| (*start, name.clone())).collect();
+        let whole_of = |name: &str| {
+            let (whole, _) = name.split_once(".cold")?;
+            let first = starts.get(whole).and_then(|start| first_names.get(start));
+            Some(first.map_or(whole, String::as_str).to_owned())
+        };
+        let with_cold: BTreeSet<String> = by_start.values().filter_map(|(_, name)| whole_of(name)).collect();
         let mut seen: BTreeMap<String, u32> = BTreeMap::new();
         let ranges = by_start.into_iter().map(|(start, (end, name))| {
-            let whole = name.split_once(".cold").map_or(&*name, |(whole, _)| whole);
+            let whole = &*whole_of(&name).unwrap_or(name);
             let number = seen.entry(whole.to_owned()).or_default();
             *number += 1;
             let name = match *number {
