@@ -131,9 +131,9 @@ fn floor(lab: &Lab, meter: &Path) -> Result<Table, String> {
     let ticks = Ticks::read(&lab.successful(lab.pinned(program).args(["floor", PAIRS]))?)?;
     let mut table = Table::new("The machine's floor", &["what a function calls twice", "ns", "of rdtsc"]);
     table.note(
-        "What is left for a hook beyond this is what everycall adds: saving registers, reserving a slot, the open-call stack, the \
-         word. Where `rdtsc` runs beside other instructions (AMD Zen), all of that hides behind it; where it is microcode \
-         that keeps the decoder busy (Intel), nothing does, and even the call and the return show.",
+        "What a hook costs beyond \"call; rdtsc; ret\" is everycall's: saving registers, reserving a slot, the open-call stack, the word. Where \
+         other instructions are executed beside `rdtsc` (AMD Zen), nearly all of that hides behind it; where it is microcode that keeps the \
+         decoder busy (Intel), nearly nothing does.",
     );
     let ns = 1e3 / ticks.per_us;
     let hooks = |which: usize| move |line: &[f64]| Some((line.get(which)? - line.first()?) / 2.0);

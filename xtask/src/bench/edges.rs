@@ -164,7 +164,7 @@ fn compiling(lab: &Lab, is_quick: bool) -> Table {
             "target of it",
         ],
     );
-    table.note("A source of one line, -g1 -O2; wall time; medians (quartiles) of pairs.");
+    table.note("A source of one line, -g1 -O2; wall time unless said; medians (quartiles) of pairs.");
     for mode in Mode::installed() {
         match of_prefix(lab, mode, if is_quick { 15 } else { 51 }) {
             Ok(cells) => table.row(cells),
@@ -194,11 +194,12 @@ fn of_prefix(lab: &Lab, mode: Mode, pairs: usize) -> Result<Vec<Cell>, String> {
         let ours = [&[lab.everycall().as_os_str().to_owned()][..], &prefix, &arguments, &output].concat();
         let rounds = Rounds::run(lab, pairs, false, &[alone, ours])?;
         let more = rounds.pairs(0, 1, |alone, ours| ours.wall_ns - alone.wall_ns)?.scaled(1e-6);
-        let alone = rounds.figure(0, |run| run.wall_ns)?.scaled(1e-6);
+        let more_cpu = rounds.pairs(0, 1, |alone, ours| ours.cpu_ns - alone.cpu_ns)?.scaled(1e-6);
         cells.extend([
             Cell::Measured(more, 1),
-            Cell::Measured(alone, 1),
             Cell::Target(Target::Most(5.0), more.median),
+            Cell::Measured(more_cpu, 1),
+            Cell::Measured(rounds.figure(0, |run| run.wall_ns)?.scaled(1e-6), 1),
         ]);
     }
     Ok(cells)
