@@ -157,11 +157,13 @@ fn compiling(lab: &Lab, is_quick: bool) -> Table {
         &[
             "mode",
             "more to compile",
-            "compiler alone",
             "target",
+            "more CPU",
+            "compiler alone",
             "more to link",
-            "linker alone",
             "target of it",
+            "more CPU of it",
+            "linker alone",
         ],
     );
     table.note("A source of one line, -g1 -O2; wall time unless said; medians (quartiles) of pairs.");

@@ -100,6 +100,7 @@ impl Table {
 
     /// Adds a row; what is missing at its end is empty.
     pub fn row(&mut self, mut cells: Vec<Cell>) {
+        debug_assert!(cells.len() <= self.columns.len(), "a cell without a column in {}", self.title);
         cells.resize(self.columns.len(), Cell::Empty);
         self.rows.push(cells);
     }
