@@ -194,12 +194,13 @@ pub fn program(name: impl AsRef<Path>) -> PathBuf {
     workspace().join("benches/programs").join(name)
 }
 
-/// The folder of third-party sources, brought by cargo.
+/// The folder of third-party sources, brought by cargo; that of the tests with real programs (`tests/src/workloads/sources.rs`).
 fn vendored(lab: &Lab) -> Result<PathBuf, String> {
-    let list = workspace().join("benches/fetch/Cargo.toml");
+    let list = workspace().join("tests/workloads/fetch/Cargo.toml");
     let list =
         fs::read_to_string(&list).map_err(|error| format!("can't read {}: {error}", list.display()))?;
-    let (sources, fetch) = (lab.path("sources"), lab.path("fetch"));
+    let around = target_folder().join("workloads");
+    let (sources, fetch) = (around.join("sources"), around.join("fetch"));
     let complete = sources.join(".complete");
     if fs::read_to_string(&complete).is_ok_and(|known| known == list) {
         return Ok(sources);
