@@ -66,7 +66,13 @@ impl Workload {
         is_unity: false,
         includes: &["lua-src/lua-5.4.7"],
         // Hashes, pivots and places in the cache of strings are taken from addresses and the time otherwise.
-        options: &["-DLUA_USE_POSIX", "-Dluai_makeseed(L)=42u", "-Dl_randomizePivot()=7u", "-DSTRCACHE_N=1"],
+        options: &[
+            "-DLUA_USE_POSIX",
+            "-Dluai_makeseed(L)=42u",
+            "-Dl_randomizePivot()=7u",
+            "-DSTRCACHE_N=1",
+            "-DSTRCACHE_M=2",
+        ],
         small: &["3"],
         large: &["20"],
         threads: 1,
