@@ -28,11 +28,10 @@ pub mod modules;
 pub mod names;
 pub mod program;
 mod signals;
-mod summary;
 pub mod trace;
 
 pub use arena::Arena;
 pub use error::RecordError;
+pub use everycall_tracefile::{Child, Summary, ThreadSummary};
 pub use program::{Ended, Launch, Running, start};
 pub use signals::{die_of, outlive_size_limit};
-pub use summary::{Child, Summary, ThreadSummary};

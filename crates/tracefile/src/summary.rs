@@ -1,6 +1,6 @@
 //! What a recording holds and what it lost, for the report at its end.
 
-use everycall_format::arena::COUNTERS;
+use everycall_format::arena::{COUNTERS, ChildEntry};
 use everycall_format::env::RING_SIZE_MAX;
 
 /// A recording in figures.
@@ -56,6 +56,18 @@ pub struct Child {
     pub kind: u32,
     /// Command name.
     pub name: String,
+}
+
+/// The text before the first NUL.
+#[must_use]
+pub fn text_of(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+}
+
+impl From<&ChildEntry> for Child {
+    fn from(entry: &ChildEntry) -> Child {
+        Child { pid: entry.pid, kind: entry.kind, name: text_of(&entry.name) }
+    }
 }
 
 impl Summary {

@@ -1,0 +1,99 @@
+//! Chunks, one after the other, each with its checksums.
+
+use std::io::{self, Write};
+
+use everycall_format::Wire;
+use everycall_format::ect::{
+    ArrayHeader, CHUNK_ALIGN, CHUNK_MAGIC, ChunkHeader, EndRecord, FileHeader, MAGIC, VERSION_MAJOR,
+    VERSION_MINOR, chunk,
+};
+
+/// Writes chunks, each with its checksums.
+#[derive(Debug)]
+pub struct ChunkWriter<W> {
+    output: W,
+    position: u64,
+    chunks: u32,
+}
+
+impl<W: Write> ChunkWriter<W> {
+    /// Writes the file's header. The output should be buffered.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn begin(output: W) -> io::Result<ChunkWriter<W>> {
+        let mut writer = ChunkWriter { output, position: 0, chunks: 0 };
+        let mut header = FileHeader {
+            magic: MAGIC,
+            version_major: VERSION_MAJOR,
+            version_minor: VERSION_MINOR,
+            header_size: FileHeader::SIZE as u32,
+            flags: 0,
+            checksum: 0,
+        };
+        header.checksum = crc32fast::hash(&bytes_of(&header)[..FileHeader::SIZE - size_of::<u32>()]);
+        writer.put(&bytes_of(&header))?;
+        Ok(writer)
+    }
+
+    /// Writes a chunk whose payload is `parts`, one after the other.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn chunk(&mut self, kind: u32, parts: &[&[u8]]) -> io::Result<()> {
+        let mut payload = crc32fast::Hasher::new();
+        parts.iter().for_each(|part| payload.update(part));
+        let length = parts.iter().map(|part| part.len() as u64).sum();
+        let mut header = ChunkHeader {
+            magic: CHUNK_MAGIC,
+            kind,
+            number: self.chunks,
+            flags: 0,
+            length,
+            payload_checksum: payload.finalize(),
+            header_checksum: 0,
+        };
+        header.header_checksum = crc32fast::hash(&bytes_of(&header)[..ChunkHeader::SIZE - size_of::<u32>()]);
+        self.put(&bytes_of(&header))?;
+        parts.iter().try_for_each(|part| self.put(part))?;
+        let padding = length.next_multiple_of(CHUNK_ALIGN) - length;
+        self.put(&[0; CHUNK_ALIGN as usize][..padding as usize])?;
+        self.chunks += 1;
+        Ok(())
+    }
+
+    fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.position += bytes.len() as u64;
+        self.output.write_all(bytes)
+    }
+
+    /// Writes the last chunk, and returns the file's bytes.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn end(mut self) -> io::Result<u64> {
+        let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
+        let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
+        self.chunk(chunk::END, &[&bytes_of(&end)])?;
+        self.output.flush()?;
+        Ok(self.position)
+    }
+}
+
+/// The bytes of a structure.
+pub fn bytes_of<T: Wire>(value: &T) -> Vec<u8> {
+    let mut bytes = vec![0; T::SIZE];
+    value.write(&mut bytes);
+    bytes
+}
+
+/// An array with its header.
+pub fn array<T: Wire>(entries: &[T]) -> Vec<u8> {
+    let header = ArrayHeader { entry_size: T::SIZE as u32, count: entries.len() as u32 };
+    let mut bytes = bytes_of(&header);
+    bytes.extend(entries.iter().flat_map(bytes_of));
+    bytes
+}

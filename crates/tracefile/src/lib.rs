@@ -1,0 +1,17 @@
+//! The one writer of trace files (`.ect`), in bounded memory, whoever has the bytes: the recorder, or what opens cores.
+//!
+//! - [`ChunkWriter`]: the file's header, chunks with their checksums, the end.
+//! - [`module_table`], [`texts`]: payloads.
+//! - [`Ring`]: a thread's ring, looked through once, then copied segment by segment.
+//! - [`Summary`]: what was written and what was lost, for the report at the end.
+#![forbid(unsafe_code)]
+
+mod chunk_writer;
+mod payload;
+mod ring;
+mod summary;
+
+pub use chunk_writer::{ChunkWriter, array, bytes_of};
+pub use payload::{module_table, texts};
+pub use ring::{Ring, Segments, is_segment};
+pub use summary::{Child, Summary, ThreadSummary, text_of};

@@ -1,0 +1,44 @@
+//! Payloads of single chunks.
+
+use everycall_format::arena::{ModuleEntry, module_state};
+use everycall_format::ect::MetaField;
+
+use crate::chunk_writer::{array, bytes_of};
+use crate::summary::Summary;
+
+/// A META payload of texts, each with its key ([`everycall_format::ect::meta`]).
+pub fn texts<'a>(fields: impl IntoIterator<Item = (u32, &'a [u8])>) -> Vec<u8> {
+    let mut payload = Vec::new();
+    for (key, text) in fields {
+        payload.extend(bytes_of(&MetaField { key, length: text.len() as u32 }));
+        payload.extend(text);
+        payload.resize(payload.len().next_multiple_of(4), 0);
+    }
+    payload
+}
+
+/// A MODULES payload of an arena's table, each entry with its path. Entries that aren't complete keep their place and are
+/// empty. Counts and warnings go into `summary`.
+pub fn module_table(
+    modules: impl IntoIterator<Item = (ModuleEntry, Vec<u8>)>,
+    summary: &mut Summary,
+) -> Vec<u8> {
+    let mut entries = Vec::new();
+    let mut paths = Vec::new();
+    for (index, (mut module, path)) in modules.into_iter().enumerate() {
+        let sane = module.build_id_length as usize <= module.build_id.len() && module.start <= module.end;
+        if module.state == module_state::COMPLETE && sane {
+            module.path_offset = paths.len() as u32;
+            module.path_length = path.len() as u32;
+            paths.extend(path);
+            summary.modules += 1;
+        } else {
+            summary.warnings.push(format!(
+                "entry {index} of the module table is not complete; its calls will be shown without names"
+            ));
+            module = ModuleEntry::default();
+        }
+        entries.push(module);
+    }
+    [array(&entries), paths].concat()
+}
