@@ -71,11 +71,15 @@ pub mod kind {
     pub const TAIL_EXIT: u8 = 8;
     /// Reserved: the thread went on on another stack: `[stack id low, stack id high, open calls]`.
     pub const STACK_SWITCH: u8 = 9;
-    /// Reserved: a label of the program's own.
+    /// A label, instant or span of the program's own: `[value low, value high, name...]`, see
+    /// [`crate::label`]; detail is its class, with flags.
     pub const LABEL: u8 = 10;
     /// Reserved: an argument or result value.
     pub const ARGUMENT: u8 = 11;
-    /// Reserved: tracing was off for a while.
+    /// Recording was off and is on again: `[ticks low, ticks high, open calls afterwards, frames left]`, the ticks
+    /// being those when it went off; detail is a [`super::gap`]. It stands before the first event after the gap. The
+    /// frames left are those that stack pointers show gone, as in [`UNWOUND`]: they ended in the gap, nobody knows how.
+    /// The last two payloads may be missing.
     pub const GAP: u8 = 12;
     /// Reserved: kernel events.
     pub const KERNEL: u8 = 13;
@@ -89,6 +93,14 @@ pub mod loss {
     pub const HOLE: u8 = 1;
     /// The slow path was busy in this thread.
     pub const BUSY: u8 = 2;
+}
+
+/// Why recording was off (detail of [`kind::GAP`]).
+pub mod gap {
+    /// The program left this thread out.
+    pub const THREAD: u8 = 1;
+    /// Tracing was disabled.
+    pub const DISABLED: u8 = 2;
 }
 
 /// The most words that may follow the first word of a record.

@@ -7,6 +7,7 @@
 //! ```
 //!
 //! - [`event`]: the 8-byte word that a hook writes, and the longer records.
+//! - [`label`]: the records of labels, instants and spans.
 //! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
 //! - [`ect`]: the trace file made from it.
 //! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such objects.
@@ -20,6 +21,7 @@ pub mod arena;
 pub mod ect;
 pub mod env;
 pub mod event;
+pub mod label;
 pub mod site;
 mod wire;
 

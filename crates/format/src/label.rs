@@ -1,0 +1,193 @@
+//! What the program itself marks on its timeline: labels, instants and spans.
+//!
+//! One record of kind [`kind::LABEL`] each:
+//!
+//! ```text
+//! first word   ticks, count, detail = class | flags
+//! payload 1, 2 the value, low half first; 0 where there is none
+//! payload 3..  the name, four bytes each, little endian, padded with zeros
+//! ```
+//!
+//! A name has at most [`NAME_MAX`] bytes and ends before its first zero byte.
+
+use crate::event::{kind, payload_word, record_word};
+
+/// A named value of the innermost open call.
+pub const LABEL: u8 = 1;
+/// Something that happened at one moment.
+pub const INSTANT: u8 = 2;
+/// A span of time begins. Spans belong to their thread and need not nest with calls or with each other.
+pub const SPAN_BEGIN: u8 = 3;
+/// The innermost open span with the same name and value (or lack of one) ends.
+pub const SPAN_END: u8 = 4;
+/// The bits of the detail that hold the class.
+pub const CLASS_MASK: u8 = 0x0f;
+/// Set in the detail where the program gave no value.
+pub const NO_VALUE: u8 = 0x80;
+
+/// The most bytes of a name that are kept.
+pub const NAME_MAX: usize = 64;
+/// Payloads before the name.
+const VALUE_PAYLOADS: usize = 2;
+/// The most words of a record, the first one included.
+pub const WORDS_MAX: usize = 1 + VALUE_PAYLOADS + NAME_MAX / 4;
+
+/// A record in slots: `words[..len]`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LabelRecord {
+    words: [u64; WORDS_MAX],
+    len: usize,
+}
+
+impl LabelRecord {
+    /// The words, first one first.
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        self.words.get(..self.len).unwrap_or(&self.words)
+    }
+}
+
+/// The record of a label, instant or span (`class`) at `ticks`. The name ends before its first zero byte; what doesn't
+/// fit is cut, between characters if it is UTF-8.
+#[must_use]
+pub const fn record(class: u8, ticks: u64, value: Option<u64>, name: &[u8]) -> LabelRecord {
+    let length = kept_length(name);
+    let count = VALUE_PAYLOADS + length.div_ceil(4);
+    let (value, flags) = match value {
+        Some(value) => (value, 0),
+        None => (0, NO_VALUE),
+    };
+    let mut words = [0; WORDS_MAX];
+    words[0] = record_word(ticks, kind::LABEL, count as u8, class & CLASS_MASK | flags);
+    words[1] = payload_word(value as u32, kind::LABEL, 1);
+    words[2] = payload_word((value >> 32) as u32, kind::LABEL, 2);
+    let mut rest = name;
+    let mut left = length;
+    let mut index = 1 + VALUE_PAYLOADS;
+    while left > 0 && index < WORDS_MAX {
+        let mut four = 0;
+        let mut place = 0;
+        while place < 4 && left > 0 {
+            let [first, others @ ..] = rest else { break };
+            four |= (*first as u32) << (8 * place);
+            rest = others;
+            left -= 1;
+            place += 1;
+        }
+        words[index] = payload_word(four, kind::LABEL, index as u8);
+        index += 1;
+    }
+    LabelRecord { words, len: 1 + count }
+}
+
+/// How many bytes of a name are kept.
+const fn kept_length(name: &[u8]) -> usize {
+    let mut length = 0;
+    // Where the last character began.
+    let mut character = 0;
+    let mut rest = name;
+    while let [first, others @ ..] = rest {
+        if *first == 0 {
+            return length;
+        }
+        let continues = *first & 0xc0 == 0x80;
+        if length == NAME_MAX {
+            // A text without any beginning of a character near its end is no UTF-8.
+            return if continues && NAME_MAX - character < 4 { character } else { NAME_MAX };
+        }
+        if !continues {
+            character = length;
+        }
+        length += 1;
+        rest = others;
+    }
+    length
+}
+
+/// A name, as its payloads carry it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Name {
+    bytes: [u8; NAME_MAX],
+    len: usize,
+}
+
+impl Name {
+    /// From the payloads behind the value; those beyond [`NAME_MAX`] bytes are ignored.
+    #[must_use]
+    pub fn from_payloads(payloads: impl Iterator<Item = u32>) -> Name {
+        let mut bytes = [0; NAME_MAX];
+        for (place, payload) in bytes.chunks_exact_mut(4).zip(payloads) {
+            place.copy_from_slice(&payload.to_le_bytes());
+        }
+        let len = bytes.iter().position(|byte| *byte == 0).unwrap_or(NAME_MAX);
+        Name { bytes, len }
+    }
+
+    /// Its bytes, without padding.
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use super::*;
+    use crate::event::Word;
+    use std::format;
+
+    fn name_of(record: &LabelRecord) -> Name {
+        Name::from_payloads(record.words().iter().skip(3).map(|word| (word >> 32) as u32))
+    }
+
+    #[test]
+    fn words_are_the_documented_ones() {
+        const RECORD: LabelRecord = record(LABEL, 0x1_0000_0005, Some(0x2_0000_0003), b"abcde");
+        let wanted = [
+            0x0000_0005_7f0a_0401,
+            0x0000_0003_ff0a_0100,
+            0x0000_0002_ff0a_0200,
+            0x6463_6261_ff0a_0300,
+            0x0000_0065_ff0a_0400,
+        ];
+        assert_eq!(RECORD.words(), wanted);
+        let bare = record(INSTANT, 5, None, b"");
+        assert_eq!(bare.words(), [0x0000_0005_7f0a_0282, 0xff0a_0100, 0xff0a_0200]);
+    }
+
+    #[test]
+    fn names_come_back_and_long_ones_are_cut_between_characters() {
+        let long = "x".repeat(70);
+        let two = format!("{}é{}", "x".repeat(63), "y");
+        let four = format!("{}😀", "x".repeat(61));
+        for (name, kept) in [
+            (&b""[..], &b""[..]),
+            (b"r", b"r"),
+            (b"request", b"request"),
+            (b"a\0b", b"a"),
+            (long.as_bytes(), &long.as_bytes()[..64]),
+            ("é".repeat(32).as_bytes(), "é".repeat(32).as_bytes()),
+            ("é".repeat(40).as_bytes(), "é".repeat(32).as_bytes()),
+            (two.as_bytes(), &two.as_bytes()[..63]),
+            (four.as_bytes(), &four.as_bytes()[..61]),
+            (&[0x80; 70], &[0x80; 64]),
+        ] {
+            let record = record(SPAN_BEGIN, 1, Some(7), name);
+            assert_eq!(name_of(&record).bytes(), kept);
+            assert_eq!(record.words().len(), 3 + kept.len().div_ceil(4));
+            for (index, word) in record.words().iter().enumerate() {
+                match Word::decode(*word) {
+                    Word::Record { count, .. } => {
+                        assert_eq!((index, count as usize + 1), (0, record.words().len()))
+                    }
+                    Word::Payload { kind: of, index: at, .. } => {
+                        assert_eq!((of, at as usize), (kind::LABEL, index))
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
+        }
+    }
+}
