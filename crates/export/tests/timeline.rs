@@ -9,7 +9,7 @@ use everycall_export::{
 use everycall_format::arena::{COUNTERS, ClockReading};
 use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
 use everycall_reader::{
-    Module, OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Warning,
+    Module, Process, OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Warning,
 };
 
 const HIGH: u64 = 7 << 32;
@@ -94,6 +94,7 @@ fn words() -> Words {
     let snapshot = Snapshot {
         number: 0,
         reason: Reason::ProcessEnd,
+        process: 0,
         pid: 50,
         ticks: Some(HIGH + 10_000),
         ring_size: 1 << 20,
@@ -103,6 +104,7 @@ fn words() -> Words {
     };
     let recording = Recording {
         clock: vec![reading(0), reading(2_000_000_000)],
+        processes: vec![Process { pid: 50, modules: 0..1, ..Process::default() }],
         modules: vec![module],
         snapshots: vec![snapshot],
         ..Recording::default()

@@ -19,7 +19,7 @@ use crate::wire::wire_struct;
 /// First bytes of a trace file.
 pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
-pub const VERSION_MAJOR: u16 = 1;
+pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
 pub const VERSION_MINOR: u16 = 0;
 /// First bytes of a chunk.
@@ -57,8 +57,8 @@ wire_struct! {
         pub kind: u32,
         /// Its place in the file, from 0.
         pub number: u32,
-        /// Zero.
-        pub flags: u32,
+        /// Number of the process that it belongs to, from 0; zero for chunks of the whole recording.
+        pub process: u32,
         /// Bytes of the payload, without padding.
         pub length: u64,
         /// CRC-32 of the payload.
@@ -75,7 +75,7 @@ pub mod chunk {
     /// [`super::ArrayHeader`], then [`crate::arena::ClockReading`]s.
     pub const CLOCK: u32 = 2;
     /// [`super::ArrayHeader`], then [`crate::arena::ModuleEntry`]s, then their paths. A later
-    /// chunk replaces an earlier one.
+    /// chunk of the same process replaces an earlier one.
     pub const MODULES: u32 = 3;
     /// [`super::ModuleImage`], then the file's bytes.
     pub const MODULE_IMAGE: u32 = 4;
@@ -90,6 +90,8 @@ pub mod chunk {
     pub const CHILDREN: u32 = 8;
     /// [`super::ProcessEnd`].
     pub const PROCESS_END: u32 = 9;
+    /// [`super::ProcessRecord`], then the words of its command line, each ended by a zero byte.
+    pub const PROCESS: u32 = 10;
     /// [`super::EndRecord`]: the file is whole.
     pub const END: u32 = 15;
 }
@@ -272,6 +274,48 @@ pub mod end {
     pub const EXITED: u32 = 1;
     /// By a signal; the code is its number.
     pub const SIGNALED: u32 = 2;
+}
+
+wire_struct! {
+    /// A traced process: one program's run in it. A process that executes another program is two of them.
+    pub struct ProcessRecord [64] {
+        /// Bytes of this structure; the command line follows.
+        pub record_size: u32,
+        /// Process id.
+        pub pid: u32,
+        /// Its parent's, when it began.
+        pub parent_pid: u32,
+        /// Number of the process in this file that it was forked from, or whose program it replaced or was started by;
+        /// [`NO_PROCESS`] where there is none.
+        pub parent: u32,
+        /// One of [`crate::hub::origin`].
+        pub origin: u32,
+        /// One of [`image_end`].
+        pub ending: u32,
+        /// When it began to be traced.
+        pub start_ticks: u64,
+        /// When it was over, or last looked at.
+        pub end_ticks: u64,
+        /// Command name, NUL padded.
+        pub name: [u8; 16],
+        /// Bytes of the command line.
+        pub command_length: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+/// [`ProcessRecord::parent`] of a process whose parent isn't in the file.
+pub const NO_PROCESS: u32 = u32::MAX;
+
+/// [`ProcessRecord::ending`].
+pub mod image_end {
+    /// It ended.
+    pub const ENDED: u32 = 1;
+    /// It executed another traced program.
+    pub const EXEC: u32 = 2;
+    /// It was running when the recording ended.
+    pub const RUNNING: u32 = 3;
 }
 
 wire_struct! {

@@ -1,6 +1,8 @@
 //! Environment variables that a traced process reads. All begin with `EVERYCALL_`; programs that run
 //! with elevated rights (`AT_SECURE`) ignore them.
 
+/// Path of the recorder's [hub](crate::hub). Set by `record`, not by people.
+pub const RECORDER: &str = "EVERYCALL_RECORDER";
 /// Path of the arena that the recorder made. Set by `record`, not by people.
 pub const ARENA: &str = "EVERYCALL_ARENA";
 /// Bytes of each thread's ring: a power of two, such as `1M` or `65536`.

@@ -9,6 +9,7 @@
 //! - [`event`]: the 8-byte word that a hook writes, and the longer records.
 //! - [`label`]: the records of labels, instants and spans.
 //! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
+//! - [`hub`]: through which the processes of a recording get their arenas.
 //! - [`ect`]: the trace file made from it.
 //! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such objects.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
@@ -21,6 +22,7 @@ pub mod arena;
 pub mod ect;
 pub mod env;
 pub mod event;
+pub mod hub;
 pub mod label;
 pub mod site;
 mod wire;

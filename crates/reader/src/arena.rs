@@ -13,10 +13,12 @@ use everycall_format::{arena, event};
 
 use crate::error::{Error, Warning};
 use crate::event::begins_segment;
-use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
-use crate::payload;
+use crate::model::{
+    Ending, OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey,
+};
 use crate::segments::trim;
 use crate::source::ReadAt;
+use crate::{payload, processes};
 
 /// An arena whose tables were read. Events are read when they are wanted.
 pub struct ArenaImage<'a> {
@@ -102,6 +104,14 @@ impl<'a> ArenaImage<'a> {
         let (entries, paths) = self.module_entries()?;
         let modules = entries.iter().take(payload::TABLE_MAX).map(|entry| payload::module(entry, &paths));
         self.recording.modules = modules.collect();
+        self.recording.processes.push(Process {
+            pid: self.header.target_pid,
+            start_ticks: Some(self.header.start.ticks),
+            ending: Ending::Running,
+            modules: 0..self.recording.modules.len(),
+            ..Process::default()
+        });
+        processes::number_files(&mut self.recording);
         payload::add_children(self.child_entries()?.into_iter(), &mut self.recording);
         let missing = self.header.children.saturating_sub(self.header.child_capacity);
         if missing > 0 {
@@ -115,6 +125,7 @@ impl<'a> ArenaImage<'a> {
         self.recording.snapshots.push(Snapshot {
             number: 0,
             reason: Reason::Request,
+            process: 0,
             pid: self.header.target_pid,
             ticks: None,
             ring_size: self.header.ring_size,

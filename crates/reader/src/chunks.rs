@@ -13,6 +13,8 @@ pub(crate) struct Chunk {
     pub kind: u32,
     /// Place among the chunks.
     pub number: u32,
+    /// Number of the process that it belongs to.
+    pub process: u32,
     /// Where its header begins.
     pub at: u64,
     /// Bytes of the payload.
@@ -112,6 +114,7 @@ fn parse(at: u64, bytes: &[u8]) -> Option<Chunk> {
     (header.magic == CHUNK_MAGIC && header.header_checksum == crc32fast::hash(checked)).then_some(Chunk {
         kind: header.kind,
         number: header.number,
+        process: header.process,
         at,
         length: header.length,
         checksum: header.payload_checksum,

@@ -13,6 +13,7 @@ use crate::chunks::{Chunk, Chunks};
 use crate::error::{Error, Found, Warning, warn};
 use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
 use crate::payload::{self, Array, TABLE_MAX};
+use crate::processes::Processes;
 use crate::segments::FileSegments;
 use crate::source::ReadAt;
 
@@ -27,7 +28,8 @@ pub struct TraceFile<'a> {
     size: u64,
     recording: Recording,
     threads: HashMap<ThreadKey, ThreadChunks>,
-    images: HashMap<u32, Chunk>,
+    /// By [`Module::same_file`](crate::Module::same_file).
+    images: HashMap<usize, Chunk>,
 }
 
 /// Where the parts of a thread lie.
@@ -62,7 +64,11 @@ impl<'a> TraceFile<'a> {
     /// Whether the file of a module was kept in the trace, because another one has its path now.
     #[must_use]
     pub fn has_module_image(&self, module: u32) -> bool {
-        self.images.contains_key(&module)
+        self.image_of(module).is_some()
+    }
+
+    fn image_of(&self, module: u32) -> Option<&Chunk> {
+        self.images.get(&self.recording.modules.get(module as usize)?.same_file)
     }
 
     /// Writes the kept file of a module to `out`, as it was when it was mapped; tells its bytes.
@@ -71,7 +77,7 @@ impl<'a> TraceFile<'a> {
     /// Where there is none, it is damaged, or `out` fails. What was written before is worthless then.
     pub fn copy_module_image(&self, module: u32, out: &mut dyn Write) -> Result<u64, Error> {
         let problem = |problem| Error::ModuleImage { module, problem };
-        let chunk = *self.images.get(&module).ok_or(problem("the trace holds none"))?;
+        let chunk = *self.image_of(module).ok_or(problem("the trace holds none"))?;
         let mut payload = Payload::new(self.source.as_ref(), &chunk);
         let mut record = [0; ModuleImage::SIZE];
         payload.read_exact(&mut record)?;
@@ -288,6 +294,9 @@ struct Indexer {
     announced: Vec<(usize, u32)>,
     unknown: HashMap<u32, u64>,
     placeholders: usize,
+    processes: Processes,
+    /// Files of modules, by the number of the process and the place in its module table.
+    images: HashMap<(u32, u32), Chunk>,
     next_number: u32,
     end: Option<ect::EndRecord>,
 }
@@ -328,9 +337,9 @@ impl Indexer {
             return self.events(file, chunk, warnings);
         }
         if chunk.kind == chunk::MODULE_IMAGE {
-            return Indexer::image(file, chunk, warnings);
+            return self.image(file, chunk, warnings);
         }
-        if !matches!(chunk.kind, chunk::META..=chunk::PROCESS_END | chunk::END) {
+        if !matches!(chunk.kind, chunk::META..=chunk::PROCESS | chunk::END) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
             }
@@ -353,6 +362,7 @@ impl Indexer {
         const NO_ARRAY: &str = "its array's header is cut or has too small entries";
         const CUT: &str = "its array has fewer entries than it says";
         const SHORT: &str = "it is too short";
+        const PROCESSES: &str = "too many processes are in no chunk of their own";
         let recording = &mut file.recording;
         match chunk.kind {
             chunk::META => payload::read_meta(bytes, &mut recording.meta)?,
@@ -365,8 +375,9 @@ impl Indexer {
             }
             chunk::MODULES => {
                 let array = Array::parse::<ModuleEntry>(bytes).ok_or(NO_ARRAY)?;
-                recording.modules =
-                    array.iter().take(TABLE_MAX).map(|entry| payload::module(&entry, array.rest)).collect();
+                if !self.processes.set_modules(chunk.process, payload::modules(&array)) {
+                    return Err(PROCESSES);
+                }
                 if array.is_cut {
                     return Err(CUT);
                 }
@@ -384,7 +395,8 @@ impl Indexer {
                 if *self.snapshots.entry(record.snapshot).or_insert(index) != index {
                     return Err("its number was there before");
                 }
-                recording.snapshots.push(payload::snapshot(&record));
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                recording.snapshots.push(Snapshot { process, ..payload::snapshot(&record) });
                 self.announced.push((index, record.threads));
             }
             chunk::THREAD => {
@@ -407,6 +419,7 @@ impl Indexer {
                 let record = ect::ProcessEnd::read(bytes).ok_or(SHORT)?;
                 recording.process_end = Some(payload::process_end(&record));
             }
+            chunk::PROCESS => self.processes.add(chunk.process, bytes)?,
             _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),
         }
         Ok(())
@@ -425,6 +438,7 @@ impl Indexer {
         recording.snapshots.push(Snapshot {
             number,
             reason: Reason::Other(0),
+            process: 0,
             pid: 0,
             ticks: None,
             ring_size: 0,
@@ -485,13 +499,13 @@ impl Indexer {
         Some(key)
     }
 
-    fn image(file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
+    fn image(&mut self, file: &TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
         let mut bytes = [0; ModuleImage::SIZE];
         let there = file.source.read_full_at(chunk.payload_at(), &mut bytes).unwrap_or(0);
         let there = there.min(usize::try_from(chunk.length).unwrap_or(usize::MAX));
         match ModuleImage::read(&bytes[..there]) {
-            Some(record) if file.images.len() < TABLE_MAX => {
-                file.images.insert(record.module, chunk);
+            Some(record) if self.images.len() < TABLE_MAX => {
+                self.images.insert((chunk.process, record.module), chunk);
             }
             _ => {
                 let problem = "its record is cut";
@@ -514,5 +528,15 @@ impl Indexer {
             warn(&mut warnings, Warning::UnknownChunks { kind, count });
         }
         file.recording.warnings = warnings;
+        let places = self.processes.numbers();
+        self.processes.finish(&mut file.recording);
+        for ((process, place), chunk) in self.images {
+            let process = places.get(&process).and_then(|index| file.recording.processes.get(*index));
+            let module = process.and_then(|process| process.modules.clone().nth(place as usize));
+            let module = module.and_then(|index| file.recording.modules.get(index));
+            if let Some(module) = module {
+                file.images.insert(module.same_file, chunk);
+            }
+        }
     }
 }

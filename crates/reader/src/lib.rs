@@ -18,6 +18,7 @@ pub mod event;
 mod file;
 mod model;
 mod payload;
+mod processes;
 mod segments;
 mod source;
 
@@ -25,7 +26,7 @@ pub use arena::ArenaImage;
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    Child, Meta, Module, OpenCall, ProcessEnd, Reason, Recording, SegmentCursor, Snapshot, Source, Thread,
-    ThreadKey,
+    Child, Ending, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, SegmentCursor,
+    Snapshot, Source, Thread, ThreadKey,
 };
 pub use source::{ReadAt, Seekable};

@@ -1,6 +1,7 @@
 //! What a recording holds, apart from its events, whether it came from a file or an arena.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
 
@@ -13,11 +14,13 @@ pub struct Recording {
     pub meta: Meta,
     /// Clock readings as they were found, in any order.
     pub clock: Vec<ClockReading>,
-    /// Module table; a module's place is its index everywhere.
+    /// Traced processes, in the order of the file. There is at least one.
+    pub processes: Vec<Process>,
+    /// Modules of all processes, those of each process side by side; a module's place is its index everywhere.
     pub modules: Vec<Module>,
-    /// Processes that descend from the traced one and were not followed.
+    /// Processes that descend from the traced ones and were not followed.
     pub children: Vec<Child>,
-    /// How the process ended, where somebody saw it.
+    /// How the program that `record` started ended, where somebody saw it.
     pub process_end: Option<ProcessEnd>,
     /// Snapshots in the order of the file. An arena holds one.
     pub snapshots: Vec<Snapshot>,
@@ -48,9 +51,68 @@ pub struct Meta {
     pub invariant_counter: Option<bool>,
 }
 
+/// A traced process: one program's run in it. A process that executed another traced program is two of them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// Process id; 0 where it isn't known.
+    pub pid: u32,
+    /// Its parent's.
+    pub parent_pid: u32,
+    /// Index in [`Recording::processes`] of the process that it was forked from, or whose program it replaced, or that
+    /// started it.
+    pub parent: Option<usize>,
+    /// How it came to be traced.
+    pub origin: Origin,
+    /// When it began to be traced, in ticks; `None` where the input doesn't say.
+    pub start_ticks: Option<u64>,
+    /// When it was over or last looked at, in ticks; `None` where the input doesn't say.
+    pub end_ticks: Option<u64>,
+    /// Why it ends there.
+    pub ending: Ending,
+    /// Words of its command line.
+    pub command: Vec<Vec<u8>>,
+    /// Command name, without the padding.
+    pub name: Vec<u8>,
+    /// Its modules in [`Recording::modules`].
+    pub modules: Range<usize>,
+}
+
+/// How a process came to be traced.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// A traced program was started.
+    #[default]
+    Start,
+    /// It was forked from a traced process.
+    Fork,
+    /// A traced process executed a traced program.
+    Exec,
+    /// In a way that this version doesn't know.
+    Other(u32),
+}
+
+/// Why a process's record ends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ending {
+    /// The process ended.
+    #[default]
+    Ended,
+    /// It executed another traced program.
+    Exec,
+    /// It was running when the recording ended.
+    Running,
+    /// For a reason that this version doesn't know.
+    Other(u32),
+}
+
 /// A loaded object with traced code. Process address = image address + `base`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Module {
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Index of the first module in [`Recording::modules`] that is the same file: one program runs in many processes,
+    /// and its functions are the same in all of them.
+    pub same_file: usize,
     /// Path, as bytes; empty where it isn't known.
     pub path: Vec<u8>,
     /// Whether it is the program itself.
@@ -151,7 +213,9 @@ pub struct Snapshot {
     pub number: u32,
     /// Why it was taken.
     pub reason: Reason,
-    /// Process.
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Its process id.
     pub pid: u32,
     /// When it was taken; `None` where the input doesn't say.
     pub ticks: Option<u64>,

@@ -2,10 +2,15 @@
 
 use everycall_format::Wire;
 use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry, module_flags, module_state};
-use everycall_format::ect::{self, ArrayHeader, MetaField, SnapshotRecord, ThreadRecord, meta, reason};
+use everycall_format::ect::{
+    self, ArrayHeader, MetaField, ProcessRecord, SnapshotRecord, ThreadRecord, image_end, meta, reason,
+};
+use everycall_format::hub::origin;
 
 use crate::error::{Warning, warn};
-use crate::model::{Child, Meta, Module, OpenCall, ProcessEnd, Reason, Recording, Snapshot, Thread};
+use crate::model::{
+    Child, Ending, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Snapshot, Thread,
+};
 
 /// Entries of each table that are kept. A real recording has far fewer; without a limit, tiny entries
 /// of a hostile file would take many times their own size here.
@@ -120,6 +125,8 @@ pub(crate) fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
     let path = paths.get(first..).and_then(|rest| rest.get(..entry.path_length as usize)).unwrap_or_default();
     let build_id = entry.build_id.get(..entry.build_id_length as usize).unwrap_or_default();
     Module {
+        process: 0,
+        same_file: 0,
         path: path.to_vec(),
         is_executable: entry.flags & module_flags::EXECUTABLE != 0,
         flags: entry.flags,
@@ -137,6 +144,49 @@ pub(crate) fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
     }
 }
 
+/// The modules of a table whose entries are followed by their paths. All paths together are no longer than what is
+/// there for them: those of a hostile file that lie over each other are dropped.
+pub(crate) fn modules(array: &Array<'_>) -> Vec<Module> {
+    let mut room = array.rest.len();
+    let bounded = |entry: ModuleEntry| {
+        let mut module = module(&entry, array.rest);
+        match room.checked_sub(module.path.len()) {
+            Some(left) => room = left,
+            None => module.path = Vec::new(),
+        }
+        module
+    };
+    array.iter().take(TABLE_MAX).map(bounded).collect()
+}
+
+/// A process from its record and the command line behind it; its parent is set by the caller. `None` where it
+/// is cut.
+pub(crate) fn process(record: &ProcessRecord, bytes: &[u8]) -> Option<Process> {
+    let command = bytes.get(record.record_size as usize..)?.get(..record.command_length as usize)?;
+    Some(Process {
+        pid: record.pid,
+        parent_pid: record.parent_pid,
+        parent: None,
+        origin: match record.origin {
+            origin::START => Origin::Start,
+            origin::FORK => Origin::Fork,
+            origin::EXEC => Origin::Exec,
+            other => Origin::Other(other),
+        },
+        start_ticks: Some(record.start_ticks),
+        end_ticks: Some(record.end_ticks),
+        ending: match record.ending {
+            image_end::ENDED => Ending::Ended,
+            image_end::EXEC => Ending::Exec,
+            image_end::RUNNING => Ending::Running,
+            other => Ending::Other(other),
+        },
+        command: command.split_inclusive(|byte| *byte == 0).take(TABLE_MAX).map(unpadded).collect(),
+        name: unpadded(&record.name),
+        modules: 0..0,
+    })
+}
+
 /// A snapshot without its threads.
 pub(crate) fn snapshot(record: &SnapshotRecord) -> Snapshot {
     Snapshot {
@@ -147,6 +197,7 @@ pub(crate) fn snapshot(record: &SnapshotRecord) -> Snapshot {
             reason::TRIGGER => Reason::Trigger,
             other => Reason::Other(other),
         },
+        process: 0,
         pid: record.pid,
         ticks: Some(record.ticks),
         ring_size: record.ring_size,

@@ -144,12 +144,14 @@ fn other_files_are_named() {
 
 #[test]
 fn newer_files_are_refused_or_read() {
-    let error = TraceFile::open(&File::new(2, 3).end()[..]).unwrap_err();
-    assert!(matches!(error, Error::Newer { major: 2, minor: 3 }), "{error}");
-    assert!(error.to_string().contains("format 2.3"));
-    let mut file = File::new(1, 9);
-    file.chunk(900, b"from the future");
-    assert_eq!(warnings(&file.end()), [Warning::UnknownChunks { kind: 900, count: 1 }]);
+    let error = TraceFile::open(&File::new(3, 3).end()[..]).unwrap_err();
+    assert!(matches!(error, Error::Newer { major: 3, minor: 3 }), "{error}");
+    assert!(error.to_string().contains("format 3.3"));
+    for (major, minor) in [(1, 0), (2, 9)] {
+        let mut file = File::new(major, minor);
+        file.chunk(900, b"from the future");
+        assert_eq!(warnings(&file.end()), [Warning::UnknownChunks { kind: 900, count: 1 }]);
+    }
 }
 
 #[test]
@@ -215,6 +217,9 @@ fn module_files_come_back() {
         payload.extend(stored);
         let mut file = File::default();
         file.chunk(4, &payload);
+        let mut table = [128_u32, 6].map(u32::to_le_bytes).concat();
+        table.resize(8 + 6 * 128, 0);
+        file.chunk(3, &table);
         let mut bytes = file.end();
         let mut out = Vec::new();
         let trace = TraceFile::open(&bytes[..]).unwrap();
@@ -302,4 +307,53 @@ fn records_decode_by_their_rules() {
         (0x6_0000_000d, EventKind::Exit { offset: 0x1011 }),
     ];
     assert_eq!(events, wanted);
+}
+
+/// Two processes of the same program and another one: each has its modules, and one file is one file.
+#[test]
+fn families_keep_their_modules_apart() {
+    let mut parent = basic();
+    parent.pid = 100;
+    let mut child = basic();
+    child.pid = 101;
+    child.modules.truncate(1);
+    let mut other = basic();
+    other.pid = 102;
+    other.modules[0].path = "/bin/other".to_owned();
+    let member = |process: &everycall_synth::Process, number, parent, origin| everycall_synth::Member {
+        number,
+        parent,
+        origin,
+        process: process.clone(),
+    };
+    // The parent is written last: others end before it.
+    let members = [member(&child, 7, 3, 2), member(&other, 9, 7, 3), member(&parent, 3, u32::MAX, 1)];
+    let bytes = File::of_family(&members);
+    let file = TraceFile::open(&bytes[..]).unwrap();
+    let recording = file.recording();
+    assert_eq!(recording.warnings, []);
+    let pids: Vec<u32> = recording.processes.iter().map(|process| process.pid).collect();
+    assert_eq!(pids, [101, 102, 100]);
+    let parents: Vec<_> = recording.processes.iter().map(|process| process.parent).collect();
+    assert_eq!(parents, [Some(2), Some(0), None]);
+    assert_eq!(recording.processes[0].origin, everycall_reader::Origin::Fork);
+    assert_eq!(recording.processes[0].command, recording.processes[2].command);
+    let modules = &recording.modules;
+    assert_eq!(modules.len(), child.modules.len() + other.modules.len() + parent.modules.len());
+    let of = |process: usize| recording.processes[process].modules.clone();
+    assert_eq!(modules[of(2).start].same_file, of(0).start, "one file");
+    assert_eq!(modules[of(1).start].same_file, of(1).start, "another file");
+    for (index, process) in recording.processes.iter().enumerate() {
+        assert!(modules[process.modules.clone()].iter().all(|module| module.process == index));
+        let snapshot = &recording.snapshots[index];
+        assert_eq!((snapshot.process, snapshot.pid), (index, process.pid));
+        assert!(snapshot.threads.iter().all(|thread| thread.pid == process.pid));
+    }
+    // Without the chunk that tells of it, a process still has its own modules.
+    let (at, _) = *chunks(&bytes).iter().find(|(_, kind)| *kind == 10).unwrap();
+    let mut damaged = bytes.clone();
+    damaged[at + 33] ^= 1;
+    let file = TraceFile::open(&damaged[..]).unwrap();
+    let lost = &file.recording().processes[0];
+    assert_eq!((lost.pid, lost.modules.len(), lost.parent), (101, 1, None));
 }

@@ -1,9 +1,10 @@
 //! Writes the file of [`everycall_synth::basic`]: `cargo run -p everycall-synth --example basic -- FILE`.
-//! With `--arena` before the name, the arena of its first thread.
+//! With `--arena` before the name, the arena of its first thread; with `--family`, the file of
+//! [`everycall_synth::family`].
 
 use std::process::ExitCode;
 
-use everycall_synth::{File, arena_image, basic};
+use everycall_synth::{File, arena_image, basic, family};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -14,8 +15,9 @@ fn main() -> ExitCode {
             process.threads.truncate(1);
             (arena_image(&process), path)
         }
+        [option, path] if option == "--family" => (File::of_family(&family()), path),
         _ => {
-            eprintln!("expected [--arena] FILE");
+            eprintln!("expected [--arena | --family] FILE");
             return ExitCode::FAILURE;
         }
     };

@@ -1,17 +1,19 @@
 //! Trace files.
 
-use crate::{Bytes, Process, Ring, Thread, clock_reading, module_entry, open_call};
+use crate::{Bytes, Member, Process, Ring, Thread, clock_reading, module_entry, open_call};
 
 /// A trace file that is being written.
 #[derive(Clone, Debug)]
 pub struct File {
     bytes: Bytes,
     chunks: u32,
+    /// Number of the process that chunks belong to, and of its snapshot.
+    process: u32,
 }
 
 impl Default for File {
     fn default() -> File {
-        File::new(1, 0)
+        File::new(2, 0)
     }
 }
 
@@ -23,35 +25,70 @@ impl File {
         bytes.padded(b"everycall trace\n", 16).u16(major).u16(minor).u32(32).u32(0);
         let checksum = crc32(&bytes.0);
         bytes.u32(checksum);
-        File { bytes, chunks: 0 }
+        File { bytes, chunks: 0, process: 0 }
     }
 
-    /// The whole file of a process with one snapshot, taken at its end.
+    /// The whole file of a process with one snapshot, taken at its end, in version 1.0: later files say more of
+    /// processes, see [`File::of_family`].
     #[must_use]
     pub fn of(process: &Process) -> Vec<u8> {
-        let mut file = File::default();
+        let mut file = File::new(1, 0);
         file.meta(process);
         file.clock(process);
-        file.modules(process);
-        file.snapshot(process);
-        for (index, thread) in process.threads.iter().enumerate() {
-            file.thread(process.pid, index as u32, thread);
-            let segments: Vec<&[u64]> = thread.ring.segments().collect();
-            // Small chunks, so that a test of damage hits many.
-            for (place, part) in segments.chunks(2).enumerate() {
-                file.events(index as u32, thread.ring.first_segment() + 2 * place as u64, part);
-            }
-        }
+        file.process(process);
         let mut end = Bytes::default();
         end.u32(process.pid).u32(1).u32(0).u32(0).u64(process.end_ticks);
         file.chunk(9, &end.0);
         file.end()
     }
 
+    /// The whole file of several processes.
+    #[must_use]
+    pub fn of_family(members: &[Member]) -> Vec<u8> {
+        let mut file = File::default();
+        if let Some(first) = members.first() {
+            file.meta(&first.process);
+            file.clock(&first.process);
+        }
+        for member in members {
+            file.process = member.number;
+            file.member(member);
+            file.process(&member.process);
+        }
+        file.process = 0;
+        file.end()
+    }
+
+    fn member(&mut self, member: &Member) {
+        let process = &member.process;
+        let command: Vec<u8> =
+            process.arguments.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect();
+        let mut payload = Bytes::default();
+        payload.u32(64).u32(process.pid).u32(1).u32(member.parent).u32(member.origin).u32(1);
+        payload.u64(process.threads.first().map_or(0, |thread| thread.start_ticks)).u64(process.end_ticks);
+        payload.padded(b"name", 16).u32(command.len() as u32).u32(0);
+        payload.0.extend(command);
+        self.chunk(10, &payload.0);
+    }
+
+    /// Modules, snapshot and threads of a process.
+    fn process(&mut self, process: &Process) {
+        self.modules(process);
+        self.snapshot(process);
+        for (index, thread) in process.threads.iter().enumerate() {
+            self.thread(process.pid, index as u32, thread);
+            let segments: Vec<&[u64]> = thread.ring.segments().collect();
+            // Small chunks, so that a test of damage hits many.
+            for (place, part) in segments.chunks(2).enumerate() {
+                self.events(index as u32, thread.ring.first_segment() + 2 * place as u64, part);
+            }
+        }
+    }
+
     /// A chunk of any kind.
     pub fn chunk(&mut self, kind: u32, payload: &[u8]) {
         let mut header = Bytes::default();
-        header.padded(b"ECTc", 4).u32(kind).u32(self.chunks).u32(0);
+        header.padded(b"ECTc", 4).u32(kind).u32(self.chunks).u32(self.process);
         header.u64(payload.len() as u64).u32(crc32(payload));
         let checksum = crc32(&header.0);
         header.u32(checksum);
@@ -99,16 +136,23 @@ impl File {
         let ring_size =
             process.threads.first().map_or(65536, |thread| segment_size * thread.ring.capacity() as u64);
         let mut payload = Bytes::default();
-        payload.u32(0).u32(1).u32(process.pid).u32(process.threads.len() as u32);
+        payload.u32(self.process).u32(1).u32(process.pid).u32(process.threads.len() as u32);
         payload.u64(process.end_ticks).u64(ring_size).u64(segment_size).zeros(32 * 8);
         self.chunk(5, &payload.0);
     }
 
-    /// A thread of snapshot 0, with its open calls.
+    /// A thread of the process's snapshot, with its open calls.
     pub fn thread(&mut self, pid: u32, index: u32, thread: &Thread) {
         let ring = &thread.ring;
         let mut payload = Bytes::default();
-        payload.u32(0).u32(index).u32(pid).u32(thread.tid).u32(index).u32(0).u64(thread.start_ticks);
+        payload
+            .u32(self.process)
+            .u32(index)
+            .u32(pid)
+            .u32(thread.tid)
+            .u32(index)
+            .u32(0)
+            .u64(thread.start_ticks);
         payload.u64(ring.first_segment()).u64(ring.segments().count() as u64).u64(0);
         payload.padded(thread.name.as_bytes(), 16).zeros(4 * 8 + 3 * 8);
         payload.u32(24).u32(ring.open_calls().len() as u32);
@@ -116,11 +160,11 @@ impl File {
         self.chunk(6, &payload.0);
     }
 
-    /// Segments of a thread of snapshot 0, the first of them with this number.
+    /// Segments of a thread of the process's snapshot, the first of them with this number.
     pub fn events(&mut self, thread: u32, first_segment: u64, segments: &[&[u64]]) {
         let words = segments.iter().map(|segment| segment.len() as u64).sum();
         let mut payload = Bytes::default();
-        payload.u32(0).u32(thread).u64(first_segment).u64(words).u32(0).u32(0);
+        payload.u32(self.process).u32(thread).u64(first_segment).u64(words).u32(0).u32(0);
         segments.iter().copied().flatten().for_each(|word| {
             payload.u64(*word);
         });

@@ -16,7 +16,7 @@ pub use damage::mutate;
 pub use file::{File, crc32};
 pub use ring::{OpenCall, Ring};
 pub use rng::Rng;
-pub use sample::basic;
+pub use sample::{basic, family};
 
 /// A traced process, as far as its recording shows it.
 #[derive(Clone, Debug, Default)]
@@ -33,6 +33,19 @@ pub struct Process {
     pub threads: Vec<Thread>,
     /// When the snapshot was taken, in ticks.
     pub end_ticks: u64,
+}
+
+/// A process among others.
+#[derive(Clone, Debug, Default)]
+pub struct Member {
+    /// Its number in the file, and its snapshot's.
+    pub number: u32,
+    /// Number of its parent; `u32::MAX` for none.
+    pub parent: u32,
+    /// 1 started, 2 forked, 3 executed.
+    pub origin: u32,
+    /// The process.
+    pub process: Process,
 }
 
 /// One moment on all clocks.

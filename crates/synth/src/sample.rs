@@ -1,6 +1,6 @@
 //! A small recording with one of everything.
 
-use crate::{Module, Process, Reading, Ring, Thread};
+use crate::{Member, Module, Process, Reading, Ring, Thread};
 
 /// Two modules, the second one replaced by another in the same range; a thread with calls, unwinding,
 /// an epoch change, a signal handler that came in between, losses and open calls; one whose ring has
@@ -74,4 +74,21 @@ pub fn basic() -> Process {
         ],
         end_ticks: T0 + 50_000,
     }
+}
+
+/// A process, its forked child, and another program that the child executes: with and without facts, in an order that
+/// recordings may have.
+#[must_use]
+pub fn family() -> Vec<Member> {
+    let parent = basic();
+    let mut child = basic();
+    child.pid += 1;
+    child.modules.truncate(1);
+    child.threads.truncate(1);
+    let mut other = child.clone();
+    other.arguments = vec!["/bin/other".to_owned()];
+    other.modules[0].path = "/bin/other".to_owned();
+    let member = |number, parent, origin, process| Member { number, parent, origin, process };
+    // The one that lives longest is written last.
+    vec![member(1, 0, 2, child), member(2, 1, 3, other), member(0, u32::MAX, 1, parent)]
 }

@@ -5,7 +5,8 @@ use everycall_reader::Module;
 /// An address in a function, as its module states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location {
-    /// Index in the module table, or [`Location::NO_MODULE`] or [`Location::LOST_MODULE`].
+    /// Index in the recording's modules, or [`Location::NO_MODULE`] or [`Location::LOST_MODULE`]. One file has one
+    /// index, however many processes run it: that of [`Module::same_file`].
     pub module: u32,
     /// Address in the image (process address - base). For [`Location::NO_MODULE`] the process
     /// address, for [`Location::LOST_MODULE`] the code offset.
@@ -18,7 +19,7 @@ impl Location {
     /// The trace doesn't say which module lay there; the address is the code offset.
     pub const LOST_MODULE: u32 = u32::MAX - 1;
 
-    /// Index in the module table, where there is one.
+    /// Index in the recording's modules, where there is one.
     #[must_use]
     pub fn module_index(self) -> Option<usize> {
         (self.module < Location::LOST_MODULE).then_some(self.module as usize)
@@ -47,7 +48,7 @@ impl Stay {
     }
 }
 
-/// All modules by their ranges of code offsets, which are reused after unloading.
+/// All modules of a process by their ranges of code offsets, which are reused after unloading.
 #[derive(Clone, Debug, Default)]
 pub struct ModuleMap {
     /// By first offset, then by time.
@@ -57,20 +58,21 @@ pub struct ModuleMap {
 }
 
 impl ModuleMap {
-    /// The map of a module table.
+    /// The map of a process that isn't there.
+    pub(crate) const EMPTY: &'static ModuleMap = &ModuleMap { stays: Vec::new(), longest: 0 };
+
+    /// The map of one process's modules.
     #[must_use]
     pub fn new(modules: &[Module]) -> ModuleMap {
         let mut stays: Vec<Stay> = modules
             .iter()
-            .enumerate()
-            .take(Location::LOST_MODULE as usize)
-            .filter(|(_, module)| module.is_complete())
-            .map(|(index, module)| Stay {
+            .filter(|module| module.is_complete() && module.same_file < Location::LOST_MODULE as usize)
+            .map(|module| Stay {
                 first: module.code_start,
                 length: u32::try_from(module.end - module.start).unwrap_or(u32::MAX),
                 loaded: module.loaded_ticks,
                 unloaded: module.unloaded_ticks.unwrap_or(u64::MAX),
-                module: index as u32,
+                module: module.same_file as u32,
                 shift: module.start.wrapping_sub(module.base).wrapping_sub(u64::from(module.code_start)),
             })
             .collect();
@@ -148,11 +150,15 @@ mod tests {
 
     #[test]
     fn ranges_are_reused_over_time() {
-        let map = ModuleMap::new(&[
+        let mut modules = [
             module(0x1000, 2, 0x40_0000, 10, None),
             module(0x3000, 1, 0x7f00_0000, 20, Some(50)),
             module(0x3000, 4, 0x7e00_0000, 60, None),
-        ]);
+        ];
+        for (index, module) in modules.iter_mut().enumerate() {
+            module.same_file = index;
+        }
+        let map = ModuleMap::new(&modules);
         let mut cursor = 0;
         let mut at = |offset, ticks| map.locate(&mut cursor, offset, ticks);
         assert_eq!(at(0x1010, 15), Location { module: 0, image_address: 0x1010 });

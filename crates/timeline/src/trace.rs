@@ -1,7 +1,7 @@
 //! A whole recording, ready to be shown.
 
 use everycall_reader::{
-    Child, Error, Meta, Module, ProcessEnd, Recording, Snapshot, Source, ThreadKey, Warning,
+    Child, Error, Meta, Module, Process, ProcessEnd, Recording, Snapshot, Source, ThreadKey, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -14,7 +14,8 @@ use crate::thread::ThreadEvents;
 pub struct Trace<'a> {
     source: Box<dyn Source + 'a>,
     clock: Clock,
-    modules: ModuleMap,
+    /// By process.
+    modules: Vec<ModuleMap>,
     threads: Vec<ThreadInfo>,
     warnings: Vec<Warning>,
 }
@@ -26,6 +27,8 @@ pub struct ThreadInfo {
     pub index: usize,
     /// Its place in the recording.
     pub key: ThreadKey,
+    /// Its place in [`Trace::processes`].
+    pub process: usize,
     /// Process id.
     pub pid: u32,
     /// Kernel thread id.
@@ -86,7 +89,8 @@ impl<'a> Trace<'a> {
             .enumerate()
             .map(|(index, (key, scan))| thread_info(index, key, recording, &scan, &clock))
             .collect();
-        let modules = ModuleMap::new(&recording.modules);
+        let table = |process: &Process| recording.modules.get(process.modules.clone()).unwrap_or_default();
+        let modules = recording.processes.iter().map(|process| ModuleMap::new(table(process))).collect();
         Ok(Trace { clock, modules, threads, warnings, source })
     }
 
@@ -96,7 +100,13 @@ impl<'a> Trace<'a> {
         &self.source.recording().meta
     }
 
-    /// Module table; [`Location::module`] is the index.
+    /// Traced processes.
+    #[must_use]
+    pub fn processes(&self) -> &[Process] {
+        &self.source.recording().processes
+    }
+
+    /// Modules of all processes; [`Location::module`] is an index.
     #[must_use]
     pub fn modules(&self) -> &[Module] {
         &self.source.recording().modules
@@ -108,7 +118,7 @@ impl<'a> Trace<'a> {
         &self.source.recording().children
     }
 
-    /// How the process ended, where somebody saw it.
+    /// How the program that `record` started ended, where somebody saw it.
     #[must_use]
     pub fn process_end(&self) -> Option<ProcessEnd> {
         self.source.recording().process_end
@@ -163,19 +173,15 @@ impl<'a> Trace<'a> {
         index: usize,
         same_function: Option<SameFunction<'t>>,
     ) -> ThreadEvents<'t> {
-        ThreadEvents::new(
-            self.source.as_ref(),
-            self.threads.get(index),
-            &self.clock,
-            &self.modules,
-            same_function,
-        )
+        let thread = self.threads.get(index);
+        let modules = thread.and_then(|thread| self.modules.get(thread.process)).unwrap_or(ModuleMap::EMPTY);
+        ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, same_function)
     }
 
-    /// The module and address of a code offset at a moment.
+    /// The module and address of a code offset of a process at a moment.
     #[must_use]
-    pub fn locate(&self, offset: u32, ticks: u64) -> Location {
-        self.modules.locate(&mut 0, offset, ticks)
+    pub fn locate(&self, process: usize, offset: u32, ticks: u64) -> Location {
+        self.modules.get(process).unwrap_or(ModuleMap::EMPTY).locate(&mut 0, offset, ticks)
     }
 }
 
@@ -200,6 +206,7 @@ fn thread_info(
     ThreadInfo {
         index,
         key,
+        process: recording.snapshots[key.snapshot].process,
         pid: thread.pid,
         tid: thread.tid,
         name: thread.name_lossy().into_owned(),

@@ -16,9 +16,21 @@ fn version_1_0() {
     assert!(got == wanted, "the file now says:\n{got}");
 }
 
-/// The synthetic sample still has the bytes of that version.
+/// The first version that holds several processes.
 #[test]
-fn the_sample_is_that_file() {
+fn version_2_0() {
+    let bytes = include_bytes!("golden/v2.0-family.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let wanted = include_str!("golden/v2.0-family.txt");
+    let got = text::processes(&trace) + &text::text(&trace);
+    assert!(got == wanted, "the file now says:\n{got}");
+}
+
+/// The synthetic samples still have the bytes of these versions.
+#[test]
+fn the_samples_are_these_files() {
     let bytes = everycall_synth::File::of(&everycall_synth::basic());
     assert!(bytes == include_bytes!("golden/v1.0-basic.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_family(&everycall_synth::family());
+    assert!(bytes == include_bytes!("golden/v2.0-family.ect"), "raise the version and add a file instead");
 }

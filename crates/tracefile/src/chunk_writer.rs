@@ -14,6 +14,7 @@ pub struct ChunkWriter<W> {
     output: W,
     position: u64,
     chunks: u32,
+    process: u32,
 }
 
 impl<W: Write> ChunkWriter<W> {
@@ -23,7 +24,7 @@ impl<W: Write> ChunkWriter<W> {
     ///
     /// The output's.
     pub fn begin(output: W) -> io::Result<ChunkWriter<W>> {
-        let mut writer = ChunkWriter { output, position: 0, chunks: 0 };
+        let mut writer = ChunkWriter { output, position: 0, chunks: 0, process: 0 };
         let mut header = FileHeader {
             magic: MAGIC,
             version_major: VERSION_MAJOR,
@@ -35,6 +36,17 @@ impl<W: Write> ChunkWriter<W> {
         header.checksum = crc32fast::hash(&bytes_of(&header)[..FileHeader::SIZE - size_of::<u32>()]);
         writer.put(&bytes_of(&header))?;
         Ok(writer)
+    }
+
+    /// The chunks that follow belong to process number `process`; without that, to the first one.
+    pub fn set_process(&mut self, process: u32) {
+        self.process = process;
+    }
+
+    /// Bytes written so far.
+    #[must_use]
+    pub fn position(&self) -> u64 {
+        self.position
     }
 
     /// Writes a chunk whose payload is `parts`, one after the other.
@@ -50,7 +62,7 @@ impl<W: Write> ChunkWriter<W> {
             magic: CHUNK_MAGIC,
             kind,
             number: self.chunks,
-            flags: 0,
+            process: self.process,
             length,
             payload_checksum: payload.finalize(),
             header_checksum: 0,
@@ -76,6 +88,7 @@ impl<W: Write> ChunkWriter<W> {
     /// The output's.
     pub fn end(mut self) -> io::Result<u64> {
         let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
+        self.process = 0;
         let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
         self.chunk(chunk::END, &[&bytes_of(&end)])?;
         self.output.flush()?;

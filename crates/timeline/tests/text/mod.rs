@@ -62,3 +62,16 @@ pub fn text(trace: &Trace<'_>) -> String {
     }
     out
 }
+
+/// The processes of a trace, line by line.
+#[allow(dead_code, reason = "not every test file has several processes")]
+pub fn processes(trace: &Trace<'_>) -> String {
+    let mut out = String::new();
+    for process in trace.processes() {
+        let _ = writeln!(out, "{process:?}");
+    }
+    for thread in trace.threads() {
+        let _ = writeln!(out, "thread {} {} of process {}", thread.pid, thread.tid, thread.process);
+    }
+    out
+}

@@ -1,0 +1,123 @@
+//! The hub: a small block of shared memory through which the processes of a recording get their arenas.
+//!
+//! ```text
+//! 0                HubHeader, one page
+//! children_offset  ChildEntry[child_capacity]: processes that are not followed
+//! ```
+//!
+//! The recorder makes it before it starts the program, and names it by [`crate::env::RECORDER`]. It keeps a few arenas
+//! ready, whose descriptors stand in [`HubHeader::spares`]. A process that starts, and a forked child at its
+//! first event, takes one by an atomic exchange with 0, opens it as `/proc/RECORDER/fd/N`, claims it by a
+//! compare-and-swap of [`crate::arena::ArenaHeader::target_pid`], and rings. The recorder puts a new one into the place.
+//!
+//! Readers take every number as input from a stranger, on both sides.
+
+use crate::arena::{CHILD_CAPACITY, ChildEntry, PAGE};
+use crate::wire::wire_struct;
+
+/// First bytes of a hub.
+pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"everyhub");
+/// Version of the hub.
+pub const HUB_VERSION: u32 = 1;
+/// Places for arenas that nobody has claimed.
+pub const SPARES: usize = 16;
+
+wire_struct! {
+    /// First bytes of the hub; the rest of its page is zero.
+    pub struct HubHeader [128] {
+        /// [`HUB_MAGIC`].
+        pub magic: u64,
+        /// [`HUB_VERSION`].
+        pub version: u32,
+        /// Bytes of this structure.
+        pub header_size: u32,
+        /// Bytes of the hub.
+        pub hub_size: u64,
+        /// Where the table of children begins.
+        pub children_offset: u64,
+        /// Entries of the table of children.
+        pub child_capacity: u32,
+        /// Entries taken in it; may exceed its capacity.
+        pub children: u32,
+        /// Process that made the hub.
+        pub recorder_pid: u32,
+        /// 1 where children of the traced program are followed.
+        pub follow: u32,
+        /// Counts the runtimes' messages to the recorder; a shared futex.
+        pub doorbell: u32,
+        /// The last value of `doorbell` that the recorder has dealt with; a shared futex.
+        pub acknowledged: u32,
+        /// Not 0 since somebody waited for the recorder in vain: nobody waits until it is 0 again.
+        pub silent: u32,
+        /// Processes that ran untraced though they should have been followed.
+        pub untraced: u32,
+        /// Descriptors of arenas in the recorder, plus 1; 0 for an empty place.
+        pub spares: [u32; SPARES],
+    }
+}
+
+/// [`crate::arena::ArenaHeader::origin`], [`crate::ect::ProcessRecord::origin`]: how a process came to be traced.
+pub mod origin {
+    /// A traced program was started.
+    pub const START: u32 = 1;
+    /// It was forked from a traced process.
+    pub const FORK: u32 = 2;
+    /// A traced process executed a traced program.
+    pub const EXEC: u32 = 3;
+}
+
+impl HubHeader {
+    /// The header of a new hub.
+    #[must_use]
+    pub fn new(recorder_pid: u32, follow: bool) -> HubHeader {
+        HubHeader {
+            magic: HUB_MAGIC,
+            version: HUB_VERSION,
+            header_size: size_of::<HubHeader>() as u32,
+            hub_size: PAGE
+                + (u64::from(CHILD_CAPACITY) * size_of::<ChildEntry>() as u64).next_multiple_of(PAGE),
+            children_offset: PAGE,
+            child_capacity: CHILD_CAPACITY,
+            recorder_pid,
+            follow: follow.into(),
+            ..HubHeader::default()
+        }
+    }
+
+    /// Whether every size and offset fits the others and `available` bytes of memory.
+    #[must_use]
+    pub fn is_consistent(&self, available: u64) -> bool {
+        self.magic == HUB_MAGIC
+            && self.version == HUB_VERSION
+            && self.hub_size >= PAGE
+            && self.hub_size <= available
+            && self.children_offset >= PAGE
+            && u64::from(self.child_capacity)
+                .checked_mul(size_of::<ChildEntry>() as u64)
+                .and_then(|bytes| bytes.checked_add(self.children_offset))
+                .is_some_and(|end| end <= self.hub_size)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn new_hubs_are_consistent_and_lies_are_noticed() {
+        let good = HubHeader::new(1, true);
+        assert!(good.is_consistent(good.hub_size) && !good.is_consistent(good.hub_size - 1));
+        let spoil: [fn(&mut HubHeader); 5] = [
+            |h| h.magic += 1,
+            |h| h.version += 1,
+            |h| h.hub_size = 0,
+            |h| h.children_offset = u64::MAX,
+            |h| h.child_capacity = u32::MAX,
+        ];
+        for change in spoil {
+            let mut bad = good;
+            change(&mut bad);
+            assert!(!bad.is_consistent(good.hub_size), "{bad:?}");
+        }
+    }
+}

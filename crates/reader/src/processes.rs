@@ -1,0 +1,137 @@
+//! The processes of a trace file and their module tables, gathered chunk by chunk.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use everycall_format::Wire;
+use everycall_format::ect::{NO_PROCESS, ProcessRecord};
+
+use crate::model::{Module, Process, Recording};
+use crate::payload;
+
+/// Processes that are kept without a chunk of their own, as in files that were damaged.
+const PLACEHOLDERS_MAX: usize = 4096;
+/// Words of command lines that are kept.
+const WORDS_MAX: usize = 1 << 20;
+
+/// What the chunks say of processes.
+#[derive(Default)]
+pub(crate) struct Processes {
+    /// By their number in the file.
+    indices: HashMap<u32, usize>,
+    all: Vec<Gathered>,
+    placeholders: usize,
+    words: usize,
+}
+
+#[derive(Default)]
+struct Gathered {
+    process: Process,
+    /// Its number in the file.
+    parent: Option<u32>,
+    /// Whether its own chunk was there.
+    is_known: bool,
+    modules: Vec<Module>,
+}
+
+impl Processes {
+    /// The index of the process with a number; one without facts where its own chunk isn't there (yet).
+    pub fn index(&mut self, number: u32) -> Option<usize> {
+        let next = self.all.len();
+        match self.indices.entry(number) {
+            Entry::Occupied(entry) => Some(*entry.get()),
+            Entry::Vacant(_) if self.placeholders == PLACEHOLDERS_MAX => None,
+            Entry::Vacant(entry) => {
+                self.placeholders += 1;
+                self.all.push(Gathered::default());
+                Some(*entry.insert(next))
+            }
+        }
+    }
+
+    /// Takes in a PROCESS chunk. `Err` says what is wrong with it.
+    pub fn add(&mut self, number: u32, bytes: &[u8]) -> Result<(), &'static str> {
+        let record = ProcessRecord::read(bytes).ok_or("it is too short")?;
+        let mut process = payload::process(&record, bytes).ok_or("its command line is cut")?;
+        self.words += process.command.len();
+        if self.words > WORDS_MAX {
+            process.command = Vec::new();
+        }
+        let index = match self.indices.entry(number) {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
+                self.all.push(Gathered::default());
+                *entry.insert(self.all.len() - 1)
+            }
+        };
+        let gathered = &mut self.all[index];
+        if std::mem::replace(&mut gathered.is_known, true) {
+            return Err("its number was there before");
+        }
+        gathered.process = process;
+        gathered.parent = Some(record.parent).filter(|parent| *parent != NO_PROCESS);
+        Ok(())
+    }
+
+    /// The module table of a process; it replaces an earlier one. False where there are too many processes.
+    pub fn set_modules(&mut self, number: u32, modules: Vec<Module>) -> bool {
+        let Some(index) = self.index(number) else { return false };
+        self.all[index].modules = modules;
+        true
+    }
+
+    /// Indices by number.
+    pub fn numbers(&self) -> HashMap<u32, usize> {
+        self.indices.clone()
+    }
+
+    /// Puts the processes and all their modules into `recording`, whose snapshots are there already. Older files say
+    /// nothing of their one process: it is made of what is known otherwise.
+    pub fn finish(mut self, recording: &mut Recording) {
+        if self.all.is_empty() {
+            self.all.push(Gathered::default());
+        }
+        for snapshot in &recording.snapshots {
+            if let Some(gathered) = self.all.get_mut(snapshot.process).filter(|gathered| !gathered.is_known) {
+                gathered.process.pid = snapshot.pid;
+                gathered.process.end_ticks = snapshot.ticks;
+            }
+        }
+        if let [only] = &mut self.all[..]
+            && !only.is_known
+        {
+            only.process.command.clone_from(&recording.meta.arguments);
+        }
+        for (index, gathered) in self.all.into_iter().enumerate() {
+            let first = recording.modules.len();
+            recording.modules.extend(gathered.modules);
+            let mut process = gathered.process;
+            process.modules = first..recording.modules.len();
+            // A process can't be its own parent; longer circles are for those to notice who walk along them.
+            let parent = gathered.parent.and_then(|number| self.indices.get(&number).copied());
+            process.parent = parent.filter(|parent| *parent != index);
+            recording.processes.push(process);
+        }
+        number_files(recording);
+    }
+}
+
+/// Sets [`Module::process`] and [`Module::same_file`].
+pub(crate) fn number_files(recording: &mut Recording) {
+    for (index, process) in recording.processes.iter().enumerate() {
+        recording.modules[process.modules.clone()].iter_mut().for_each(|module| module.process = index);
+    }
+    /// Path, build id, device, inode.
+    type Identity<'a> = (&'a [u8], &'a [u8], u64, u64);
+    let mut files: HashMap<Identity<'_>, usize> = HashMap::new();
+    let mut numbers = Vec::with_capacity(recording.modules.len());
+    for (index, module) in recording.modules.iter().enumerate() {
+        let is_named = !module.path.is_empty() && (module.inode != 0 || !module.build_id.is_empty());
+        let identity = (&*module.path, &*module.build_id, module.device, module.inode);
+        numbers.push(if is_named { *files.entry(identity).or_insert(index) } else { index });
+    }
+    drop(files);
+    for (module, number) in recording.modules.iter_mut().zip(numbers) {
+        module.same_file = number;
+    }
+}
