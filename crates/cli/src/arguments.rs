@@ -44,6 +44,15 @@ pub enum Verb {
     /// The program finds everything as without everycall, and this command ends with its exit status or signal.
     #[command(override_usage = "everycall record [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
     Record(RecordArguments),
+    /// Get the trace out of a core dump
+    ///
+    /// The program needs not have run under record. Cores packed by systemd-coredump (zstd, lz4) are read as they are, and so is
+    /// what `everycall snapshot` writes in gdb (see gdb-script).
+    Core(CoreArguments),
+    /// Print a command for gdb that takes a snapshot of a live process or a core
+    ///
+    /// In gdb: source <(everycall gdb-script), or keep it in a file; then: everycall snapshot FILE
+    GdbScript,
     /// Tell what a trace holds, and what it lost
     Info(InfoArguments),
     /// Print the calls as an indented tree, with durations
@@ -78,6 +87,25 @@ pub struct RecordArguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// `core`.
+#[derive(Debug, Args)]
+pub struct CoreArguments {
+    /// Trace file to write; the core's name with .ect behind it, in the current folder, unless told otherwise
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The program's file, where it isn't at the path that it ran from
+    #[arg(long, value_name = "FILE")]
+    pub exe: Option<PathBuf>,
+    /// The calls of this process, where the core holds memory of several
+    #[arg(long, value_name = "PID")]
+    pub pid: Option<u32>,
+    /// Say nothing at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Core dump
+    pub core: PathBuf,
 }
 
 /// `info`.

@@ -3,13 +3,16 @@
 //!
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
-//! verbs     cc -> build      record -> record.rs     info -> info/     replay, export -> output.rs
+//! verbs     cc -> build      record -> record.rs, report.rs
+//!           core -> core.rs   gdb-script -> gdb.rs     info -> info/     replay, export -> output.rs
 //! glue      trace_view.rs: timeline + symbols as export wants them;  symbol_names.rs;  program.rs
 //! ```
 
 mod arguments;
+mod core;
 mod exit_code;
 mod failure;
+mod gdb;
 mod info;
 mod output;
 mod program;
@@ -70,6 +73,8 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Cc { arguments } => Ok(everycall_build::cc_main(arguments, &kit)),
         Verb::Record(arguments) => record::run(arguments),
+        Verb::Core(arguments) => core::run(&arguments),
+        Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),
         Verb::Replay(arguments) => output::replay(arguments),
         Verb::Export(arguments) => output::export(arguments),

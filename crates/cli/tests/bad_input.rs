@@ -127,12 +127,12 @@ fn damaged_traces() {
     let whole = here.read("app.ect");
     // A newer major version.
     let mut newer = whole.clone();
-    newer[16] = 2;
+    newer[16] += 1;
     let checksum = crc32fast::hash(&newer[..28]).to_le_bytes();
     newer[28..32].copy_from_slice(&checksum);
     here.write("newer.ect", &newer);
     for verb in ["info", "replay", "export -o -"] {
-        here.fail(&format!("{verb} newer.ect"), 1, &["newer.ect", "format 2.0", "reads up to 1"]);
+        here.fail(&format!("{verb} newer.ect"), 1, &["newer.ect", "format 3.0", "reads up to 2"]);
     }
     for cut in [1, 31, 32, 40, whole.len() / 4, whole.len() / 2, whole.len() - 1] {
         here.write("cut.ect", &whole[..cut]);

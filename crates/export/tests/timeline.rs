@@ -9,7 +9,7 @@ use everycall_export::{
 use everycall_format::arena::{COUNTERS, ClockReading};
 use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
 use everycall_reader::{
-    Module, Process, OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Warning,
+    Module, OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Warning,
 };
 
 const HIGH: u64 = 7 << 32;

@@ -1,10 +1,10 @@
 //! Writes the file of [`everycall_synth::basic`]: `cargo run -p everycall-synth --example basic -- FILE`.
-//! With `--arena` before the name, the arena of its first thread; with `--family`, the file of
+//! With `--arena` before the name, the arena of its first thread; with `--core`, a core with that arena; with `--family`, the file of
 //! [`everycall_synth::family`].
 
 use std::process::ExitCode;
 
-use everycall_synth::{File, arena_image, basic, family};
+use everycall_synth::{Core, File, arena_image, basic, family};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -15,9 +15,24 @@ fn main() -> ExitCode {
             process.threads.truncate(1);
             (arena_image(&process), path)
         }
+        [option, path] if option == "--core" => {
+            let mut process = basic();
+            process.threads.truncate(1);
+            let mut core = Core {
+                pid: process.pid,
+                name: "app".to_owned(),
+                arguments: process.arguments.join(" "),
+                signal: 11,
+                is_kernels: true,
+                threads: 2,
+                ..Core::default()
+            };
+            core.add_in_pieces(0x7f00_0000_0000, &arena_image(&process));
+            (core.file(), path)
+        }
         [option, path] if option == "--family" => (File::of_family(&family()), path),
         _ => {
-            eprintln!("expected [--arena | --family] FILE");
+            eprintln!("expected [--arena | --core | --family] FILE");
             return ExitCode::FAILURE;
         }
     };

@@ -1,16 +1,18 @@
-//! Arenas and trace files made from a small description, healthy or hostile, for tests.
+//! Arenas, core dumps and trace files made from a small description, healthy or hostile, for tests.
 //!
 //! Every number of the format is written out here once more, on purpose: nothing comes from the
 //! format crate, so a layout change that wasn't meant is caught by the tests that read these bytes.
 //! `docs/format.md` is the specification that both follow.
 
 mod arena;
+mod core;
 mod damage;
 mod file;
 mod ring;
 mod rng;
 mod sample;
 
+pub use crate::core::Core;
 pub use arena::arena_image;
 pub use damage::mutate;
 pub use file::{File, crc32};

@@ -17,6 +17,7 @@ use crate::arguments::{InfoArguments, TextFormat};
 use crate::failure::Failure;
 use crate::symbol_names::SymbolNames;
 use crate::trace_view::{self, TraceView};
+pub use page::signal_name;
 use profile::Profile;
 
 /// All that is told about a trace.

@@ -5,6 +5,7 @@ use std::fmt::{self, Write};
 use everycall_export::{Count, Duration, shortened_name};
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::ect::end;
+use everycall_reader::Reason;
 use everycall_timeline::{ClockQuality, ThreadInfo};
 
 use super::Report;
@@ -51,7 +52,13 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     field(out, "covers", &Duration { ns: end_ns(report.trace) }.to_string())?;
     field(out, "ended", &how_it_ended(report))?;
     let cpus = meta.cpu_count.map(|count| format!(", {}", Several(count.into(), "CPU", "CPUs")));
-    field(out, "host", &format!("{}: {}{}", text(&meta.host), text(&meta.cpu), cpus.unwrap_or_default()))?;
+    if !meta.host.is_empty() || !meta.cpu.is_empty() {
+        field(
+            out,
+            "host",
+            &format!("{}: {}{}", text(&meta.host), text(&meta.cpu), cpus.unwrap_or_default()),
+        )?;
+    }
     field(out, "kernel", &text(&meta.kernel))?;
     field(out, "clock", &clock_text(report))?;
     field(out, "everycall", &text(&meta.tool_version))?;
@@ -73,7 +80,9 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
 
 fn how_it_ended(report: &Report<'_>) -> String {
     let Some(process_end) = report.trace.process_end() else {
-        return "unknown: the file was cut before that was written".to_owned();
+        let was_asked = report.trace.snapshots().iter().any(|snapshot| snapshot.reason == Reason::Request);
+        let why = if was_asked { "not yet" } else { "unknown: the file was cut before that was written" };
+        return why.to_owned();
     };
     match process_end.how {
         end::EXITED => format!("with exit status {}", process_end.code),
@@ -85,7 +94,7 @@ fn how_it_ended(report: &Report<'_>) -> String {
     }
 }
 
-fn signal_name(signal: u32) -> &'static str {
+pub fn signal_name(signal: u32) -> &'static str {
     match signal {
         1 => " (SIGHUP)",
         2 => " (SIGINT)",

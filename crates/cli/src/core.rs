@@ -1,0 +1,149 @@
+//! `everycall core`: the trace that a core dump holds.
+
+use std::fs::File;
+use std::io::BufWriter;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use everycall_coredump::{Core, ProcessFacts, Snapshot};
+use everycall_format::arena::ClockReading;
+use everycall_outfile::{MODE_PRIVATE, OutFile};
+
+use crate::arguments::CoreArguments;
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::info::signal_name;
+use crate::report::{self, Several, Size};
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 256 << 10;
+/// How long the counter's rate is measured, to find out whether it is still the one of the core.
+const PAUSE: Duration = Duration::from_millis(20);
+/// How much the two rates may differ: a few times what such a short measurement is wrong by.
+const RATE_DIFFERENCE: f64 = 1e-4;
+
+/// Runs the verb.
+pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
+    let path = &arguments.core;
+    let failed = |reason: &dyn std::fmt::Display| {
+        Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()))
+    };
+    let output = arguments.output.clone().unwrap_or_else(|| default_output(path));
+    everycall_recorder::outlive_size_limit();
+    let file = File::open(path)
+        .map_err(|error| failed(&format!("can't be read: {error}; name a core dump that you may read")))?;
+    if !file.metadata().is_ok_and(|data| data.is_file()) {
+        return Err(failed(&"is not a regular file; name a core dump"));
+    }
+    let core = Core::open(file, arguments.pid).map_err(|error| failed(&error))?;
+    let image = core.arena().map_err(|error| failed(&error))?;
+    let mut snapshot = Snapshot::read(&image, core.process()).map_err(|error| failed(&error))?;
+    let cut = core.cut().map_err(|error| failed(&error))?;
+    if cut > 0 {
+        snapshot.add_warning(format!(
+            "the core was cut, and {} of everycall's memory are missing in it; raise the limit of cores (ulimit -c unlimited)",
+            Size(cut)
+        ));
+    }
+    if let Some(exe) = &arguments.exe {
+        let exe = exe.canonicalize().map_err(|error| {
+            let reason =
+                format!("{}: can't be read: {error}; name the program's file with --exe", exe.display());
+            Failure::new(exit_code::FAILED, reason)
+        })?;
+        snapshot.set_executable(exe.as_os_str().as_bytes());
+    }
+    let readings = snapshot.start().map_or(vec![], readings_of_this_boot);
+    if readings.is_empty() {
+        snapshot.add_warning(
+            "the core is of another machine or of an earlier boot of this one, so the counter's rate isn't known: times are \
+             ticks, shown as nanoseconds"
+                .to_owned(),
+        );
+    }
+    snapshot.add_clock_readings(&readings);
+
+    let file = OutFile::create(&output, MODE_PRIVATE)?;
+    let mut buffered = BufWriter::with_capacity(BUFFER, file);
+    let summary = snapshot
+        .write(&mut buffered, env!("CARGO_PKG_VERSION"))
+        .map_err(|error| Failure::writing(&output, error))?;
+    let file = buffered.into_inner().map_err(|error| Failure::writing(&output, error.into_error()))?;
+    file.finish()?;
+    if !arguments.quiet {
+        if let Some(process) = core.process() {
+            eprintln!("everycall: {}", describe(process));
+        }
+        report::print(&summary, &output);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `core.1234.zst` becomes `core.1234.ect`.
+fn default_output(core: &Path) -> PathBuf {
+    let mut name = PathBuf::from(core.file_name().unwrap_or(core.as_os_str()));
+    if name.extension().is_some_and(|ending| ending == "zst" || ending == "lz4") {
+        name.set_extension("");
+    }
+    let mut name = name.into_os_string();
+    name.push(".ect");
+    name.into()
+}
+
+/// What the core is of.
+fn describe(process: &ProcessFacts) -> String {
+    let state = match process.signal {
+        Some(signal) if process.has_ended => format!("ended by signal {signal}{}", signal_name(signal)),
+        Some(signal) => format!("stopped by signal {signal}{}", signal_name(signal)),
+        None => "still alive".to_owned(),
+    };
+    let threads = Several(process.threads.into(), "live thread", "live threads");
+    format!("core of {}, {state}, with {threads}", process.describe())
+}
+
+/// Readings of all clocks now, where they are the same clocks as those of `start`: then they tell exactly how fast the counter ran
+/// meanwhile. The sign is that this rate is the one that is measured now; the counter of another machine, or that of an earlier
+/// boot, began at another time.
+fn readings_of_this_boot(start: ClockReading) -> Vec<ClockReading> {
+    let first = everycall_recorder::clock::read();
+    std::thread::sleep(PAUSE);
+    let last = everycall_recorder::clock::read();
+    match (rate(&first, &last), rate(&start, &last)) {
+        (Some(now), Some(since)) if (since / now - 1.0).abs() < RATE_DIFFERENCE => vec![last],
+        _ => vec![],
+    }
+}
+
+/// Ticks per nanosecond.
+fn rate(from: &ClockReading, to: &ClockReading) -> Option<f64> {
+    let ticks = to.ticks.checked_sub(from.ticks).filter(|ticks| *ticks > 0)?;
+    let time = to.monotonic_raw_ns.checked_sub(from.monotonic_raw_ns).filter(|time| *time > 0)?;
+    Some(ticks as f64 / time as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_named_after_the_core() {
+        let name = |core: &str| default_output(Path::new(core)).to_string_lossy().into_owned();
+        assert_eq!(name("/var/lib/core.app.77.zst"), "core.app.77.ect");
+        assert_eq!(name("core"), "core.ect");
+        assert_eq!(name("core.77"), "core.77.ect");
+    }
+
+    #[test]
+    fn clocks_of_another_boot_are_noticed() {
+        let start = everycall_recorder::clock::read();
+        assert_eq!(readings_of_this_boot(start).len(), 1);
+        let other = ClockReading { ticks: start.ticks / 2, ..start };
+        assert!(readings_of_this_boot(other).is_empty());
+        let later = ClockReading { ticks: u64::MAX, ..start };
+        assert!(readings_of_this_boot(later).is_empty());
+        let ages_ago = ClockReading { monotonic_raw_ns: 1, ..start };
+        assert!(readings_of_this_boot(ages_ago).is_empty());
+    }
+}

@@ -1,0 +1,97 @@
+//! `everycall gdb-script`: a command for gdb, in Python. What it must know about the arena is filled in from the format's own
+//! declarations.
+
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::mem::offset_of;
+use std::path::Path;
+use std::process::ExitCode;
+
+use everycall_format::Wire;
+use everycall_format::arena::{ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, ThreadHeader};
+
+use crate::exit_code;
+use crate::failure::Failure;
+
+const SCRIPT: &str = include_str!("snapshot.py");
+
+/// Where fields lie, and their bytes, as Python has it.
+macro_rules! fields {
+    ($structure:ty, $($field:ident),+ $(,)?) => {{
+        let all = <$structure>::default();
+        [$((stringify!($field), offset_of!($structure, $field), size_of_val(&all.$field))),+]
+    }};
+}
+
+/// Runs the verb.
+pub fn print_script() -> Result<ExitCode, Failure> {
+    let program = std::env::current_exe().map_err(|error| {
+        Failure::new(exit_code::FAILED, format!("can't find out where this program lies: {error}"))
+    })?;
+    let mut out = io::stdout().lock();
+    out.write_all(script(&program).as_bytes())
+        .and_then(|()| out.flush())
+        .map_err(|error| Failure::writing(Path::new("standard output"), error))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn script(program: &Path) -> String {
+    let header = fields!(
+        ArenaHeader,
+        version,
+        arena_size,
+        ring_size,
+        segment_size,
+        open_call_capacity,
+        thread_capacity,
+        module_capacity,
+        child_capacity,
+        modules_offset,
+        children_offset,
+        paths_offset,
+        paths_size,
+        threads_offset,
+        thread_stride,
+        target_pid,
+        modules,
+        children,
+        threads,
+        paths,
+    );
+    let thread = fields!(ThreadHeader, segment);
+    // Python's strings have JSON's escapes.
+    let program = serde_json::Value::from(program.to_string_lossy()).to_string();
+    [
+        ("@EVERYCALL@", program),
+        ("@VERSION@", ARENA_VERSION.to_string()),
+        ("@HEADER@", dictionary(&header)),
+        ("@THREAD@", dictionary(&thread)),
+        ("@MODULE_SIZE@", ModuleEntry::SIZE.to_string()),
+        ("@CHILD_SIZE@", ChildEntry::SIZE.to_string()),
+        ("@OPEN_CALL_SIZE@", OpenCall::SIZE.to_string()),
+    ]
+    .iter()
+    .fold(SCRIPT.to_owned(), |script, (mark, text)| script.replace(mark, text))
+}
+
+fn dictionary(fields: &[(&str, usize, usize)]) -> String {
+    let mut text = "{\n".to_owned();
+    for (name, offset, size) in fields {
+        // Writing to a string doesn't fail.
+        let _ = writeln!(text, "    \"{name}\": ({offset}, {size}),");
+    }
+    text + "}"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everything_is_filled_in() {
+        let script = script(Path::new("/a \"b\"/everycall"));
+        assert!(!script.contains('@'), "{script}");
+        assert!(script.contains(r#"EVERYCALL = "/a \"b\"/everycall""#));
+        assert!(script.contains("    \"arena_size\": (16, 8),"));
+    }
+}

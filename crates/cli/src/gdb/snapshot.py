@@ -1,0 +1,181 @@
+# A command for gdb: everycall snapshot FILE
+#
+# Writes a trace of the process that gdb looks at, live or a core, as it stands now. Printed by `everycall gdb-script`, for the
+# version of everycall that the program was built with.
+
+import os
+import re
+import subprocess
+import tempfile
+
+import gdb
+
+# The everycall that printed this.
+EVERYCALL = @EVERYCALL@
+VERSION = @VERSION@
+PAGE = 4096
+# Where fields lie, and their bytes.
+HEADER = @HEADER@
+THREAD = @THREAD@
+MODULE_SIZE = @MODULE_SIZE@
+CHILD_SIZE = @CHILD_SIZE@
+OPEN_CALL_SIZE = @OPEN_CALL_SIZE@
+OPEN_CALLS_IN_SLOT = PAGE
+BLOCK = 1 << 20
+
+
+class Memory:
+    """The arena in the process: offsets from its beginning."""
+
+    def __init__(self, inferior, base):
+        self.inferior = inferior
+        self.base = base
+
+    def read(self, offset, size):
+        return bytes(self.inferior.read_memory(self.base + offset, size))
+
+    def number(self, offset, size):
+        return int.from_bytes(self.read(offset, size), "little")
+
+    def header(self, name):
+        return self.number(*HEADER[name])
+
+    def thread(self, slot, name):
+        offset, size = THREAD[name]
+        return self.number(slot + offset, size)
+
+
+def starts(inferior):
+    """Where mappings begin: those of a live process, or the parts of a core."""
+    found = set()
+    for command, pattern in (
+        ("info proc mappings", r"^\s*0x([0-9a-f]+)\s+0x[0-9a-f]+\s"),
+        ("maintenance info sections", r"0x([0-9a-f]+)->0x[0-9a-f]+ at 0x[0-9a-f]+: load"),
+    ):
+        try:
+            text = gdb.execute(command, to_string=True)
+        except gdb.error:
+            continue
+        found.update(int(start, 16) for start in re.findall(pattern, text, re.MULTILINE))
+    return sorted(found)
+
+
+def find(inferior):
+    """The arena of this process, or else that of its parent."""
+    found = []
+    for start in starts(inferior):
+        memory = Memory(inferior, start)
+        try:
+            if memory.read(0, 8) == b"everycal" and memory.header("target_pid") != 0:
+                found.append(memory)
+        except gdb.MemoryError:
+            pass
+    if not found:
+        raise gdb.GdbError(
+            "everycall: no memory of everycall is in this process. Either the program isn't built for tracing\n"
+            "(everycall cc -- g++ ...), or a core was made without shared memory (see bit 1 of\n"
+            "/proc/PID/coredump_filter)."
+        )
+    own = [memory for memory in found if memory.header("target_pid") == inferior.pid]
+    memory = (own or found)[0]
+    if memory.header("version") != VERSION:
+        raise gdb.GdbError(
+            "everycall: the program writes version %d of everycall's memory, and this script reads version %d.\n"
+            "Use the everycall that the program was built with." % (memory.header("version"), VERSION)
+        )
+    if not own:
+        print(
+            "everycall: these are the calls of process %d, not of %d: that of a parent, whose memory forked children\n"
+            "inherit, or the same one under another number in a container"
+            % (memory.header("target_pid"), inferior.pid)
+        )
+    return memory
+
+
+def tables(memory):
+    """Offsets and sizes of what is in use in front of the threads."""
+    count = lambda used, capacity: min(memory.header(used), memory.header(capacity))
+    yield 0, PAGE
+    yield memory.header("modules_offset"), count("modules", "module_capacity") * MODULE_SIZE
+    yield memory.header("children_offset"), count("children", "child_capacity") * CHILD_SIZE
+    yield memory.header("paths_offset"), count("paths", "paths_size")
+
+
+def open_call_bytes(memory, stack, capacity):
+    """Bytes of an open-call stack in use: the first entry whose word is zero ends it."""
+    step = 128
+    for first in range(0, capacity, step):
+        count = min(step, capacity - first)
+        entries = memory.read(stack + first * OPEN_CALL_SIZE, count * OPEN_CALL_SIZE)
+        for place in range(count):
+            at = place * OPEN_CALL_SIZE
+            if entries[at : at + 8] == bytes(8):
+                return (first + place) * OPEN_CALL_SIZE
+    return capacity * OPEN_CALL_SIZE
+
+
+def threads(memory):
+    """Offsets and sizes of what is in use of threads."""
+    ring_size, segment_size = memory.header("ring_size"), memory.header("segment_size")
+    stride, first = memory.header("thread_stride"), memory.header("threads_offset")
+    capacity = memory.header("open_call_capacity")
+    for index in range(min(memory.header("threads"), memory.header("thread_capacity"))):
+        slot = first + index * stride
+        yield slot, PAGE
+        stack = slot + OPEN_CALLS_IN_SLOT
+        yield stack, open_call_bytes(memory, stack, capacity)
+        ring = stack + -(-capacity * OPEN_CALL_SIZE // PAGE) * PAGE
+        yield ring, min((memory.thread(slot, "segment") + 1) * segment_size, ring_size)
+
+
+def copy(memory, output):
+    """Writes the arena as far as it is in use, each part in its place; the rest is a hole."""
+    for area in (tables, threads):
+        for offset, size in area(memory):
+            for part in range(0, size, BLOCK):
+                output.seek(offset + part)
+                output.write(memory.read(offset + part, min(BLOCK, size - part)))
+    output.truncate(memory.header("arena_size"))
+
+
+class Everycall(gdb.Command):
+    """Commands for programs that everycall traces."""
+
+    def __init__(self):
+        super().__init__("everycall", gdb.COMMAND_DATA, gdb.COMPLETE_NONE, True)
+
+
+class Snapshot(gdb.Command):
+    """Write a trace of this process, live or a core, as it stands now.
+
+Usage: everycall snapshot FILE
+
+FILE is shown by `everycall replay FILE` and the like."""
+
+    def __init__(self):
+        super().__init__("everycall snapshot", gdb.COMMAND_DATA, gdb.COMPLETE_FILENAME)
+
+    def invoke(self, argument, from_tty):
+        words = gdb.string_to_argv(argument)
+        if len(words) != 1:
+            raise gdb.GdbError("everycall: name one file to write, as in: everycall snapshot app.ect")
+        inferior = gdb.selected_inferior()
+        if inferior.pid == 0:
+            raise gdb.GdbError("everycall: there is no process; start one (run), attach to one, or open a core (core-file)")
+        path = os.path.abspath(os.path.expanduser(words[0]))
+        memory = find(inferior)
+        try:
+            # In the same folder: it may be large, and there is room for the trace, too.
+            with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), prefix=".everycall-") as image:
+                copy(memory, image)
+                image.flush()
+                command = [EVERYCALL, "core", "-o", path, image.name]
+                code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
+        except OSError as error:
+            raise gdb.GdbError("everycall: %s" % error)
+        if code != 0:
+            raise gdb.GdbError("everycall: no trace was written; %s ended with %d" % (EVERYCALL, code))
+
+
+Everycall()
+Snapshot()

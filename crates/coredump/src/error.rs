@@ -1,0 +1,136 @@
+//! Why nothing came out of a file, each as a sentence that ends in what to do.
+
+use std::fmt;
+use std::io;
+
+use everycall_reader as reader;
+
+/// Why there is no snapshot.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CoreError {
+    /// The device failed.
+    Io(io::Error),
+    /// The file is no core; this is what it is.
+    NotACore(&'static str),
+    /// It is packed in a way that isn't unpacked here; the command that does it.
+    Packed {
+        /// The format's name.
+        format: &'static str,
+        /// The command that unpacks it.
+        command: &'static str,
+    },
+    /// It could not be unpacked.
+    Unpack {
+        /// The format's name.
+        format: &'static str,
+        /// What the decoder said.
+        source: io::Error,
+    },
+    /// There was no room for what was unpacked.
+    Temporary(io::Error),
+    /// A core of another kind of machine.
+    OtherMachine(&'static str),
+    /// The file ends within the core's own headers.
+    CutHeaders {
+        /// Bytes that are there.
+        available: u64,
+    },
+    /// The core's headers contradict themselves.
+    Broken(&'static str),
+    /// No memory of everycall is in the core.
+    NoArena {
+        /// What the core's notes say about its process.
+        process: String,
+        /// The core's list of mapped files has our memory.
+        listed: bool,
+        /// How much is missing at the core's end, in bytes.
+        cut: u64,
+    },
+    /// Only other processes' memory of everycall is in the core.
+    OtherProcess {
+        /// What the core's notes say about its process.
+        process: String,
+        /// The processes whose memory is there.
+        found: Vec<u32>,
+    },
+    /// Our memory is there, but can't be read.
+    Arena(reader::Error),
+}
+
+impl fmt::Display for CoreError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            CoreError::Io(error) => write!(out, "can't be read: {error}"),
+            CoreError::NotACore(found) => write!(
+                out,
+                "expected a core dump and found {found}; name a core of a traced program (`coredumpctl dump -o core` gets \
+                 the newest one from systemd)"
+            ),
+            CoreError::Packed { format, command } => {
+                write!(out, "is packed with {format}; unpack it first, with `{command}`")
+            }
+            CoreError::Unpack { format, source } => write!(
+                out,
+                "can't be unpacked as {format}: {source}; the file is damaged or was cut: get it once more"
+            ),
+            CoreError::Temporary(source) => {
+                write!(out, "there is no room to unpack it: {source}; set TMPDIR to a folder with more room")
+            }
+            CoreError::OtherMachine(found) => {
+                write!(out, "is a core of {found}, and everycall traces 64-bit little-endian programs")
+            }
+            CoreError::CutHeaders { available } => write!(
+                out,
+                "the core was cut at byte {available}, within its headers, so nothing in it can be found; raise the limit of \
+                 cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in coredump.conf)"
+            ),
+            CoreError::Broken(what) => write!(out, "the core is damaged: {what}; get it once more"),
+            CoreError::NoArena { process, cut, .. } if *cut > 0 => write!(
+                out,
+                "the core of {process} was cut, {cut} bytes are missing at its end, and none of everycall's memory is in what \
+                 is there; raise the limit of cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in \
+                 coredump.conf)"
+            ),
+            CoreError::NoArena { process, listed: true, .. } => write!(
+                out,
+                "the core of {process} lists everycall's memory, but its bytes were left out: let shared memory into cores \
+                 (bit 1 of /proc/PID/coredump_filter, which is set unless somebody cleared it)"
+            ),
+            CoreError::NoArena { process, .. } => write!(
+                out,
+                "no memory of everycall is in the core of {process}: either the program wasn't built for tracing (`everycall \
+                 cc -- g++ ...`), or the core was made without shared memory (see bit 1 of /proc/PID/coredump_filter)"
+            ),
+            CoreError::OtherProcess { process, found } => {
+                let found: Vec<String> = found.iter().map(u32::to_string).collect();
+                write!(
+                    out,
+                    "{process} wrote no calls itself: the core holds memory of process {}, as forked children inherit their \
+                     parent's. --pid {} shows that one",
+                    found.join(", "),
+                    found.first().map_or("PID", |pid| pid)
+                )
+            }
+            CoreError::Arena(error) => write!(out, "{error}"),
+        }
+    }
+}
+
+impl std::error::Error for CoreError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            CoreError::Io(error) | CoreError::Unpack { source: error, .. } | CoreError::Temporary(error) => {
+                Some(error)
+            }
+            CoreError::Arena(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for CoreError {
+    fn from(error: io::Error) -> CoreError {
+        CoreError::Io(error)
+    }
+}

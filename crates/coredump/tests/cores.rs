@@ -1,0 +1,326 @@
+//! Cores, whole, packed, split, cut and hostile: what comes out is what the arena itself holds.
+
+use std::fs::File;
+use std::io::{Cursor, Seek, Write};
+use std::mem::offset_of;
+
+use everycall_coredump::{Core, CoreError, Snapshot, unpack};
+use everycall_format::arena::ArenaHeader;
+use everycall_reader::{ArenaImage, OpenCall, Source, ThreadKey, TraceFile};
+use everycall_synth::{Core as SynthCore, Process, Rng, arena_image, basic, mutate};
+
+const BASE: u64 = 0x7f00_1234_0000;
+
+/// Everything that a reader sees of one thread.
+#[derive(Debug, PartialEq)]
+struct Seen {
+    tid: u32,
+    name: Vec<u8>,
+    segments: Vec<(u64, Vec<u64>)>,
+    open_calls: Vec<OpenCall>,
+}
+
+fn seen(source: &dyn Source) -> Vec<Seen> {
+    let [snapshot] = &source.recording().snapshots[..] else { panic!("one snapshot") };
+    let mut all = Vec::new();
+    for (thread, known) in snapshot.threads.iter().enumerate() {
+        let key = ThreadKey { snapshot: 0, thread };
+        let mut cursor = source.segments(key);
+        let mut segments = Vec::new();
+        let mut words = Vec::new();
+        while let Some(segment) = cursor.next_segment(&mut words) {
+            segments.extend(segment.ok().map(|number| (number, words.clone())));
+        }
+        let open_calls = source.open_calls(key);
+        all.push(Seen { tid: known.tid, name: known.name.clone(), segments, open_calls });
+    }
+    all
+}
+
+fn core_of(process: &Process) -> SynthCore {
+    let mut core = SynthCore {
+        pid: process.pid,
+        name: "app".to_owned(),
+        arguments: "./app --fast 7".to_owned(),
+        signal: 11,
+        is_kernels: true,
+        threads: 3,
+        files: vec![(0x40_0000, "/opt/app".to_owned())],
+        memory: vec![(0x40_0000, vec![0x90; 5000])],
+    };
+    core.add_in_pieces(BASE, &arena_image(process));
+    core.memory.push((0x7fff_0000_0000, vec![0xcc; 9000]));
+    core
+}
+
+fn file(bytes: &[u8]) -> File {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    file.rewind().unwrap();
+    file
+}
+
+fn trace_of(core: &Core<'_>) -> Vec<u8> {
+    let image = core.arena().unwrap();
+    let snapshot = Snapshot::read(&image, core.process()).unwrap();
+    let mut trace = Vec::new();
+    snapshot.write(&mut trace, "test").unwrap();
+    trace
+}
+
+fn zstd(bytes: &[u8]) -> Vec<u8> {
+    zstd::encode_all(bytes, 1).unwrap()
+}
+
+fn lz4(bytes: &[u8]) -> Vec<u8> {
+    let mut encoder = lz4_flex::frame::FrameEncoder::new(Vec::new());
+    encoder.write_all(bytes).unwrap();
+    encoder.finish().unwrap()
+}
+
+fn sentence(bytes: &[u8], pid: Option<u32>) -> String {
+    let error = Core::open(file(bytes), pid).unwrap_err();
+    assert!(std::error::Error::source(&error).is_none() || !error.to_string().is_empty());
+    error.to_string()
+}
+
+#[test]
+fn cores_hold_what_the_arena_holds_however_they_are_packed() {
+    let process = basic();
+    let arena = arena_image(&process);
+    let expected = seen(&ArenaImage::open(&arena).unwrap());
+    assert!(expected.iter().any(|thread| thread.segments.len() > 1 && !thread.open_calls.is_empty()));
+    let bytes = core_of(&process).file();
+    for bytes in [bytes.clone(), zstd(&bytes), lz4(&bytes), arena.clone(), zstd(&arena), lz4(&arena)] {
+        let core = Core::open(file(&bytes), None).unwrap();
+        assert_eq!(core.cut().unwrap(), 0);
+        assert_eq!(seen(&core.arena().unwrap()), expected);
+        let trace = trace_of(&core);
+        let trace = TraceFile::open(trace).unwrap();
+        assert_eq!(seen(&trace), expected);
+        let original = ArenaImage::open(&arena).unwrap();
+        assert_eq!(trace.recording().modules, original.recording().modules);
+        assert_eq!(trace.recording().clock, original.recording().clock);
+        assert_eq!(trace.recording().snapshots[0].counters, original.recording().snapshots[0].counters);
+    }
+}
+
+#[test]
+fn a_core_says_whose_it_is() {
+    let process = basic();
+    let bytes = core_of(&process).file();
+    let core = Core::open(file(&bytes), None).unwrap();
+    let facts = core.process().unwrap();
+    assert_eq!((facts.pid, facts.signal, facts.has_ended), (Some(process.pid), Some(11), true));
+    assert_eq!((&*facts.name, &*facts.arguments), (&b"app"[..], &b"./app --fast 7"[..]));
+    assert_eq!((facts.threads, &facts.files[..]), (3, &[(b"/opt/app".to_vec(), 0x40_0000)][..]));
+    let trace = TraceFile::open(trace_of(&core)).unwrap();
+    let end = trace.recording().process_end.unwrap();
+    assert_eq!((end.how, end.code, end.core_dumped), (2, 11, true));
+    assert_eq!(trace.recording().meta.arguments, [&b"./app"[..], b"--fast", b"7"]);
+    assert_eq!(trace.recording().processes[0].pid, process.pid);
+
+    // A debugger's: the process went on.
+    let core = SynthCore { is_kernels: false, ..core_of(&process) }.file();
+    let trace = TraceFile::open(trace_of(&Core::open(file(&core), None).unwrap())).unwrap();
+    assert_eq!(trace.recording().process_end, None);
+
+    // An arena alone knows its program.
+    let trace = TraceFile::open(trace_of(&Core::open(file(&arena_image(&process)), None).unwrap())).unwrap();
+    assert_eq!(trace.recording().meta.arguments, [process.modules[0].path.as_bytes()]);
+}
+
+#[test]
+fn the_program_can_be_elsewhere() {
+    let process = basic();
+    let bytes = core_of(&process).file();
+    let core = Core::open(file(&bytes), None).unwrap();
+    let image = core.arena().unwrap();
+    let mut snapshot = Snapshot::read(&image, core.process()).unwrap();
+    snapshot.set_executable(b"/srv/copy/app");
+    let mut trace = Vec::new();
+    snapshot.write(&mut trace, "test").unwrap();
+    let trace = TraceFile::open(trace).unwrap();
+    let paths: Vec<_> = trace.recording().modules.iter().map(|module| module.path_lossy()).collect();
+    assert_eq!(paths[0], "/srv/copy/app");
+    assert_eq!(paths[1], process.modules[1].path);
+}
+
+#[test]
+fn forked_children_have_their_parents_memory_too() {
+    let mut own = basic();
+    own.pid = 900;
+    own.threads.truncate(1);
+    let parent = basic();
+    let mut core = core_of(&parent);
+    core.pid = 900;
+    assert_eq!(
+        sentence(&core.file(), None),
+        format!(
+            "app (process 900) wrote no calls itself: the core holds memory of process {pid}, as forked children inherit \
+             their parent's. --pid {pid} shows that one",
+            pid = parent.pid
+        )
+    );
+    let by_pid = Core::open(file(&core.file()), Some(parent.pid)).unwrap();
+    assert_eq!(by_pid.arena().unwrap().header().target_pid, parent.pid);
+
+    core.add_in_pieces(0x7fff_8000_0000, &arena_image(&own));
+    for packed in [core.file(), zstd(&core.file())] {
+        let both = Core::open(file(&packed), None).unwrap();
+        assert_eq!(both.arena().unwrap().header().target_pid, 900);
+        assert_eq!(seen(&both.arena().unwrap()).len(), 1);
+    }
+    assert!(sentence(&core.file(), Some(5)).contains("process 5 wrote no calls"), "another pid");
+    // Nobody says whose the core is.
+    core.pid = 0;
+    assert!(sentence(&core.file(), None).contains("--pid"));
+}
+
+#[test]
+fn what_is_no_core_is_named() {
+    let program = std::fs::read("/proc/self/exe").unwrap();
+    let cases: [(&[u8], &str); 11] = [
+        (b"", "an empty file"),
+        (b"hello\n", "text"),
+        (&[0; 100], "zeros"),
+        (&[0xee; 100], "unknown kind"),
+        (&program, "a program or a library"),
+        (&zstd(b"hello"), "something else, packed"),
+        (b"\xfd7zXZ\0\0", "`xz -d`"),
+        (&[0x1f, 0x8b, 8, 0], "`gzip -d`"),
+        (b"everycall trace\n....", "everycall info"),
+        (b"\x7fELF\x01\x01\x01", "cut at byte 7, within its headers"),
+        (&[&b"\x7fELF\x01\x01\x01"[..], &[0; 60]].concat(), "32-bit"),
+    ];
+    for (bytes, words) in cases {
+        let said = sentence(bytes, None);
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn a_core_without_our_memory_says_why() {
+    let process = basic();
+    let mut core = core_of(&process);
+    core.memory.retain(|(address, _)| !(BASE..0x7fff_0000_0000).contains(address));
+    let said = sentence(&core.file(), None);
+    assert!(said.contains("built for tracing") && said.contains("app (process"), "{said}");
+    core.files.push((BASE, "/memfd:everycall-arena (deleted)".to_owned()));
+    let said = sentence(&core.file(), None);
+    assert!(said.contains("lists everycall's memory") && said.contains("coredump_filter"), "{said}");
+    let bytes = core.file();
+    let said = sentence(&bytes[..bytes.len() - 100], None);
+    assert!(said.contains("100 bytes are missing at its end"), "{said}");
+}
+
+/// Wherever a core was cut: either a sentence says so, or what is there comes out, with a count of what isn't.
+#[test]
+fn cut_cores_lose_only_their_end() {
+    let process = basic();
+    let expected = seen(&ArenaImage::open(arena_image(&process)).unwrap());
+    let bytes = core_of(&process).file();
+    let mut shown = 0;
+    for length in (0..bytes.len()).step_by(509).chain(0..300) {
+        let cut = &bytes[..length];
+        match Core::open(file(cut), None) {
+            Err(error) => {
+                let said = error.to_string();
+                assert!(
+                    said.contains("cut") || length == 0 || said.contains("expected a core"),
+                    "{length}: {said}"
+                );
+            }
+            Ok(core) => {
+                let there = seen(&core.arena().unwrap());
+                for thread in &there {
+                    let whole = expected.iter().find(|known| known.tid == thread.tid).unwrap();
+                    for (number, words) in &thread.segments {
+                        let (_, all) = whole.segments.iter().find(|(each, _)| each == number).unwrap();
+                        // What is missing is an empty word: a lost event, and counted.
+                        let same = |(all, word): (&u64, &u64)| all == word || *word == 0;
+                        assert!(words.len() <= all.len() && all.iter().zip(words).all(same), "{length}");
+                    }
+                }
+                let is_whole = there == expected;
+                assert!(
+                    is_whole || core.cut().unwrap() > 0,
+                    "{length}: something is missing, and nobody says so"
+                );
+                TraceFile::open(trace_of(&core)).unwrap();
+                shown += 1;
+            }
+        }
+    }
+    assert!(shown > 10, "{shown}");
+    for packed in [zstd(&bytes), lz4(&bytes)] {
+        for length in (0..packed.len()).step_by(97) {
+            if let Ok(core) = Core::open(file(&packed[..length]), None) {
+                assert!(seen(&core.arena().unwrap()) == expected || core.cut().unwrap() > 0, "{length}");
+            }
+        }
+    }
+}
+
+#[test]
+fn of_a_packed_core_only_our_memory_is_kept() {
+    use std::os::unix::fs::MetadataExt;
+    let process = basic();
+    let mut core = core_of(&process);
+    core.memory.insert(1, (0x50_0000, vec![7; 32 << 20]));
+    let bytes = core.file();
+    let unpacked = unpack(&bytes[..], "zstd").unwrap();
+    let data = unpacked.metadata().unwrap();
+    assert_eq!(data.len(), bytes.len() as u64);
+    assert!(data.blocks() * 512 < 2 << 20, "{} blocks", data.blocks());
+    let core = Core::of_elf(unpacked, None).unwrap();
+    assert_eq!(seen(&core.arena().unwrap()), seen(&ArenaImage::open(arena_image(&process)).unwrap()));
+}
+
+#[test]
+fn damage_is_survived() {
+    let mut process = basic();
+    process.threads.truncate(2);
+    let good = core_of(&process).file();
+    let headers = 64 + 56 * 12;
+    for seed in 0..600 {
+        let mut rng = Rng::new(seed);
+        let mut bytes = good.clone();
+        if seed % 2 == 0 {
+            // Where it hurts most.
+            let mut front = bytes[..headers].to_vec();
+            mutate(&mut front, &mut rng);
+            bytes.splice(..headers, front);
+        } else {
+            mutate(&mut bytes, &mut rng);
+        }
+        for core in [
+            Core::of_elf(&bytes, None),
+            unpack(Cursor::new(&bytes), "test").and_then(|file| Core::of_elf(file, None)),
+        ]
+        .into_iter()
+        .flatten()
+        {
+            let (Ok(image), Ok(_)) = (core.arena(), core.cut()) else { continue };
+            let Ok(snapshot) = Snapshot::read(&image, core.process()) else { continue };
+            snapshot.write(std::io::sink(), "test").unwrap();
+        }
+    }
+}
+
+/// Sizes that no memory holds are refused before anything is allocated for them.
+#[test]
+fn tables_of_any_size_are_refused() {
+    let mut arena = arena_image(&basic());
+    let size_at = offset_of!(ArenaHeader, arena_size);
+    arena[size_at..size_at + 8].copy_from_slice(&(1_u64 << 60).to_le_bytes());
+    let good = core_of(&basic());
+    let mut core = SynthCore { memory: vec![], ..good };
+    core.memory.push((BASE, arena));
+    // A size alone does no harm: the rest of it reads as zeros.
+    assert!(Core::of_elf(core.file(), None).is_ok());
+    let spoil = |at: usize, core: &mut SynthCore| core.memory[0].1[at..at + 4].fill(0x3f);
+    spoil(offset_of!(ArenaHeader, module_capacity), &mut core);
+    spoil(offset_of!(ArenaHeader, modules), &mut core);
+    assert!(matches!(Core::of_elf(core.file(), None), Err(CoreError::Arena(_))));
+}

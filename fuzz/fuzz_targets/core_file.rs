@@ -1,0 +1,20 @@
+//! Core dumps, also as packed ones come in: from their beginning to their end.
+#![no_main]
+
+use everycall_coredump::{Core, Snapshot, unpack};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|bytes: &[u8]| {
+    check(Core::of_elf(bytes, None));
+    if let Ok(unpacked) = unpack(bytes, "core") {
+        check(Core::of_elf(unpacked, None));
+    }
+});
+
+fn check(core: Result<Core<'_>, everycall_coredump::CoreError>) {
+    let Ok(core) = core else { return };
+    let (Ok(image), Ok(_)) = (core.arena(), core.cut()) else { return };
+    if let Ok(snapshot) = Snapshot::read(&image, core.process()) {
+        snapshot.write(std::io::sink(), "fuzz").expect("a sink takes everything");
+    }
+}
