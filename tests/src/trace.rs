@@ -31,10 +31,10 @@ impl Call {
     pub fn text(&self) -> String {
         let inside: Vec<String> = self.inside.iter().map(Call::text).collect();
         let mark = match self.how {
-            EndKind::Returned => "",
+            EndKind::Returned | EndKind::ReturnedAfterGap => "",
             EndKind::Unwound => "!",
             EndKind::CutAtEnd => "~",
-            EndKind::CutAtLoss | EndKind::ExitLost => "?",
+            EndKind::CutAtLoss | EndKind::CutAtGap | EndKind::ExitLost => "?",
         };
         if inside.is_empty() {
             format!("{}{mark}", self.name)
@@ -142,7 +142,7 @@ impl TraceView {
                             });
                         }
                     }
-                    TimelineEvent::Loss(_) => {}
+                    TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
                     TimelineEvent::Instant(_) => thread.strays += 1,
                 }
             }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use everycall_export::{Filter, Format, parse_function, parse_tids, parse_time};
+use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_tids, parse_time};
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
 use regex::Regex;
@@ -176,6 +176,9 @@ pub struct FilterArguments {
     /// Only calls of functions whose name matches, with all that they call
     #[arg(long, value_name = "REGEX", value_parser = parse_function)]
     function: Option<Regex>,
+    /// Only calls that the program gave this label, with all that they call
+    #[arg(long, value_name = "NAME[=VALUE]")]
+    label: Option<LabelPattern>,
     /// Only so many levels of nesting
     #[arg(long, value_name = "LEVELS")]
     depth: Option<u32>,
@@ -196,6 +199,7 @@ impl FilterArguments {
             last_ns: self.last,
             min_duration_ns: self.min_duration.unwrap_or(0),
             function: self.function,
+            label: self.label,
             depth: self.depth,
         })
     }

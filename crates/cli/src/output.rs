@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use everycall_export::{self as export, Count, Format, ReplayStyle, Source, Summary};
+use everycall_export::{self as export, Count, Filter, Format, ReplayStyle, Source, Summary};
 use everycall_outfile::{MODE_SHARED, OutFile};
 use rustix::termios::tcgetwinsize;
 
@@ -35,7 +35,7 @@ pub fn replay(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let summary = written
         .and_then(|summary| out.flush().map(|()| summary))
         .map_err(|error| Failure::writing(Path::new("standard output"), error))?;
-    explain_emptiness(&summary, &view, &arguments.trace);
+    explain_emptiness(&summary, &filter, &view, &arguments.trace);
     names.warn();
     Ok(ExitCode::SUCCESS)
 }
@@ -58,7 +58,7 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let written = out.into_inner().map_err(|error| Failure::writing(&shown, error.into_error()))?;
     let is_direct = written.is_direct();
     written.finish()?;
-    explain_emptiness(&summary, &view, &arguments.trace);
+    explain_emptiness(&summary, &filter, &view, &arguments.trace);
     names.warn();
     if !is_direct {
         let slices = Several(summary.slices, "call", "calls");
@@ -95,12 +95,19 @@ fn default_output(trace: &Path, format: Format) -> PathBuf {
 }
 
 /// An empty page makes people wonder.
-fn explain_emptiness(summary: &Summary, view: &TraceView<'_>, trace: &Path) {
+fn explain_emptiness(summary: &Summary, filter: &Filter, view: &TraceView<'_>, trace: &Path) {
     if summary.slices > 0 {
         return;
     }
     let trace = trace.display();
-    if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
+    if let Some(label) = &filter.label
+        && !view.has_label(&label.name)
+    {
+        eprintln!(
+            "everycall: no label in {trace} is called {}; `everycall info {trace}` lists them",
+            label.name
+        );
+    } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
         eprintln!("everycall: no call in {trace} passes the filter; leave out some of its options");
     } else {
         eprintln!("everycall: {trace} holds no calls; `everycall info {trace}` tells what was recorded");

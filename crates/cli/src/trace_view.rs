@@ -69,6 +69,11 @@ impl<'t> TraceView<'t> {
         }
     }
 
+    /// Whether any label has this name.
+    pub fn has_label(&self, name: &str) -> bool {
+        self.trace.mark_names().all().iter().any(|named| named.labels > 0 && named.name == name)
+    }
+
     /// The timeline of one thread.
     pub fn timeline(&self, thread: usize) -> ThreadEvents<'_> {
         self.trace.thread_events_checked(thread, Some(&*self.same_function))
@@ -95,12 +100,16 @@ impl export::Source for TraceView<'_> {
         end_ns(self.trace)
     }
 
+    fn mark_name(&self, name: export::MarkName) -> &str {
+        self.trace.mark_names().text(name)
+    }
+
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.trace.clock().origin_realtime_ns()
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = export::TimelineEvent> {
-        self.timeline(thread).map(convert::event)
+        self.timeline(thread)
     }
 }
 
@@ -110,67 +119,4 @@ pub fn end_ns(trace: &Trace<'_>) -> u64 {
     let taken = trace.snapshots().iter().filter_map(|snapshot| snapshot.ticks).map(|ticks| clock.ns(ticks));
     let reached = trace.threads().iter().filter_map(|thread| thread.reach).map(|(_, last)| last);
     taken.chain(reached).max().unwrap_or(0)
-}
-
-/// The exporter's own words for what the timeline says.
-mod convert {
-    use everycall_export as export;
-    use everycall_timeline as timeline;
-
-    pub fn location(location: timeline::Location) -> export::Location {
-        export::Location { module: location.module, image_address: location.image_address }
-    }
-
-    #[inline]
-    pub fn event(event: timeline::TimelineEvent) -> export::TimelineEvent {
-        match event {
-            timeline::TimelineEvent::Begin(begin) => export::TimelineEvent::Begin(export::Begin {
-                depth: begin.depth,
-                location: location(begin.location),
-                start_ns: begin.start_ns,
-                cut: begin.cut,
-            }),
-            timeline::TimelineEvent::End(end) => export::TimelineEvent::End(export::End {
-                depth: end.depth,
-                location: location(end.location),
-                start_ns: end.start_ns,
-                end_ns: end.end_ns,
-                how: end_kind(end.how),
-                start_cut: end.start_cut,
-            }),
-            timeline::TimelineEvent::Loss(loss) => export::TimelineEvent::Loss(export::Loss {
-                at_ns: loss.at_ns,
-                count: loss.count,
-                why: loss_kind(loss.why),
-            }),
-            timeline::TimelineEvent::Instant(instant) => export::TimelineEvent::Instant(export::Instant {
-                at_ns: instant.at_ns,
-                kind: match instant.kind {
-                    timeline::InstantKind::OrphanExit(at) => export::InstantKind::OrphanExit(location(at)),
-                    timeline::InstantKind::UnmatchedExit(at) => {
-                        export::InstantKind::UnmatchedExit(location(at))
-                    }
-                },
-            }),
-        }
-    }
-
-    fn end_kind(how: timeline::EndKind) -> export::EndKind {
-        match how {
-            timeline::EndKind::Returned => export::EndKind::Returned,
-            timeline::EndKind::Unwound => export::EndKind::Unwound,
-            timeline::EndKind::CutAtEnd => export::EndKind::CutAtEnd,
-            timeline::EndKind::CutAtLoss => export::EndKind::CutAtLoss,
-            timeline::EndKind::ExitLost => export::EndKind::ExitLost,
-        }
-    }
-
-    fn loss_kind(why: timeline::LossKind) -> export::LossKind {
-        match why {
-            timeline::LossKind::Hole => export::LossKind::Hole,
-            timeline::LossKind::Busy => export::LossKind::Busy,
-            timeline::LossKind::Segments => export::LossKind::Segments,
-            timeline::LossKind::Other(number) => export::LossKind::Other(number),
-        }
-    }
 }

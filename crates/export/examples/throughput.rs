@@ -11,8 +11,8 @@ use std::io;
 use std::time::Instant;
 
 use everycall_export::{
-    Begin, Count, End, EndKind, Filter, Format, FunctionName, Location, Names, ReplayStyle, Source, Thread,
-    TimelineEvent, export, parse_function, replay, replay_json,
+    Begin, Count, End, EndKind, Filter, Format, FunctionName, Location, MarkName, Names, ReplayStyle, Source,
+    Thread, TimelineEvent, export, parse_function, replay, replay_json,
 };
 
 const FUNCTIONS: u64 = 5_000;
@@ -34,6 +34,10 @@ impl Source for MadeUp {
 
     fn end_ns(&self) -> u64 {
         self.events_per_thread * 64
+    }
+
+    fn mark_name(&self, _: MarkName) -> &str {
+        ""
     }
 
     fn origin_realtime_ns(&self) -> Option<u64> {

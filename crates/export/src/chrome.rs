@@ -4,15 +4,20 @@
 //! {"displayTimeUnit":"ns","traceEvents":[
 //! {"ph":"M",...}                                    names of process and threads
 //! {"ph":"X","pid":1,"tid":2,"ts":0.007,"dur":1.234,"name":"f(int) (file.cpp:12)"},
-//! {"ph":"i",...}                                    losses, stray exits
+//! {"ph":"i",...}                                    losses, stray exits, labels, instants
+//! {"ph":"b",...} {"ph":"e",...}                      begins and ends of spans, which overlap as they like
 //! ],"file_info":{"files":{path:[text,lines]},"functions":{slice name:[path,line]}}}
 //! ```
 //!
 //! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for
 //! readers that keep them as doubles, for the first hundred days. A slice with something to remark has
-//! `args`: `remark` ("cut at start", "cut at end", "cut at a loss", "unwound", "exit lost"), `calls` (of a
+//! `args`: `remark` ("cut at start", "cut at end", "cut at a loss", "cut at a gap",
+//! "unwound", "exit lost", "partly not recorded"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
 //! slice that stands for deeper ones), `true_start_ns` and `true_dur_ns` (of a slice whose stamps were moved,
 //! see [`crate::draw`]).
+//!
+//! Times when recording was off are slices named "not recorded", with `why`. Instants of the program have the category
+//! `label`, `instant` or `span` (an end that fits no span), and the `value` that they were given. Values above 2^53 are texts.
 //!
 //! vizviewer looks sources up by slice name, and its page breaks at a function whose file isn't there: such
 //! functions are left out. Functions of one name, file name and line in different folders are told apart by
@@ -20,12 +25,14 @@
 
 use std::io::{self, Write};
 
+use everycall_timeline::{Gap, Mark, MarkKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::draw::{Drawn, Pen, Slice};
 use crate::excerpt::excerpt;
-use crate::filter::{Filter, Filtered, Point};
+use crate::filter::{Filter, Point};
 use crate::json::{put_microseconds, put_number, put_string};
+use crate::labels::put_value;
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::sink::Sink;
 use crate::source::{Source, Thread};
@@ -51,7 +58,7 @@ pub(crate) fn write(
         if !filter.admits_thread(thread.tid) {
             continue;
         }
-        let mut events = Filtered::new(source.events(index), window);
+        let mut events = filter.apply(source, index, window);
         let mut pen = Pen::default();
         let mut any = false;
         while let Some(event) = events.next(&mut functions) {
@@ -73,7 +80,22 @@ pub(crate) fn write(
                     put_separator(&mut sink.bytes, &mut first);
                     sink.put(&prefix);
                     put_slice(&mut sink.bytes, &slice, &mut titles, &functions);
+                    if slice.has_remarks() {
+                        put_remarks(&mut sink.bytes, &slice, &pen, source);
+                    }
+                    sink.put(b"}");
                     tally.slice(&slice);
+                }
+                Some(Drawn::Mark(mark)) => {
+                    put_separator(&mut sink.bytes, &mut first);
+                    put_mark(&mut sink.bytes, thread, index, &mark, source);
+                    tally.summary.mark(&mark);
+                }
+                Some(Drawn::Gap(gap)) => {
+                    put_separator(&mut sink.bytes, &mut first);
+                    sink.put(&prefix);
+                    put_gap(&mut sink.bytes, &gap);
+                    tally.summary.gaps += 1;
                 }
                 Some(Drawn::Point(point)) => {
                     put_separator(&mut sink.bytes, &mut first);
@@ -176,37 +198,117 @@ fn put_slice(bytes: &mut Vec<u8>, slice: &Slice, titles: &mut Titles, functions:
         Some(function) => bytes.extend_from_slice(titles.get(function, functions)),
         None => put_string(bytes, text::DEEPER),
     }
-    if slice.has_remarks() {
-        put_remarks(bytes, slice);
+}
+
+fn put_gap(bytes: &mut Vec<u8>, gap: &Gap) {
+    put_microseconds(bytes, gap.at_ns);
+    bytes.extend_from_slice(b",\"dur\":");
+    put_microseconds(bytes, gap.until_ns - gap.at_ns);
+    bytes.extend_from_slice(b",\"name\":");
+    put_string(bytes, text::NOT_RECORDED);
+    bytes.extend_from_slice(b",\"args\":{\"why\":");
+    put_string(bytes, text::gap_reason(gap.why));
+    bytes.extend_from_slice(b"}}");
+}
+
+/// An object, member by member.
+struct Members<'a> {
+    bytes: &'a mut Vec<u8>,
+    next: u8,
+}
+
+impl<'a> Members<'a> {
+    fn new(bytes: &'a mut Vec<u8>) -> Self {
+        Members { bytes, next: b'{' }
     }
+
+    /// Begins a member; its value is to be written behind it.
+    fn key(&mut self, name: &str) -> &mut Vec<u8> {
+        self.bytes.push(std::mem::replace(&mut self.next, b','));
+        put_string(self.bytes, name);
+        self.bytes.push(b':');
+        self.bytes
+    }
+
+    fn remarks<'t>(&mut self, remarks: impl Iterator<Item = &'t str>) {
+        let remarks: Vec<_> = remarks.collect();
+        if !remarks.is_empty() {
+            put_string(self.key("remark"), &remarks.join(", "));
+        }
+    }
+
+    fn end(self) {
+        if self.next == b'{' {
+            self.bytes.push(b'{');
+        }
+        self.bytes.push(b'}');
+    }
+}
+
+fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, source: &impl Source) {
+    let (phase, category, number): (&[u8], _, _) = match mark.kind {
+        MarkKind::Label => (b"\"i\",\"s\":\"t\"", "label", None),
+        MarkKind::Instant => (b"\"i\",\"s\":\"t\"", "instant", None),
+        MarkKind::StraySpanEnd => (b"\"i\",\"s\":\"t\"", "span", None),
+        MarkKind::SpanBegin { span, .. } => (b"\"b\"", "span", Some(span)),
+        MarkKind::SpanEnd { span, .. } => (b"\"e\"", "span", Some(span)),
+    };
+    bytes.extend_from_slice(b"{\"ph\":");
+    bytes.extend_from_slice(phase);
+    bytes.extend_from_slice(b",\"cat\":");
+    put_string(bytes, category);
+    if let Some(span) = number {
+        // Numbers of spans are those of one thread.
+        bytes.extend_from_slice(b",\"id\":");
+        put_string(bytes, &format!("{index:x}.{span:x}"));
+    }
+    bytes.push(b',');
+    put_thread(bytes, thread);
+    bytes.extend_from_slice(b"\"ts\":");
+    put_microseconds(bytes, mark.at_ns);
+    bytes.extend_from_slice(b",\"name\":");
+    put_string(bytes, text::mark_name(source, mark.name));
+    bytes.extend_from_slice(b",\"args\":");
+    let mut members = Members::new(bytes);
+    match mark.kind {
+        MarkKind::SpanEnd { start_cut, how, .. } => members.remarks(text::span_remarks(start_cut, how)),
+        kind => {
+            if let Some(value) = mark.value {
+                put_value(members.key("value"), value);
+            }
+            if kind == MarkKind::StraySpanEnd {
+                members.remarks(std::iter::once(text::STRAY_SPAN_END));
+            }
+            if number.is_some() {
+                put_number(members.key("tid"), thread.tid.into());
+                put_string(members.key("thread"), &thread.name);
+            }
+        }
+    }
+    members.end();
     bytes.push(b'}');
 }
 
 #[cold]
-fn put_remarks(bytes: &mut Vec<u8>, slice: &Slice) {
+fn put_remarks(bytes: &mut Vec<u8>, slice: &Slice, pen: &Pen, source: &impl Source) {
     bytes.extend_from_slice(b",\"args\":");
-    let mut next = b'{';
-    let mut key = |bytes: &mut Vec<u8>, name: &str| {
-        bytes.push(std::mem::replace(&mut next, b','));
-        put_string(bytes, name);
-        bytes.push(b':');
-    };
+    let mut members = Members::new(bytes);
     if slice.what.is_none() {
-        key(bytes, "calls");
-        put_number(bytes, slice.calls);
+        put_number(members.key("calls"), slice.calls);
     }
-    let remarks: Vec<_> = text::remarks(slice.start_cut, slice.how).collect();
-    if !remarks.is_empty() {
-        key(bytes, "remark");
-        put_string(bytes, &remarks.join(", "));
+    members.remarks(text::remarks(slice.start_cut, slice.how));
+    if slice.has_labels {
+        let labels = pen.labels();
+        labels.put_json(members.key("label"), source);
+        if labels.more > 0 {
+            put_number(members.key("more_labels"), labels.more);
+        }
     }
     if let Some((start_ns, dur_ns)) = slice.moved {
-        key(bytes, "true_start_ns");
-        put_number(bytes, start_ns);
-        key(bytes, "true_dur_ns");
-        put_number(bytes, dur_ns);
+        put_number(members.key("true_start_ns"), start_ns);
+        put_number(members.key("true_dur_ns"), dur_ns);
     }
-    bytes.push(b'}');
+    members.end();
 }
 
 fn put_point(bytes: &mut Vec<u8>, thread: &Thread, point: &Point, functions: &Functions<'_>) {

@@ -9,9 +9,10 @@
 //! - Calls below [`LEVELS`] levels are added up into one slice per outermost of them, which says how many
 //!   they are.
 
-use everycall_timeline::EndKind;
+use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
 use crate::filter::{Event, Point};
+use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
 
 /// How many levels of calls are drawn. Perfetto takes 512, of which the last one shows what lies deeper.
@@ -26,6 +27,10 @@ pub(crate) enum Drawn {
     End(Slice),
     /// Something without a duration.
     Point(Point),
+    /// The program said something.
+    Mark(Mark),
+    /// Recording was off: a slice without anything in it.
+    Gap(Gap),
 }
 
 /// A whole slice.
@@ -42,6 +47,8 @@ pub(crate) struct Slice {
     /// It began before the recording reaches back.
     pub(crate) start_cut: bool,
     pub(crate) how: EndKind,
+    /// Whether it has labels: [`Pen::labels`].
+    pub(crate) has_labels: bool,
     /// How many calls it stands for; 1 but for calls that are too deep to be drawn.
     pub(crate) calls: u64,
 }
@@ -50,7 +57,11 @@ impl Slice {
     /// Whether there is more to say than name and times.
     #[inline]
     pub(crate) fn has_remarks(&self) -> bool {
-        self.start_cut || self.how != EndKind::Returned || self.moved.is_some() || self.what.is_none()
+        self.start_cut
+            || self.how != EndKind::Returned
+            || self.moved.is_some()
+            || self.what.is_none()
+            || self.has_labels
     }
 }
 
@@ -67,6 +78,7 @@ pub(crate) struct Pen {
     deep_open: u64,
     /// Calls in the present deep slice.
     deep_calls: u64,
+    labels: OpenLabels,
 }
 
 impl Pen {
@@ -99,17 +111,38 @@ impl Pen {
                     what = None;
                     calls = std::mem::take(&mut self.deep_calls);
                 }
+                let has_labels = self.labels.end(self.starts_ns.len());
                 let drawn_start_ns = self.starts_ns.pop()?;
                 let drawn_end_ns = self.stamp(end_ns);
                 self.just_begun = false;
                 let moved = (drawn_start_ns != start_ns || drawn_end_ns != end_ns)
                     .then(|| (start_ns, end_ns.saturating_sub(start_ns)));
                 let (start_ns, end_ns) = (drawn_start_ns, drawn_end_ns);
-                Some(Drawn::End(Slice { what, start_ns, end_ns, moved, start_cut, how, calls }))
+                Some(Drawn::End(Slice { what, start_ns, end_ns, moved, start_cut, how, has_labels, calls }))
             }
             // It may share its stamp with whatever else is there.
             Event::Point(point) => Some(Drawn::Point(Point { at_ns: point.at_ns.max(self.now_ns), ..point })),
+            Event::Mark(mark) => {
+                if mark.kind == MarkKind::Label && !self.starts_ns.is_empty() {
+                    self.labels.add(self.starts_ns.len(), mark.name, mark.value);
+                }
+                Some(Drawn::Mark(Mark { at_ns: mark.at_ns.max(self.now_ns), ..mark }))
+            }
+            // Inside of calls that aren't drawn, it isn't drawn either.
+            Event::Gap(_) if self.deep_open > 0 => None,
+            Event::Gap(gap) => {
+                let at_ns = self.stamp(gap.at_ns);
+                self.just_begun = true;
+                let until_ns = self.stamp(gap.until_ns);
+                self.just_begun = false;
+                Some(Drawn::Gap(Gap { at_ns, until_ns, ..gap }))
+            }
         }
+    }
+
+    /// The labels of the slice that ended last with any.
+    pub(crate) fn labels(&self) -> &Labels {
+        self.labels.ended()
     }
 
     #[inline]

@@ -14,7 +14,9 @@ mod chrome;
 mod draw;
 mod excerpt;
 mod filter;
+mod filtered;
 mod json;
+mod labels;
 mod names;
 mod perfetto;
 mod protobuf;
@@ -32,9 +34,10 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 pub use everycall_timeline::{
-    Begin, End, EndKind, Instant, InstantKind, Location, Loss, LossKind, SameFunction, TimelineEvent, Trace,
+    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
+    MarkName, SameFunction, SpanEndKind, TimelineEvent, Trace,
 };
-pub use filter::{Filter, parse_function};
+pub use filter::{Filter, LabelPattern, parse_function};
 pub use names::{FunctionName, Names};
 pub use replay::{ReplayStyle, replay, shortened_name};
 pub use replay_json::replay_json;
@@ -129,6 +132,10 @@ pub struct Summary {
     pub lost_events: u64,
     /// Exits that closed no call.
     pub stray_exits: u64,
+    /// Labels, instants and spans.
+    pub marks: u64,
+    /// Times that recording was off.
+    pub gaps: u64,
     /// Slices whose stamps were moved by some nanoseconds so that viewers nest them rightly.
     pub moved_slices: u64,
 }
@@ -161,10 +168,15 @@ pub fn export(
 }
 
 impl Summary {
+    fn mark(&mut self, mark: &Mark) {
+        self.marks += u64::from(!matches!(mark.kind, MarkKind::SpanEnd { .. }));
+    }
+
     fn point(&mut self, point: &filter::Point) {
         let sum = match point.kind {
             filter::PointKind::Lost(_) => &mut self.lost_events,
             filter::PointKind::StrayExit(_) => &mut self.stray_exits,
+            filter::PointKind::LeftOut => return,
         };
         *sum = sum.saturating_add(point.count.unwrap_or(0));
     }

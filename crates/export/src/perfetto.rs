@@ -12,14 +12,21 @@
 //! about a dozen bytes. The remarks of a slice are annotations of its end: `remark`, `calls`,
 //! `true_start_ns`, `true_dur_ns`, with the meanings that they have in [`crate::chrome`].
 //!
+//! Labels of a slice are its annotation `label`, a dictionary. Labels, instants and spans have the category `label`,
+//! `instant` or `span`. Spans overlap as they like, so each thread has tracks for them, named "spans": as many as were open at a
+//! time.
+//!
 //! Field numbers are those of `protos/perfetto/trace` in Perfetto's sources, and stable.
 
+use std::collections::BTreeSet;
 use std::io;
 
-use rustc_hash::FxHashSet;
+use everycall_timeline::{Gap, Mark, MarkKind};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::draw::{Drawn, Pen, Slice};
-use crate::filter::{Filter, Filtered, Point};
+use crate::filter::{Filter, Point};
+use crate::labels::Labels;
 use crate::names::{FunctionId, Functions, Names};
 use crate::protobuf::Message;
 use crate::sink::Sink;
@@ -47,6 +54,7 @@ mod event {
     pub(super) const TYPE: u32 = 9;
     pub(super) const NAME_NUMBER: u32 = 10;
     pub(super) const TRACK: u32 = 11;
+    pub(super) const CATEGORY: u32 = 22;
     pub(super) const NAME: u32 = 23;
     pub(super) const BEGIN: u64 = 1;
     pub(super) const END: u64 = 2;
@@ -58,6 +66,8 @@ mod annotation {
     pub(super) const UNSIGNED: u32 = 3;
     pub(super) const STRING: u32 = 6;
     pub(super) const NAME: u32 = 10;
+    pub(super) const DICTIONARY: u32 = 11;
+    pub(super) const ARRAY: u32 = 12;
 }
 
 const CLOCK_REALTIME: u64 = 1;
@@ -95,7 +105,7 @@ pub(crate) fn write(
         if !filter.admits_thread(thread.tid) {
             continue;
         }
-        let mut events = Filtered::new(source.events(index), window);
+        let mut events = filter.apply(source, index, window);
         let mut pen = Pen::default();
         let mut any = false;
         while let Some(event) = events.next(&mut functions) {
@@ -104,6 +114,8 @@ pub(crate) fn write(
                 Drawn::Begin { at_ns, .. } => *at_ns,
                 Drawn::End(slice) => slice.end_ns,
                 Drawn::Point(point) => point.at_ns,
+                Drawn::Mark(mark) => mark.at_ns,
+                Drawn::Gap(gap) => gap.at_ns,
             };
             if !any {
                 any = true;
@@ -116,12 +128,20 @@ pub(crate) fn write(
             match drawn {
                 Drawn::Begin { what, .. } => track.put_begin(&mut sink.bytes, at_ns, what, &functions),
                 Drawn::End(slice) => {
-                    track.put_end(&mut sink.bytes, at_ns, &slice);
+                    track.put_end(&mut sink.bytes, at_ns, &slice, &pen, source);
                     tally.slice(&slice);
                 }
                 Drawn::Point(point) => {
                     track.put_point(&mut sink.bytes, &point, &functions);
                     tally.point(&point);
+                }
+                Drawn::Mark(mark) => {
+                    track.put_mark(&mut sink.bytes, &mark, source);
+                    tally.summary.mark(&mark);
+                }
+                Drawn::Gap(gap) => {
+                    track.put_gap(&mut sink.bytes, &gap);
+                    tally.summary.gaps += 1;
                 }
             }
             sink.spill()?;
@@ -146,6 +166,17 @@ struct Track {
     now_ns: u64,
     /// By number of a name: the last sequence that has it.
     named_in: Vec<u64>,
+    lanes: Lanes,
+}
+
+/// The tracks of a thread's spans, by number.
+#[derive(Default)]
+struct Lanes {
+    /// Those that were begun.
+    count: u64,
+    free: BTreeSet<u64>,
+    /// By number of an open span.
+    taken: FxHashMap<u32, u64>,
 }
 
 impl Track {
@@ -154,6 +185,7 @@ impl Track {
         self.sequence_field.clear();
         self.sequence_field.number(packet::SEQUENCE, self.sequence);
         self.now_ns = at_ns;
+        self.lanes = Lanes::default();
     }
 
     fn put_head(&self, bytes: &mut Vec<u8>, thread: &Thread) {
@@ -243,9 +275,10 @@ impl Track {
     }
 
     #[inline]
-    fn put_end(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice) {
+    fn put_end(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice, pen: &Pen, source: &impl Source) {
         if slice.has_remarks() {
-            return self.put_end_with_remarks(bytes, at_ns, slice);
+            let labels = slice.has_labels.then(|| pen.labels());
+            return self.put_end_with_remarks(bytes, at_ns, slice, labels, source);
         }
         let packet = self.open_small(bytes, at_ns);
         let event = open_small(bytes, packet::TRACK_EVENT);
@@ -255,16 +288,23 @@ impl Track {
     }
 
     #[cold]
-    fn put_end_with_remarks(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice) {
+    fn put_end_with_remarks(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        at_ns: u64,
+        slice: &Slice,
+        labels: Option<&Labels>,
+        source: &impl Source,
+    ) {
         self.put_large(bytes, at_ns, |packet| {
             packet.message(packet::TRACK_EVENT, |event| {
                 event.number(event::TYPE, event::END);
                 if slice.what.is_none() {
                     put_number(event, "calls", slice.calls);
                 }
-                let remarks: Vec<_> = text::remarks(slice.start_cut, slice.how).collect();
-                if !remarks.is_empty() {
-                    put_text(event, "remark", &remarks.join(", "));
+                put_remarks(event, text::remarks(slice.start_cut, slice.how));
+                if let Some(labels) = labels {
+                    put_labels(event, labels, source);
                 }
                 if let Some((start_ns, dur_ns)) = slice.moved {
                     put_number(event, "true_start_ns", start_ns);
@@ -286,6 +326,84 @@ impl Track {
                 put_text(event, text::detail_key(point), detail);
             });
         });
+    }
+
+    fn put_gap(&mut self, bytes: &mut Vec<u8>, gap: &Gap) {
+        self.put_large(bytes, gap.at_ns, |packet| {
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.number(event::TYPE, event::BEGIN);
+                event.text(event::NAME, text::NOT_RECORDED);
+                put_text(event, "why", text::gap_reason(gap.why));
+            });
+        });
+        self.put_large(bytes, gap.until_ns, |packet| {
+            packet.message(packet::TRACK_EVENT, |event| event.number(event::TYPE, event::END));
+        });
+    }
+
+    fn put_mark(&mut self, bytes: &mut Vec<u8>, mark: &Mark, source: &impl Source) {
+        let (category, kind) = match mark.kind {
+            MarkKind::Label => ("label", event::INSTANT),
+            MarkKind::Instant => ("instant", event::INSTANT),
+            MarkKind::StraySpanEnd => ("span", event::INSTANT),
+            MarkKind::SpanBegin { .. } => ("span", event::BEGIN),
+            MarkKind::SpanEnd { .. } => ("span", event::END),
+        };
+        let track = match mark.kind {
+            MarkKind::SpanBegin { span, .. } => Some(self.take_lane(bytes, span)),
+            MarkKind::SpanEnd { span, .. } => match self.lanes.taken.remove(&span) {
+                Some(lane) => {
+                    self.lanes.free.insert(lane);
+                    Some(self.lane_uuid(lane))
+                }
+                None => return,
+            },
+            _ => None,
+        };
+        self.put_large(bytes, mark.at_ns, |packet| {
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.number(event::TYPE, kind);
+                if let Some(uuid) = track {
+                    event.number(event::TRACK, uuid);
+                }
+                if let MarkKind::SpanEnd { start_cut, how, .. } = mark.kind {
+                    return put_remarks(event, text::span_remarks(start_cut, how));
+                }
+                event.text(event::CATEGORY, category);
+                event.text(event::NAME, text::mark_name(source, mark.name));
+                if let Some(value) = mark.value {
+                    put_number(event, "value", value);
+                }
+                if mark.kind == MarkKind::StraySpanEnd {
+                    put_text(event, "remark", text::STRAY_SPAN_END);
+                }
+            });
+        });
+    }
+
+    /// The track for a span that begins: the first one that is free.
+    fn take_lane(&mut self, bytes: &mut Vec<u8>, span: u32) -> u64 {
+        let lane = self.lanes.free.pop_first().unwrap_or_else(|| {
+            let lane = self.lanes.count;
+            self.lanes.count += 1;
+            let (uuid, parent) = (self.lane_uuid(lane), self.uuid());
+            put_packet(bytes, |packet| {
+                packet.extend_from_slice(&self.sequence_field);
+                packet.message(packet::TRACK, |track| {
+                    track.number(1, uuid);
+                    track.text(2, "spans");
+                    track.number(5, parent);
+                });
+            });
+            lane
+        });
+        self.lanes.taken.insert(span, lane);
+        self.lane_uuid(lane)
+    }
+
+    /// Distinct from those of threads and processes.
+    fn lane_uuid(&self, lane: u64) -> u64 {
+        self.sequence | (2 + lane) << 32
     }
 
     fn put_large(&mut self, bytes: &mut Vec<u8>, at_ns: u64, build: impl FnOnce(&mut Vec<u8>)) {
@@ -363,6 +481,41 @@ fn put_number(event: &mut Vec<u8>, name: &str, value: u64) {
         annotation.text(annotation::NAME, name);
         annotation.number(annotation::UNSIGNED, value);
     });
+}
+
+fn put_remarks<'t>(event: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) {
+    let remarks: Vec<_> = remarks.collect();
+    if !remarks.is_empty() {
+        put_text(event, "remark", &remarks.join(", "));
+    }
+}
+
+/// The value of an annotation; an empty text where there is none.
+fn put_value(annotation: &mut Vec<u8>, value: Option<u64>) {
+    match value {
+        Some(value) => annotation.number(annotation::UNSIGNED, value),
+        None => annotation.text(annotation::STRING, ""),
+    }
+}
+
+fn put_labels(event: &mut Vec<u8>, labels: &Labels, source: &impl Source) {
+    event.message(event::ANNOTATION, |annotation| {
+        annotation.text(annotation::NAME, "label");
+        for (name, values) in &labels.named {
+            annotation.message(annotation::DICTIONARY, |entry| {
+                entry.text(annotation::NAME, text::mark_name(source, *name));
+                match values[..] {
+                    [value] => put_value(entry, value),
+                    _ => values.iter().for_each(|value| {
+                        entry.message(annotation::ARRAY, |item| put_value(item, *value));
+                    }),
+                }
+            });
+        }
+    });
+    if labels.more > 0 {
+        put_number(event, "more_labels", labels.more);
+    }
 }
 
 fn put_text(event: &mut Vec<u8>, name: &str, value: &str) {

@@ -14,7 +14,9 @@
 //! - A call without shown calls in it takes one line. The brace of one that began many lines above repeats
 //!   its name.
 //! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
-//!   whose exit is missing.
+//!   whose exit is missing, `~` that of one during which recording was off.
+//! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
+//!   end of a span.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
 //! - Characters that could steer a terminal or reorder its text are shown escaped.
 //! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then
@@ -23,10 +25,10 @@
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
-use everycall_timeline::EndKind;
+use everycall_timeline::{EndKind, Mark, MarkKind, MarkName};
 
 use crate::Summary;
-use crate::filter::{Event, Filter, Filtered, Point};
+use crate::filter::{Event, Filter, Point};
 use crate::names::{FunctionId, Functions, Names};
 use crate::sink::Sink;
 use crate::source::{Source, Thread};
@@ -72,8 +74,9 @@ pub fn replay(
     let window = filter.window(source.end_ns());
     for (index, thread) in source.threads().iter().enumerate() {
         if filter.admits_thread(thread.tid) {
-            let mut events = Filtered::new(source.events(index), window);
-            page.thread(thread, &mut functions, |functions| events.next(functions))?;
+            let mut events = filter.apply(source, index, window);
+            let next = |functions: &mut Functions<'_>| events.next(functions);
+            page.thread(thread, &mut functions, next, |name| text::mark_name(source, name))?;
         }
     }
     page.sink.finish()?;
@@ -120,14 +123,16 @@ enum Ink {
     Slow,
     VerySlow,
     Missing,
+    Mark,
 }
 
 impl Page<'_> {
-    fn thread(
+    fn thread<'n>(
         &mut self,
         thread: &Thread,
         functions: &mut Functions<'_>,
         mut next: impl FnMut(&mut Functions<'_>) -> Option<Event>,
+        mark_name: impl Fn(MarkName) -> &'n str,
     ) -> io::Result<()> {
         let mut stack: Vec<Open> = Vec::new();
         let mut lines = 0;
@@ -159,6 +164,16 @@ impl Page<'_> {
                 Event::Point(point) => {
                     self.point(functions, stack.len(), &point);
                     self.summary.point(&point);
+                }
+                Event::Mark(mark) => {
+                    self.mark(stack.len(), &mark, mark_name(mark.name));
+                    self.summary.mark(&mark);
+                }
+                Event::Gap(gap) => {
+                    let indent = self.line_start(stack.len(), gap.at_ns);
+                    let what = format!("not recorded for {}", Duration { ns: gap.until_ns - gap.at_ns });
+                    self.remark(indent, &what, text::gap_reason(gap.why));
+                    self.summary.gaps += 1;
                 }
             }
             self.sink.spill()?;
@@ -245,6 +260,34 @@ impl Page<'_> {
     fn point(&mut self, functions: &Functions<'_>, level: usize, point: &Point) {
         let (what, detail) = text::point(point, functions);
         let indent = self.line_start(level, point.at_ns);
+        self.remark(indent, &what, detail);
+    }
+
+    fn mark(&mut self, level: usize, mark: &Mark, name: &str) {
+        let indent = self.line_start(level, mark.at_ns);
+        let (sign, tail) = match mark.kind {
+            MarkKind::Label => ('@', String::new()),
+            MarkKind::Instant => ('!', String::new()),
+            MarkKind::SpanBegin { cut, .. } => ('[', if cut { ", began earlier" } else { "" }.to_owned()),
+            MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
+                let remarks: String =
+                    text::span_remarks(start_cut, how).flat_map(|remark| [", ", remark]).collect();
+                let bound = if remarks.is_empty() { "" } else { ">" };
+                (']', format!("  {bound}{}{remarks}", Duration { ns: mark.at_ns - start_ns }))
+            }
+            MarkKind::StraySpanEnd => (']', format!(", {}", text::STRAY_SPAN_END)),
+        };
+        let value = mark.value.map(|value| format!(" = {value}")).unwrap_or_default();
+        let name = visible(name);
+        let room = self.room(indent + 2 + value.len() + tail.len());
+        let name = Shortable::plain(name).fitting(room);
+        self.ink(Ink::Mark, format_args!("{sign} {name}{value}"));
+        self.sink.put(tail.as_bytes());
+        self.sink.put(b"\n");
+    }
+
+    /// What is missing, and why.
+    fn remark(&mut self, indent: usize, what: &str, detail: &str) {
         let detail = Shortable::new(visible(detail)).fitting(self.room(indent + what.len() + 8));
         self.ink(Ink::Missing, format_args!("-- {what}: {detail} --"));
         self.sink.put(b"\n");
@@ -331,6 +374,7 @@ impl Page<'_> {
                 Ink::Slow => b"\x1b[33m",
                 Ink::VerySlow => b"\x1b[31m",
                 Ink::Missing => b"\x1b[35m",
+                Ink::Mark => b"\x1b[36m",
             });
         }
     }
@@ -353,7 +397,8 @@ impl Ending {
     fn new(start_ns: u64, end_ns: u64, cut: bool, how: EndKind) -> Ending {
         let ns = end_ns.saturating_sub(start_ns);
         let bound = match how {
-            EndKind::CutAtEnd | EndKind::CutAtLoss => ">",
+            EndKind::CutAtEnd | EndKind::CutAtLoss | EndKind::CutAtGap => ">",
+            EndKind::ReturnedAfterGap => "~",
             _ if cut => ">",
             EndKind::ExitLost => "<",
             EndKind::Returned | EndKind::Unwound => "",
@@ -405,6 +450,12 @@ impl Shortable {
     fn new(whole: String) -> Shortable {
         let elided = elide_brackets(&whole);
         Shortable { whole_columns: columns(&whole), elided_columns: columns(&elided), whole, elided }
+    }
+
+    /// A text without brackets or scopes that mean anything.
+    fn plain(whole: String) -> Shortable {
+        let whole_columns = columns(&whole);
+        Shortable { elided: whole.clone(), elided_columns: whole_columns, whole, whole_columns }
     }
 
     /// Appends what fits into `room` columns; tells how many it takes.

@@ -4,20 +4,27 @@
 //! {"pid":1,"tid":2,"thread":"main","depth":1,"start_ns":7,"dur_ns":1234,"name":"f(int)","module":"app","file":"/src/file.cpp","line":12}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"lost":7,"why":"..."}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"stray_exits":1,"function":"f(int)"}
+//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"label":"request","value":4711}
+//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"instant":"reload"}
+//! {"pid":1,"tid":2,"thread":"main","span":"request","value":4711,"start_ns":7,"dur_ns":1234}
+//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"not_recorded_ns":1234,"why":"..."}
 //! ```
 //!
 //! Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
-//! `file` and `line` are left out where unknown, `lost` is null where nobody counted. A call that isn't
+//! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53. A call with
+//! labels has `labels`, an object of their names and values (an array where a name has several), and `more_labels` where they were
+//! too many. A span's line is written when it ends; `stray_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
 //! wholly recorded or didn't return has `remarks`, an array of "cut at start", "cut at end", "cut at a loss",
-//! "unwound", "exit lost".
+//! "cut at a gap", "unwound", "exit lost", "partly not recorded"; a span that isn't, likewise.
 
 use std::io::{self, Write};
 
-use everycall_timeline::EndKind;
+use everycall_timeline::{EndKind, Gap, Mark, MarkKind, SpanEndKind};
 
 use crate::Summary;
-use crate::filter::{Event, Filter, Filtered, Point, PointKind};
+use crate::filter::{Event, Filter, Point, PointKind};
 use crate::json::{put_number, put_string};
+use crate::labels::{Labels, OpenLabels, put_value};
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::sink::Sink;
 use crate::source::{Source, Thread};
@@ -44,7 +51,8 @@ pub fn replay_json(
             continue;
         }
         let head = head(thread);
-        let mut events = Filtered::new(source.events(index), window);
+        let mut events = filter.apply(source, index, window);
+        let mut labels = OpenLabels::default();
         let mut depth = 0u64;
         let mut any = false;
         while let Some(event) = events.next(&mut functions) {
@@ -52,6 +60,7 @@ pub fn replay_json(
             match event {
                 Event::Begin { .. } => depth += 1,
                 Event::End { function, start_ns, end_ns, start_cut, how } => {
+                    let has_labels = labels.end(depth as usize);
                     depth -= 1;
                     summary.slices += 1;
                     let bytes = &mut sink.bytes;
@@ -64,13 +73,27 @@ pub fn replay_json(
                     put_number(bytes, end_ns.saturating_sub(start_ns));
                     bytes.extend_from_slice(tails.get(function, &functions));
                     if start_cut || how != EndKind::Returned {
-                        put_remarks(bytes, start_cut, how);
+                        put_remarks(bytes, text::remarks(start_cut, how));
+                    }
+                    if has_labels {
+                        put_labels(bytes, labels.ended(), source);
                     }
                     bytes.extend_from_slice(b"}\n");
                 }
                 Event::Point(point) => {
                     put_point(&mut sink.bytes, &head, &point, &functions);
                     summary.point(&point);
+                }
+                Event::Mark(mark) => {
+                    if mark.kind == MarkKind::Label && depth > 0 {
+                        labels.add(depth as usize, mark.name, mark.value);
+                    }
+                    put_mark(&mut sink.bytes, &head, &mark, text::mark_name(source, mark.name));
+                    summary.mark(&mark);
+                }
+                Event::Gap(gap) => {
+                    put_gap(&mut sink.bytes, &head, &gap);
+                    summary.gaps += 1;
                 }
             }
             sink.spill()?;
@@ -128,10 +151,67 @@ fn new_tail(function: &Function) -> Vec<u8> {
 }
 
 #[cold]
-fn put_remarks(bytes: &mut Vec<u8>, start_cut: bool, how: EndKind) {
+fn put_labels(bytes: &mut Vec<u8>, labels: &Labels, source: &impl Source) {
+    bytes.extend_from_slice(b",\"labels\":");
+    labels.put_json(bytes, source);
+    if labels.more > 0 {
+        bytes.extend_from_slice(b",\"more_labels\":");
+        put_number(bytes, labels.more);
+    }
+}
+
+/// A line; nothing at the begin of a span.
+fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, name: &str) {
+    let (key, span): (&[u8], _) = match mark.kind {
+        MarkKind::Label => (b"\"label\":", None),
+        MarkKind::Instant => (b"\"instant\":", None),
+        MarkKind::StraySpanEnd => (b"\"stray_span_end\":", None),
+        MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
+            (b"\"span\":", Some((start_ns, start_cut, how)))
+        }
+        MarkKind::SpanBegin { .. } => return,
+    };
+    bytes.extend_from_slice(head);
+    bytes.push(b',');
+    if span.is_none() {
+        bytes.extend_from_slice(b"\"at_ns\":");
+        put_number(bytes, mark.at_ns);
+        bytes.push(b',');
+    }
+    bytes.extend_from_slice(key);
+    put_string(bytes, name);
+    if let Some(value) = mark.value {
+        bytes.extend_from_slice(b",\"value\":");
+        put_value(bytes, value);
+    }
+    if let Some((start_ns, start_cut, how)) = span {
+        bytes.extend_from_slice(b",\"start_ns\":");
+        put_number(bytes, start_ns);
+        bytes.extend_from_slice(b",\"dur_ns\":");
+        put_number(bytes, mark.at_ns.saturating_sub(start_ns));
+        if start_cut || how != SpanEndKind::Ended {
+            put_remarks(bytes, text::span_remarks(start_cut, how));
+        }
+    }
+    bytes.extend_from_slice(b"}\n");
+}
+
+fn put_gap(bytes: &mut Vec<u8>, head: &[u8], gap: &Gap) {
+    bytes.extend_from_slice(head);
+    bytes.extend_from_slice(b",\"at_ns\":");
+    put_number(bytes, gap.at_ns);
+    bytes.extend_from_slice(b",\"not_recorded_ns\":");
+    put_number(bytes, gap.until_ns.saturating_sub(gap.at_ns));
+    bytes.extend_from_slice(b",\"why\":");
+    put_string(bytes, text::gap_reason(gap.why));
+    bytes.extend_from_slice(b"}\n");
+}
+
+#[cold]
+fn put_remarks<'t>(bytes: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) {
     bytes.extend_from_slice(b",\"remarks\":");
     let mut separator = b'[';
-    for remark in text::remarks(start_cut, how) {
+    for remark in remarks {
         bytes.push(std::mem::replace(&mut separator, b','));
         put_string(bytes, remark);
     }
@@ -146,6 +226,7 @@ fn put_point(bytes: &mut Vec<u8>, head: &[u8], point: &Point, functions: &Functi
     bytes.extend_from_slice(match point.kind {
         PointKind::Lost(_) => b",\"lost\":",
         PointKind::StrayExit(_) => b",\"stray_exits\":",
+        PointKind::LeftOut => b",\"left_out\":",
     });
     match point.count {
         Some(count) => put_number(bytes, count),

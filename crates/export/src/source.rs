@@ -1,6 +1,6 @@
 //! What the outputs ask of a trace.
 
-use everycall_timeline::{SameFunction, TimelineEvent, Trace};
+use everycall_timeline::{MarkName, SameFunction, TimelineEvent, Trace};
 
 /// A thread as the outputs show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +26,9 @@ pub trait Source {
 
     /// Real time of the origin, in nanoseconds since 1970, where it is known.
     fn origin_realtime_ns(&self) -> Option<u64>;
+
+    /// The text of a mark's name.
+    fn mark_name(&self, name: MarkName) -> &str;
 
     /// The timeline of the thread with this index in [`Source::threads`]: balanced, and in the order of time.
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent>;
@@ -74,6 +77,10 @@ impl Source for TraceSource<'_> {
 
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.trace.clock().origin_realtime_ns()
+    }
+
+    fn mark_name(&self, name: MarkName) -> &str {
+        self.trace.mark_names().text(name)
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {

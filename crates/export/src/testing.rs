@@ -2,10 +2,13 @@
 
 use std::borrow::Cow;
 
-use everycall_timeline::{Begin, End, EndKind, Location, Loss, LossKind, TimelineEvent};
+use everycall_timeline::{
+    Begin, End, EndKind, Gap, GapKind, Location, Loss, LossKind, Mark, MarkKind, MarkName, TimelineEvent,
+};
 
-use crate::filter::{Event, Filter, Filtered};
+use crate::filter::{Event, Filter};
 use crate::names::{FunctionId, FunctionName, Functions, Names};
+use crate::source::{Source, Thread};
 
 /// Calls of one thread.
 #[derive(Clone, Debug, Default)]
@@ -26,6 +29,15 @@ impl Calls {
         let Begin { depth, location, start_ns, cut: start_cut } = self.stack.pop().unwrap();
         let how = EndKind::Returned;
         self.events.push(TimelineEvent::End(End { depth, location, start_ns, end_ns, how, start_cut }));
+    }
+
+    /// A mark called m0, m1, ...
+    pub(crate) fn mark(&mut self, at_ns: u64, name: u32, value: Option<u64>, kind: MarkKind) {
+        self.events.push(TimelineEvent::Mark(Mark { at_ns, name: MarkName(name), value, kind }));
+    }
+
+    pub(crate) fn gap(&mut self, at_ns: u64, until_ns: u64) {
+        self.events.push(TimelineEvent::Gap(Gap { at_ns, until_ns, why: GapKind::Disabled }));
     }
 
     pub(crate) fn loss(&mut self, at_ns: u64, count: u64) {
@@ -52,8 +64,34 @@ impl Calls {
 
     pub(crate) fn filtered_by(&self, filter: &Filter, end_ns: u64) -> Vec<Event> {
         let mut functions = Functions::new(&Numbered, filter.function.as_ref());
-        let mut filtered = Filtered::new(self.events.iter().copied(), filter.window(end_ns));
+        let mut filtered = filter.apply(self, 0, filter.window(end_ns));
         std::iter::from_fn(|| filtered.next(&mut functions)).collect()
+    }
+}
+
+impl Source for Calls {
+    fn process_name(&self) -> &str {
+        "app"
+    }
+
+    fn threads(&self) -> &[Thread] {
+        &[]
+    }
+
+    fn end_ns(&self) -> u64 {
+        self.events.last().map_or(0, TimelineEvent::at_ns)
+    }
+
+    fn origin_realtime_ns(&self) -> Option<u64> {
+        None
+    }
+
+    fn mark_name(&self, name: MarkName) -> &str {
+        ["m0", "m1"][name.0 as usize]
+    }
+
+    fn events(&self, _: usize) -> impl Iterator<Item = TimelineEvent> {
+        self.events.iter().copied()
     }
 }
 

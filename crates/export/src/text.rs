@@ -1,9 +1,10 @@
 //! Texts that several outputs share.
 
-use everycall_timeline::{EndKind, LossKind};
+use everycall_timeline::{EndKind, GapKind, LossKind, MarkName, SpanEndKind};
 
 use crate::filter::{Point, PointKind};
 use crate::names::Functions;
+use crate::source::Source;
 use crate::units::Count;
 
 /// Name of slices that stand for calls nested too deeply.
@@ -27,13 +28,51 @@ pub(crate) fn point<'a>(point: &Point, functions: &'a Functions<'_>) -> (String,
             };
             (what, &functions.get(function).name)
         }
+        PointKind::LeftOut => {
+            let count = Count(point.count.unwrap_or(0));
+            let why = "too many came before it was known whether the calls around them are shown";
+            (format!("{count} labels, spans or gaps left out"), why)
+        }
     }
+}
+
+/// A mark's name as it is shown.
+pub(crate) fn mark_name(source: &impl Source, name: MarkName) -> &str {
+    match source.mark_name(name) {
+        "" => "(no name)",
+        name => name,
+    }
+}
+
+/// Name of slices that stand for times when recording was off.
+pub(crate) const NOT_RECORDED: &str = "not recorded";
+
+/// What is remarked of the end of a span that had not begun.
+pub(crate) const STRAY_SPAN_END: &str = "ends without having begun";
+
+/// Why recording was off.
+pub(crate) fn gap_reason(why: GapKind) -> &'static str {
+    match why {
+        GapKind::Thread => "the program left this thread out",
+        GapKind::Disabled => "tracing was disabled",
+        GapKind::Other(_) => "for a reason that this version doesn't know",
+    }
+}
+
+/// How a span's recording differs from the whole span, one phrase each.
+pub(crate) fn span_remarks(start_cut: bool, how: SpanEndKind) -> impl Iterator<Item = &'static str> {
+    let end = match how {
+        SpanEndKind::Ended => None,
+        SpanEndKind::CutAtEnd => Some("cut at end"),
+        SpanEndKind::CutAtLoss => Some("cut at a loss"),
+    };
+    start_cut.then_some("cut at start").into_iter().chain(end)
 }
 
 /// What the second part of [`point`] is.
 pub(crate) fn detail_key(point: &Point) -> &'static str {
     match point.kind {
-        PointKind::Lost(_) => "why",
+        PointKind::Lost(_) | PointKind::LeftOut => "why",
         PointKind::StrayExit(_) => "function",
     }
 }
@@ -51,9 +90,11 @@ fn reason(why: LossKind) -> &'static str {
 pub(crate) fn remarks(start_cut: bool, how: EndKind) -> impl Iterator<Item = &'static str> {
     let end = match how {
         EndKind::Returned => None,
+        EndKind::ReturnedAfterGap => Some("partly not recorded"),
         EndKind::Unwound => Some("unwound"),
         EndKind::CutAtEnd => Some("cut at end"),
         EndKind::CutAtLoss => Some("cut at a loss"),
+        EndKind::CutAtGap => Some("cut at a gap"),
         EndKind::ExitLost => Some("exit lost"),
     };
     start_cut.then_some("cut at start").into_iter().chain(end)

@@ -41,6 +41,13 @@ fn outputs() -> Vec<(&'static str, Writer)> {
         ("everything.pftrace", exported(Format::Perfetto)),
         ("everything.replay.txt", replayed(ReplayStyle::default(), Filter::default())),
         ("everything.terminal.txt", replayed(terminal, Filter::default())),
+        (
+            "labelled.replay.txt",
+            replayed(
+                ReplayStyle::default(),
+                Filter { label: Some("token=1".parse().unwrap()), ..Filter::default() },
+            ),
+        ),
         ("filtered.replay.txt", replayed(ReplayStyle::default(), slow)),
         (
             "everything.replay.jsonl",

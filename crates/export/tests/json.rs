@@ -2,7 +2,7 @@
 
 mod common;
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use common::{Book, Program};
 use everycall_export::{
@@ -204,16 +204,49 @@ fn remarks_say_what_is_not_whole() {
     assert_eq!(remark("main (app.cpp:30)"), "cut at start, cut at end");
     assert_eq!(remark("wait (wait.c:9)"), "cut at end");
     assert_eq!(remark("try_it() (app.cpp:12)"), Value::Null);
-    assert_eq!(events(&trace, "i").count(), 3);
+    assert_eq!(remark("std::map<int, std::vector<long> >::at(int const&) (map:540)"), "unwound");
+    assert_eq!(events(&trace, "i").count(), 11);
     let expected = Summary {
-        slices: 11,
-        threads: 2,
+        slices: 16,
+        threads: 3,
+        marks: 12,
+        gaps: 2,
         lost_events: 1_234,
         stray_exits: 1,
         moved_slices: 1,
         deep_calls: 0,
     };
     assert_eq!(summary, expected);
+}
+
+#[test]
+fn spans_and_gaps_fit_and_labels_are_found_at_their_calls() {
+    let (mut program, book) = common::everything();
+    let (trace, ..) = exported(Format::Vizviewer, &program, &book);
+    let mut open: HashMap<&str, &Value> = HashMap::new();
+    let mut spans = Vec::new();
+    for event in trace["traceEvents"].as_array().unwrap() {
+        let id = event["id"].as_str().unwrap_or_default();
+        match event["ph"].as_str().unwrap() {
+            "b" => assert!(open.insert(id, event).is_none(), "numbers of spans are their own"),
+            "e" => {
+                let begin = open.remove(id).unwrap();
+                assert_eq!((&begin["name"], &begin["cat"]), (&event["name"], &event["cat"]));
+                spans.push((begin["args"]["value"].as_u64(), ns(&event["ts"]) - ns(&begin["ts"])));
+            }
+            _ => {}
+        }
+    }
+    assert!(open.is_empty());
+    assert_eq!(spans, [(Some(4_711), 1_000), (None, 0), (Some(4_712), 1_006_400), (None, 1_008_900)]);
+    program.threads.drain(..2);
+    program.events.drain(..2);
+    let (trace, ..) = exported(Format::Chrome, &program, &book);
+    assert_strictly_nested(&trace);
+    let labelled = events(&trace, "X").filter(|event| event["args"].get("label").is_some());
+    let labels: Vec<_> = labelled.map(|event| event["args"]["label"].clone()).collect();
+    let token = serde_json::json!({ "token": [1, "18446744073709551615"], "(no name)": 0 });
+    assert_eq!(labels, [token, serde_json::json!({ "request": 4711 })]);
 }
 
 #[test]

@@ -60,6 +60,8 @@ struct TrackEvent {
     name: Option<String>,
     #[prost(uint64, optional, tag = "11")]
     track_uuid: Option<u64>,
+    #[prost(string, repeated, tag = "22")]
+    categories: Vec<String>,
     #[prost(message, repeated, tag = "4")]
     debug_annotations: Vec<DebugAnnotation>,
 }
@@ -72,6 +74,25 @@ struct DebugAnnotation {
     uint_value: Option<u64>,
     #[prost(string, optional, tag = "6")]
     string_value: Option<String>,
+    #[prost(message, repeated, tag = "11")]
+    dict_entries: Vec<DebugAnnotation>,
+    #[prost(message, repeated, tag = "12")]
+    array_values: Vec<DebugAnnotation>,
+}
+
+impl DebugAnnotation {
+    fn text(&self) -> String {
+        let list =
+            |items: &[DebugAnnotation]| items.iter().map(DebugAnnotation::text).collect::<Vec<_>>().join(",");
+        let value = match (&self.string_value, self.uint_value) {
+            (Some(text), None) => text.clone(),
+            (None, Some(number)) => number.to_string(),
+            (None, None) if !self.array_values.is_empty() => format!("[{}]", list(&self.array_values)),
+            (None, None) => format!("{{{}}}", list(&self.dict_entries)),
+            both => panic!("{both:?}"),
+        };
+        self.name.as_ref().map_or(value.clone(), |name| format!("{name}={value}"))
+    }
 }
 
 #[derive(Message)]
@@ -106,6 +127,10 @@ struct TrackEventDefaults {
 struct TrackDescriptor {
     #[prost(uint64, optional, tag = "1")]
     uuid: Option<u64>,
+    #[prost(string, optional, tag = "2")]
+    name: Option<String>,
+    #[prost(uint64, optional, tag = "5")]
+    parent_uuid: Option<u64>,
     #[prost(message, optional, tag = "3")]
     process: Option<ProcessDescriptor>,
     #[prost(message, optional, tag = "4")]
@@ -134,6 +159,8 @@ struct ThreadDescriptor {
 #[derive(Debug, PartialEq)]
 struct Slice {
     tid: i32,
+    /// Number of its track among those of its thread's spans.
+    lane: Option<u64>,
     name: String,
     start_ns: u64,
     dur_ns: u64,
@@ -148,7 +175,9 @@ fn import(bytes: &[u8]) -> Vec<Slice> {
     let mut tracks: HashMap<u32, u64> = HashMap::new();
     let mut names: HashMap<(u32, u64), String> = HashMap::new();
     let mut clocks: HashMap<u32, u64> = HashMap::new();
-    let mut open: HashMap<u32, Vec<Slice>> = HashMap::new();
+    // By track of spans: its thread's, and its number.
+    let mut lanes: HashMap<u64, (u64, u64)> = HashMap::new();
+    let mut open: HashMap<u64, Vec<Slice>> = HashMap::new();
     let mut done = Vec::new();
     for packet in trace.packet {
         let sequence = packet.trusted_packet_sequence_id.expect("every packet has a sequence");
@@ -156,6 +185,11 @@ fn import(bytes: &[u8]) -> Vec<Slice> {
             let uuid = descriptor.uuid.unwrap();
             if let Some(thread) = descriptor.thread {
                 assert!(threads.insert(uuid, thread).is_none(), "tracks have numbers of their own");
+            } else if let Some(parent) = descriptor.parent_uuid {
+                assert_eq!(parent, tracks[&sequence]);
+                assert_eq!(descriptor.name.as_deref(), Some("spans"));
+                let number = lanes.values().filter(|(thread, _)| *thread == parent).count() as u64;
+                assert!(lanes.insert(uuid, (parent, number)).is_none() && !threads.contains_key(&uuid));
             } else {
                 assert_eq!(descriptor.process.unwrap().process_name.as_deref(), Some("app"));
                 assert!(!threads.contains_key(&uuid));
@@ -179,13 +213,16 @@ fn import(bytes: &[u8]) -> Vec<Slice> {
         let Some(event) = packet.track_event else { continue };
         let now_ns = clocks.get_mut(&sequence).unwrap();
         *now_ns += packet.timestamp.unwrap();
-        let stack = open.entry(sequence).or_default();
-        let arguments = event.debug_annotations.iter().map(|argument| {
-            let value = argument.string_value.clone().or(argument.uint_value.map(|value| value.to_string()));
-            format!("{}={}", argument.name.as_deref().unwrap(), value.unwrap())
-        });
+        let track = event.track_uuid.unwrap_or(tracks[&sequence]);
+        let lane = lanes.get(&track);
+        assert!(lane.map_or(track, |(thread, _)| *thread) == tracks[&sequence]);
+        let stack = open.entry(track).or_default();
+        assert!(lane.is_none() || stack.len() < 2, "spans have their track for themselves");
+        let arguments = event.debug_annotations.iter().map(DebugAnnotation::text);
+        let arguments = event.categories.iter().map(|category| format!("cat {category}")).chain(arguments);
         let new = |name: &str, arguments| Slice {
             tid: threads[&tracks[&sequence]].tid.unwrap(),
+            lane: lane.map(|(_, number)| *number),
             name: name.to_owned(),
             start_ns: *now_ns,
             dur_ns: 0,
@@ -194,8 +231,8 @@ fn import(bytes: &[u8]) -> Vec<Slice> {
         };
         match event.r#type.unwrap() {
             1 => {
-                let name = &names[&(sequence, event.name_iid.unwrap())];
-                let slice = new(name, arguments.collect());
+                let name = event.name_iid.map(|number| names[&(sequence, number)].as_str());
+                let slice = new(name.or(event.name.as_deref()).unwrap(), arguments.collect());
                 stack.push(slice);
             }
             2 => {
@@ -227,7 +264,8 @@ fn what_comes_back_is_what_went_in() {
     let shown: Vec<_> = slices
         .iter()
         .map(|slice| {
-            let Slice { tid, name, start_ns, dur_ns, depth, arguments } = slice;
+            let Slice { tid, lane, name, start_ns, dur_ns, depth, arguments } = slice;
+            let depth = lane.map_or(depth.to_string(), |lane| format!("spans{lane}"));
             format!("{tid} {depth} {start_ns}+{dur_ns} {name} [{}]", arguments.join("; "))
         })
         .collect();
@@ -251,6 +289,25 @@ fn what_comes_back_is_what_went_in() {
             format!("101 0 1000+0 events lost [{busy}]"),
             "101 1 6000+1000 f99 [remark=cut at a loss]".to_owned(),
             "101 0 5000+3000 wait (wait.c:9) []".to_owned(),
+            "102 0 200+0 réveil [cat instant]".to_owned(),
+            "102 0 300+0 of the thread [cat label; value=1]".to_owned(),
+            "102 1 1000+0 request [cat label; value=4711]".to_owned(),
+            "102 2 1300+0 token [cat label; value=1]".to_owned(),
+            "102 2 1400+0 token [cat label; value=18446744073709551615]".to_owned(),
+            "102 2 1400+0 (no name) [cat label; value=0]".to_owned(),
+            format!("102 1 1200+300 {token} (parse.cpp:1) [label={{token=[1,18446744073709551615],(no name)=0}}]"),
+            "102 0 1000+1000 parse(std::string const&) (parse.cpp:4) [label={request=4711}]".to_owned(),
+            "102 spans1 1100+1000 request [cat span; value=4711]".to_owned(),
+            "102 0 2200+0 request [cat span; value=9; remark=ends without having begun]".to_owned(),
+            "102 0 2300+0 tick [cat instant; value=3]".to_owned(),
+            "102 spans1 2300+0 empty [cat span]".to_owned(),
+            "102 1 3100+900 std::map<int, std::vector<long> >::at(int const&) (map:540) [remark=cut at a gap]".to_owned(),
+            "102 1 4000+1000000 not recorded [why=tracing was disabled]".to_owned(),
+            format!("102 1 1005000+1000 {token} (parse.cpp:1) []"),
+            "102 1 1006000+1 not recorded [why=the program left this thread out]".to_owned(),
+            "102 0 3000+1004000 try_it() (app.cpp:12) [remark=partly not recorded]".to_owned(),
+            "102 spans2 1600+1006400 request [cat span; value=4712; remark=cut at a loss]".to_owned(),
+            "102 spans0 100+1008900 phase \u{1b}[31m</script> [cat span; remark=cut at start, cut at end]".to_owned(),
         ]
     );
 }

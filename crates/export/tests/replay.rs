@@ -112,8 +112,12 @@ fn threads_are_chosen_by_number() {
 fn lines_hold_every_call_and_loss() {
     let (program, book) = common::everything();
     let (lines, summary) = lines(&program, &book, &Filter::default());
-    let calls: Vec<_> = lines.iter().filter(|line| line.get("dur_ns").is_some()).collect();
-    assert_eq!((calls.len() as u64, lines.len()), (summary.slices, calls.len() + 3));
+    let calls: Vec<_> = lines.iter().filter(|line| line.get("depth").is_some()).collect();
+    assert_eq!((calls.len() as u64, lines.len()), (summary.slices, calls.len() + 17));
+    let labelled: Vec<_> = calls.iter().filter_map(|call| call.get("labels")).collect();
+    assert_eq!(labelled[1], &serde_json::json!({ "request": 4711 }));
+    let count = |key: &str| lines.iter().filter(|line| line.get(key).is_some()).count();
+    assert_eq!(["label", "instant", "span", "stray_span_end", "not_recorded_ns"].map(count), [5, 2, 4, 1, 2]);
     assert_eq!(summary, shown(&program, &book, &Filter::default(), ReplayStyle::default()).1);
     // Times as they were, also where a viewer's would have been moved.
     let instant = calls.iter().find(|call| call["dur_ns"] == 0).unwrap();
@@ -127,7 +131,9 @@ fn lines_hold_every_call_and_loss() {
 
 #[test]
 fn a_filter_keeps_times_and_nesting() {
-    let (program, book) = common::everything();
+    let (mut program, book) = common::everything();
+    program.threads.truncate(2);
+    program.events.truncate(2);
     let filter = Filter { since_ns: Some(22_500), until_ns: Some(24_000), ..Filter::default() };
     let (lines, _) = lines(&program, &book, &filter);
     let calls: Vec<_> = lines

@@ -5,6 +5,8 @@
 //! slot order, which is not the order of time (a signal handler that runs between a hook's clock read
 //! and its slot writes first).
 
+pub use everycall_format::label::Name;
+
 use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_MASK, Word, kind};
 
 /// What happened in one slot, or a few that belong together.
@@ -65,6 +67,22 @@ pub enum EventKind {
         /// Process address.
         address: u64,
     },
+    /// The program said something: a label, an instant, the begin or end of a span. [`label_name`] gives its name.
+    Label {
+        /// A class and flags of [`everycall_format::label`].
+        detail: u8,
+        /// Its value; 0 where the flags say that there is none.
+        value: u64,
+    },
+    /// Recording was off, and is on again from here.
+    Gap {
+        /// When it went off, in full ticks.
+        from_ticks: u64,
+        /// Calls that ended meanwhile, as far as stack pointers told.
+        left: u32,
+        /// One of [`everycall_format::event::gap`].
+        why: u8,
+    },
     /// The runtime counted events that it did not write.
     Loss {
         /// How many.
@@ -93,6 +111,21 @@ pub fn begins_segment(words: &[u64], number: u64) -> bool {
         Events::new(words).next(),
         Some(Event { kind: EventKind::Segment { number: low, .. }, .. }) if low == number as u32
     )
+}
+
+/// The name in the label record that begins at `slot` of `words`; empty where there is none.
+#[must_use]
+pub fn label_name(words: &[u64], slot: u32) -> Name {
+    let mut record = words.get(slot as usize..).unwrap_or_default().iter().copied().map(Word::decode);
+    let count = match record.next() {
+        Some(Word::Record { kind: kind::LABEL, count, .. }) => usize::from(count),
+        _ => 0,
+    };
+    let payloads = record.take(count).map_while(|word| match word {
+        Word::Payload { payload, kind: kind::LABEL, .. } => Some(payload),
+        _ => None,
+    });
+    Name::from_payloads(payloads.skip(2))
 }
 
 /// The events of one segment.
@@ -160,12 +193,17 @@ impl<'a> Events<'a> {
                 self.ticks = u64::from(*high) << 32 | u64::from(ticks_low);
                 return Some(plain_event(*low));
             }
+            (kind::LABEL, [low, high, ..]) => EventKind::Label { detail, value: wide(*low, *high) },
+            (kind::GAP, [low, high, rest @ ..]) => {
+                let left = rest.get(1).copied().unwrap_or(0);
+                EventKind::Gap { from_ticks: wide(*low, *high), left, why: detail }
+            }
             (kind::LOSS, [low, high, ..]) => EventKind::Loss { count: wide(*low, *high), why: detail },
             (kind::UNKNOWN_CODE, [low, high, ..]) if detail & 1 == 0 => {
                 EventKind::UnknownEntry { address: wide(*low, *high) }
             }
             (kind::UNKNOWN_CODE, [low, high, ..]) => EventKind::UnknownExit { address: wide(*low, *high) },
-            (kind::SEGMENT..=kind::TAIL_EXIT, _) => EventKind::Malformed,
+            (kind::SEGMENT..=kind::TAIL_EXIT | kind::LABEL | kind::GAP, _) => EventKind::Malformed,
             (kind, _) => EventKind::Other { kind },
         };
         self.ticks = self.high | u64::from(ticks_low);

@@ -1,10 +1,10 @@
 //! Writes the file of [`everycall_synth::basic`]: `cargo run -p everycall-synth --example basic -- FILE`.
 //! With `--arena` before the name, the arena of its first thread; with `--core`, a core with that arena; with `--family`, the file of
-//! [`everycall_synth::family`].
+//! [`everycall_synth::family`], with `--marks` that of [`everycall_synth::marks`].
 
 use std::process::ExitCode;
 
-use everycall_synth::{Core, File, arena_image, basic, family};
+use everycall_synth::{Core, File, arena_image, basic, family, marks};
 
 fn main() -> ExitCode {
     let arguments: Vec<_> = std::env::args_os().skip(1).collect();
@@ -31,8 +31,9 @@ fn main() -> ExitCode {
             (core.file(), path)
         }
         [option, path] if option == "--family" => (File::of_family(&family()), path),
+        [option, path] if option == "--marks" => (File::of_family(&[marks()]), path),
         _ => {
-            eprintln!("expected [--arena | --core | --family] FILE");
+            eprintln!("expected [--arena | --core | --family | --marks] FILE");
             return ExitCode::FAILURE;
         }
     };

@@ -18,7 +18,7 @@ pub use damage::mutate;
 pub use file::{File, crc32};
 pub use ring::{OpenCall, Ring};
 pub use rng::Rng;
-pub use sample::{basic, family};
+pub use sample::{basic, family, marks};
 
 /// A traced process, as far as its recording shows it.
 #[derive(Clone, Debug, Default)]

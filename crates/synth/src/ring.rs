@@ -84,7 +84,7 @@ impl Ring {
 
     /// Writes a longer record at `ticks`, after an epoch record where the upper half changes.
     pub fn record(&mut self, ticks: u64, kind: u8, detail: u8, payloads: &[u32]) {
-        self.make_room(TOGETHER, ticks);
+        self.make_room(TOGETHER.max(payloads.len() + 3), ticks);
         self.epoch(ticks);
         let mut words = vec![record(ticks, kind, payloads.len() as u8, detail)];
         words.extend(payloads.iter().zip(1..).map(|(value, index)| payload(*value, kind, index)));
@@ -171,6 +171,24 @@ impl Ring {
     /// `count` events were dropped.
     pub fn busy(&mut self, ticks: u64, count: u64) {
         self.record(ticks, 6, 2, &[count as u32, (count >> 32) as u32]);
+    }
+
+    /// The program says something: class 1 label, 2 instant, 3 begin and 4 end of a span.
+    pub fn mark(&mut self, ticks: u64, class: u8, name: &str, value: Option<u64>) {
+        let number = value.unwrap_or(0);
+        let mut payloads = vec![number as u32, (number >> 32) as u32];
+        for four in name.as_bytes().chunks(4) {
+            payloads.push(four.iter().rev().fold(0, |sum, byte| sum << 8 | u32::from(*byte)));
+        }
+        self.record(ticks, 10, class | if value.is_some() { 0 } else { 0x80 }, &payloads);
+    }
+
+    /// Recording was off between two moments; of the calls open before, `depth` may be open still.
+    pub fn gap(&mut self, from: u64, ticks: u64, why: u8, depth: usize) {
+        self.make_room(TOGETHER, ticks);
+        let left = self.open.len().saturating_sub(depth) as u32;
+        self.open.truncate(depth);
+        self.record(ticks, 12, why, &[from as u32, (from >> 32) as u32, depth as u32, left]);
     }
 
     /// Code outside all modules is entered.

@@ -1,4 +1,4 @@
-//! A small recording with one of everything.
+//! Small recordings with one of everything.
 
 use crate::{Member, Module, Process, Reading, Ring, Thread};
 
@@ -91,4 +91,56 @@ pub fn family() -> Vec<Member> {
     let member = |number, parent, origin, process| Member { number, parent, origin, process };
     // The one that lives longest is written last.
     vec![member(1, 0, 2, child), member(2, 1, 3, other), member(0, u32::MAX, 1, parent)]
+}
+
+/// One thread with labels, instants and spans of every kind, and gaps, each with what can happen to calls; another one
+/// whose beginning was overwritten, with a span and calls from before.
+#[must_use]
+pub fn marks() -> Member {
+    const T0: u64 = 0xffff_f000;
+    let mut main = Ring::new(512, 16, T0);
+    main.mark(T0 + 5, 2, "début", None);
+    main.mark(T0 + 6, 1, "version", Some(7));
+    main.enter(T0 + 10, 0x1010);
+    main.enter(T0 + 20, 0x1100);
+    main.mark(T0 + 21, 1, "request", Some(4711));
+    main.mark(T0 + 22, 3, "request", Some(4711));
+    main.mark(T0 + 23, 3, "request", Some(4712));
+    main.mark(T0 + 24, 3, "phase", None);
+    main.exit(T0 + 35, 0x1108);
+    main.mark(T0 + 36, 4, "request", Some(4711));
+    main.enter(T0 + 40, 0x1200);
+    main.mark(T0 + 41, 3, "phase", None);
+    main.mark(T0 + 42, 4, "phase", None);
+    main.mark(T0 + 43, 1, "x".repeat(64).as_str(), Some(u64::MAX));
+    main.enter(T0 + 50, 0x1300);
+    main.enter(T0 + 60, 0x1400);
+    // Off while 0x1400 and 0x1300 returned; the handler of an epoch change is in between.
+    main.gap(T0 + 70, T0 + 0x1070, 2, 2);
+    main.mark(T0 + 0x1080, 4, "never begun", Some(1));
+    main.enter(T0 + 0x1090, 0x1500);
+    main.gap(T0 + 0x10a0, T0 + 0x10b0, 1, 3);
+    main.exit(T0 + 0x10c0, 0x1508);
+    // 0x1200 was open in both gaps, and then left without an exit, or it had returned in one of them.
+    main.unwind_counted(T0 + 0x1100, 1);
+    main.enter(T0 + 0x1110, 0x1600);
+    main.exit(T0 + 0x1120, 0x1608);
+    main.mark(T0 + 0x1130, 4, "request", Some(4712));
+
+    let mut worker = Ring::new(512, 2, T0 + 100);
+    worker.enter(T0 + 110, 0x1800);
+    worker.enter(T0 + 120, 0x1900);
+    worker.mark(T0 + 130, 3, "batch", None);
+    for call in 0..600 {
+        worker.enter(T0 + 200 + 20 * call, 0x1a00);
+        worker.exit(T0 + 210 + 20 * call, 0x1a04);
+    }
+    worker.exit(T0 + 30_000, 0x1908);
+    worker.mark(T0 + 30_010, 4, "batch", None);
+    worker.mark(T0 + 30_020, 2, "done", None);
+
+    let mut process = basic();
+    let thread = |tid, name: &str, start_ticks, ring| Thread { tid, name: name.into(), start_ticks, ring };
+    process.threads = vec![thread(100, "app", T0, main), thread(101, "worker", T0 + 100, worker)];
+    Member { number: 0, parent: u32::MAX, origin: 1, process }
 }

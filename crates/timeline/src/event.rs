@@ -11,8 +11,12 @@ pub enum TimelineEvent {
     End(End),
     /// Events are missing.
     Loss(Loss),
-    /// Something happened at one moment.
+    /// An exit fits nothing.
     Instant(Instant),
+    /// The program said something about itself.
+    Mark(Mark),
+    /// Recording was off. Nothing else happens in the thread meanwhile.
+    Gap(Gap),
 }
 
 impl TimelineEvent {
@@ -25,6 +29,8 @@ impl TimelineEvent {
             TimelineEvent::End(end) => end.end_ns,
             TimelineEvent::Loss(loss) => loss.at_ns,
             TimelineEvent::Instant(instant) => instant.at_ns,
+            TimelineEvent::Mark(mark) => mark.at_ns,
+            TimelineEvent::Gap(gap) => gap.at_ns,
         }
     }
 }
@@ -64,6 +70,8 @@ pub struct End {
 pub enum EndKind {
     /// By its exit.
     Returned,
+    /// By an exit, but recording was off in between: it may be several calls of its function.
+    ReturnedAfterGap,
     /// Its frame was left without an exit: exception, longjmp, end of the thread. The moment is when
     /// that was noticed.
     Unwound,
@@ -71,6 +79,8 @@ pub enum EndKind {
     CutAtEnd,
     /// Events are missing from here on, and whether it had ended after them is not known.
     CutAtLoss,
+    /// Recording went off, and when it was on again, the call had ended.
+    CutAtGap,
     /// Its exit is missing though it must have ended by now.
     ExitLost,
 }
@@ -115,4 +125,83 @@ pub enum InstantKind {
     OrphanExit(Location),
     /// An exit that fits none of the calls that are open. It closes nothing.
     UnmatchedExit(Location),
+}
+
+/// Recording was off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// From, in nanoseconds since the origin.
+    pub at_ns: u64,
+    /// To, in nanoseconds since the origin.
+    pub until_ns: u64,
+    /// Why.
+    pub why: GapKind,
+}
+
+/// Why recording was off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum GapKind {
+    /// The program left the thread out.
+    Thread,
+    /// Tracing was disabled.
+    Disabled,
+    /// A reason that this version doesn't know.
+    Other(u8),
+}
+
+/// Something that the program said about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    /// When, in nanoseconds since the origin.
+    pub at_ns: u64,
+    /// What it is called: an index of [`crate::Trace::mark_names`].
+    pub name: MarkName,
+    /// Its value, where it was given one.
+    pub value: Option<u64>,
+    /// What it is.
+    pub kind: MarkKind,
+}
+
+/// Names the text of a [`Mark`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MarkName(pub u32);
+
+/// What the program said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MarkKind {
+    /// A named value of the innermost call that is open, or of the thread where none is.
+    Label,
+    /// Something happened at this moment.
+    Instant,
+    /// A span of time begins.
+    SpanBegin {
+        /// Its number in this thread's timeline. They grow.
+        span: u32,
+        /// It began earlier than that.
+        cut: bool,
+    },
+    /// A span ends.
+    SpanEnd {
+        /// As in its begin.
+        span: u32,
+        /// As in its begin, in nanoseconds since the origin.
+        start_ns: u64,
+        /// It began earlier than that.
+        start_cut: bool,
+        /// How it ended.
+        how: SpanEndKind,
+    },
+    /// The program ended a span that it had not begun.
+    StraySpanEnd,
+}
+
+/// How a span ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum SpanEndKind {
+    /// The program ended it.
+    Ended,
+    /// It had not ended at the end of the thread's events.
+    CutAtEnd,
+    /// Events are missing from here on.
+    CutAtLoss,
 }

@@ -16,16 +16,22 @@
 mod clock;
 mod event;
 mod location;
+mod marks;
 mod order;
 mod pairing;
 mod scan;
 mod slots;
+mod spans;
 mod thread;
 mod trace;
 
 pub use clock::{Clock, ClockQuality};
-pub use event::{Begin, End, EndKind, Instant, InstantKind, Loss, LossKind, TimelineEvent};
+pub use event::{
+    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
+    SpanEndKind, TimelineEvent,
+};
 pub use location::{Location, ModuleMap};
+pub use marks::{MarkNames, NamedMarks};
 pub use pairing::{PairingStats, SameFunction};
 pub use thread::ThreadEvents;
 pub use trace::{ThreadInfo, Trace};

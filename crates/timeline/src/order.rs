@@ -7,8 +7,9 @@
 //! before it, and is counted.
 
 use everycall_reader::SegmentCursor;
-use everycall_reader::event::Events;
+use everycall_reader::event::{Events, label_name};
 
+use crate::marks::MarkNames;
 use crate::slots::{SlotDepth, Step};
 
 /// Steps that an event may be late by and still find its place.
@@ -26,6 +27,7 @@ pub(crate) enum Batch {
 /// A thread's steps in the order of time, in batches.
 pub(crate) struct Ordered<'a> {
     segments: Box<dyn SegmentCursor + 'a>,
+    names: &'a MarkNames,
     /// Words of the segment at hand.
     words: Vec<u64>,
     depth: SlotDepth,
@@ -57,9 +59,10 @@ enum State {
 }
 
 impl<'a> Ordered<'a> {
-    pub fn new(segments: Box<dyn SegmentCursor + 'a>) -> Ordered<'a> {
+    pub fn new(segments: Box<dyn SegmentCursor + 'a>, names: &'a MarkNames) -> Ordered<'a> {
         Ordered {
             segments,
+            names,
             words: Vec::new(),
             depth: SlotDepth::default(),
             steps: Vec::new(),
@@ -149,10 +152,11 @@ impl<'a> Ordered<'a> {
     }
 
     fn decode(&mut self) {
-        let Ordered { depth, steps, sorted, floor, latest, clamped, .. } = self;
+        let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, .. } = self;
+        let name = |slot| names.number(label_name(words, slot).bytes());
         let mut latest_now = *latest;
-        for event in Events::new(&self.words) {
-            let Some(mut step) = depth.step(event) else { continue };
+        for event in Events::new(words) {
+            let Some(mut step) = depth.step(event, name) else { continue };
             if step.ticks < latest_now {
                 if step.ticks < *floor {
                     *clamped += 1;

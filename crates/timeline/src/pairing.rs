@@ -1,9 +1,15 @@
 //! Pairing: entries push, exits pop, and what does not fit is counted instead of guessed.
 
 use crate::clock::ClockWalk;
-use crate::event::{Begin, End, EndKind, Instant, InstantKind, Loss, LossKind, TimelineEvent};
+use everycall_format::{event::gap, label};
+
+use crate::event::{
+    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, SpanEndKind,
+    TimelineEvent,
+};
 use crate::location::{Location, ModuleMap};
 use crate::slots::{Step, What};
+use crate::spans::{self, Spans};
 
 /// Tells whether an entry and an exit belong to the same function; `None` where that isn't known.
 /// Answers are kept, so it may be slow, and must not change.
@@ -39,6 +45,10 @@ pub struct PairingStats {
     pub open_call_disagreements: u64,
     /// Times that the runtime told another depth than the events add up to.
     pub depth_disagreements: u64,
+    /// Ends of spans that had not begun.
+    pub stray_span_ends: u64,
+    /// Spans that are not shown because too many were open.
+    pub spans_too_many: u64,
 }
 
 /// An open call of the snapshot's list.
@@ -56,6 +66,13 @@ pub(crate) enum CutCall {
     Exit(Location),
     /// So many were left without an exit, one in the other.
     Unnamed(u32),
+}
+
+/// What began before the events at hand and ended within them, innermost first.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Cuts {
+    pub calls: Vec<CutCall>,
+    pub spans: Vec<spans::Key>,
 }
 
 /// A call that is open.
@@ -88,6 +105,8 @@ struct Closing {
 #[derive(Clone, Copy, Debug)]
 enum How {
     Is(EndKind),
+    /// When recording was on again, they had ended; the gap goes until these ticks.
+    InGap(u64, GapKind),
     /// There are no more events; see [`AtEnd`].
     AtEnd,
 }
@@ -116,16 +135,19 @@ pub(crate) struct Pairing<'a> {
     depth: u32,
     /// Open calls that are too deep for the stack.
     too_deep: u64,
+    /// How many of the stack's frames, the outermost ones, were there when recording was last off.
+    before_gap: usize,
+    spans: Spans,
     /// Time of the last event.
     now_ns: u64,
     closing: Option<Closing>,
-    /// Calls that were cut at the beginning and are still to be opened, innermost first.
-    opening: Vec<CutCall>,
+    /// Calls and spans that were cut at the beginning and are still to be opened, innermost first.
+    opening: Cuts,
     /// When the events begin.
     rim_ticks: u64,
     at_end: AtEnd,
-    /// Where calls cut at the beginning are collected, innermost first; `None` where they are known.
-    collected: Option<Vec<CutCall>>,
+    /// Where those cut at the beginning are collected; `None` where they are known.
+    collected: Option<Cuts>,
     pub stats: PairingStats,
 }
 
@@ -139,9 +161,11 @@ impl<'a> Pairing<'a> {
             stack: Vec::new(),
             depth: 0,
             too_deep: 0,
+            before_gap: 0,
+            spans: Spans::default(),
             now_ns: 0,
             closing: None,
-            opening: Vec::new(),
+            opening: Cuts::default(),
             rim_ticks: 0,
             at_end: AtEnd::default(),
             collected: None,
@@ -149,24 +173,27 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Forgets all calls. From now on, exits without an entry are collected as calls that began before,
-    /// if there can be such.
+    /// Forgets all calls and spans. From now on, exits without an entry are collected as calls that began before,
+    /// and ends of spans likewise, if there can be such.
     pub fn collect(&mut self, can_be: bool) {
         self.stack.clear();
+        self.before_gap = 0;
+        self.spans = Spans::default();
         self.depth = 0;
         self.too_deep = 0;
-        self.collected = can_be.then(Vec::new);
+        self.collected = can_be.then(Cuts::default);
     }
 
-    /// What was collected, innermost first.
-    pub fn collected(&mut self) -> Vec<CutCall> {
+    /// What was collected.
+    pub fn collected(&mut self) -> Cuts {
         self.collected.take().unwrap_or_default()
     }
 
     /// One step, in the order of time.
     #[inline]
     pub fn step(&mut self, step: &Step, out: &mut Vec<TimelineEvent>) {
-        let ticks = step.ticks;
+        // A gap's calls end where it begins.
+        let ticks = if let What::Gap(from, ..) = step.what { from.min(step.ticks) } else { step.ticks };
         let ns = self.clock.ns(ticks).max(self.now_ns);
         self.now_ns = ns;
         match step.what {
@@ -181,12 +208,12 @@ impl<'a> Pairing<'a> {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
                 self.exit(location, out);
             }
-            other => self.rare(ticks, other, out),
+            other => self.rare(ticks, step.ticks, other, out),
         }
     }
 
     #[cold]
-    fn rare(&mut self, ticks: u64, what: What, out: &mut Vec<TimelineEvent>) {
+    fn rare(&mut self, ticks: u64, until: u64, what: What, out: &mut Vec<TimelineEvent>) {
         let at_ns = self.now_ns;
         let unknown = |address| Location { module: Location::NO_MODULE, image_address: address };
         match what {
@@ -199,7 +226,7 @@ impl<'a> Pairing<'a> {
                 );
             }
             What::UnknownExit(address) => self.exit(unknown(address), out),
-            What::Unwound(count) => self.unwind(count),
+            What::Unwound(count) => self.unwind(count, How::Is(EndKind::Unwound)),
             What::OrphanExit(offset) => {
                 self.stats.orphan_exits += 1;
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
@@ -208,7 +235,46 @@ impl<'a> Pairing<'a> {
             What::Loss(count, why) => {
                 out.push(TimelineEvent::Loss(Loss { at_ns, count: Some(count), why }));
             }
+            What::Label(detail, name, value) => {
+                let value = (detail & label::NO_VALUE == 0).then_some(value);
+                self.mark(detail & label::CLASS_MASK, (name, value), out);
+            }
+            What::Gap(_, left, why) => {
+                let why = match why {
+                    gap::THREAD => GapKind::Thread,
+                    gap::DISABLED => GapKind::Disabled,
+                    other => GapKind::Other(other),
+                };
+                self.unwind(left, How::InGap(until, why));
+            }
         }
+    }
+
+    /// The program said something.
+    fn mark(&mut self, class: u8, key: spans::Key, out: &mut Vec<TimelineEvent>) {
+        let at_ns = self.now_ns;
+        let (name, value) = key;
+        let simple = |kind| Some(Mark { at_ns, name, value, kind });
+        let mark = match class {
+            label::LABEL => simple(MarkKind::Label),
+            label::INSTANT => simple(MarkKind::Instant),
+            label::SPAN_BEGIN => {
+                let mark = self.spans.begin(key, at_ns, false);
+                self.stats.spans_too_many = self.spans.too_many;
+                mark
+            }
+            label::SPAN_END => self.spans.end(key, at_ns).or_else(|| {
+                if let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.spans.len() < spans::OPEN_MAX)
+                {
+                    cuts.spans.push(key);
+                    return None;
+                }
+                self.stats.stray_span_ends += 1;
+                simple(MarkKind::StraySpanEnd)
+            }),
+            _ => None,
+        };
+        out.extend(mark.map(TimelineEvent::Mark));
     }
 
     #[inline]
@@ -229,6 +295,7 @@ impl<'a> Pairing<'a> {
     #[inline]
     fn close(&mut self, how: EndKind, end_ns: u64, out: &mut Vec<TimelineEvent>) {
         let Some(frame) = self.stack.pop() else { return };
+        let how = if self.stack.len() < self.before_gap { self.ends_after_gap(how) } else { how };
         if frame.unnamed > 0 {
             return;
         }
@@ -236,10 +303,25 @@ impl<'a> Pairing<'a> {
         match how {
             EndKind::Unwound => self.stats.unwound += 1,
             EndKind::ExitLost => self.stats.exits_lost += 1,
-            EndKind::Returned | EndKind::CutAtEnd | EndKind::CutAtLoss => {}
+            EndKind::Returned
+            | EndKind::ReturnedAfterGap
+            | EndKind::CutAtEnd
+            | EndKind::CutAtLoss
+            | EndKind::CutAtGap => {}
         }
         let Frame { location, start_ns, start_cut, .. } = frame;
         out.push(TimelineEvent::End(End { depth: self.depth, location, start_ns, end_ns, how, start_cut }));
+    }
+
+    /// How a call ended that was open when recording went off: what it did meanwhile isn't known.
+    #[cold]
+    fn ends_after_gap(&mut self, how: EndKind) -> EndKind {
+        self.before_gap = self.stack.len();
+        match how {
+            EndKind::Returned => EndKind::ReturnedAfterGap,
+            EndKind::Unwound => EndKind::ExitLost,
+            other => other,
+        }
     }
 
     #[inline]
@@ -261,9 +343,9 @@ impl<'a> Pairing<'a> {
     fn strange_exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
         let now_ns = self.now_ns;
         if self.stack.is_empty()
-            && let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.len() < DEPTH_MAX)
+            && let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.calls.len() < DEPTH_MAX)
         {
-            return cuts.push(CutCall::Exit(location));
+            return cuts.calls.push(CutCall::Exit(location));
         }
         let mut found = None;
         for (distance, frame) in self.stack.iter().rev().take(SEARCH_DEPTH).enumerate() {
@@ -287,8 +369,8 @@ impl<'a> Pairing<'a> {
         self.close(EndKind::Returned, now_ns, out);
     }
 
-    /// The innermost `count` calls were left without an exit.
-    fn unwind(&mut self, count: u32) {
+    /// The innermost `count` calls ended without an exit.
+    fn unwind(&mut self, count: u32, how: How) {
         let hidden = self.too_deep.min(count.into());
         self.too_deep -= hidden;
         let mut left = count - hidden as u32;
@@ -305,18 +387,18 @@ impl<'a> Pairing<'a> {
             left -= top.unnamed.max(1);
             until -= 1;
         }
-        self.closing = Some(Closing { until, how: How::Is(EndKind::Unwound) });
+        self.closing = Some(Closing { until, how });
         if left > 0
-            && let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.len() < DEPTH_MAX)
+            && let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.calls.len() < DEPTH_MAX)
         {
-            cuts.push(CutCall::Unnamed(left));
+            cuts.calls.push(CutCall::Unnamed(left));
         }
     }
 
     /// Whether calls are still to be opened or closed, by [`Pairing::go_on`], before anything else.
     #[inline]
     pub fn is_busy(&self) -> bool {
-        self.closing.is_some() || !self.opening.is_empty()
+        self.closing.is_some() || !self.opening.calls.is_empty() || !self.opening.spans.is_empty()
     }
 
     /// Opens some of the calls that were cut, or closes some that have ended: there may be very many.
@@ -324,20 +406,42 @@ impl<'a> Pairing<'a> {
         for _ in 0..CALLS_AT_ONCE {
             if let Some(Closing { until, how }) = self.closing {
                 if self.stack.len() <= until {
-                    self.closing = None;
+                    self.closed(how, out);
                     continue;
                 }
                 let how = match how {
                     How::Is(how) => how,
+                    How::InGap(..) => EndKind::CutAtGap,
                     How::AtEnd => self.end_of_innermost(),
                 };
                 self.close(how, self.now_ns, out);
-            } else if let Some(cut) = self.opening.pop() {
+            } else if let Some(cut) = self.opening.calls.pop() {
                 self.open_cut(cut, out);
+            } else if let Some(key) = self.opening.spans.pop() {
+                out.extend(self.spans.begin(key, self.now_ns, true).map(TimelineEvent::Mark));
             } else {
                 return;
             }
         }
+    }
+
+    /// All calls that had ended are closed: what comes next, one at a time.
+    fn closed(&mut self, how: How, out: &mut Vec<TimelineEvent>) {
+        let cut = match how {
+            How::Is(EndKind::CutAtLoss) => Some(SpanEndKind::CutAtLoss),
+            How::AtEnd => Some(SpanEndKind::CutAtEnd),
+            How::Is(_) | How::InGap(..) => None,
+        };
+        if let Some(mark) = cut.and_then(|how| self.spans.cut(self.now_ns, how)) {
+            return out.push(TimelineEvent::Mark(mark));
+        }
+        if let How::InGap(until, why) = how {
+            let at_ns = self.now_ns;
+            self.now_ns = self.clock.ns(until).max(at_ns);
+            self.before_gap = self.stack.len();
+            out.push(TimelineEvent::Gap(Gap { at_ns, until_ns: self.now_ns, why }));
+        }
+        self.closing = None;
     }
 
     /// How the innermost call ended that was open behind the last event.
@@ -359,13 +463,13 @@ impl<'a> Pairing<'a> {
         if frame.start_ticks < at_end.ended_before { EndKind::ExitLost } else { EndKind::CutAtEnd }
     }
 
-    /// Events begin, at first or after a gap, at `first_ticks`. `listed` are the calls open at the end
-    /// and `cuts` those that ended within the events, innermost first.
+    /// Events begin, at first or behind missing segments, at `first_ticks`. `listed` are the calls open at the end
+    /// and `cuts` what ended within the events.
     pub fn begin(
         &mut self,
         first_ticks: u64,
         listed: &[ListedCall],
-        cuts: Vec<CutCall>,
+        cuts: Cuts,
         out: &mut Vec<TimelineEvent>,
     ) {
         for call in listed.iter().skip(self.stack.len()).take_while(|call| call.ticks < first_ticks) {
@@ -378,7 +482,7 @@ impl<'a> Pairing<'a> {
                 Frame { location, start_ticks: call.ticks, start_ns: self.now_ns, start_cut, unnamed: 0 };
             self.open(frame, out);
         }
-        if !cuts.is_empty() {
+        if !cuts.calls.is_empty() || !cuts.spans.is_empty() {
             self.now_ns = self.now_ns.max(self.clock.ns(first_ticks));
             self.rim_ticks = first_ticks;
             self.opening = cuts;

@@ -1,7 +1,9 @@
 //! The first pass over a thread: what is there, and how far it reaches.
 
-use everycall_reader::event::{EventKind, Events};
+use everycall_reader::event::{EventKind, Events, label_name};
 use everycall_reader::{Source, ThreadKey, Warning};
+
+use crate::marks::MarkNames;
 
 /// What the first pass finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -9,6 +11,8 @@ pub(crate) struct ThreadScan {
     pub events: u64,
     pub entries: u64,
     pub losses: u64,
+    pub gaps: u64,
+    pub gaps_ticks: u64,
     pub malformed_words: u64,
     pub segments_lost: u64,
     pub open_calls: u64,
@@ -20,8 +24,13 @@ pub(crate) struct ThreadScan {
     pub earliest_ticks: Option<u64>,
 }
 
-/// Goes once over the words of a thread.
-pub(crate) fn scan_thread(source: &dyn Source, key: ThreadKey, warnings: &mut Vec<Warning>) -> ThreadScan {
+/// Goes once over the words of a thread; `names` learns what its marks are called.
+pub(crate) fn scan_thread(
+    source: &dyn Source,
+    key: ThreadKey,
+    names: &mut MarkNames,
+    warnings: &mut Vec<Warning>,
+) -> ThreadScan {
     let mut scan = ThreadScan::default();
     let mut segments = source.segments(key);
     let mut words = Vec::new();
@@ -37,7 +46,7 @@ pub(crate) fn scan_thread(source: &dyn Source, key: ThreadKey, warnings: &mut Ve
                 expected = number.checked_add(1);
                 found += 1;
                 first_segment.get_or_insert(number);
-                scan.segment(&words, &mut first, &mut last);
+                scan.segment(&words, names, &mut first, &mut last);
             }
             Err(warning) => warning.add_to(warnings),
         }
@@ -61,7 +70,7 @@ pub(crate) fn scan_thread(source: &dyn Source, key: ThreadKey, warnings: &mut Ve
 }
 
 impl ThreadScan {
-    fn segment(&mut self, words: &[u64], first: &mut u64, last: &mut u64) {
+    fn segment(&mut self, words: &[u64], names: &mut MarkNames, first: &mut u64, last: &mut u64) {
         for event in Events::new(words) {
             match event.kind {
                 EventKind::Entry { .. } | EventKind::UnknownEntry { .. } => {
@@ -73,6 +82,12 @@ impl ThreadScan {
                 | EventKind::TailExit { .. }
                 | EventKind::OrphanExit { .. } => self.events += 1,
                 EventKind::Unwound { .. } | EventKind::Other { .. } => {}
+                EventKind::Label { detail, .. } => names.count(label_name(words, event.slot).bytes(), detail),
+                EventKind::Gap { from_ticks, .. } => {
+                    self.gaps += 1;
+                    let ticks = event.ticks.saturating_sub(from_ticks);
+                    self.gaps_ticks = self.gaps_ticks.saturating_add(ticks);
+                }
                 EventKind::Loss { count, .. } | EventKind::Hole { count } => {
                     self.losses = self.losses.saturating_add(count);
                 }

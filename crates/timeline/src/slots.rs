@@ -7,7 +7,7 @@ use everycall_reader::event::{Event, EventKind};
 
 use everycall_format::event::loss;
 
-use crate::event::LossKind;
+use crate::event::{LossKind, MarkName};
 
 /// One thing that happened, with its time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub(crate) struct Step {
     pub ticks: u64,
     pub what: What,
 }
+
+const _: () = assert!(size_of::<Step>() == 24, "many are held back");
 
 /// What happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,10 @@ pub(crate) enum What {
     OrphanExit(u32),
     /// Events are missing.
     Loss(u64, LossKind),
+    /// The program said something: class and flags, name, value.
+    Label(u8, MarkName, u64),
+    /// Recording was off since these ticks; so many of the innermost calls ended meanwhile. Why.
+    Gap(u64, u32, u8),
 }
 
 /// Follows the depth of the open-call stack from slot to slot.
@@ -54,9 +60,9 @@ impl SlotDepth {
         self.depth = None;
     }
 
-    /// The step that an event stands for, if it is one.
+    /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot.
     #[inline]
-    pub fn step(&mut self, event: Event) -> Option<Step> {
+    pub fn step(&mut self, event: Event, name: impl Fn(u32) -> MarkName) -> Option<Step> {
         let what = match event.kind {
             EventKind::Entry { offset } => {
                 self.enter();
@@ -66,6 +72,7 @@ impl SlotDepth {
                 self.leave();
                 What::Exit(offset)
             }
+            EventKind::Label { detail, value } => What::Label(detail, name(event.slot), value),
             other => self.rare(other)?,
         };
         Some(Step { ticks: event.ticks, what })
@@ -106,7 +113,13 @@ impl SlotDepth {
                 self.lost = true;
                 What::Loss(1, LossKind::Hole)
             }
-            EventKind::Other { .. } => return None,
+            EventKind::Gap { from_ticks, left, why } => {
+                if let Some(depth) = &mut self.depth {
+                    *depth = depth.saturating_sub(left);
+                }
+                What::Gap(from_ticks, left, why)
+            }
+            EventKind::Label { .. } | EventKind::Other { .. } => return None,
         };
         Some(what)
     }

@@ -5,8 +5,9 @@ use everycall_reader::{Reason, Source};
 use crate::clock::Clock;
 use crate::event::TimelineEvent;
 use crate::location::ModuleMap;
+use crate::marks::MarkNames;
 use crate::order::{Batch, Ordered};
-use crate::pairing::{CutCall, ListedCall, Pairing, PairingStats, SameFunction};
+use crate::pairing::{Cuts, ListedCall, Pairing, PairingStats, SameFunction};
 use crate::trace::ThreadInfo;
 
 /// Steps that are worked off together; what comes out of them is kept until it is asked for.
@@ -28,9 +29,10 @@ impl<'t> ThreadEvents<'t> {
         thread: Option<&ThreadInfo>,
         clock: &'t Clock,
         modules: &'t ModuleMap,
+        names: &'t MarkNames,
         same: Option<SameFunction<'t>>,
     ) -> ThreadEvents<'t> {
-        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, same));
+        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, same));
         ThreadEvents { out: Vec::new(), given: 0, maker, stats: PairingStats::default() }
     }
 
@@ -85,8 +87,8 @@ struct Maker<'t> {
     pairing: Pairing<'t>,
     /// Calls open at the end, outermost first.
     listed: Vec<ListedCall>,
-    /// Calls cut at the beginning of each stretch without a gap, the last one first.
-    cuts: Vec<Vec<CutCall>>,
+    /// Calls and spans cut at the beginning of each stretch without missing segments, the last one first.
+    cuts: Vec<Cuts>,
     /// Time of the first event, once there was one.
     first_ticks: Option<u64>,
     /// Whether the next steps begin a stretch.
@@ -104,6 +106,7 @@ impl<'t> Maker<'t> {
         thread: &ThreadInfo,
         clock: &'t Clock,
         modules: &'t ModuleMap,
+        names: &'t MarkNames,
         same: Option<SameFunction<'t>>,
     ) -> Maker<'t> {
         let key = thread.key;
@@ -120,12 +123,12 @@ impl<'t> Maker<'t> {
             Vec::new()
         } else {
             let pairing = Pairing::new(clock.walk(), modules, same);
-            collect_cuts(Ordered::new(source.segments(key)), pairing)
+            collect_cuts(Ordered::new(source.segments(key), names), pairing)
         };
         let snapshot = source.recording().snapshots.get(key.snapshot);
         let at_process_end = snapshot.is_some_and(|snapshot| snapshot.reason == Reason::ProcessEnd);
         Maker {
-            ordered: Ordered::new(source.segments(key)),
+            ordered: Ordered::new(source.segments(key), names),
             done: 0,
             pairing: Pairing::new(clock.walk(), modules, same),
             listed,
@@ -167,7 +170,7 @@ impl<'t> Maker<'t> {
             None => {
                 self.is_finished = true;
                 if std::mem::take(&mut self.begins) {
-                    self.pairing.begin(u64::MAX, &self.listed, Vec::new(), out);
+                    self.pairing.begin(u64::MAX, &self.listed, Cuts::default(), out);
                 }
                 let listed = std::mem::take(&mut self.listed);
                 let first = self.first_ticks.unwrap_or(u64::MAX);
@@ -195,9 +198,9 @@ impl<'t> Maker<'t> {
     }
 }
 
-/// Goes through a thread once to learn which calls began before each stretch of events and ended in
+/// Goes through a thread once to learn which calls and spans began before each stretch of events and ended in
 /// it; the last stretch comes first.
-fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Vec<CutCall>> {
+fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Cuts> {
     let mut stretches = Vec::new();
     let mut out = Vec::new();
     let mut begins = true;

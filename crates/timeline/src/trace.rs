@@ -6,6 +6,7 @@ use everycall_reader::{
 
 use crate::clock::{Clock, ClockQuality};
 use crate::location::{Location, ModuleMap};
+use crate::marks::MarkNames;
 use crate::pairing::SameFunction;
 use crate::scan::{ThreadScan, scan_thread};
 use crate::thread::ThreadEvents;
@@ -17,6 +18,7 @@ pub struct Trace<'a> {
     /// By process.
     modules: Vec<ModuleMap>,
     threads: Vec<ThreadInfo>,
+    names: MarkNames,
     warnings: Vec<Warning>,
 }
 
@@ -46,6 +48,10 @@ pub struct ThreadInfo {
     pub entries: u64,
     /// Events that are known to be missing within the reach.
     pub losses: u64,
+    /// Times that recording was off.
+    pub gaps: u64,
+    /// How long it was off in all, in nanoseconds.
+    pub gaps_ns: u64,
     /// Words that make no sense: records that were cut, payloads without their first word.
     pub malformed_words: u64,
     /// Whether every segment of the thread is there, from its beginning on.
@@ -75,11 +81,12 @@ impl<'a> Trace<'a> {
         let source: Box<dyn Source + 'a> = Box::new(source);
         let recording = source.recording();
         let mut warnings = recording.warnings.clone();
+        let mut names = MarkNames::default();
         let mut scans = Vec::new();
         for (snapshot, threads) in recording.snapshots.iter().enumerate() {
             for thread in 0..threads.threads.len() {
                 let key = ThreadKey { snapshot, thread };
-                scans.push((key, scan_thread(source.as_ref(), key, &mut warnings)));
+                scans.push((key, scan_thread(source.as_ref(), key, &mut names, &mut warnings)));
             }
         }
         let earliest = scans.iter().filter_map(|(_, scan)| scan.earliest_ticks).min();
@@ -91,7 +98,7 @@ impl<'a> Trace<'a> {
             .collect();
         let table = |process: &Process| recording.modules.get(process.modules.clone()).unwrap_or_default();
         let modules = recording.processes.iter().map(|process| ModuleMap::new(table(process))).collect();
-        Ok(Trace { clock, modules, threads, warnings, source })
+        Ok(Trace { clock, modules, threads, names, warnings, source })
     }
 
     /// Texts about the recording.
@@ -148,6 +155,12 @@ impl<'a> Trace<'a> {
         &self.threads
     }
 
+    /// The names of labels, instants and spans, and how often they occur.
+    #[must_use]
+    pub fn mark_names(&self) -> &MarkNames {
+        &self.names
+    }
+
     /// What was damaged, missing or not understood.
     #[must_use]
     pub fn warnings(&self) -> &[Warning] {
@@ -175,7 +188,7 @@ impl<'a> Trace<'a> {
     ) -> ThreadEvents<'t> {
         let thread = self.threads.get(index);
         let modules = thread.and_then(|thread| self.modules.get(thread.process)).unwrap_or(ModuleMap::EMPTY);
-        ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, same_function)
+        ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, same_function)
     }
 
     /// The module and address of a code offset of a process at a moment.
@@ -215,6 +228,8 @@ fn thread_info(
         events: scan.events,
         entries: scan.entries,
         losses: scan.losses,
+        gaps: scan.gaps,
+        gaps_ns: clock.ns(clock.origin_ticks().saturating_add(scan.gaps_ticks)),
         malformed_words: scan.malformed_words,
         is_complete: scan.is_complete,
         segments_overwritten: thread.first_segment,

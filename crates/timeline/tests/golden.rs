@@ -16,6 +16,16 @@ fn version_1_0() {
     assert!(got == wanted, "the file now says:\n{got}");
 }
 
+/// Labels, spans and gaps.
+#[test]
+fn version_2_0_marks() {
+    let bytes = include_bytes!("golden/v2.0-marks.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let wanted = include_str!("golden/v2.0-marks.txt");
+    let got = text::text(&trace);
+    assert!(got == wanted, "the file now says:\n{got}");
+}
+
 /// The first version that holds several processes.
 #[test]
 fn version_2_0() {
@@ -33,4 +43,6 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v1.0-basic.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_family(&everycall_synth::family());
     assert!(bytes == include_bytes!("golden/v2.0-family.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_family(&[everycall_synth::marks()]);
+    assert!(bytes == include_bytes!("golden/v2.0-marks.ect"), "raise the version and add a file instead");
 }

@@ -48,6 +48,10 @@ fn texts(trace: &Trace<'_>, symbols: bool) -> Vec<String> {
                     InstantKind::OrphanExit(location) => format!("orphan {}@{at}", name(location)),
                     InstantKind::UnmatchedExit(location) => format!("unmatched {}@{at}", name(location)),
                 },
+                TimelineEvent::Gap(gap) => format!("off@{at} until {} {:?}", origin + gap.until_ns, gap.why),
+                TimelineEvent::Mark(mark) => {
+                    format!("{}@{at} {:?}", trace.mark_names().text(mark.name), mark.kind)
+                }
             }
         })
         .collect()

@@ -198,7 +198,7 @@ fn seen(trace: &Trace<'_>, checked: bool) -> (Vec<Seen>, PairingStats) {
                 let (start, end_ticks) = (origin + end.start_ns, origin + end.end_ns);
                 seen.push(Seen::End { offset, start, end: end_ticks, how: end.how, cut: end.start_cut });
             }
-            TimelineEvent::Loss(_) | TimelineEvent::Instant(_) => {}
+            _ => {}
         }
     }
     assert!(stack.is_empty(), "every begin has its end");

@@ -114,10 +114,10 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                     all.slices += 1;
                     let counts = by_location.entry(end.location).or_default();
                     match end.how {
-                        EndKind::Returned => counts.exits += 1,
+                        EndKind::Returned | EndKind::ReturnedAfterGap => counts.exits += 1,
                         EndKind::Unwound => counts.unwound += 1,
                         EndKind::CutAtEnd => counts.open += 1,
-                        EndKind::CutAtLoss | EndKind::ExitLost => {}
+                        EndKind::CutAtLoss | EndKind::CutAtGap | EndKind::ExitLost => {}
                     }
                 }
                 TimelineEvent::Instant(instant) => {
@@ -127,7 +127,7 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                     counts.exits += 1;
                     counts.strays += 1;
                 }
-                TimelineEvent::Loss(_) => {}
+                TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
             }
         }
         assert!(open.is_empty(), "every begin has an end");

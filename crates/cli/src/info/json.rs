@@ -2,11 +2,11 @@
 
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::ect::end;
-use everycall_timeline::ClockQuality;
+use everycall_timeline::{ClockQuality, NamedMarks};
 use serde_json::{Value, json};
 
 use super::Report;
-use super::page::lost;
+use super::page::{MARKS_LISTED, lost, most_marks};
 use super::profile::Row;
 use crate::trace_view::end_ns;
 
@@ -32,6 +32,7 @@ pub fn json(report: &Report<'_>) -> String {
         "functions": report.profile.functions,
         "unwound_calls": report.profile.unwound,
         "unmatched_exits": report.profile.unmatched_exits,
+        "marks": marks(report),
         "threads": threads(report),
         "modules": modules(report),
         "children": children(report),
@@ -85,6 +86,8 @@ fn threads(report: &Report<'_>) -> Value {
             "last_ns": thread.reach.map(|(_, last)| last),
             "lost_events": lost(thread),
             "dropped_busy": thread.lost_busy,
+            "gaps": thread.gaps,
+            "gaps_ns": thread.gaps_ns,
             "beginning_overwritten": thread.segments_overwritten > 0,
             "segments_overwritten": thread.segments_overwritten,
             "segments_lost": thread.segments_lost,
@@ -96,6 +99,27 @@ fn threads(report: &Report<'_>) -> Value {
         })
     });
     threads.collect()
+}
+
+fn marks(report: &Report<'_>) -> Value {
+    let names = most_marks(report.trace);
+    let sum =
+        |count: fn(&NamedMarks) -> u64| names.iter().map(|named| count(named)).fold(0, u64::saturating_add);
+    let listed = names.iter().take(MARKS_LISTED).map(|named| {
+        json!({
+            "name": named.name,
+            "labels": named.labels,
+            "instants": named.instants,
+            "spans": named.spans,
+        })
+    });
+    json!({
+        "names": names.len(),
+        "labels": sum(|named| named.labels),
+        "instants": sum(|named| named.instants),
+        "spans": sum(|named| named.spans),
+        "most": listed.collect::<Vec<_>>(),
+    })
 }
 
 fn modules(report: &Report<'_>) -> Value {

@@ -6,7 +6,7 @@ use everycall_export::{Count, Duration, shortened_name};
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::ect::end;
 use everycall_reader::Reason;
-use everycall_timeline::{ClockQuality, ThreadInfo};
+use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
 
 use super::Report;
 use super::profile::Row;
@@ -19,6 +19,8 @@ const WIDTH: usize = 80;
 const LABEL: usize = 12;
 /// Threads, modules and children that are listed one by one.
 const LISTED: usize = 32;
+/// Names of labels, instants and spans that are listed.
+pub const MARKS_LISTED: usize = 10;
 
 /// The page.
 pub fn page(report: &Report<'_>) -> String {
@@ -34,6 +36,7 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     modules(out, report)?;
     children(out, report)?;
     counters(out, report)?;
+    marks(out, report)?;
     functions(out, "Most calls", &report.profile.by_calls)?;
     functions(out, "Most own time", &report.profile.by_own_time)?;
     warnings(out, report)
@@ -75,6 +78,12 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
         write!(calls, "; {} without a call", Several(profile.unmatched_exits, "exit", "exits"))?;
     }
     field(out, "calls", &calls)?;
+    let threads = report.trace.threads();
+    let gaps: u64 = threads.iter().map(|thread| thread.gaps).sum();
+    if gaps > 0 {
+        let off = Duration { ns: threads.iter().map(|thread| thread.gaps_ns).fold(0, u64::saturating_add) };
+        field(out, "off", &format!("{}, {off} in all threads together", Several(gaps, "time", "times")))?;
+    }
     field(out, "file", &report.path.display().to_string())
 }
 
@@ -231,6 +240,35 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
         writeln!(out, "  {:>8}  {meaning}", Count(*count).to_string())?;
     }
     Ok(())
+}
+
+fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let names = most_marks(report.trace);
+    if names.is_empty() {
+        return Ok(());
+    }
+    heading(out, "Labels, instants and spans of the program")?;
+    writeln!(out, "  {:>12}{:>12}{:>12}  name", "labels", "instants", "spans")?;
+    for named in names.iter().take(MARKS_LISTED) {
+        let name = shortened_name(&clean(&named.name), WIDTH - 40);
+        let [labels, instants, spans] =
+            [named.labels, named.instants, named.spans].map(|count| Count(count).to_string());
+        writeln!(out, "  {labels:>12}{instants:>12}{spans:>12}  {name}")?;
+    }
+    if names.len() > MARKS_LISTED {
+        writeln!(out, "  ... and {} more", names.len() - MARKS_LISTED)?;
+    }
+    Ok(())
+}
+
+/// The names of labels, instants and spans, those that occur most first.
+pub fn most_marks<'t>(trace: &'t Trace<'_>) -> Vec<&'t NamedMarks> {
+    let mut names: Vec<_> = trace.mark_names().all().iter().collect();
+    names.sort_by_key(|named| {
+        let count = named.labels.saturating_add(named.instants).saturating_add(named.spans);
+        (std::cmp::Reverse(count), &named.name)
+    });
+    names
 }
 
 fn functions(out: &mut String, title: &str, rows: &[Row]) -> fmt::Result {

@@ -110,7 +110,7 @@ impl Profile {
                     self.unwound += u64::from(end.how == EndKind::Unwound);
                 }
                 TimelineEvent::Instant(_) => self.unmatched_exits += 1,
-                TimelineEvent::Loss(_) => {}
+                TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
             }
         }
     }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use everycall_export::{
-    Begin, End, EndKind, FunctionName, Instant, InstantKind, Location, Loss, LossKind, Names, Source, Thread,
-    TimelineEvent,
+    Begin, End, EndKind, FunctionName, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark,
+    MarkKind, MarkName, Names, Source, SpanEndKind, Thread, TimelineEvent,
 };
 
 /// A program whose calls are given one by one.
@@ -15,6 +15,10 @@ pub struct Program {
     pub events: Vec<Vec<TimelineEvent>>,
     pub realtime_ns: Option<u64>,
     open: Vec<Begin>,
+    mark_names: Vec<String>,
+    /// Number, begin, name and value of open spans.
+    spans: Vec<(u32, u64, String, Option<u64>, bool)>,
+    next_span: u32,
 }
 
 impl Program {
@@ -54,6 +58,36 @@ impl Program {
         self.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }))
     }
 
+    pub fn mark(&mut self, at_ns: u64, name: &str, value: Option<u64>, kind: MarkKind) -> &mut Self {
+        let number = self.mark_names.iter().position(|known| known == name).unwrap_or(self.mark_names.len());
+        if number == self.mark_names.len() {
+            self.mark_names.push(name.to_owned());
+        }
+        self.push(TimelineEvent::Mark(Mark { at_ns, name: MarkName(number as u32), value, kind }))
+    }
+
+    pub fn label(&mut self, at_ns: u64, name: &str, value: u64) -> &mut Self {
+        self.mark(at_ns, name, Some(value), MarkKind::Label)
+    }
+
+    pub fn span_begin(&mut self, at_ns: u64, name: &str, value: Option<u64>, cut: bool) -> &mut Self {
+        let span = self.next_span;
+        self.next_span += 1;
+        self.spans.push((span, at_ns, name.to_owned(), value, cut));
+        self.mark(at_ns, name, value, MarkKind::SpanBegin { span, cut })
+    }
+
+    /// Ends the first one of this name.
+    pub fn span_end(&mut self, at_ns: u64, name: &str, how: SpanEndKind) -> &mut Self {
+        let at = self.spans.iter().position(|span| span.2 == name).expect("an open span");
+        let (span, start_ns, name, value, start_cut) = self.spans.remove(at);
+        self.mark(at_ns, &name, value, MarkKind::SpanEnd { span, start_ns, start_cut, how })
+    }
+
+    pub fn gap(&mut self, at_ns: u64, until_ns: u64, why: GapKind) -> &mut Self {
+        self.push(TimelineEvent::Gap(Gap { at_ns, until_ns, why }))
+    }
+
     fn push(&mut self, event: TimelineEvent) -> &mut Self {
         self.events.last_mut().expect("a thread").push(event);
         self
@@ -75,6 +109,10 @@ impl Source for Program {
 
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.realtime_ns
+    }
+
+    fn mark_name(&self, name: MarkName) -> &str {
+        &self.mark_names[name.0 as usize]
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {
@@ -125,7 +163,7 @@ impl Names for Book {
     }
 }
 
-/// Two threads with one of everything that an output may have to show.
+/// Threads with one of everything that an output may have to show.
 pub fn everything() -> (Program, Book) {
     let mut program = Program { realtime_ns: Some(1_700_000_000_000_000_000), ..Program::default() };
     program
@@ -155,7 +193,36 @@ pub fn everything() -> (Program, Book) {
         .begin(7, 5_000)
         .begin(99, 6_000)
         .end_how(7_000, EndKind::CutAtLoss)
-        .end(8_000);
+        .end(8_000)
+        .thread(102, "marks")
+        .span_begin(100, "phase \u{1b}[31m</script>", None, true)
+        .mark(200, "réveil", None, MarkKind::Instant)
+        .label(300, "of the thread", 1)
+        .begin(2, 1_000)
+        .label(1_000, "request", 4_711)
+        .span_begin(1_100, "request", Some(4_711), false)
+        .begin(3, 1_200)
+        .label(1_300, "token", 1)
+        .label(1_400, "token", u64::MAX)
+        .label(1_400, "", 0)
+        .end(1_500)
+        .span_begin(1_600, "request", Some(4_712), false)
+        .end(2_000)
+        .span_end(2_100, "request", SpanEndKind::Ended)
+        .mark(2_200, "request", Some(9), MarkKind::StraySpanEnd)
+        .mark(2_300, "tick", Some(3), MarkKind::Instant)
+        .span_begin(2_300, "empty", None, false)
+        .span_end(2_300, "empty", SpanEndKind::Ended)
+        .begin(4, 3_000)
+        .begin(5, 3_100)
+        .end_how(4_000, EndKind::CutAtGap)
+        .gap(4_000, 1_004_000, GapKind::Disabled)
+        .begin(3, 1_005_000)
+        .end(1_006_000)
+        .gap(1_006_000, 1_006_000, GapKind::Thread)
+        .end_how(1_007_000, EndKind::ReturnedAfterGap)
+        .span_end(1_008_000, "request", SpanEndKind::CutAtLoss)
+        .span_end(1_009_000, "phase \u{1b}[31m</script>", SpanEndKind::CutAtEnd);
     let book = Book::default()
         .function(1, "main", "/src/app.cpp", 30)
         .function(2, "parse(std::string const&)", "/src/parse.cpp", 4)

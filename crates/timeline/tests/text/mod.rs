@@ -56,9 +56,20 @@ pub fn text(trace: &Trace<'_>) -> String {
                 }
                 TimelineEvent::Loss(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Instant(e) => writeln!(out, "{e:?}"),
+                TimelineEvent::Gap(e) => writeln!(out, "{e:?}"),
+                TimelineEvent::Mark(e) => {
+                    let name = trace.mark_names().text(e.name);
+                    writeln!(out, "{} {:?} {name:?} {:?}", e.at_ns, e.kind, e.value)
+                }
             };
         }
-        let _ = writeln!(out, "{:?}", events.stats());
+        // The first version's text has no counts of spans.
+        let stats = format!("{:?}", events.stats());
+        let (calls, spans) = stats.split_once(", stray_span_ends").unwrap_or((&stats, ""));
+        let _ = writeln!(out, "{calls} }}");
+        if events.stats().stray_span_ends + events.stats().spans_too_many > 0 {
+            let _ = writeln!(out, "stray_span_ends{spans}");
+        }
     }
     out
 }

@@ -1,0 +1,705 @@
+//! The adaptor that lets through what a [`Filter`](crate::filter::Filter) shows of one thread.
+//!
+//! It holds back calls that may yet prove too short or too early: as many as are nested in each other at most, whatever
+//! the length of the trace. What else happens meanwhile waits behind them, up to a limit.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::iter::Peekable;
+
+use everycall_timeline::{Begin, End, EndKind, Gap, InstantKind, LossKind, Mark, MarkKind, TimelineEvent};
+use rustc_hash::FxHashSet;
+
+use crate::filter::Window;
+use crate::names::{FunctionId, Functions};
+
+/// So many points wait behind a held call before equal ones are added up.
+const HELD_POINTS_MAX: usize = 1024;
+/// So many labels, spans and gaps wait behind a held call; further ones are counted.
+const HELD_MARKS_MAX: usize = 4096;
+
+/// What passed: like [`TimelineEvent`], with functions numbered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    Begin { function: FunctionId, start_ns: u64, cut: bool },
+    End { function: FunctionId, start_ns: u64, end_ns: u64, start_cut: bool, how: EndKind },
+    Point(Point),
+    Mark(Mark),
+    Gap(Gap),
+}
+
+/// Something without a duration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Point {
+    pub(crate) at_ns: u64,
+    /// How many; none where nobody counted.
+    pub(crate) count: Option<u64>,
+    pub(crate) kind: PointKind,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum PointKind {
+    /// Events are missing.
+    Lost(LossKind),
+    /// An exit that closes no call.
+    StrayExit(FunctionId),
+    /// Marks and gaps that there was no room for.
+    LeftOut,
+}
+
+#[derive(Clone, Copy)]
+struct Open {
+    function: FunctionId,
+    start_ns: u64,
+    cut: bool,
+    state: State,
+    /// Whether a label of it is held.
+    labelled: bool,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum State {
+    Hidden,
+    /// Nothing forbids it, but it has yet to last long enough, or into the window.
+    Held,
+    Shown,
+}
+
+#[derive(Clone, Copy)]
+enum Held {
+    /// Index in the stack.
+    Call(usize),
+    Point(Point),
+    Gap(Gap),
+    Mark(Mark),
+    /// A label of the call at this index in the stack.
+    Label(usize, Mark),
+}
+
+/// Applies a filter to one thread's events.
+pub(crate) struct Filtered<I> {
+    events: I,
+    window: Window,
+    stack: Vec<Open>,
+    /// Index of the outermost open call that matches the pattern.
+    outermost_match: Option<usize>,
+    /// Places of the calls that carry the label; none where every call will do.
+    labelled: Option<Peekable<std::vec::IntoIter<u64>>>,
+    /// Begins so far.
+    begins: u64,
+    /// Index of the outermost open call that carries the label.
+    outermost_label: Option<usize>,
+    /// Open spans that began before the window.
+    early: BTreeMap<u32, Mark>,
+    /// Open spans whose begin was let through.
+    spans: FxHashSet<u32>,
+    /// In the order of time; calls from the outside inwards.
+    held: VecDeque<Held>,
+    held_calls: usize,
+    held_marks: usize,
+    shown: usize,
+    /// An event that must let held ones come out first.
+    waiting: Option<TimelineEvent>,
+}
+
+impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
+    pub(crate) fn new(events: I, window: Window, labelled: Option<Vec<u64>>) -> Self {
+        Filtered {
+            events,
+            window,
+            stack: Vec::new(),
+            outermost_match: None,
+            labelled: labelled.map(|places| places.into_iter().peekable()),
+            begins: 0,
+            outermost_label: None,
+            early: BTreeMap::new(),
+            spans: FxHashSet::default(),
+            held: VecDeque::new(),
+            held_calls: 0,
+            held_marks: 0,
+            shown: 0,
+            waiting: None,
+        }
+    }
+
+    /// The next event that is shown.
+    #[inline]
+    pub(crate) fn next(&mut self, functions: &mut Functions<'_>) -> Option<Event> {
+        loop {
+            let Some(event) = self.waiting.take().or_else(|| self.events.next()) else {
+                return self.release(0);
+            };
+            let reached_ns = if let TimelineEvent::Gap(gap) = event { gap.until_ns } else { event.at_ns() };
+            if !self.early.is_empty() && reached_ns >= self.window.since_ns {
+                self.admit_early();
+            }
+            if !self.held.is_empty()
+                && let Some(released) = self.release(reached_ns)
+            {
+                self.waiting = Some(event);
+                return Some(released);
+            }
+            let shown = match event {
+                TimelineEvent::Begin(Begin { location, start_ns, cut, .. }) => {
+                    if start_ns > self.window.until_ns
+                        && self.shown + self.held_calls == 0
+                        && self.spans.is_empty()
+                        && self.early.is_empty()
+                    {
+                        return None;
+                    }
+                    let function = functions.id(location);
+                    self.begin(function, functions.get(function).matches, start_ns, cut)
+                }
+                TimelineEvent::End(End { end_ns, how, .. }) => self.end(end_ns, how),
+                TimelineEvent::Loss(loss) => self.point(Point {
+                    at_ns: loss.at_ns,
+                    count: loss.count,
+                    kind: PointKind::Lost(loss.why),
+                }),
+                TimelineEvent::Instant(instant) => match instant.kind {
+                    InstantKind::OrphanExit(location) | InstantKind::UnmatchedExit(location) => {
+                        let kind = PointKind::StrayExit(functions.id(location));
+                        self.point(Point { at_ns: instant.at_ns, count: Some(1), kind })
+                    }
+                },
+                TimelineEvent::Mark(mark) => self.mark(mark),
+                TimelineEvent::Gap(gap) => self.gap(gap),
+            };
+            if shown.is_some() {
+                return shown;
+            }
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, function: FunctionId, matches: bool, start_ns: u64, cut: bool) -> Option<Event> {
+        let index = self.stack.len();
+        if matches && self.outermost_match.is_none() {
+            self.outermost_match = Some(index);
+        }
+        let place = self.begins;
+        self.begins += 1;
+        if self.labelled.as_mut().is_none_or(|places| places.next_if_eq(&place).is_some())
+            && self.outermost_label.is_none()
+        {
+            self.outermost_label = Some(index);
+        }
+        let window = &self.window;
+        let state = match self.outermost() {
+            Some(outermost) if index - outermost < window.depth && start_ns <= window.until_ns => {
+                let lasted = window.min_duration_ns == 0 && window.since_ns <= start_ns;
+                if lasted { State::Shown } else { State::Held }
+            }
+            _ => State::Hidden,
+        };
+        self.stack.push(Open { function, start_ns, cut, state, labelled: false });
+        match state {
+            State::Hidden => None,
+            State::Held => {
+                self.held.push_back(Held::Call(index));
+                self.held_calls += 1;
+                None
+            }
+            State::Shown => {
+                self.shown += 1;
+                Some(Event::Begin { function, start_ns, cut })
+            }
+        }
+    }
+
+    #[inline]
+    fn end(&mut self, end_ns: u64, how: EndKind) -> Option<Event> {
+        let Open { function, start_ns, cut, state, labelled } = self.stack.pop()?;
+        if self.outermost_label == Some(self.stack.len()) {
+            self.outermost_label = None;
+        }
+        if self.outermost_match == Some(self.stack.len()) {
+            self.outermost_match = None;
+        }
+        match state {
+            State::Hidden => None,
+            State::Held => {
+                // The innermost of those held. Points that wait around it stay.
+                let at = self.held.iter().rposition(|held| matches!(held, Held::Call(_)));
+                at.map(|at| self.held.remove(at));
+                self.held_calls -= 1;
+                if labelled {
+                    self.drop_labels();
+                }
+                None
+            }
+            State::Shown => {
+                self.shown -= 1;
+                Some(Event::End { function, start_ns, end_ns, start_cut: cut, how })
+            }
+        }
+    }
+
+    /// Index of the outermost call with which a shown tree begins.
+    #[inline]
+    fn outermost(&self) -> Option<usize> {
+        self.outermost_match.zip(self.outermost_label).map(|(by_name, by_label)| by_name.max(by_label))
+    }
+
+    /// Forgets the labels of the call that has just been dropped, the innermost one.
+    #[cold]
+    fn drop_labels(&mut self) {
+        let dropped = self.stack.len();
+        let before = self.held.len();
+        self.held.retain(|held| !matches!(held, Held::Label(call, _) if *call == dropped));
+        self.held_marks -= before - self.held.len();
+    }
+
+    fn is_within(&self, at_ns: u64) -> bool {
+        (self.window.since_ns..=self.window.until_ns).contains(&at_ns)
+    }
+
+    fn mark(&mut self, mark: Mark) -> Option<Event> {
+        match mark.kind {
+            MarkKind::Label if !self.stack.is_empty() => {
+                let index = self.stack.len() - 1;
+                let call = &mut self.stack[index];
+                match call.state {
+                    State::Hidden => None,
+                    State::Shown => self.in_order(Held::Mark(mark)),
+                    State::Held => {
+                        call.labelled = true;
+                        self.in_order(Held::Label(index, mark))
+                    }
+                }
+            }
+            MarkKind::SpanBegin { span, .. } => {
+                if mark.at_ns > self.window.until_ns || !self.is_selected() {
+                    None
+                } else if mark.at_ns < self.window.since_ns {
+                    self.early.insert(span, mark);
+                    None
+                } else if self.held_marks < HELD_MARKS_MAX {
+                    self.spans.insert(span);
+                    self.in_order(Held::Mark(mark))
+                } else {
+                    self.left_out(mark.at_ns)
+                }
+            }
+            MarkKind::SpanEnd { span, .. } => {
+                self.early.remove(&span);
+                if !self.spans.remove(&span) {
+                    return None;
+                }
+                if self.held.is_empty() {
+                    return Some(Event::Mark(mark));
+                }
+                // Its begin has gone out or will.
+                self.held_marks += 1;
+                self.held.push_back(Held::Mark(mark));
+                None
+            }
+            MarkKind::Label | MarkKind::Instant | MarkKind::StraySpanEnd => {
+                if self.is_within(mark.at_ns) && self.is_selected() {
+                    self.in_order(Held::Mark(mark))
+                } else {
+                    None
+                }
+            }
+        }
+    }
+
+    /// Whether what belongs to no call is shown here.
+    fn is_selected(&self) -> bool {
+        !self.window.selects || self.outermost().is_some()
+    }
+
+    fn gap(&mut self, gap: Gap) -> Option<Event> {
+        if gap.until_ns < self.window.since_ns || gap.at_ns > self.window.until_ns {
+            return None;
+        }
+        self.in_order(Held::Gap(gap))
+    }
+
+    /// Lets a mark or gap through, behind those that are held.
+    fn in_order(&mut self, held: Held) -> Option<Event> {
+        let (event, at_ns) = match held {
+            Held::Mark(mark) | Held::Label(_, mark) => (Event::Mark(mark), mark.at_ns),
+            Held::Gap(gap) => (Event::Gap(gap), gap.at_ns),
+            Held::Call(_) | Held::Point(_) => return None,
+        };
+        if self.held.is_empty() {
+            return Some(event);
+        }
+        if self.held_marks >= HELD_MARKS_MAX {
+            return self.left_out(at_ns);
+        }
+        self.held_marks += 1;
+        self.held.push_back(held);
+        None
+    }
+
+    /// There is no room for a mark or gap.
+    #[cold]
+    fn left_out(&mut self, at_ns: u64) -> Option<Event> {
+        self.hold_point(Point { at_ns, count: Some(1), kind: PointKind::LeftOut })
+    }
+
+    /// The window has come: the spans that are open take their places among what is held.
+    #[cold]
+    fn admit_early(&mut self) {
+        let mut early = std::mem::take(&mut self.early).into_iter().peekable();
+        let held = std::mem::take(&mut self.held);
+        self.held_marks += early.len();
+        for held in held {
+            let at_ns = match held {
+                Held::Call(index) => self.stack[index].start_ns,
+                Held::Point(point) => point.at_ns,
+                Held::Mark(mark) | Held::Label(_, mark) => mark.at_ns,
+                Held::Gap(gap) => gap.at_ns,
+            };
+            while let Some((span, mark)) = early.next_if(|(_, mark)| mark.at_ns < at_ns) {
+                self.spans.insert(span);
+                self.held.push_back(Held::Mark(mark));
+            }
+            self.held.push_back(held);
+        }
+        for (span, mark) in early {
+            self.spans.insert(span);
+            self.held.push_back(Held::Mark(mark));
+        }
+    }
+
+    fn point(&mut self, point: Point) -> Option<Event> {
+        if self.is_within(point.at_ns) { self.hold_point(point) } else { None }
+    }
+
+    fn hold_point(&mut self, point: Point) -> Option<Event> {
+        if self.held.is_empty() {
+            return Some(Event::Point(point));
+        }
+        if self.held.len() - self.held_calls - self.held_marks >= HELD_POINTS_MAX
+            && let Some(sum) = self.held.iter_mut().rev().find_map(|held| match held {
+                Held::Point(held) if held.kind == point.kind => Some(&mut held.count),
+                _ => None,
+            })
+        {
+            *sum = sum.zip(point.count).map(|(sum, count)| sum.saturating_add(count));
+        } else {
+            self.held.push_back(Held::Point(point));
+        }
+        None
+    }
+
+    /// The first of the held events if at `now_ns` it is known to be shown.
+    fn release(&mut self, now_ns: u64) -> Option<Event> {
+        match *self.held.front()? {
+            Held::Point(point) => {
+                self.held.pop_front();
+                Some(Event::Point(point))
+            }
+            Held::Mark(mark) | Held::Label(_, mark) => {
+                self.held.pop_front();
+                self.held_marks -= 1;
+                Some(Event::Mark(mark))
+            }
+            Held::Gap(gap) => {
+                self.held.pop_front();
+                self.held_marks -= 1;
+                Some(Event::Gap(gap))
+            }
+            Held::Call(index) => {
+                let open = &mut self.stack[index];
+                let lasted = now_ns >= self.window.since_ns
+                    && now_ns.saturating_sub(open.start_ns) >= self.window.min_duration_ns;
+                if !lasted {
+                    return None;
+                }
+                open.state = State::Shown;
+                self.held.pop_front();
+                self.held_calls -= 1;
+                self.shown += 1;
+                Some(Event::Begin { function: open.function, start_ns: open.start_ns, cut: open.cut })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::filter::{Filter, LabelPattern};
+    use crate::source::Source;
+    use crate::testing::Calls;
+    use everycall_timeline::{Loss, SpanEndKind};
+    use regex::Regex;
+
+    /// A small generator, so that a failure comes back with its seed.
+    struct Dice(u64);
+
+    impl Dice {
+        fn roll(&mut self, sides: u64) -> u64 {
+            self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) % sides
+        }
+    }
+
+    fn random_calls(dice: &mut Dice) -> Calls {
+        let mut calls = Calls::default();
+        let (mut depth, mut now_ns) = (0, dice.roll(3));
+        let mut spans = Vec::new();
+        for span in 0..dice.roll(60) as u32 {
+            now_ns += dice.roll(4) * dice.roll(6);
+            let (name, value) = (dice.roll(2) as u32, (dice.roll(2) == 0).then(|| dice.roll(2)));
+            match dice.roll(14) {
+                0..5 => {
+                    calls.begin(dice.roll(5), now_ns);
+                    depth += 1;
+                }
+                5..8 if depth > 0 => {
+                    calls.end(now_ns);
+                    depth -= 1;
+                }
+                8 => calls.mark(now_ns, name, value, MarkKind::Label),
+                9 => calls.mark(now_ns, name, value, MarkKind::Instant),
+                10 => {
+                    calls.mark(now_ns, name, value, MarkKind::SpanBegin { span, cut: false });
+                    spans.push((span, now_ns));
+                }
+                11 if !spans.is_empty() => {
+                    let (span, start_ns) = spans.swap_remove(dice.roll(spans.len() as u64) as usize);
+                    let how = SpanEndKind::Ended;
+                    calls.mark(
+                        now_ns,
+                        name,
+                        value,
+                        MarkKind::SpanEnd { span, start_ns, start_cut: false, how },
+                    );
+                }
+                12 => {
+                    let at_ns = now_ns;
+                    now_ns += dice.roll(30);
+                    calls.gap(at_ns, now_ns);
+                }
+                _ => calls.loss(now_ns, 1 + dice.roll(3)),
+            }
+        }
+        for _ in 0..depth {
+            now_ns += dice.roll(4);
+            calls.end(now_ns);
+        }
+        for (span, start_ns) in spans {
+            let how = SpanEndKind::CutAtEnd;
+            calls.mark(now_ns, 0, None, MarkKind::SpanEnd { span, start_ns, start_cut: false, how });
+        }
+        calls
+    }
+
+    fn random_filter(dice: &mut Dice) -> Filter {
+        let mut maybe = |sides| (dice.roll(3) == 0).then(|| dice.roll(sides));
+        Filter {
+            tids: Vec::new(),
+            since_ns: maybe(250),
+            until_ns: maybe(250),
+            last_ns: maybe(100),
+            min_duration_ns: maybe(40).unwrap_or(0),
+            function: maybe(5).map(|f| Regex::new(&format!("^f{f}$")).unwrap()),
+            label: maybe(2).map(|name| LabelPattern { name: format!("m{name}"), value: maybe(2) }),
+            depth: maybe(4).map(|depth| depth as u32),
+        }
+    }
+
+    /// Function, begin and end of calls; everything else that is shown.
+    #[derive(Debug, Default, PartialEq)]
+    struct Shown {
+        calls: Vec<(u64, u64, u64)>,
+        others: Vec<TimelineEvent>,
+    }
+
+    /// A whole call, by looking at everything.
+    struct Whole {
+        begin: usize,
+        end: usize,
+        matches: bool,
+        labelled: bool,
+    }
+
+    /// What the conditions in the table of [`crate::filter`] let through, found by looking at whole calls and spans.
+    fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
+        let since_ns = filter
+            .since_ns
+            .unwrap_or(0)
+            .max(filter.last_ns.map_or(0, |last| trace_end_ns.saturating_sub(last)));
+        let until_ns = filter.until_ns.unwrap_or(u64::MAX);
+        let within = |at_ns: u64| (since_ns..=until_ns).contains(&at_ns);
+        let mut wholes: Vec<Whole> = Vec::new();
+        let mut open: Vec<usize> = Vec::new();
+        for (place, event) in calls.events.iter().enumerate() {
+            match event {
+                TimelineEvent::Begin(begin) => {
+                    let name = format!("f{}", begin.location.image_address);
+                    let matches = filter.function.as_ref().is_none_or(|f| f.is_match(&name));
+                    open.push(wholes.len());
+                    wholes.push(Whole { begin: place, end: 0, matches, labelled: filter.label.is_none() });
+                }
+                TimelineEvent::End(_) => wholes[open.pop().unwrap()].end = place,
+                TimelineEvent::Mark(Mark { kind: MarkKind::Label, name, value, .. }) => {
+                    let wanted = filter.label.as_ref().is_some_and(|label| {
+                        label.name == calls.mark_name(*name)
+                            && label.value.is_none_or(|wanted| *value == Some(wanted))
+                    });
+                    if let Some(innermost) = open.last() {
+                        wholes[*innermost].labelled |= wanted;
+                    }
+                }
+                _ => {}
+            }
+        }
+        // The calls around a place, outermost first.
+        let around = |place: usize| {
+            let around: Vec<&Whole> =
+                wholes.iter().filter(|call| call.begin < place && place < call.end).collect();
+            around
+        };
+        // Calls from the outermost of both kinds inwards.
+        let inside = |calls: &[&Whole]| {
+            let first = |is: &dyn Fn(&Whole) -> bool| calls.iter().position(|call| is(call));
+            let (by_name, by_label) = (first(&|call| call.matches), first(&|call| call.labelled));
+            by_name.zip(by_label).map(|(a, b)| calls.len() - a.max(b))
+        };
+        let is_shown = |call: &Whole| {
+            let TimelineEvent::End(end) = calls.events[call.end] else { panic!("an end") };
+            let mut chain = around(call.begin);
+            chain.push(call);
+            inside(&chain).is_some_and(|levels| filter.depth.is_none_or(|depth| levels <= depth as usize))
+                && end.start_ns <= until_ns
+                && end.end_ns >= since_ns
+                && end.end_ns - end.start_ns >= filter.min_duration_ns
+        };
+        let selects = filter.function.is_some() || filter.label.is_some();
+        let is_selected = |place: usize| !selects || inside(&around(place)).is_some();
+        let mut shown = Shown::default();
+        for (place, event) in calls.events.iter().enumerate() {
+            let is_shown = match event {
+                TimelineEvent::Begin(_) => false,
+                TimelineEvent::End(end) => {
+                    let whole = wholes.iter().find(|call| call.end == place).unwrap();
+                    if is_shown(whole) {
+                        shown.calls.push((end.location.image_address, end.start_ns, end.end_ns));
+                    }
+                    false
+                }
+                TimelineEvent::Loss(loss) => within(loss.at_ns),
+                TimelineEvent::Gap(gap) => gap.at_ns <= until_ns && gap.until_ns >= since_ns,
+                TimelineEvent::Mark(mark) => match (mark.kind, around(place).last()) {
+                    (MarkKind::Label, Some(call)) => is_shown(call),
+                    (
+                        MarkKind::SpanBegin { span: wanted, .. } | MarkKind::SpanEnd { span: wanted, .. },
+                        _,
+                    ) => {
+                        let of = |begin: bool| {
+                            let is = |event: &TimelineEvent| match event {
+                                TimelineEvent::Mark(Mark {
+                                    kind: MarkKind::SpanBegin { span, .. }, ..
+                                }) => begin && *span == wanted,
+                                TimelineEvent::Mark(Mark {
+                                    kind: MarkKind::SpanEnd { span, .. }, ..
+                                }) => !begin && *span == wanted,
+                                _ => false,
+                            };
+                            calls.events.iter().position(is).unwrap()
+                        };
+                        let (begin, end) = (of(true), of(false));
+                        is_selected(begin)
+                            && calls.events[begin].at_ns() <= until_ns
+                            && calls.events[end].at_ns() >= since_ns
+                    }
+                    _ => within(mark.at_ns) && is_selected(place),
+                },
+                TimelineEvent::Instant(_) => panic!("there is none"),
+            };
+            if is_shown {
+                shown.others.push(*event);
+            }
+        }
+        shown
+    }
+
+    #[test]
+    fn filters_agree_with_looking_at_whole_calls() {
+        for seed in 0..30_000 {
+            let mut dice = Dice(seed);
+            let calls = random_calls(&mut dice);
+            let filter = random_filter(&mut dice);
+            let trace_end_ns = calls.events.last().map_or(0, TimelineEvent::at_ns);
+            let (mut shown, mut open, mut now_ns) = (Shown::default(), Vec::new(), 0);
+            for event in calls.filtered_by(&filter, trace_end_ns) {
+                let at_ns = match event {
+                    Event::Begin { function, start_ns, .. } => {
+                        open.push((function, start_ns));
+                        start_ns
+                    }
+                    Event::End { function, start_ns, end_ns, .. } => {
+                        assert_eq!(open.pop(), Some((function, start_ns)), "seed {seed}: nesting");
+                        shown.calls.push((calls.number_of(function), start_ns, end_ns));
+                        end_ns
+                    }
+                    Event::Point(Point { at_ns, count, kind: PointKind::Lost(why) }) => {
+                        shown.others.push(TimelineEvent::Loss(Loss { at_ns, count, why }));
+                        at_ns
+                    }
+                    Event::Point(point) => panic!("seed {seed}: {point:?}"),
+                    Event::Mark(mark) => {
+                        shown.others.push(TimelineEvent::Mark(mark));
+                        mark.at_ns
+                    }
+                    Event::Gap(gap) => {
+                        shown.others.push(TimelineEvent::Gap(gap));
+                        gap.at_ns
+                    }
+                };
+                assert!(at_ns >= now_ns, "seed {seed}: order");
+                now_ns = at_ns;
+            }
+            assert!(open.is_empty(), "seed {seed}: balance");
+            let mut expected = expected(&calls, &filter, trace_end_ns);
+            // What happens at the same time may come in any order where some of it was held.
+            for shown in [&mut shown, &mut expected] {
+                shown.others.sort_by_key(|event| (event.at_ns(), format!("{event:?}")));
+            }
+            assert_eq!(shown, expected, "seed {seed}: {filter:?} {calls:#?}");
+        }
+    }
+
+    #[test]
+    fn labels_of_held_calls_are_bounded_and_none_is_forgotten() {
+        let mut calls = Calls::default();
+        calls.begin(0, 10);
+        (0..50_000).for_each(|at_ns| calls.mark(10 + at_ns, 0, Some(at_ns), MarkKind::Label));
+        calls.end(200_000);
+        for (min_duration_ns, shown) in [(150_000, true), (300_000, false)] {
+            let filter = Filter { min_duration_ns, ..Filter::default() };
+            let events = calls.filtered_by(&filter, 200_000);
+            let marks = events.iter().filter(|event| matches!(event, Event::Mark(_))).count();
+            let left_out = events.iter().map(|event| match event {
+                Event::Point(Point { count: Some(count), kind: PointKind::LeftOut, .. }) => *count,
+                _ => 0,
+            });
+            assert_eq!(marks, if shown { HELD_MARKS_MAX } else { 0 });
+            // Nobody knows any more whose they were.
+            assert_eq!(left_out.sum::<u64>(), 50_000 - HELD_MARKS_MAX as u64);
+        }
+    }
+
+    #[test]
+    fn many_losses_behind_a_held_call_are_added_up_and_none_is_forgotten() {
+        let mut calls = Calls::default();
+        calls.begin(0, 10);
+        (0..100_000).for_each(|at_ns| calls.loss(10 + at_ns, 2));
+        calls.end(200_000);
+        let filter = Filter { min_duration_ns: 150_000, ..Filter::default() };
+        let events = calls.filtered_by(&filter, 200_000);
+        assert!(events.len() <= HELD_POINTS_MAX + 2);
+        assert!(matches!(events[0], Event::Begin { start_ns: 10, .. }));
+        let sum: u64 = events
+            .iter()
+            .filter_map(|event| if let Event::Point(point) = event { point.count } else { None })
+            .sum();
+        assert_eq!(sum, 200_000);
+    }
+}
