@@ -258,9 +258,10 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     bytes.extend_from_slice(b",\"cat\":");
     put_string(bytes, category);
     if let Some(span) = number {
-        // Numbers of spans are those of one thread.
-        bytes.extend_from_slice(b",\"id\":");
+        // Numbers of spans are those of one thread. A local one lets viewers show them with their process.
+        bytes.extend_from_slice(b",\"id2\":{\"local\":");
         put_string(bytes, &format!("{index:x}.{span:x}"));
+        bytes.push(b'}');
     }
     bytes.push(b',');
     put_thread(bytes, thread);

@@ -371,8 +371,11 @@ impl Track {
                 }
                 event.text(event::CATEGORY, category);
                 event.text(event::NAME, text::mark_name(source, mark.name));
-                if let Some(value) = mark.value {
-                    put_number(event, "value", value);
+                if mark.value.is_some() {
+                    event.message(event::ANNOTATION, |annotation| {
+                        annotation.text(annotation::NAME, "value");
+                        put_value(annotation, mark.value);
+                    });
                 }
                 if mark.kind == MarkKind::StraySpanEnd {
                     put_text(event, "remark", text::STRAY_SPAN_END);
@@ -493,6 +496,10 @@ fn put_remarks<'t>(event: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) 
 /// The value of an annotation; an empty text where there is none.
 fn put_value(annotation: &mut Vec<u8>, value: Option<u64>) {
     match value {
+        // Trace processors keep numbers with a sign.
+        Some(value) if i64::try_from(value).is_err() => {
+            annotation.text(annotation::STRING, &value.to_string())
+        }
         Some(value) => annotation.number(annotation::UNSIGNED, value),
         None => annotation.text(annotation::STRING, ""),
     }

@@ -226,7 +226,7 @@ fn spans_and_gaps_fit_and_labels_are_found_at_their_calls() {
     let mut open: HashMap<&str, &Value> = HashMap::new();
     let mut spans = Vec::new();
     for event in trace["traceEvents"].as_array().unwrap() {
-        let id = event["id"].as_str().unwrap_or_default();
+        let id = event["id2"]["local"].as_str().unwrap_or_default();
         match event["ph"].as_str().unwrap() {
             "b" => assert!(open.insert(id, event).is_none(), "numbers of spans are their own"),
             "e" => {
