@@ -4,7 +4,7 @@
 mod pairing;
 
 use everycall_reader::{
-    OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Warning,
+    OpenCall, Process, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Warning,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -67,6 +67,7 @@ fuzz_target!(|bytes: &[u8]| {
         deep: 0,
     };
     let snapshot = Snapshot {
+        process: 0,
         number: 0,
         reason: Reason::ProcessEnd,
         pid: 1,
@@ -76,6 +77,6 @@ fuzz_target!(|bytes: &[u8]| {
         counters: [0; 32],
         threads: vec![thread],
     };
-    let recording = Recording { snapshots: vec![snapshot], ..Recording::default() };
+    let recording = Recording { processes: vec![Process::default()], snapshots: vec![snapshot], ..Recording::default() };
     pairing::check(Words { recording, words, first: u64::from(first % 3) });
 });
