@@ -21,7 +21,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 0;
+pub const VERSION_MINOR: u16 = 1;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -156,6 +156,10 @@ pub mod encoding {
     pub const RAW: u32 = 0;
     /// One zstd frame.
     pub const ZSTD: u32 = 1;
+    /// Event words in the compact form, since version 2.1.
+    pub const COMPACT: u32 = 2;
+    /// One zstd frame of the compact form, since version 2.1.
+    pub const COMPACT_ZSTD: u32 = 3;
 }
 
 wire_struct! {

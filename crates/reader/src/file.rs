@@ -16,9 +16,10 @@ use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::FileSegments;
 use crate::source::ReadAt;
+use crate::words;
 
 /// The largest zstd window that is read.
-const WINDOW_MAX: u64 = 32 << 20;
+pub(crate) const WINDOW_MAX: u64 = 32 << 20;
 /// Threads and snapshots that events may name without a record of their own.
 const PLACEHOLDERS_MAX: usize = 4096;
 
@@ -129,36 +130,16 @@ impl<'a> TraceFile<'a> {
 
     /// The event words of an events chunk, and the number of their first segment. Of a chunk that the
     /// file's end cuts, the words that are there; their checksum is lost.
-    pub(crate) fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u8>), Warning> {
+    pub(crate) fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u64>), Warning> {
         let malformed = |problem| Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem };
         if chunk.length > ect::EVENTS_PAYLOAD_MAX {
             return Err(malformed("it is larger than any such chunk"));
         }
         let is_cut = self.is_cut(chunk);
-        let mut bytes = if is_cut { self.payload_unchecked(chunk)? } else { self.payload(chunk)? };
+        let bytes = if is_cut { self.payload_unchecked(chunk)? } else { self.payload(chunk)? };
         let record = EventsRecord::read(&bytes).ok_or(malformed("its record is cut"))?;
-        bytes.drain(..EventsRecord::SIZE);
-        let length = record.words.checked_mul(8).filter(|length| *length <= ect::EVENTS_PAYLOAD_MAX);
-        let length = length.ok_or(malformed("it has more words than fit"))? as usize;
-        match record.encoding {
-            encoding::RAW => {}
-            encoding::ZSTD if is_cut => return Err(malformed("it is compressed and cut")),
-            encoding::ZSTD => {
-                let mut raw = Vec::new();
-                ruzstd::decoding::StreamingDecoder::new_with_max_window_size(&bytes[..], WINDOW_MAX)
-                    .map_err(|_| malformed("it is no zstd frame"))?
-                    .take(length as u64)
-                    .read_to_end(&mut raw)
-                    .map_err(|_| malformed("its zstd frame is damaged"))?;
-                bytes = raw;
-            }
-            _ => return Err(malformed("it is stored in a way that this everycall doesn't know")),
-        }
-        if bytes.len() < length && !is_cut {
-            return Err(malformed("it has fewer words than it says"));
-        }
-        bytes.truncate(length);
-        Ok((record.first_segment, bytes))
+        let words = words::decode(&record, bytes.get(EventsRecord::SIZE..).unwrap_or_default(), is_cut);
+        Ok((record.first_segment, words.map_err(malformed)?))
     }
 }
 

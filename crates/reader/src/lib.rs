@@ -21,6 +21,7 @@ mod payload;
 mod processes;
 mod segments;
 mod source;
+mod words;
 
 pub use arena::ArenaImage;
 pub use error::{Error, Found, Warning};

@@ -1,6 +1,7 @@
 //! Cutting the events chunks of a file into segments.
 
 use everycall_format::arena::{PAGE, SEGMENT_SIZE_MAX};
+use everycall_format::event::{RECORD_MAX_PAYLOAD, WORD_SIZE};
 
 use crate::chunks::Chunk;
 use crate::error::Warning;
@@ -15,8 +16,8 @@ pub(crate) struct FileSegments<'f> {
     tid: u32,
     /// Words of a segment; 0 where the snapshot's facts are lost.
     segment_words: usize,
-    /// The words of the chunk at hand, as bytes.
-    bytes: Vec<u8>,
+    /// The words of the chunk at hand.
+    words: Vec<u64>,
     /// Where in them the next segment begins.
     at: usize,
     /// Number of the next segment.
@@ -40,7 +41,7 @@ impl<'f> FileSegments<'f> {
             chunks: chunks.iter(),
             tid,
             segment_words,
-            bytes: Vec::new(),
+            words: Vec::new(),
             at: 0,
             number: 0,
             lowest: 0,
@@ -48,33 +49,33 @@ impl<'f> FileSegments<'f> {
     }
 
     fn is_last(&self) -> bool {
-        self.at >= self.bytes.len() && self.chunks.as_slice().is_empty()
+        self.at >= self.words.len() && self.chunks.as_slice().is_empty()
     }
 }
 
 impl SegmentCursor for FileSegments<'_> {
     fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>> {
-        while self.at >= self.bytes.len() {
+        while self.at >= self.words.len() {
             let chunk = self.chunks.next()?;
-            self.bytes.clear();
+            self.words.clear();
             self.at = 0;
             match self.file.event_words(chunk) {
-                Ok((number, bytes)) => {
-                    self.bytes = bytes;
+                Ok((number, words)) => {
+                    self.words = words;
                     self.number = number;
                 }
                 Err(warning) => return Some(Err(warning)),
             }
         }
-        let rest = &self.bytes[self.at..];
+        let rest = &self.words[self.at..];
         let length = match self.segment_words {
             0 => guess_length(rest, self.number),
-            count => count * 8,
+            count => count,
         };
         let part = &rest[..length.min(rest.len())];
         self.at += part.len();
         words.clear();
-        words.extend(part.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)));
+        words.extend_from_slice(part);
         let number = self.number;
         self.number = number.wrapping_add(1);
         if number < self.lowest || !begins_segment(words, number) {
@@ -94,21 +95,14 @@ pub(crate) fn trim(words: &mut Vec<u64>) {
     words.truncate(written);
 }
 
-/// Bytes of the segment at the beginning of `bytes`, where nothing tells: up to where the next one
+/// Words of the segment at the beginning of `words`, where nothing tells: up to where the next one
 /// begins.
-fn guess_length(bytes: &[u8], number: u64) -> usize {
-    let sizes = (PAGE.ilog2()..=SEGMENT_SIZE_MAX.ilog2()).map(|bits| 1 << bits);
+fn guess_length(words: &[u64], number: u64) -> usize {
+    let sizes = (PAGE.ilog2()..=SEGMENT_SIZE_MAX.ilog2()).map(|bits| (1 << bits) / WORD_SIZE);
     let begins_next = |size: &usize| {
-        let words: Vec<u64> = bytes
-            .get(*size..)
-            .unwrap_or_default()
-            .as_chunks()
-            .0
-            .iter()
-            .take(4)
-            .map(|bytes| u64::from_le_bytes(*bytes))
-            .collect();
-        begins_segment(&words, number.wrapping_add(1))
+        // A record's words and no more: what follows may be long, and is looked at once for each size.
+        let rest = words.get(*size..).unwrap_or_default();
+        begins_segment(&rest[..rest.len().min(1 + RECORD_MAX_PAYLOAD)], number.wrapping_add(1))
     };
-    sizes.into_iter().find(begins_next).unwrap_or(bytes.len())
+    sizes.into_iter().find(begins_next).unwrap_or(words.len())
 }

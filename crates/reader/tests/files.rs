@@ -255,6 +255,95 @@ fn compressed_events_come_back() {
     assert_eq!(words(&file, 0).0, words_there);
 }
 
+/// The words of an events chunk, in one of the forms.
+fn events(encoding: u32, count: usize, stored: &[u8]) -> Vec<u8> {
+    let mut payload = vec![0_u8; 32];
+    payload[16..24].copy_from_slice(&(count as u64).to_le_bytes());
+    payload[24..28].copy_from_slice(&encoding.to_le_bytes());
+    payload.extend(stored);
+    payload
+}
+
+fn packed(bytes: &[u8]) -> Vec<u8> {
+    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+}
+
+#[test]
+fn words_in_compact_form_come_back() {
+    let process = basic();
+    for bytes in [File::of_compact(&process), File::of(&process)] {
+        let file = TraceFile::open(&bytes[..]).unwrap();
+        for (index, thread) in process.threads.iter().enumerate() {
+            let there: Vec<u64> = thread.ring.segments().flatten().copied().collect();
+            assert_eq!(words(&file, index).0, there);
+        }
+    }
+    let thread = &process.threads[0];
+    let there: Vec<u64> = thread.ring.segments().flatten().copied().collect();
+    // As the recorder writes it, in either form; and bytes that synth has made.
+    let mut compact = Vec::new();
+    everycall_compact::encode(&there, &mut compact);
+    let by_synth = everycall_synth::compact(&there);
+    for (encoding, stored) in [(2, &compact), (2, &by_synth), (3, &packed(&compact)), (3, &packed(&by_synth))]
+    {
+        let mut file = File::default();
+        file.thread(1, 0, thread);
+        file.chunk(7, &events(encoding, there.len(), stored));
+        let bytes = file.end();
+        let file = TraceFile::open(&bytes[..]).unwrap();
+        assert_eq!(words(&file, 0).0, there);
+    }
+}
+
+#[test]
+fn a_cut_chunk_in_compact_form_gives_what_is_there() {
+    let process = basic();
+    let bytes = File::of_compact(&process);
+    let written: Vec<u64> = process.threads[0].ring.segments().flatten().copied().collect();
+    let (at, _) = *chunks(&bytes).iter().find(|(_, kind)| *kind == 7).unwrap();
+    let end = at + 32 + u32::from_le_bytes(bytes[at + 16..at + 20].try_into().unwrap()) as usize;
+    let mut before = 0;
+    for cut in at + 64..end {
+        let file = TraceFile::open(&bytes[..cut]).unwrap();
+        let there = words(&file, 0).0;
+        assert!(there.len() >= before && written.starts_with(&there), "{cut}");
+        before = there.len();
+    }
+    assert!(before > 0);
+}
+
+#[test]
+fn damage_in_compact_form_costs_its_chunk() {
+    let thread = &basic().threads[0];
+    let there: Vec<u64> = thread.ring.segments().flatten().copied().collect();
+    let good = everycall_synth::compact(&there);
+    let huge: Vec<u8> = [0xef, 0xff, 0xff].repeat(100_000);
+    let cases: [(u32, usize, Vec<u8>); 9] = [
+        (2, there.len() + 1, good.clone()),
+        (2, there.len() - 1, good.clone()),
+        (2, usize::MAX, good.clone()),
+        (2, 1 << 20, huge.clone()),
+        (3, 131_072, packed(&huge)),
+        (2, 10, vec![]),
+        (2, 1, vec![0xf8, 0xff, 0xff]),
+        (3, there.len(), good.clone()),
+        (3, there.len(), packed(&good)[..20].to_vec()),
+    ];
+    for (number, (encoding, count, stored)) in cases.iter().enumerate() {
+        let mut file = File::default();
+        file.thread(1, 0, thread);
+        file.chunk(7, &events(*encoding, *count, stored));
+        file.chunk(7, &events(2, there.len(), &good));
+        let bytes = file.end();
+        let file = TraceFile::open(&bytes[..]).unwrap();
+        let mut cursor = file.segments(ThreadKey { snapshot: 0, thread: 0 });
+        let mut segment = Vec::new();
+        let first = cursor.next_segment(&mut segment).unwrap();
+        assert!(matches!(first, Err(Warning::ChunkMalformed { kind: 7, .. })), "{number}: {first:?}");
+        assert_eq!(words(&file, 0).0, there, "{number}: the next chunk is whole");
+    }
+}
+
 #[test]
 fn claims_cost_nothing() {
     // Arrays, texts and chunks that say they are huge.

@@ -9,7 +9,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall};
 use everycall_format::ect::{
     ArrayHeader, ChunkHeader, EndRecord, EventsRecord, FileHeader, ModuleImage, ProcessEnd, ThreadRecord,
-    chunk, end,
+    chunk, encoding, end,
 };
 use everycall_format::event::Word;
 
@@ -59,10 +59,28 @@ impl Trace {
         let payloads = self.0[&chunk::EVENTS].iter();
         payloads
             .filter(|payload| EventsRecord::read(payload).unwrap().thread == thread)
-            .flat_map(|payload| payload[EventsRecord::SIZE..].chunks_exact(8))
-            .map(|word| Word::decode(u64::from_le_bytes(word.try_into().unwrap())))
+            .flat_map(|payload| event_words(payload))
+            .map(Word::decode)
             .collect()
     }
+}
+
+/// The words of an events chunk.
+fn event_words(payload: &[u8]) -> Vec<u64> {
+    let (record, bytes) = payload.split_at(EventsRecord::SIZE);
+    let record = EventsRecord::read(record).unwrap();
+    let count = record.words as usize;
+    let unpacked = match record.encoding {
+        encoding::RAW => {
+            return bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect();
+        }
+        encoding::COMPACT => bytes.to_vec(),
+        encoding::COMPACT_ZSTD => zstd::bulk::decompress(bytes, 2 << 20).unwrap(),
+        other => panic!("encoding {other}"),
+    };
+    let mut words = Vec::new();
+    everycall_compact::decode(&unpacked, count, &mut words).unwrap();
+    words
 }
 
 fn array_in<T: Wire>(payload: &[u8]) -> Vec<T> {

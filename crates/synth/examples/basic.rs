@@ -1,6 +1,7 @@
 //! Writes the file of [`everycall_synth::basic`]: `cargo run -p everycall-synth --example basic -- FILE`.
 //! With `--arena` before the name, the arena of its first thread; with `--core`, a core with that arena; with `--family`, the file of
-//! [`everycall_synth::family`], with `--marks` that of [`everycall_synth::marks`].
+//! [`everycall_synth::family`], with `--marks` that of [`everycall_synth::marks`]; with `--compact`, the first one's events in
+//! compact form.
 
 use std::process::ExitCode;
 
@@ -30,10 +31,11 @@ fn main() -> ExitCode {
             core.add_in_pieces(0x7f00_0000_0000, &arena_image(&process));
             (core.file(), path)
         }
+        [option, path] if option == "--compact" => (File::of_compact(&basic()), path),
         [option, path] if option == "--family" => (File::of_family(&family()), path),
         [option, path] if option == "--marks" => (File::of_family(&[marks()]), path),
         _ => {
-            eprintln!("expected [--arena | --core | --family | --marks] FILE");
+            eprintln!("expected [--arena | --compact | --core | --family | --marks] FILE");
             return ExitCode::FAILURE;
         }
     };

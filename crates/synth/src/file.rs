@@ -1,6 +1,6 @@
 //! Trace files.
 
-use crate::{Bytes, Member, Process, Ring, Thread, clock_reading, module_entry, open_call};
+use crate::{Bytes, Member, Process, Ring, Thread, clock_reading, compact, module_entry, open_call};
 
 /// A trace file that is being written.
 #[derive(Clone, Debug)]
@@ -9,6 +9,8 @@ pub struct File {
     chunks: u32,
     /// Number of the process that chunks belong to, and of its snapshot.
     process: u32,
+    /// Whether events are stored in compact form.
+    is_compact: bool,
 }
 
 impl Default for File {
@@ -25,21 +27,32 @@ impl File {
         bytes.padded(b"everycall trace\n", 16).u16(major).u16(minor).u32(32).u32(0);
         let checksum = crc32(&bytes.0);
         bytes.u32(checksum);
-        File { bytes, chunks: 0, process: 0 }
+        File { bytes, chunks: 0, process: 0, is_compact: false }
     }
 
     /// The whole file of a process with one snapshot, taken at its end, in version 1.0: later files say more of
     /// processes, see [`File::of_family`].
     #[must_use]
     pub fn of(process: &Process) -> Vec<u8> {
-        let mut file = File::new(1, 0);
-        file.meta(process);
-        file.clock(process);
-        file.process(process);
+        File::new(1, 0).whole(process)
+    }
+
+    /// The same in version 2.1, its events in compact form.
+    #[must_use]
+    pub fn of_compact(process: &Process) -> Vec<u8> {
+        let mut file = File::new(2, 1);
+        file.is_compact = true;
+        file.whole(process)
+    }
+
+    fn whole(mut self, process: &Process) -> Vec<u8> {
+        self.meta(process);
+        self.clock(process);
+        self.process(process);
         let mut end = Bytes::default();
         end.u32(process.pid).u32(1).u32(0).u32(0).u64(process.end_ticks);
-        file.chunk(9, &end.0);
-        file.end()
+        self.chunk(9, &end.0);
+        self.end()
     }
 
     /// The whole file of several processes.
@@ -162,12 +175,17 @@ impl File {
 
     /// Segments of a thread of the process's snapshot, the first of them with this number.
     pub fn events(&mut self, thread: u32, first_segment: u64, segments: &[&[u64]]) {
-        let words = segments.iter().map(|segment| segment.len() as u64).sum();
+        let words: Vec<u64> = segments.iter().copied().flatten().copied().collect();
         let mut payload = Bytes::default();
-        payload.u32(self.process).u32(thread).u64(first_segment).u64(words).u32(0).u32(0);
-        segments.iter().copied().flatten().for_each(|word| {
-            payload.u64(*word);
-        });
+        payload.u32(self.process).u32(thread).u64(first_segment).u64(words.len() as u64);
+        payload.u32(if self.is_compact { 2 } else { 0 }).u32(0);
+        if self.is_compact {
+            payload.0.extend(compact(&words));
+        } else {
+            words.iter().for_each(|word| {
+                payload.u64(*word);
+            });
+        }
         self.chunk(7, &payload.0);
     }
 

@@ -5,6 +5,7 @@
 //! `docs/format.md` is the specification that both follow.
 
 mod arena;
+mod compact;
 mod core;
 mod damage;
 mod file;
@@ -14,6 +15,7 @@ mod sample;
 
 pub use crate::core::Core;
 pub use arena::arena_image;
+pub use compact::compact;
 pub use damage::mutate;
 pub use file::{File, crc32};
 pub use ring::{OpenCall, Ring};

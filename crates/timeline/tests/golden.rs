@@ -36,11 +36,23 @@ fn version_2_0() {
     assert!(got == wanted, "the file now says:\n{got}");
 }
 
+/// The first version that stores events in compact form: another form of the first version's file.
+#[test]
+fn version_2_1() {
+    let bytes = include_bytes!("golden/v2.1-compact.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let wanted = include_str!("golden/v1.0-basic.txt");
+    let got = text::text(&trace);
+    assert!(got == wanted, "the file now says:\n{got}");
+}
+
 /// The synthetic samples still have the bytes of these versions.
 #[test]
 fn the_samples_are_these_files() {
     let bytes = everycall_synth::File::of(&everycall_synth::basic());
     assert!(bytes == include_bytes!("golden/v1.0-basic.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_compact(&everycall_synth::basic());
+    assert!(bytes == include_bytes!("golden/v2.1-compact.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_family(&everycall_synth::family());
     assert!(bytes == include_bytes!("golden/v2.0-family.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_family(&[everycall_synth::marks()]);

@@ -4,10 +4,11 @@
 use std::io::{self, Write};
 
 use everycall_format::arena::ThreadHeader;
-use everycall_format::ect::{EVENTS_PAYLOAD_MAX, EventsRecord, ThreadRecord, chunk, encoding};
+use everycall_format::ect::ThreadRecord;
 use everycall_format::event::{WORD_SIZE, Word, kind};
 
-use crate::chunk_writer::{ChunkWriter, bytes_of};
+use crate::chunk_writer::ChunkWriter;
+use crate::runs::Runs;
 use crate::summary::{ThreadSummary, text_of};
 
 /// A thread's segments, wherever they lie.
@@ -141,9 +142,7 @@ impl<'a> Ring<'a> {
     ///
     /// The output's.
     pub fn write_events<W: Write>(&self, file: &mut ChunkWriter<W>, record: &ThreadRecord) -> io::Result<()> {
-        let run_bytes = (EVENTS_PAYLOAD_MAX - EventsRecord::BYTES) as usize;
-        let mut run =
-            Run { snapshot: record.snapshot, thread: record.thread, first: 0, next: 0, payload: vec![] };
+        let mut runs = Runs::new(record.snapshot, record.thread);
         let mut surveyed = self.segments.iter().peekable();
         self.source.each(&mut |number, bytes| {
             // A program that our child left behind may still write: what has come since isn't announced.
@@ -153,46 +152,9 @@ impl<'a> Ring<'a> {
             if segment_start(bytes, number).is_none() {
                 return Ok(());
             }
-            if number != run.next || run.payload.len() + bytes.len() > run_bytes {
-                run.write(file)?;
-                run.first = number;
-            }
-            run.payload.extend_from_slice(bytes);
-            run.next = number.wrapping_add(1);
-            Ok(())
+            runs.add(file, number, bytes)
         })?;
-        run.write(file)
-    }
-}
-
-/// Segments that follow each other, on their way into one chunk.
-struct Run {
-    snapshot: u32,
-    thread: u32,
-    /// Number of the first segment.
-    first: u64,
-    /// Number of the segment that would follow.
-    next: u64,
-    payload: Vec<u8>,
-}
-
-impl Run {
-    /// Writes what there is, and forgets it.
-    fn write<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
-        if self.payload.is_empty() {
-            return Ok(());
-        }
-        let record = EventsRecord {
-            snapshot: self.snapshot,
-            thread: self.thread,
-            first_segment: self.first,
-            words: (self.payload.len() / WORD_SIZE) as u64,
-            encoding: encoding::RAW,
-            reserved: 0,
-        };
-        file.chunk(chunk::EVENTS, &[&bytes_of(&record), &self.payload])?;
-        self.payload.clear();
-        Ok(())
+        runs.write(file)
     }
 }
 

@@ -18,7 +18,7 @@ const RING_SIZE: &str = "512M";
 /// # Errors
 /// What failed, as a sentence.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
-    cargo(&["build", "--release", "--quiet", "--package", "xtask", "--example", "timeline_rate"])?;
+    cargo(&["build", "--release", "--quiet", "--package", "xtask", "--examples"])?;
     let sizes = if is_quick { ["10000", "40000"] } else { ["30000", "120000"] };
     let mut table = Table::new(
         "Decoding, one core",
@@ -26,7 +26,8 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     );
     table.note(
         "Events of SQLite's trace per second of CPU time, start, symbols and source files included; output thrown away. Two sizes: \
-         memory must not grow with the file.",
+         memory must not grow with the file. The compact form is that of events in files: from words to bytes and back, without zstd, in \
+         memory, where all words are.",
     );
     let program = traced_program(lab)?;
     for rows in sizes {
@@ -48,8 +49,9 @@ fn traced_program(lab: &Lab) -> Result<PathBuf, String> {
     lab.link(compiler(), &objects, &["-lm", "-lpthread"], "decode sqlite")
 }
 
-fn decoders(lab: &Lab, trace: &Path) -> [(&'static str, Words, Option<Target>); 7] {
-    let timeline = target_folder().join("release/examples/timeline_rate");
+fn decoders(lab: &Lab, trace: &Path) -> [(&'static str, Words, Option<Target>); 9] {
+    let example = |name: &str| target_folder().join("release/examples").join(name).into_os_string();
+    let compact = |way: &str| words([example("compact_rate"), way.into(), trace.into()]);
     let of = |arguments: &[&str]| {
         let mut command = words([lab.everycall()]);
         command.extend(words(arguments));
@@ -59,13 +61,15 @@ fn decoders(lab: &Lab, trace: &Path) -> [(&'static str, Words, Option<Target>); 
     let export = |format| of(&["export", "--format", format, "-o", "-"]);
     let least = |millions| Some(Target::Least(millions));
     [
-        ("timeline", words([timeline.as_path(), trace]), least(10.0)),
+        ("timeline", words([example("timeline_rate"), trace.into()]), least(10.0)),
         ("vizviewer", export("vizviewer"), least(5.0)),
         ("chrome", export("chrome"), least(5.0)),
         ("perfetto", export("perfetto"), least(8.0)),
         ("replay", of(&["replay"]), None),
         ("replay, JSON", of(&["replay", "--format", "json"]), None),
         ("info", of(&["info"]), None),
+        ("compact form, encode", compact("encode"), least(50.0)),
+        ("compact form, decode", compact("decode"), least(60.0)),
     ]
 }
 
@@ -112,7 +116,7 @@ impl Trace {
         is_quick: bool,
     ) -> Result<Vec<Cell>, String> {
         let rounds = Rounds::run(lab, if is_quick { 1 } else { 3 }, false, &[command])?;
-        let rate = rounds.figure(0, |run| self.events / run.cpu_ns * 1e3)?;
+        let rate = rounds.figure(0, |run| self.events / run.region_or_cpu_ns() * 1e3)?;
         Ok(vec![
             Cell::text(name),
             Cell::Number(self.events / 1e6, 1),

@@ -1,0 +1,56 @@
+//! The words of an events chunk, from each form in which they are stored.
+
+use std::borrow::Cow;
+use std::io::Read;
+
+use everycall_format::ect::{EVENTS_PAYLOAD_MAX, EventsRecord, encoding};
+use everycall_format::event::WORD_SIZE;
+
+use crate::file::WINDOW_MAX;
+
+/// The words in `bytes`, of which the chunk's record is `record`. Where `is_cut`, bytes are missing at the end, and those words
+/// come back that are there.
+///
+/// # Errors
+/// What is wrong with the chunk.
+pub(crate) fn decode(record: &EventsRecord, bytes: &[u8], is_cut: bool) -> Result<Vec<u64>, &'static str> {
+    let count = usize::try_from(record.words).ok().filter(|count| *count <= WORDS_MAX);
+    let count = count.ok_or("it has more words than fit")?;
+    let bytes = match record.encoding {
+        encoding::RAW | encoding::COMPACT => Cow::Borrowed(bytes),
+        encoding::ZSTD => Cow::Owned(unpack(bytes, count * WORD_SIZE, is_cut)?),
+        encoding::COMPACT_ZSTD => Cow::Owned(unpack(bytes, everycall_compact::encoded_max(count), is_cut)?),
+        _ => return Err("it is stored in a way that this everycall doesn't know"),
+    };
+    let mut words = Vec::new();
+    if matches!(record.encoding, encoding::COMPACT | encoding::COMPACT_ZSTD) {
+        match everycall_compact::decode(&bytes, count, &mut words) {
+            Err(everycall_compact::Error::Short) if is_cut => {}
+            result => result.map_err(|_| "its words in compact form are damaged")?,
+        }
+    } else {
+        let whole = bytes.as_chunks().0;
+        words.extend(whole.iter().take(count).map(|bytes| u64::from_le_bytes(*bytes)));
+    }
+    if words.len() < count && !is_cut {
+        return Err("it has fewer words than it says");
+    }
+    Ok(words)
+}
+
+/// More don't fit into a chunk where they are stored as they are.
+const WORDS_MAX: usize = EVENTS_PAYLOAD_MAX as usize / WORD_SIZE;
+
+/// The first `limit` bytes of a zstd frame.
+fn unpack(frame: &[u8], limit: usize, is_cut: bool) -> Result<Vec<u8>, &'static str> {
+    if is_cut {
+        return Err("it is compressed and cut");
+    }
+    let mut bytes = Vec::new();
+    ruzstd::decoding::StreamingDecoder::new_with_max_window_size(frame, WINDOW_MAX)
+        .map_err(|_| "it is no zstd frame")?
+        .take(limit as u64)
+        .read_to_end(&mut bytes)
+        .map_err(|_| "its zstd frame is damaged")?;
+    Ok(bytes)
+}
