@@ -206,7 +206,12 @@ struct State {
     /// The lowest stack pointer on the thread's own stack.
     lowest: i64,
     steps: u32,
+    /// How often each jump backwards was taken.
+    rounds: BTreeMap<u64, u32>,
 }
+
+/// Rounds of a loop that are followed: a second one shows what the first has changed for it.
+const ROUNDS: u32 = 2;
 
 impl State {
     fn new(at: u64) -> State {
@@ -218,6 +223,7 @@ impl State {
             others: 0,
             lowest: 0,
             steps: 0,
+            rounds: BTreeMap::new(),
         }
     }
 
@@ -278,8 +284,8 @@ impl State {
 
 /// Follows every way through a hook to its `ret` and asserts that all registers are what they were. The
 /// runtime's Rust function is taken at its word: it keeps what the ABI has it keep. Returns the most
-/// bytes of the thread's own stack that the hook uses, until it changes to the slow path's stack. (A thread's first
-/// event has none yet, and goes on where it is.)
+/// bytes of the thread's own stack that the hook uses, until it changes to the slow path's stack. (Where all of those are
+/// taken, it goes on where it is.)
 fn prove(code: &Code, hook: &str) -> i64 {
     let mut ways = vec![State::new(code.functions[hook].0)];
     let (mut returns, mut lowest, mut calls) = (0, 0, 0);
@@ -294,7 +300,13 @@ fn prove(code: &Code, hook: &str) -> i64 {
                 FlowControl::Next => step(&mut state, &instruction, &place),
                 FlowControl::UnconditionalBranch => state.at = code.target(&instruction),
                 FlowControl::ConditionalBranch => {
-                    ways.push(State { at: code.target(&instruction), ..state.clone() });
+                    let mut other = State { at: code.target(&instruction), ..state.clone() };
+                    if other.at <= instruction.ip() {
+                        *other.rounds.entry(instruction.ip()).or_default() += 1;
+                    }
+                    if other.rounds.values().all(|rounds| *rounds <= ROUNDS) {
+                        ways.push(other);
+                    }
                 }
                 FlowControl::Call if instruction.mnemonic() == Mnemonic::Syscall => {
                     for register in [Register::RAX, Register::RCX, Register::R11] {

@@ -66,9 +66,9 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
         }
         let slow = stops.keys().filter(|at| at.0 == "everycall_slow_common").count();
         let slow_all = places.iter().filter(|at| at.0 == "everycall_slow_common").count();
-        // All but the restoring of a direction flag that was set.
+        // All but the restoring of a direction flag that was set, and the search where a stack is taken.
         assert!(
-            slow >= 80 && slow + 1 >= slow_all,
+            slow >= 80 && slow + 6 >= slow_all,
             "{label}: {slow} of {slow_all} instructions of the slow path"
         );
     }

@@ -52,7 +52,8 @@ fn models() -> Result<(), String> {
             .env("CARGO_TARGET_DIR", "target/loom")
             .run()
     };
-    loom("by_the_published")?;
+    loom("by_holding")?;
+    loom("the_pool")?;
     loom("by_the_segment")?;
     if !nightly_has_miri() {
         println!(

@@ -2,24 +2,31 @@
 //! SIGKILL is in it.
 //!
 //! ```text
-//! 0                ArenaHeader, one page
-//! modules_offset   ModuleEntry[module_capacity]
-//! children_offset  ChildEntry[child_capacity]
-//! paths_offset     bytes of the modules' paths
-//! threads_offset   thread slots, thread_stride bytes each:
-//!                    ThreadHeader                 one page
-//!                    OpenCall[open_call_capacity] open-call stack, slot 0 is a sentinel
-//!                    ring                         ring_size bytes, in segments
+//! 0                      ArenaHeader, HolderEntry[HOLDERS], one page
+//! modules_offset         ModuleEntry[module_capacity]
+//! children_offset        ChildEntry[child_capacity]
+//! paths_offset           bytes of the modules' paths
+//! segment_table_offset   SegmentEntry[segment_capacity]
+//! threads_offset         ThreadHeader[thread_capacity]
+//! open_calls_offset      open-call stacks, as many as threads, open_call_stride bytes each:
+//!                          OpenCall[open_call_capacity], entry 0 is a sentinel
+//! segments_offset        segments, segment_size bytes each
 //! ```
 //!
 //! Rules of access: the header's sizes and offsets are written once, by whoever makes the arena,
-//! before anybody else sees it. A thread slot is written by its thread alone. Counts only grow.
+//! before anybody else sees it. A thread's header and open-call stack are written by that thread alone. Counts only grow.
 //! Readers take every number as input from a stranger: they check it against the arena's size.
 //!
-//! **Ring.** Segment number `n` (from 0, per thread) lies at `n % (ring_size / segment_size)`. Before a
-//! thread goes on in a segment, it clears it from its start, writes the segment record and then
-//! publishes the number in [`ThreadHeader::segment`]. So a segment whose first word is not a
-//! segment record with the expected number is being cleared and holds nothing.
+//! **Rings.** A thread's ring is a list of segments out of the pool that all threads share. It takes one after
+//! the other, until its ring is full; from then on it goes on in its oldest one. Its segments have numbers, from 0. Whose a segment is
+//! stands in the segment table. Before a thread goes on in a segment that was used before, it marks it as being cleared, clears it from its
+//! start, writes the segment record, publishes the number in [`ThreadHeader::segment`] and only then
+//! takes the mark away.
+//!
+//! **Holders.** Whoever wants a segment to stay (a snapshot, the recorder) sets its bit in
+//! [`SegmentEntry::holders`]. A thread that finds a bit of others in its oldest segment leaves it to them and takes another one from
+//! the pool; the last holder gives it back to the pool. So a snapshot never makes a thread wait. Where the pool has
+//! nothing to give, the thread takes its oldest segment all the same, whoever holds it.
 //!
 //! **Open-call stack.** Entries follow the sentinel without a hole; the first one whose word is zero
 //! ends it (a hook writes the word last, and clears it first when the call ends).
@@ -29,7 +36,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 1;
+pub const ARENA_VERSION: u32 = 2;
 /// Bytes of the arena's header, and of each thread's.
 pub const PAGE: u64 = 4096;
 /// Process counters in the arena's header.
@@ -54,7 +61,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [440] {
+    pub struct ArenaHeader [512] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -69,7 +76,7 @@ wire_struct! {
         pub segment_size: u64,
         /// Entries of each open-call stack, the sentinel included.
         pub open_call_capacity: u32,
-        /// Thread slots.
+        /// Threads, and open-call stacks.
         pub thread_capacity: u32,
         /// Entries of the module table.
         pub module_capacity: u32,
@@ -83,10 +90,20 @@ wire_struct! {
         pub paths_offset: u64,
         /// Bytes for paths.
         pub paths_size: u64,
-        /// Where the thread slots begin.
+        /// Where the threads' headers begin.
         pub threads_offset: u64,
-        /// Bytes from one thread slot to the next.
-        pub thread_stride: u64,
+        /// Where the open-call stacks begin.
+        pub open_calls_offset: u64,
+        /// Bytes from one open-call stack to the next.
+        pub open_call_stride: u64,
+        /// Where the segment table begins.
+        pub segment_table_offset: u64,
+        /// Where the segments begin.
+        pub segments_offset: u64,
+        /// Entries of the segment table.
+        pub segment_capacity: u32,
+        /// Segments that may be in use beyond those of the threads' rings, because somebody holds them.
+        pub extra_segments: u32,
         /// Process that made the arena and reads it; 0 for a private one.
         pub recorder_pid: u32,
         /// Process that writes it; claimed by compare-and-swap from 0.
@@ -103,6 +120,23 @@ wire_struct! {
         pub children: u32,
         /// Thread slots taken so far.
         pub threads: u32,
+        /// Segments taken from the pool's end so far; those behind were never written.
+        pub segments_taken: u32,
+        /// Segments that belong to a thread or are held.
+        pub segments_in_use: u32,
+        /// Segments that the rings of all threads may hold together.
+        pub ring_segments: u32,
+        /// One of [`stream`].
+        pub stream: u32,
+        /// Segments that were given back: low half the index of the last one, plus 1; upper half a
+        /// counter of changes.
+        pub free_segments: u64,
+        /// Until then (ticks) threads take new segments rather than their oldest: somebody is about to hold them.
+        pub keep_until: u64,
+        /// Counts segments that were given back while a thread waited for one; a shared futex.
+        pub pool_bell: u32,
+        /// Threads that wait for a segment.
+        pub pool_waiters: u32,
         /// Bytes of paths taken so far; may exceed `paths_size`.
         pub paths: u64,
         /// The runtime's clock reading at its start.
@@ -248,9 +282,73 @@ pub mod child_kind {
     pub const EXEC: u32 = 2;
 }
 
+/// [`ArenaHeader::stream`].
+pub mod stream {
+    /// Segments stay for as long as the ring has room for them.
+    pub const OFF: u32 = 0;
+    /// Finished segments are held for the recorder ([`crate::arena::holder::RECORDER`]); where there is no room,
+    /// the oldest ones are overwritten.
+    pub const ON: u32 = 1;
+    /// As before; where there is no room, the thread waits for it.
+    pub const STALL: u32 = 2;
+}
+
+/// Bits of [`SegmentEntry::holders`].
+pub mod holder {
+    /// The thread whose ring it belongs to.
+    pub const OWNER: u32 = 1;
+    /// The recorder, which is to store the segment.
+    pub const RECORDER: u32 = 1 << 1;
+    /// The holder with entry 0 in the table of holders; entry `n` has this bit shifted by `n`.
+    pub const FIRST: u32 = 1 << 2;
+    /// It is being cleared and holds nothing.
+    pub const CLEARING: u32 = 1 << 31;
+}
+
+/// Entries of the table of holders.
+pub const HOLDERS: u32 = 29;
+/// Where the table of holders begins.
+pub const HOLDERS_OFFSET: u64 = 1024;
+
 wire_struct! {
-    /// First bytes of a thread slot; the rest of its page is zero.
-    pub struct ThreadHeader [104] {
+    /// Somebody who may hold segments.
+    pub struct HolderEntry [32] {
+        /// Process that holds them; 0 where the entry is free.
+        pub pid: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// When it took the entry, ticks.
+        pub since: u64,
+        /// When that process began, in the kernel's ticks since boot (`/proc/PID/stat`, field 22).
+        pub started: u64,
+        /// Zero.
+        pub reserved_too: u64,
+    }
+}
+
+wire_struct! {
+    /// Whose a segment is.
+    pub struct SegmentEntry [40] {
+        /// A set of [`holder`]; 0 where it is in the pool.
+        pub holders: u32,
+        /// Index, plus 1, of the segment that its thread went on to; in the pool, of the next one.
+        pub next: u32,
+        /// Its thread's slot.
+        pub slot: u32,
+        /// The slot's generation.
+        pub generation: u32,
+        /// Its number in its thread's ring.
+        pub number: u64,
+        /// Events that the thread wrote before it.
+        pub events_before: u64,
+        /// In the pool: bytes from its begin that may not be zero.
+        pub written: u64,
+    }
+}
+
+wire_struct! {
+    /// A thread.
+    pub struct ThreadHeader [128] {
         /// One of [`thread_state`].
         pub state: u32,
         /// Kernel thread id.
@@ -273,8 +371,22 @@ wire_struct! {
         pub lost_busy: u64,
         /// Events deeper than the open-call stack; they are in the ring all the same.
         pub deep: u64,
-        /// Segments whose end was not reached in order; reserved.
-        pub reserved: [u64; 3],
+        /// Zero.
+        pub reserved: u64,
+        /// When the thread was found to have ended; 0 before.
+        pub end_ticks: u64,
+        /// The same by `CLOCK_MONOTONIC`, in nanoseconds; 0 where ended threads aren't kept for a time.
+        pub end_ns: u64,
+        /// Segments that its ring may hold.
+        pub ring_segments: u32,
+        /// Zero.
+        pub reserved_too: u32,
+        /// Its open-call stack: index, plus 1; 0 where an ended thread had no open calls, and its stack is another's.
+        pub open_calls: u32,
+        /// Index, plus 1, of the slot of the thread that was found to have ended after it, or of the next free slot.
+        pub next: u32,
+        /// Zero.
+        pub reserved_as_well: u64,
     }
 }
 
@@ -284,6 +396,10 @@ pub mod thread_state {
     pub const FREE: u32 = 0;
     /// A thread writes it, or has ended and left it.
     pub const USED: u32 = 1;
+    /// A thread has it or had it, and nobody may read it now.
+    pub const CLAIMED: u32 = 2;
+    /// Its thread has ended; what it wrote is kept.
+    pub const ENDED: u32 = 3;
 }
 
 wire_struct! {
@@ -316,24 +432,46 @@ pub const PATHS_SIZE: u64 = 1 << 20;
 pub const SEGMENT_SIZE_MAX: u64 = 64 << 10;
 /// Segments per ring, where that keeps them within [`SEGMENT_SIZE_MAX`].
 pub const SEGMENTS_PER_RING: u64 = 16;
+/// Default bytes of segments that may be held beyond the threads' rings.
+pub const EXTRA_SIZE: u64 = 64 << 20;
+
+impl SegmentEntry {
+    /// Whether the segment holds what the entry says: somebody has it, and it isn't being cleared.
+    #[must_use]
+    pub const fn is_readable(&self) -> bool {
+        self.holders != 0 && self.holders & holder::CLEARING == 0
+    }
+}
 
 impl ArenaHeader {
-    /// The header of an arena with `thread_capacity` slots and rings of `ring_size` bytes (a power of
-    /// two, see [`crate::env`]); everything else has its default.
+    /// The header of an arena with `thread_capacity` slots, rings of `ring_size` bytes (a power of
+    /// two, see [`crate::env`]) and at least `extra_size` bytes of segments that may be held beyond them; everything else has its default.
     #[must_use]
-    pub fn with_layout(ring_size: u64, thread_capacity: u32) -> ArenaHeader {
+    pub fn with_layout(ring_size: u64, thread_capacity: u32, extra_size: u64) -> ArenaHeader {
+        let segment_size = (ring_size / SEGMENTS_PER_RING).min(SEGMENT_SIZE_MAX);
+        let segments = |size: u64| size.checked_div(segment_size).unwrap_or(0);
+        let extra_segments = u32::try_from(segments(extra_size)).unwrap_or(u32::MAX / 2);
+        let ring_segments = segments(ring_size) as u32;
+        let segment_capacity = thread_capacity.saturating_mul(ring_segments).saturating_add(extra_segments);
         let modules_offset = PAGE;
         let children_offset = modules_offset + u64::from(MODULE_CAPACITY) * size_of::<ModuleEntry>() as u64;
         let paths_offset = children_offset + u64::from(CHILD_CAPACITY) * size_of::<ChildEntry>() as u64;
-        let threads_offset = (paths_offset + PATHS_SIZE).next_multiple_of(PAGE);
-        let thread_stride = PAGE + open_call_bytes(OPEN_CALL_CAPACITY) + ring_size;
+        let segment_table_offset = (paths_offset + PATHS_SIZE).next_multiple_of(PAGE);
+        let threads_offset = (segment_table_offset
+            + u64::from(segment_capacity) * size_of::<SegmentEntry>() as u64)
+            .next_multiple_of(PAGE);
+        let open_calls_offset = (threads_offset
+            + u64::from(thread_capacity) * size_of::<ThreadHeader>() as u64)
+            .next_multiple_of(PAGE);
+        let open_call_stride = open_call_bytes(OPEN_CALL_CAPACITY);
+        let segments_offset = open_calls_offset + u64::from(thread_capacity) * open_call_stride;
         ArenaHeader {
             magic: ARENA_MAGIC,
             version: ARENA_VERSION,
             header_size: size_of::<ArenaHeader>() as u32,
-            arena_size: threads_offset + u64::from(thread_capacity) * thread_stride,
+            arena_size: segments_offset + u64::from(segment_capacity) * segment_size,
             ring_size,
-            segment_size: (ring_size / SEGMENTS_PER_RING).min(SEGMENT_SIZE_MAX),
+            segment_size,
             open_call_capacity: OPEN_CALL_CAPACITY,
             thread_capacity,
             module_capacity: MODULE_CAPACITY,
@@ -343,36 +481,60 @@ impl ArenaHeader {
             paths_offset,
             paths_size: PATHS_SIZE,
             threads_offset,
-            thread_stride,
+            open_calls_offset,
+            open_call_stride,
+            segment_table_offset,
+            segments_offset,
+            segment_capacity,
+            extra_segments,
             ..ArenaHeader::default()
         }
     }
 
-    /// Where the open-call stack begins within a thread slot.
+    /// Segments of a ring, unless its thread was given another size.
     #[must_use]
-    pub const fn open_calls_in_slot(&self) -> u64 {
-        PAGE
+    pub const fn segments_per_ring(&self) -> u64 {
+        match self.ring_size.checked_div(self.segment_size) {
+            Some(segments) => segments,
+            None => 0,
+        }
     }
 
-    /// Where the ring begins within a thread slot.
+    /// Where open-call stack `index` begins.
     #[must_use]
-    pub const fn ring_in_slot(&self) -> u64 {
-        PAGE + open_call_bytes(self.open_call_capacity)
+    pub const fn open_calls_at(&self, index: u32) -> u64 {
+        self.open_calls_offset + index as u64 * self.open_call_stride
+    }
+
+    /// Where the entry of segment `index` of the pool lies.
+    #[must_use]
+    pub const fn segment_entry_at(&self, index: u32) -> u64 {
+        self.segment_table_offset + index as u64 * size_of::<SegmentEntry>() as u64
+    }
+
+    /// Where segment `index` of the pool lies.
+    #[must_use]
+    pub const fn segment_at(&self, index: u32) -> u64 {
+        self.segments_offset + index as u64 * self.segment_size
+    }
+
+    /// Where the header of thread `index` lies.
+    #[must_use]
+    pub const fn thread_at(&self, index: u32) -> u64 {
+        self.threads_offset + index as u64 * size_of::<ThreadHeader>() as u64
     }
 
     /// Whether every size and offset fits the others and `available` bytes of memory, so that
     /// nothing computed from them leaves the arena.
     #[must_use]
     pub fn is_consistent(&self, available: u64) -> bool {
-        let within = |offset: u64, count: u64, size: u64, end: u64| {
+        let within = |offset: u64, count: u64, size: u64| {
             count
                 .checked_mul(size)
                 .and_then(|bytes| offset.checked_add(bytes))
-                .is_some_and(|last| last <= end)
+                .is_some_and(|last| last <= self.arena_size)
         };
-        let slot = PAGE
-            .checked_add(open_call_bytes(self.open_call_capacity))
-            .and_then(|bytes| bytes.checked_add(self.ring_size));
+        let aligned = |offset: u64| offset.is_multiple_of(8);
         self.magic == ARENA_MAGIC
             && self.version == ARENA_VERSION
             && self.arena_size <= available
@@ -382,21 +544,22 @@ impl ArenaHeader {
             && (PAGE..=SEGMENT_SIZE_MAX).contains(&self.segment_size)
             && self.segment_size <= self.ring_size
             && self.open_call_capacity >= 2
-            && slot.is_some_and(|bytes| bytes <= self.thread_stride)
+            && open_call_bytes(self.open_call_capacity) <= self.open_call_stride
+            && [self.modules_offset, self.children_offset, self.threads_offset, self.segment_table_offset]
+                .into_iter()
+                .all(aligned)
+            && [self.open_calls_offset, self.open_call_stride, self.segments_offset].into_iter().all(aligned)
+            && within(self.modules_offset, self.module_capacity.into(), size_of::<ModuleEntry>() as u64)
+            && within(self.children_offset, self.child_capacity.into(), size_of::<ChildEntry>() as u64)
+            && within(self.paths_offset, 1, self.paths_size)
             && within(
-                self.modules_offset,
-                self.module_capacity.into(),
-                size_of::<ModuleEntry>() as u64,
-                self.arena_size,
+                self.segment_table_offset,
+                self.segment_capacity.into(),
+                size_of::<SegmentEntry>() as u64,
             )
-            && within(
-                self.children_offset,
-                self.child_capacity.into(),
-                size_of::<ChildEntry>() as u64,
-                self.arena_size,
-            )
-            && within(self.paths_offset, 1, self.paths_size, self.arena_size)
-            && within(self.threads_offset, self.thread_capacity.into(), self.thread_stride, self.arena_size)
+            && within(self.threads_offset, self.thread_capacity.into(), size_of::<ThreadHeader>() as u64)
+            && within(self.open_calls_offset, self.thread_capacity.into(), self.open_call_stride)
+            && within(self.segments_offset, self.segment_capacity.into(), self.segment_size)
     }
 }
 
@@ -415,10 +578,10 @@ mod tests {
         for ring_size in [crate::env::RING_SIZE_MIN, crate::env::RING_SIZE_DEFAULT, crate::env::RING_SIZE_MAX]
         {
             for threads in [1, THREAD_CAPACITY] {
-                let header = ArenaHeader::with_layout(ring_size, threads);
+                let header = ArenaHeader::with_layout(ring_size, threads, EXTRA_SIZE);
                 assert!(header.is_consistent(header.arena_size), "{header:?}");
                 assert!(!header.is_consistent(header.arena_size - 1));
-                assert_eq!(header.thread_stride % PAGE, 0);
+                assert_eq!(header.open_call_stride % PAGE, 0);
                 assert_eq!(header.threads_offset % PAGE, 0);
             }
         }
@@ -426,16 +589,18 @@ mod tests {
 
     #[test]
     fn lies_are_noticed() {
-        let good = ArenaHeader::with_layout(1 << 20, 4);
-        let spoil: [fn(&mut ArenaHeader); 8] = [
+        let good = ArenaHeader::with_layout(1 << 20, 4, EXTRA_SIZE);
+        let spoil: [fn(&mut ArenaHeader); 10] = [
             |h| h.magic += 1,
             |h| h.version += 1,
             |h| h.ring_size = u64::MAX,
             |h| h.segment_size = 3,
-            |h| h.thread_stride = u64::MAX,
+            |h| h.open_call_stride = u64::MAX,
             |h| h.thread_capacity = u32::MAX,
             |h| h.modules_offset = u64::MAX,
             |h| h.open_call_capacity = u32::MAX,
+            |h| h.segment_capacity = u32::MAX,
+            |h| h.segment_table_offset += 1,
         ];
         for change in spoil {
             let mut bad = good;

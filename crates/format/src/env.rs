@@ -10,6 +10,41 @@ pub const RING_SIZE: &str = "EVERYCALL_RING_SIZE";
 /// `on` (default) or `off`: whether tracing starts with the program.
 pub const START: &str = "EVERYCALL_START";
 
+/// How much of ended threads is kept, and how long: a size, and a number of seconds after a comma, such as `64M` or `16M,10`.
+pub const KEEP_ENDED: &str = "EVERYCALL_KEEP_ENDED";
+
+/// What is kept of ended threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeepEnded {
+    /// Bytes of all of them together; the longest ended ones go first.
+    pub bytes: u64,
+    /// Nanoseconds after their end; [`u64::MAX`] for ever.
+    pub nanoseconds: u64,
+}
+
+impl KeepEnded {
+    /// Unless told otherwise.
+    pub const DEFAULT: KeepEnded = KeepEnded { bytes: 64 << 20, nanoseconds: u64::MAX };
+}
+
+/// What [`KEEP_ENDED`] allows, for messages.
+pub const KEEP_ENDED_ALLOWED: &str = "a size and perhaps seconds, such as 0, 64M or 16M,10";
+
+/// Reads [`KEEP_ENDED`]. `None` where it isn't understood.
+#[must_use]
+pub fn parse_keep_ended(text: &[u8]) -> Option<KeepEnded> {
+    let mut parts = text.splitn(2, |byte| *byte == b',');
+    let bytes = parts.next().and_then(parse_size)?;
+    let nanoseconds = match parts.next() {
+        None => u64::MAX,
+        Some(seconds) if seconds.iter().all(u8::is_ascii_digit) => {
+            parse_size(seconds)?.checked_mul(1_000_000_000)?
+        }
+        Some(_) => return None,
+    };
+    Some(KeepEnded { bytes, nanoseconds })
+}
+
 /// Smallest ring.
 pub const RING_SIZE_MIN: u64 = 64 << 10;
 /// Largest ring.
@@ -65,5 +100,15 @@ mod tests {
         assert_eq!(parse_ring_size(b"32K"), None);
         assert_eq!(parse_ring_size(b"100000"), None);
         assert_eq!(parse_ring_size(b"2G"), None);
+    }
+
+    #[test]
+    fn kept_of_ended_threads() {
+        let kept = |bytes, nanoseconds| Some(KeepEnded { bytes, nanoseconds });
+        assert_eq!(parse_keep_ended(b"0"), kept(0, u64::MAX));
+        assert_eq!(parse_keep_ended(b"16M,10"), kept(16 << 20, 10_000_000_000));
+        for bad in [&b""[..], b",", b"1M,", b"1M,2K", b"1M,2,3", b"x", b"1,99999999999999"] {
+            assert_eq!(parse_keep_ended(bad), None, "{:?}", core::str::from_utf8(bad));
+        }
     }
 }

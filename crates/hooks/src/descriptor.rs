@@ -14,6 +14,9 @@ use everycall_ring::Control;
 pub type SlowCall =
     unsafe extern "C" fn(u32, *const Control, *const AtomicU64, u64, u64, *const ModuleDescriptor);
 
+/// Stacks for the slow path.
+pub const SLOW_STACKS: usize = 64;
+
 /// What happened, for the slow path.
 pub mod slow {
     /// An exit (else an entry).
@@ -40,6 +43,9 @@ pub struct ModuleDescriptor {
     pub on: AtomicU64,
     /// The runtime's slow path.
     pub slow: AtomicU64,
+    /// Where the stacks for the slow path are listed: [`SLOW_STACKS`] words, each the highest address of a stack
+    /// that nobody is on, or 0.
+    pub slow_stacks: AtomicU64,
     /// First address of the object, for hooks that are handed addresses.
     pub start: AtomicU64,
     /// Bytes of the object in memory.

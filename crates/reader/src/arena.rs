@@ -6,8 +6,8 @@
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ClockReading, ModuleEntry, ThreadHeader,
-    thread_state,
+    ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ClockReading, ModuleEntry, SegmentEntry,
+    ThreadHeader, thread_state,
 };
 use everycall_format::{arena, event};
 
@@ -25,6 +25,17 @@ pub struct ArenaImage<'a> {
     bytes: Box<dyn ReadAt + 'a>,
     header: ArenaHeader,
     recording: Recording,
+    /// The segments that hold something: one thread's after the other's, by number.
+    segments: Vec<Segment>,
+}
+
+/// Where a segment lies, and whose it is.
+#[derive(Clone, Copy, Debug)]
+struct Segment {
+    index: u32,
+    slot: u32,
+    generation: u32,
+    number: u64,
 }
 
 impl<'a> ArenaImage<'a> {
@@ -42,7 +53,7 @@ impl<'a> ArenaImage<'a> {
         if !header.is_consistent(available) {
             return Err(Error::NotAnArena { available });
         }
-        let mut image = ArenaImage { bytes, header, recording: Recording::default() };
+        let mut image = ArenaImage { bytes, header, recording: Recording::default(), segments: Vec::new() };
         image.read_tables()?;
         Ok(image)
     }
@@ -77,9 +88,9 @@ impl<'a> ArenaImage<'a> {
     pub fn open_call_entries(&self, key: ThreadKey) -> Vec<arena::OpenCall> {
         /// Entries that are read together; most stacks are shallow.
         const BATCH: u64 = 256;
-        let Some(slot_at) = self.slot_at(key) else { return Vec::new() };
+        let Some(stack) = self.open_call_stack(key) else { return Vec::new() };
         let capacity = u64::from(self.header.open_call_capacity);
-        let first_at = slot_at + self.header.open_calls_in_slot();
+        let first_at = self.header.open_calls_at(stack);
         let mut entries = Vec::new();
         let mut next = 1;
         while next < capacity {
@@ -120,6 +131,7 @@ impl<'a> ArenaImage<'a> {
         if self.header.start != ClockReading::default() {
             self.recording.clock.push(self.header.start);
         }
+        self.segments = self.read_segment_table()?;
         let taken = self.header.threads.min(self.header.thread_capacity);
         let threads = (0..taken).filter_map(|slot| self.thread(slot)).collect();
         self.recording.snapshots.push(Snapshot {
@@ -136,11 +148,43 @@ impl<'a> ArenaImage<'a> {
         Ok(())
     }
 
+    fn read_segment_table(&self) -> Result<Vec<Segment>, Error> {
+        /// Entries that are read together.
+        const BATCH: u32 = 1024;
+        let taken = self.header.segments_taken.min(self.header.segment_capacity);
+        let mut segments = Vec::new();
+        for first in (0..taken).step_by(BATCH as usize) {
+            let entries: Vec<SegmentEntry> =
+                self.table(self.header.segment_entry_at(first), BATCH.min(taken - first))?;
+            if entries.is_empty() {
+                break;
+            }
+            let readable = (first..).zip(&entries).filter(|(_, entry)| entry.is_readable());
+            segments.extend(readable.map(|(index, entry)| {
+                let SegmentEntry { slot, generation, number, .. } = *entry;
+                Segment { index, slot, generation, number }
+            }));
+        }
+        let place = |segment: &Segment| (segment.slot, segment.generation, segment.number);
+        segments.sort_unstable_by_key(place);
+        segments.dedup_by_key(|segment| place(segment));
+        Ok(segments)
+    }
+
+    /// The segments of a thread, oldest first.
+    fn segments_of(&self, slot: u32, generation: u32) -> &[Segment] {
+        let whose = (slot, generation);
+        let first = self.segments.partition_point(|segment| (segment.slot, segment.generation) < whose);
+        let rest = &self.segments[first..];
+        &rest[..rest.partition_point(|segment| (segment.slot, segment.generation) == whose)]
+    }
+
     fn thread(&self, slot: u32) -> Option<Thread> {
-        let header: ThreadHeader = read(self.bytes.as_ref(), self.thread_slot_at(slot))?;
-        let segments = self.header.ring_size / self.header.segment_size;
-        let first_segment = header.segment.saturating_sub(segments - 1);
-        (header.state == thread_state::USED).then(|| Thread {
+        let header: ThreadHeader = read(self.bytes.as_ref(), self.header.thread_at(slot))?;
+        let segments = self.segments_of(slot, header.generation);
+        let first_segment = segments.first().map_or(header.segment, |segment| segment.number);
+        let newest = segments.last().map_or(header.segment, |segment| segment.number);
+        matches!(header.state, thread_state::USED | thread_state::ENDED).then(|| Thread {
             pid: self.header.target_pid,
             tid: header.tid,
             slot,
@@ -148,7 +192,7 @@ impl<'a> ArenaImage<'a> {
             name: payload::unpadded(&header.name),
             start_ticks: header.start_ticks,
             first_segment,
-            segments: header.segment - first_segment + 1,
+            segments: (newest - first_segment).saturating_add(1),
             unwound: header.unwound,
             orphan_exits: header.orphan_exits,
             lost_busy: header.lost_busy,
@@ -156,14 +200,11 @@ impl<'a> ArenaImage<'a> {
         })
     }
 
-    fn thread_slot_at(&self, slot: u32) -> u64 {
-        // Checked by `ArenaHeader::is_consistent`: every slot lies within the arena.
-        self.header.threads_offset + u64::from(slot) * self.header.thread_stride
-    }
-
-    fn slot_at(&self, key: ThreadKey) -> Option<u64> {
+    /// The open-call stack that a thread has.
+    fn open_call_stack(&self, key: ThreadKey) -> Option<u32> {
         let thread = self.recording.snapshots.get(key.snapshot)?.threads.get(key.thread)?;
-        Some(self.thread_slot_at(thread.slot))
+        let header: ThreadHeader = read(self.bytes.as_ref(), self.header.thread_at(thread.slot))?;
+        header.open_calls.checked_sub(1).filter(|stack| *stack < self.header.thread_capacity)
     }
 
     /// `count` entries of a table.
@@ -194,13 +235,8 @@ impl Source for ArenaImage<'_> {
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {
         let thread =
             self.recording.snapshots.get(key.snapshot).and_then(|snapshot| snapshot.threads.get(key.thread));
-        Box::new(ArenaSegments {
-            image: self,
-            slot_at: self.slot_at(key).unwrap_or(0),
-            tid: thread.map_or(0, |thread| thread.tid),
-            next: thread.map_or(0, |thread| thread.first_segment),
-            left: thread.map_or(0, |thread| thread.segments),
-        })
+        let segments = thread.map_or(&[][..], |thread| self.segments_of(thread.slot, thread.generation));
+        Box::new(ArenaSegments { image: self, tid: thread.map_or(0, |thread| thread.tid), segments })
     }
 }
 
@@ -213,19 +249,20 @@ impl std::fmt::Debug for ArenaImage<'_> {
 /// Goes through a thread's ring.
 struct ArenaSegments<'i> {
     image: &'i ArenaImage<'i>,
-    slot_at: u64,
     tid: u32,
-    next: u64,
-    left: u64,
+    /// What is left of it.
+    segments: &'i [Segment],
 }
 
 impl ArenaSegments<'_> {
-    /// Copies segment `number`, if it is still there afterwards.
-    fn copy(&self, number: u64, words: &mut Vec<u64>) -> Result<(), Warning> {
+    /// Copies a segment, if it is still there afterwards.
+    fn copy(&self, segment: &Segment, words: &mut Vec<u64>) -> Result<(), Warning> {
         let header = &self.image.header;
-        let place = number % (header.ring_size / header.segment_size);
-        let at = self.slot_at + header.ring_in_slot() + place * header.segment_size;
+        let (at, number) = (header.segment_at(segment.index), segment.number);
         let unreadable = |error: std::io::Error| Warning::Unreadable { at, kind: error.kind() };
+        // Its record first, and once more afterwards: a writer clears a segment from its front before it writes there again.
+        let mut before = [0; 4 * event::WORD_SIZE];
+        self.image.bytes.read_full_at(at, &mut before).map_err(unreadable)?;
         let mut bytes = vec![0; header.segment_size as usize];
         let count = self.image.bytes.read_full_at(at, &mut bytes).map_err(unreadable)?;
         words.clear();
@@ -233,26 +270,41 @@ impl ArenaSegments<'_> {
         if !begins_segment(words, number) {
             return Err(Warning::SegmentInvalid { tid: self.tid, segment: number });
         }
-        // A writer clears a segment from its front before it writes there again.
-        let mut again = [0; 4 * event::WORD_SIZE];
-        self.image.bytes.read_full_at(at, &mut again).map_err(unreadable)?;
-        if bytes.get(..again.len()) != Some(&again[..]) {
+        let mut after = [0; 4 * event::WORD_SIZE];
+        self.image.bytes.read_full_at(at, &mut after).map_err(unreadable)?;
+        if before != after || bytes.get(..after.len()) != Some(&after[..]) {
             return Err(Warning::SegmentOverwritten { tid: self.tid, segment: number });
         }
         Ok(())
+    }
+
+    /// Looks once more at the words of the newest segment that are zero: where a thread goes on meanwhile, their events were just
+    /// being written.
+    fn look_again(&self, segment: &Segment, words: &mut [u64]) {
+        if words.iter().all(|word| *word as u32 != 0) {
+            return;
+        }
+        let mut bytes = vec![0; words.len() * event::WORD_SIZE];
+        let at = self.image.header.segment_at(segment.index);
+        if let Ok(count) = self.image.bytes.read_full_at(at, &mut bytes) {
+            let again = bytes[..count].as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes));
+            for (word, now) in words.iter_mut().zip(again).filter(|(word, _)| **word as u32 == 0) {
+                *word = now;
+            }
+        }
     }
 }
 
 impl SegmentCursor for ArenaSegments<'_> {
     fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>> {
-        self.left = self.left.checked_sub(1)?;
-        let number = self.next;
-        self.next = number.wrapping_add(1);
-        Some(self.copy(number, words).map(|()| {
-            if self.left == 0 {
+        let (segment, rest) = self.segments.split_first()?;
+        self.segments = rest;
+        Some(self.copy(segment, words).map(|()| {
+            if rest.is_empty() {
                 trim(words);
+                self.look_again(segment, words);
             }
-            number
+            segment.number
         }))
     }
 }

@@ -108,11 +108,10 @@ fn a_segment_that_is_being_cleared_is_left_out() {
     bytes = arena_image(&process);
     let image = ArenaImage::open(&bytes[..]).unwrap();
     assert_eq!(words(&image, 0).1, (3..19).collect::<Vec<u64>>());
-    // Segment 3 is the oldest; its first word is gone.
-    let header = image.header();
-    let ring_at = (header.threads_offset + header.ring_in_slot()) as usize;
+    // Segment 3 is the oldest, which lies behind the others; its first word is gone.
+    let at = image.header().segment_at(15) as usize;
     let mut cleared = bytes.clone();
-    cleared[ring_at + 3 * 4096..ring_at + 3 * 4096 + 8].fill(0);
+    cleared[at..at + 8].fill(0);
     let image = ArenaImage::open(&cleared[..]).unwrap();
     assert_eq!(words(&image, 0).1, (4..19).collect::<Vec<u64>>());
 }

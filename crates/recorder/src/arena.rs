@@ -11,7 +11,7 @@ use std::path::PathBuf;
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ChildEntry, ModuleEntry, OpenCall, THREAD_CAPACITY, ThreadHeader,
+    ArenaHeader, ChildEntry, EXTRA_SIZE, ModuleEntry, OpenCall, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
 };
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
@@ -21,6 +21,8 @@ use crate::header_page::HeaderPage;
 
 /// With fewer threads than this an arena isn't worth having.
 const THREAD_CAPACITY_MIN: u32 = 4;
+/// Bytes of segments beyond the rings where memory is limited.
+const EXTRA_MIN: u64 = 1 << 20;
 /// The arena takes at most this part of the address space that the program may have.
 const ADDRESS_SPACE_SHARE: u64 = 2;
 
@@ -41,7 +43,7 @@ impl Arena {
     ///
     /// Not even a few threads fit.
     pub fn create(ring_size: u64) -> Result<Arena, RecordError> {
-        let smallest = ArenaHeader::with_layout(ring_size, THREAD_CAPACITY_MIN).arena_size;
+        let smallest = ArenaHeader::with_layout(ring_size, THREAD_CAPACITY_MIN, EXTRA_MIN).arena_size;
         let limits = [
             ("RLIMIT_AS", "ulimit -v", Resource::As, ADDRESS_SPACE_SHARE),
             ("RLIMIT_FSIZE", "ulimit -f", Resource::Fsize, 1),
@@ -56,7 +58,8 @@ impl Arena {
         }
         let mut capacity = THREAD_CAPACITY;
         loop {
-            let layout = ArenaHeader::with_layout(ring_size, capacity);
+            let extra = if capacity == THREAD_CAPACITY { EXTRA_SIZE } else { EXTRA_MIN };
+            let layout = ArenaHeader::with_layout(ring_size, capacity, extra);
             let made = if layout.arena_size <= allowed { Some(Arena::with_layout(layout)) } else { None };
             match made {
                 Some(Ok(arena)) => return Ok(arena),
@@ -154,7 +157,11 @@ impl Arena {
     #[must_use]
     pub fn open_calls(&self, slot: u32) -> Vec<OpenCall> {
         const STEP: u64 = 128;
-        let first = self.slot_offset(slot) + self.layout.open_calls_in_slot();
+        let stack = self.thread(slot).open_calls.wrapping_sub(1);
+        if stack >= self.layout.thread_capacity {
+            return Vec::new();
+        }
+        let first = self.layout.open_calls_at(stack);
         let capacity = u64::from(self.layout.open_call_capacity);
         let mut calls = Vec::new();
         let mut bytes = vec![0; STEP as usize * OpenCall::SIZE];
@@ -175,22 +182,32 @@ impl Arena {
         calls
     }
 
-    /// Segments of a ring.
+    /// The segments that hold something, by place in the pool: one thread's after the other's, by number.
     #[must_use]
-    pub fn segments_per_ring(&self) -> u64 {
-        self.layout.ring_size / self.layout.segment_size
+    pub fn segments(&self) -> Vec<(u32, SegmentEntry)> {
+        /// Entries that are read together.
+        const STEP: u32 = 1024;
+        let taken = self.header().segments_taken.min(self.layout.segment_capacity);
+        let mut found = Vec::new();
+        let mut bytes = vec![0; STEP as usize * SegmentEntry::SIZE];
+        for first in (0..taken).step_by(STEP as usize) {
+            let bytes = &mut bytes[..STEP.min(taken - first) as usize * SegmentEntry::SIZE];
+            self.read_bytes(self.layout.segment_entry_at(first), bytes);
+            let entries = bytes.chunks_exact(SegmentEntry::SIZE).filter_map(SegmentEntry::read);
+            found.extend((first..).zip(entries).filter(|(_, entry)| entry.is_readable()));
+        }
+        found.sort_by_key(|(_, entry)| (entry.slot, entry.generation, entry.number));
+        found
     }
 
-    /// Copies the segment of a ring in which number `segment` lies, or lay, into `bytes`.
-    pub fn read_segment(&self, slot: u32, segment: u64, bytes: &mut [u8]) {
-        let place = segment % self.segments_per_ring();
-        let ring = self.slot_offset(slot) + self.layout.ring_in_slot();
-        self.read_bytes(ring + place * self.layout.segment_size, bytes);
+    /// Copies segment `index` of the pool into `bytes`.
+    pub fn read_segment(&self, index: u32, bytes: &mut [u8]) {
+        let index = index.min(self.layout.segment_capacity.saturating_sub(1));
+        self.read_bytes(self.layout.segment_at(index), bytes);
     }
 
     fn slot_offset(&self, slot: u32) -> u64 {
-        let slot = u64::from(slot.min(self.layout.thread_capacity - 1));
-        self.layout.threads_offset + slot * self.layout.thread_stride
+        self.layout.thread_at(slot.min(self.layout.thread_capacity - 1))
     }
 
     fn read_at<T: Wire + Default>(&self, offset: u64) -> T {
@@ -237,7 +254,7 @@ mod tests {
     fn nonsense_is_read_without_harm() {
         let arena = Arena::create(RING_SIZE_MIN).unwrap();
         let layout = *arena.layout();
-        let noise: Vec<u8> = (0..layout.threads_offset + 2 * layout.thread_stride)
+        let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)
             .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)
             .collect();
         rustix::io::pwrite(&arena.file, &noise, 0).unwrap();
@@ -246,10 +263,12 @@ mod tests {
         for index in 0..arena.module_count() {
             let _ = arena.module_path(&arena.module(index));
         }
-        assert_eq!(arena.open_calls(0).len(), layout.open_call_capacity as usize - 1);
+        let deepest = (0..arena.thread_count()).map(|slot| arena.open_calls(slot).len()).max();
+        assert!(deepest.unwrap() < layout.open_call_capacity as usize);
         assert_eq!(arena.children().len(), layout.child_capacity as usize);
         let mut segment = vec![0; layout.segment_size as usize];
-        arena.read_segment(u32::MAX, u64::MAX, &mut segment);
+        arena.read_segment(u32::MAX, &mut segment);
+        assert!(arena.segments().len() <= layout.segment_capacity as usize);
         assert_eq!(*arena.layout(), layout);
     }
 }

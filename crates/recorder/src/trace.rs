@@ -5,7 +5,9 @@
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 
-use everycall_format::arena::{ArenaHeader, ClockReading, OpenCall, process_state, thread_state};
+use everycall_format::arena::{
+    ArenaHeader, ClockReading, OpenCall, SegmentEntry, process_state, thread_state,
+};
 use everycall_format::ect::{ModuleImage, SnapshotRecord, chunk, encoding, meta, reason};
 use everycall_tracefile::{
     Child, ChunkWriter, Ring, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
@@ -118,7 +120,9 @@ impl Ended {
     ) -> io::Result<()> {
         let layout = self.arena.layout();
         let pid = if header.target_pid == 0 { self.end.pid } else { header.target_pid };
-        let used = |slot: &u32| self.arena.thread(*slot).state == thread_state::USED;
+        let used =
+            |slot: &u32| matches!(self.arena.thread(*slot).state, thread_state::USED | thread_state::ENDED);
+        let table = self.arena.segments();
         let slots: Vec<u32> = (0..self.arena.thread_count()).filter(used).collect();
         let snapshot = SnapshotRecord {
             snapshot: SNAPSHOT,
@@ -133,7 +137,10 @@ impl Ended {
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])?;
         for (thread, slot) in (0..).zip(slots) {
             let header = self.arena.thread(slot);
-            let segments = SlotSegments { arena: &self.arena, slot, newest: header.segment };
+            let whose = (slot, header.generation);
+            let first = table.partition_point(|(_, entry)| (entry.slot, entry.generation) < whose);
+            let own = table[first..].partition_point(|(_, entry)| (entry.slot, entry.generation) == whose);
+            let segments = SlotSegments { arena: &self.arena, entries: &table[first..first + own] };
             let ring = Ring::survey(&segments, header, layout.segment_size);
             let name = self.names.newest(slot, &header);
             let record = ring.thread_record(SNAPSHOT, thread, pid, slot, name);
@@ -147,21 +154,20 @@ impl Ended {
     }
 }
 
-/// The segments of a slot's ring.
+/// The segments of a thread's ring.
 struct SlotSegments<'a> {
     arena: &'a Arena,
-    slot: u32,
-    newest: u64,
+    /// Where they lie, and what they are.
+    entries: &'a [(u32, SegmentEntry)],
 }
 
 impl Segments for SlotSegments<'_> {
     fn each(&self, take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
-        let oldest = self.newest.saturating_sub(self.arena.segments_per_ring() - 1);
         let mut bytes = vec![0; self.arena.layout().segment_size as usize];
-        for number in oldest..=self.newest {
-            self.arena.read_segment(self.slot, number, &mut bytes);
-            if is_segment(&bytes, number) {
-                take(number, &bytes)?;
+        for (index, entry) in self.entries {
+            self.arena.read_segment(*index, &mut bytes);
+            if is_segment(&bytes, entry.number) {
+                take(entry.number, &bytes)?;
             }
         }
         Ok(())

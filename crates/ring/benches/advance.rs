@@ -2,24 +2,42 @@
 //!
 //! `cargo bench -p everycall-ring`; nanoseconds per segment, and per word of it. Medians of 31; pin it: `taskset -c 1`.
 
-use everycall_ring::{Control, Ring};
+use everycall_ring::{Advance, Control, Pool, Ring, SegmentEntry, Shortage};
 use std::hint::black_box;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
-const WORDS: usize = 128 << 10;
+const SEGMENTS: usize = 16;
 const SEGMENT_WORDS: usize = 8 << 10;
 const ROUNDS: u32 = 1000;
 
 fn main() {
-    let words: Vec<AtomicU64> = (0..WORDS).map(|_| AtomicU64::new(1)).collect();
+    let words: Vec<AtomicU64> = (0..SEGMENTS * SEGMENT_WORDS).map(|_| AtomicU64::new(1)).collect();
+    let entries: Vec<SegmentEntry> = (0..SEGMENTS).map(|_| SegmentEntry::default()).collect();
+    let counts: [AtomicU32; 3] = [0, 0, SEGMENTS as u32].map(AtomicU32::new);
+    let (free, keep_until) = (AtomicU64::new(0), AtomicU64::new(0));
+    let pool = Pool {
+        entries: &entries,
+        words: &words,
+        base: 0,
+        segment_words: SEGMENT_WORDS,
+        taken: &counts[0],
+        free: &free,
+        in_use: &counts[1],
+        ring_segments: &counts[2],
+        extra: 0,
+        keep_until: &keep_until,
+    };
     let (control, published) = (Control::new(), AtomicU64::new(0));
-    let ring = Ring::new(&words, SEGMENT_WORDS, &control, &published);
-    ring.start(0, 0, 0, false);
+    let ring = Ring::new(pool, &control, &published, 0);
+    assert!(ring.start(SEGMENTS as u32, 0, 0));
     let go_on = |ticks: u32| {
         // As if hooks had filled the segment.
         control.position.store(control.segment_end.load(Relaxed), Relaxed);
-        black_box(ring).advance(ticks.into(), 0, false);
+        let ticks = ticks.into();
+        let how = Advance { ticks, open_calls: 0, keep: false, shortage: Shortage::Overwrite };
+        black_box(ring).close(ticks, false);
+        assert!(ring.advance(how, |_, _| ()));
     };
     report("going on", go_on);
     report("going on and filling it", |ticks| {

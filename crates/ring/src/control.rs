@@ -21,8 +21,6 @@ pub struct Control {
     pub ticks_high: AtomicU32,
     /// One of [`state`].
     pub state: AtomicU32,
-    /// Highest address of the stack that the slow path runs on; 0 to stay on the thread's own.
-    pub slow_stack: AtomicU64,
     /// Address of the open-call stack's sentinel.
     pub open_base: AtomicU64,
     /// Address behind the last open-call entry that may be used.
@@ -31,19 +29,31 @@ pub struct Control {
     pub slot: AtomicU32,
     /// Calls open beyond `open_limit`.
     pub deep: AtomicU32,
+    /// Not 0 while the slow path runs.
+    pub busy: AtomicU64,
 
-    /// Address of the ring.
-    pub ring: AtomicU64,
     /// Number of the segment that is being written.
     pub segment: AtomicU64,
     /// Address behind the last word of the segment that is used in order; [`crate::SPARE_WORDS`] follow.
     pub segment_end: AtomicU64,
     /// While `end` is 0 so that every event comes to the slow path: the next free slot.
     pub held_position: AtomicU64,
-    /// Not 0 while the slow path runs.
-    pub busy: AtomicU64,
-    /// Zero.
-    pub reserved: [AtomicU64; 3],
+    /// Not 0 once the segment was ended, until the next one is begun.
+    pub closed: AtomicU32,
+    /// Place in the pool of the segment that is being written.
+    pub current: AtomicU32,
+    /// Place in the pool of the ring's oldest segment.
+    pub oldest: AtomicU32,
+    /// Segments of the ring.
+    pub ring_count: AtomicU32,
+    /// Segments that it may have.
+    pub ring_limit: AtomicU32,
+    /// Not 0 while the ring keeps its oldest segments though it is full.
+    pub keep: AtomicU32,
+    /// Entries and exits before the current segment.
+    pub events: AtomicU64,
+    /// Words in the current segment that aren't entries or exits.
+    pub other_words: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -83,17 +93,22 @@ macro_rules! blank_control {
                     open_top: AtomicU64::new(0),
                     ticks_high: AtomicU32::new(0),
                     state: AtomicU32::new(0),
-                    slow_stack: AtomicU64::new(0),
                     open_base: AtomicU64::new(0),
                     open_limit: AtomicU64::new(0),
                     slot: AtomicU32::new(0),
                     deep: AtomicU32::new(0),
-                    ring: AtomicU64::new(0),
+                    busy: AtomicU64::new(0),
                     segment: AtomicU64::new(0),
                     segment_end: AtomicU64::new(0),
                     held_position: AtomicU64::new(0),
-                    busy: AtomicU64::new(0),
-                    reserved: [AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0)],
+                    closed: AtomicU32::new(0),
+                    current: AtomicU32::new(0),
+                    oldest: AtomicU32::new(0),
+                    ring_count: AtomicU32::new(0),
+                    ring_limit: AtomicU32::new(0),
+                    keep: AtomicU32::new(0),
+                    events: AtomicU64::new(0),
+                    other_words: AtomicU64::new(0),
                 }
             }
         }

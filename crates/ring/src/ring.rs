@@ -2,8 +2,10 @@
 
 use crate::clear::clear;
 use crate::control::Control;
+use crate::pool::{Pool, Taken};
 use crate::primitive::{AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
-use everycall_format::event::{self, WORD_SIZE, kind};
+use everycall_format::arena::holder;
+use everycall_format::event::{self, WORD_SIZE, Word, kind};
 
 /// Words of the record that begins each segment.
 pub const SEGMENT_RECORD_WORDS: usize = 4;
@@ -14,55 +16,173 @@ pub const SEGMENT_RECORD_WORDS: usize = 4;
 /// So many hooks, each interrupted there by the next, are provided for.
 pub const SPARE_WORDS: usize = 8;
 
-/// One thread's ring: its words, its control block and the shared number of the segment being written.
+const SPARE_BYTES: u64 = (SPARE_WORDS * WORD_SIZE) as u64;
+
+/// Segments that are given back at one time at most: a thread that kept many isn't to stop for them.
+const GIVE_BACK_MAX: u32 = 16;
+
+/// What to do where the oldest segment is held by others and the pool has no other one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shortage {
+    /// Take it all the same: what it holds is lost to those who hold it.
+    Overwrite,
+    /// Come back later.
+    Wait,
+}
+
+/// How a thread goes on to its next segment.
+#[derive(Clone, Copy, Debug)]
+pub struct Advance {
+    /// The time.
+    pub ticks: u64,
+    /// Open calls.
+    pub open_calls: u32,
+    /// Whether the ring keeps its oldest segments though it is full.
+    pub keep: bool,
+    /// Where there is no segment.
+    pub shortage: Shortage,
+}
+
+/// One thread's ring: its segments in the pool, its control block and the shared number of the segment being written.
 /// All methods are for the owning thread, with signals blocked.
 #[derive(Clone, Copy)]
 pub struct Ring<'a> {
-    /// The ring's words.
-    words: &'a [AtomicU64],
-    /// Words of a segment; a power of two, and so is the number of segments.
-    segment_words: usize,
+    pool: Pool<'a>,
     control: &'a Control,
     /// Where readers find the number of the segment being written.
     published: &'a AtomicU64,
+    /// The slot's generation.
+    generation: u32,
 }
 
 impl<'a> Ring<'a> {
-    /// A ring over `words`, in segments of `segment_words`.
+    /// The ring of the thread whose control block this is.
     #[must_use]
-    pub fn new(
-        words: &'a [AtomicU64],
-        segment_words: usize,
-        control: &'a Control,
-        published: &'a AtomicU64,
-    ) -> Ring<'a> {
-        Ring { words, segment_words, control, published }
+    pub fn new(pool: Pool<'a>, control: &'a Control, published: &'a AtomicU64, generation: u32) -> Ring<'a> {
+        Ring { pool, control, published, generation }
     }
 
-    /// Segments of the ring.
+    /// Begins a ring of up to `limit` segments with number 0; `false` where the pool is empty.
     #[must_use]
-    pub fn segments(&self) -> u64 {
-        self.words.len().checked_div(self.segment_words).unwrap_or(1) as u64
+    pub fn start(&self, limit: u32, ticks: u64, open_calls: u32) -> bool {
+        let Some(taken) = self.pool.take() else { return false };
+        let control = self.control;
+        control.ring_limit.store(limit.max(2), Relaxed);
+        control.ring_count.store(1, Relaxed);
+        control.oldest.store(taken.index, Relaxed);
+        control.current.store(taken.index, Relaxed);
+        control.segment.store(0, Relaxed);
+        control.events.store(0, Relaxed);
+        self.open_segment(0, taken, ticks, open_calls);
+        true
     }
 
-    /// Begins with segment 0. `base` is the address of the first word; `ticks` the time.
-    /// Where `blank`, the ring's memory is known to be zero.
-    pub fn start(&self, base: u64, ticks: u64, open_calls: u32, blank: bool) {
-        self.control.ring.store(base, Relaxed);
-        self.open_segment(0, ticks, open_calls, blank);
-    }
-
-    /// Goes on in the next segment; what is left of this one becomes fillers, so that words of zero are
-    /// lost events and nothing else. Where `blank`, the ring's memory was zero at the start.
-    pub fn advance(&self, ticks: u64, open_calls: u32, blank: bool) {
-        let end = self.control.segment_end.load(Relaxed);
-        let free = end.saturating_sub(self.cursor().load(Relaxed));
-        self.cursor().store(end - free, Relaxed);
-        for _ in 0..free as usize / WORD_SIZE + SPARE_WORDS {
+    /// Ends the segment: what is left of it becomes fillers, so that words of zero are lost events and nothing
+    /// else. `held_for_recorder`: it is to stay until the recorder has stored it.
+    pub fn close(&self, ticks: u64, held_for_recorder: bool) {
+        let control = self.control;
+        if control.closed.swap(1, Relaxed) != 0 {
+            return;
+        }
+        let end = control.segment_end.load(Relaxed);
+        let used = end.min(self.cursor().load(Relaxed));
+        control.events.store(self.events_up_to(used), Relaxed);
+        self.cursor().store(used, Relaxed);
+        for _ in 0..(end - used) as usize / WORD_SIZE + SPARE_WORDS {
             self.push(&[event::record_word(ticks, kind::FILLER, 0, 0)]);
         }
-        let number = self.control.segment.load(Relaxed) + 1;
-        self.open_segment(number, ticks, open_calls, blank && number < self.segments());
+        if held_for_recorder {
+            // Its owner has it: that can't fail.
+            let _ = self.pool.hold(control.current.load(Relaxed), holder::RECORDER);
+        }
+    }
+
+    /// Goes on in the next segment, after [`Ring::close`]. `fresh` is called with the address and the bytes of a segment that was
+    /// never written to its end before. False where there is none, by [`Shortage::Wait`].
+    #[must_use]
+    pub fn advance(&self, how: Advance, fresh: impl FnOnce(u64, u64)) -> bool {
+        let Some(taken) = self.next_segment(how) else { return false };
+        if taken.written < self.pool.segment_size() {
+            fresh(self.pool.address(taken.index), self.pool.segment_size());
+        }
+        let control = self.control;
+        let last = control.current.swap(taken.index, Relaxed);
+        if let Some(entry) = self.pool.entries.get(last as usize) {
+            entry.next.store(taken.index + 1, Relaxed);
+        }
+        self.open_segment(control.segment.load(Relaxed) + 1, taken, how.ticks, how.open_calls);
+        true
+    }
+
+    fn next_segment(&self, how: Advance) -> Option<Taken> {
+        let control = self.control;
+        let limit = control.ring_limit.load(Relaxed);
+        if !how.keep {
+            for _ in 0..GIVE_BACK_MAX {
+                if control.ring_count.load(Relaxed) <= limit {
+                    break;
+                }
+                self.let_go();
+            }
+        }
+        let count = control.ring_count.load(Relaxed);
+        let more = if count < limit {
+            self.pool.take()
+        } else if how.keep {
+            self.pool.take_extra()
+        } else {
+            None
+        };
+        if more.is_some() {
+            control.ring_count.store(count + 1, Relaxed);
+            return more;
+        }
+        let oldest = control.oldest.load(Relaxed);
+        if !self.pool.reuse(oldest) {
+            // Others hold it: they may have it, if there is another one.
+            if let Some(other) = self.pool.take_extra() {
+                self.let_go();
+                control.ring_count.store(count, Relaxed);
+                return Some(other);
+            }
+            if how.shortage == Shortage::Wait {
+                return None;
+            }
+            self.pool.seize(oldest);
+        }
+        self.forget_oldest();
+        control.ring_count.store(count, Relaxed);
+        Some(Taken { index: oldest, written: self.pool.segment_size() })
+    }
+
+    /// Lets the oldest segment go: to those who hold it, else to the pool.
+    fn let_go(&self) {
+        let oldest = self.forget_oldest();
+        self.pool.release(oldest, holder::OWNER);
+    }
+
+    /// Takes the oldest segment off the ring's list.
+    fn forget_oldest(&self) -> u32 {
+        let control = self.control;
+        let oldest = control.oldest.load(Relaxed);
+        let next = self.pool.entries.get(oldest as usize).map_or(0, |entry| entry.next.load(Relaxed));
+        control.oldest.store(next.checked_sub(1).unwrap_or(oldest), Relaxed);
+        control.ring_count.store(control.ring_count.load(Relaxed).saturating_sub(1), Relaxed);
+        oldest
+    }
+
+    /// Gives all segments back. For threads that have ended, and nobody reads their rings any more.
+    pub fn give_up(&self) {
+        let control = self.control;
+        let current = control.current.load(Relaxed);
+        if let Some(entry) = self.pool.entries.get(current as usize) {
+            // A hook that was interrupted may have written beyond the position.
+            let used = self.cursor().load(Relaxed).saturating_sub(self.pool.address(current));
+            entry.written.store((used + SPARE_BYTES).min(self.pool.segment_size()), Relaxed);
+        }
+        for _ in 0..self.control.ring_count.load(Relaxed) {
+            self.let_go();
+        }
     }
 
     /// Where the next word goes.
@@ -71,38 +191,47 @@ impl<'a> Ring<'a> {
         if control.held_position.load(Relaxed) != 0 { &control.held_position } else { &control.position }
     }
 
-    /// The next segment's place in the ring, in bytes: first and length.
-    #[must_use]
-    pub fn next_segment_bytes(&self) -> (u64, u64) {
-        let number = self.control.segment.load(Relaxed) + 1;
-        let size = (self.segment_words * WORD_SIZE) as u64;
-        ((number & (self.segments() - 1)) * size, size)
-    }
-
     /// Number of the segment that is being written.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.control.segment.load(Relaxed)
     }
 
-    /// The words of segment `number`; empty never, but for a ring that isn't whole segments.
-    fn segment(&self, number: u64) -> &'a [AtomicU64] {
-        let first = (number & (self.segments() - 1)) as usize * self.segment_words;
-        self.words.get(first..first + self.segment_words).unwrap_or(&[])
+    /// Entries and exits that the thread has written, those that are missing in their slots included. (A slot that was given up
+    /// while its hook was interrupted, and that the hook then writes all the same, isn't counted.)
+    #[must_use]
+    pub fn events(&self) -> u64 {
+        match self.control.closed.load(Relaxed) {
+            0 => self.events_up_to(self.control.segment_end.load(Relaxed).min(self.cursor().load(Relaxed))),
+            _ => self.control.events.load(Relaxed),
+        }
     }
 
-    fn open_segment(&self, number: u64, ticks: u64, open_calls: u32, blank: bool) {
-        let segment = self.segment(number);
+    /// The same, up to `address` in the current segment: all words but those of other records.
+    fn events_up_to(&self, address: u64) -> u64 {
+        let control = self.control;
+        let begin = self.pool.address(control.current.load(Relaxed));
+        let words = address.saturating_sub(begin) / WORD_SIZE as u64;
+        control.events.load(Relaxed) + words.saturating_sub(control.other_words.load(Relaxed))
+    }
+
+    fn open_segment(&self, number: u64, taken: Taken, ticks: u64, open_calls: u32) {
+        let control = self.control;
+        let segment = self.pool.segment(taken.index);
+        // The mark first: nobody begins to hold it. The fences order what a reader may see; on x86-64 they cost nothing.
+        self.pool.seize(taken.index);
         // The first word first, so that a reader who finds the record of the old number finds all of
-        // it, and one who doesn't knows that the segment is being cleared. The fences order what a reader
-        // may see; on x86-64 they cost nothing. Who sees ...
-        if let Some((first, rest)) = segment.split_first().filter(|_| !blank) {
-            fence(Release); // ... any of the clearing sees the last published number,
+        // it, and one who doesn't knows that the segment is being cleared. Who sees ...
+        let written = (taken.written as usize).div_ceil(WORD_SIZE);
+        if let Some((first, rest)) = segment.get(..written).and_then(<[_]>::split_first) {
+            fence(Release); // ... any of the clearing sees the mark,
             first.store(0, Relaxed);
             fence(Release); // ... a later word cleared sees the old record gone,
             clear(rest);
             fence(Release); // ... a word of the new record sees the segment cleared.
         }
+        let slot = control.slot.load(Relaxed);
+        self.pool.begin(taken.index, slot, self.generation, number, control.events.load(Relaxed));
         let record = [
             event::record_word(ticks, kind::SEGMENT, (SEGMENT_RECORD_WORDS - 1) as u8, 0),
             event::payload_word((ticks >> 32) as u32, kind::SEGMENT, 1),
@@ -112,14 +241,15 @@ impl<'a> Ring<'a> {
         for (word, value) in segment.iter().zip(record) {
             word.store(value, Relaxed);
         }
+        self.pool.open(taken.index);
         self.published.store(number, Release);
 
-        let control = self.control;
-        let address = control.ring.load(Relaxed)
-            + (number & (self.segments() - 1)) * (self.segment_words * WORD_SIZE) as u64;
-        let end = address + (self.segment_words.saturating_sub(SPARE_WORDS) * WORD_SIZE) as u64;
+        let address = self.pool.address(taken.index);
+        let end = address + (self.pool.segment_words.saturating_sub(SPARE_WORDS) * WORD_SIZE) as u64;
         control.segment.store(number, Relaxed);
         control.segment_end.store(end, Relaxed);
+        control.other_words.store(SEGMENT_RECORD_WORDS as u64, Relaxed);
+        control.closed.store(0, Relaxed);
         control.ticks_high.store((ticks >> 32) as u32, Relaxed);
         let next = address + (SEGMENT_RECORD_WORDS * WORD_SIZE) as u64;
         if control.held_position.load(Relaxed) != 0 {
@@ -139,13 +269,27 @@ impl<'a> Ring<'a> {
 
     /// Writes `record` into the next slots; the caller has made sure of the room.
     pub fn push(&self, record: &[u64]) {
+        let control = self.control;
         let cursor = self.cursor();
         let position = cursor.load(Relaxed);
         cursor.store(position + (record.len() * WORD_SIZE) as u64, Relaxed);
-        let first = position.wrapping_sub(self.control.ring.load(Relaxed)) as usize / WORD_SIZE;
-        for (word, value) in self.words.iter().skip(first).zip(record) {
+        for (word, value) in self.words_from(position).iter().zip(record) {
             word.store(*value, Relaxed);
         }
+        let others = record.len() as u64 - u64::from(record.first().is_some_and(|word| is_event(*word)));
+        control.other_words.store(control.other_words.load(Relaxed) + others, Relaxed);
+    }
+
+    /// A slot that a hook has reserved becomes a filler: its event takes another one.
+    pub fn give_up_slot(&self, slot: &AtomicU64, ticks: u64) {
+        slot.store(event::record_word(ticks, kind::FILLER, 0, 0), Relaxed);
+        let control = self.control;
+        control.other_words.store(control.other_words.load(Relaxed) + 1, Relaxed);
+    }
+
+    /// The pool's words from `address` on.
+    fn words_from(&self, address: u64) -> &'a [AtomicU64] {
+        self.pool.words.get(address.wrapping_sub(self.pool.base) as usize / WORD_SIZE..).unwrap_or(&[])
     }
 
     /// Hooks come to the slow path after `words` more, though the segment goes on.
@@ -165,11 +309,10 @@ impl<'a> Ring<'a> {
         if control.held_position.load(Relaxed) == 0 {
             let position = control.position.load(Relaxed);
             let end = control.end.load(Relaxed);
-            let base = control.ring.load(Relaxed);
             let reserved = end..position.min(control.segment_end.load(Relaxed));
             for address in reserved.step_by(WORD_SIZE) {
-                if let Some(word) = self.words.get((address - base) as usize / WORD_SIZE) {
-                    word.store(event::record_word(0, kind::FILLER, 0, 0), Relaxed);
+                if let Some(word) = self.words_from(address).first() {
+                    self.give_up_slot(word, 0);
                 }
             }
             control.held_position.store(position, Relaxed);
@@ -186,5 +329,16 @@ impl<'a> Ring<'a> {
             control.held_position.store(0, Relaxed);
             control.end.store(control.segment_end.load(Relaxed), Relaxed);
         }
+    }
+}
+
+/// Whether a record that begins with this word is an entry or exit, in whichever form.
+fn is_event(word: u64) -> bool {
+    match Word::decode(word) {
+        Word::Entry { .. } | Word::Exit { .. } => true,
+        Word::Record { kind, .. } => {
+            matches!(kind, kind::LATE | kind::ORPHAN_EXIT | kind::UNKNOWN_CODE)
+        }
+        Word::Empty | Word::Payload { .. } => false,
     }
 }

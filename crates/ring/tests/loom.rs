@@ -2,42 +2,45 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p everycall-ring --test loom`
 //!
-//! Two ways of reading are in use, both are checked: by the published number before and after
-//! ([`Reach`]), and by the segment's own record before and after, as `everycall-reader` does it for arenas
-//! (with that crate's own `begins_segment`). What a reader believes of a word depends on no other word but
-//! the segment's record, so each word is looked at on its own: that keeps the models small.
+//! Two ways of reading are in use, both are checked: by holding a segment, and, for readers that can't write the memory, by
+//! the segment's own record before and after, as `everycall-reader` does it for arenas (with that crate's own
+//! `begins_segment`). What a reader believes of a word depends on no other word but the segment's record and its
+//! entry, so each word is looked at on its own: that keeps the models small.
 //!
 //! `LOOM_MAX_PREEMPTIONS=3` makes a quick run of it, without it the search is complete.
 #![cfg(loom)]
 
 mod model;
 
+use everycall_format::arena::holder;
 use everycall_reader::event::begins_segment;
-use everycall_ring::{Reach, SEGMENT_RECORD_WORDS, SPARE_WORDS};
+use everycall_ring::{SEGMENT_RECORD_WORDS, SPARE_WORDS};
 use loom::sync::Arc;
 use loom::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
-use model::{Memory, Writer, expected};
+use model::{Memory, Writer, expected, is_coming};
 use std::sync::atomic::AtomicU64 as Plain;
 
 /// Words of a segment: its record, an entry, an exit, and the spare ones, of which one is looked at.
 const SEGMENT_WORDS: usize = EXIT + 1 + SPARE_WORDS;
 const EXIT: usize = SEGMENT_RECORD_WORDS + 1;
+/// Segments of the ring.
+const RING: u32 = 2;
 
 /// One meeting: the writer has come to segment `from` and goes on to segment `to`, while the reader looks at
-/// word `index` of the segment `back` before the one that it finds.
+/// word `index` of place `place` in the pool.
 #[derive(Clone, Copy, Debug)]
 struct Meeting {
-    segments: usize,
-    blank: bool,
+    /// Segments that the pool has beyond the ring's.
+    extra: u32,
     from: u64,
     to: u64,
-    back: u64,
+    place: u32,
     index: usize,
 }
 
 /// A word that a reader believes.
 struct Belief {
-    /// Number of the newest segment that it knew of.
+    /// Number of the newest segment that it knew of before.
     newest: u64,
     /// Number of the word's segment.
     number: u64,
@@ -53,9 +56,9 @@ impl Meeting {
         let mut builder = loom::model::Builder::new();
         builder.max_branches = 100_000;
         builder.check(move || {
-            let memory = Arc::new(Memory::new(self.segments, SEGMENT_WORDS));
-            let mut writer = Writer::start(&memory, self.blank);
-            writer.reach(self.from, self.blank);
+            let memory = Arc::new(Memory::new(RING, self.extra, SEGMENT_WORDS));
+            let mut writer = Writer::start(&memory, RING);
+            writer.reach(self.from);
             let next = writer.next;
             let reader = loom::thread::spawn({
                 let memory = Arc::clone(&memory);
@@ -66,79 +69,121 @@ impl Meeting {
                     }
                 }
             });
-            Writer::resume(&memory, next).reach(self.to, self.blank);
+            let mut writer = Writer::resume(&memory, next);
+            writer.reach(self.to);
             reader.join().unwrap();
+            memory.check_accounts();
+            Writer::resume(&memory, writer.next).end();
+            memory.check_accounts();
+            assert_eq!(memory.pool().in_use.load(Relaxed), 0);
         });
         believed.load(Relaxed)
     }
 
     fn judge(&self, memory: &Memory, &Belief { newest, number, word }: &Belief) {
         let right = expected(memory, number, self.index);
-        let complete = number < newest || self.index < SEGMENT_RECORD_WORDS;
-        // In the newest segment: not yet written, or an exit whose low half is to come.
-        let half = right & !u64::from(u32::MAX);
-        let coming = !complete && (word == 0 || self.index == EXIT && word == half);
+        let complete = number < newest;
         assert!(
-            word == right || coming,
+            word == right || !complete && is_coming(memory, number, self.index, word),
             "{self:?}: {word:#x} for {right:#x} in segment {number} of {newest}"
         );
     }
 }
 
-/// By the published number before and after.
-fn by_reach(memory: &Memory, meeting: &Meeting) -> Option<Belief> {
+/// Holds the segment while it looks.
+fn by_holding(memory: &Memory, meeting: &Meeting) -> Option<Belief> {
+    let pool = memory.pool();
     let newest = memory.published.load(Acquire);
-    let number = newest.checked_sub(meeting.back)?;
-    let word = memory.place(number)[meeting.index].load(Relaxed);
+    if !pool.hold(meeting.place, holder::FIRST) {
+        return None;
+    }
+    let number = memory.entries[meeting.place as usize].number.load(Relaxed);
+    let word = pool.segment(meeting.place)[meeting.index].load(Relaxed);
+    // Where the pool has no other segment, the writer takes it all the same.
     fence(Acquire);
-    let after = memory.published.load(Relaxed);
-    let reach = Reach::between(newest, after, memory.segments())?;
-    (reach.first..=reach.last).contains(&number).then_some(Belief { newest, number, word })
+    let is_held = pool.is_held(meeting.place, holder::FIRST);
+    assert!(is_held || meeting.extra == 0, "{meeting:?}: what is held stays");
+    pool.release(meeting.place, holder::FIRST);
+    is_held.then_some(Belief { newest, number, word })
 }
 
 /// By the segment's record before and after.
 fn by_record(memory: &Memory, meeting: &Meeting) -> Option<Belief> {
-    let record = |number| -> Vec<u64> {
-        memory.place(number).iter().take(SEGMENT_RECORD_WORDS).map(|word| word.load(Relaxed)).collect()
+    let pool = memory.pool();
+    let entry = &memory.entries[meeting.place as usize];
+    let record = || -> Vec<u64> {
+        let words = pool.segment(meeting.place);
+        words.iter().take(SEGMENT_RECORD_WORDS).map(|word| word.load(Relaxed)).collect()
     };
     let newest = memory.published.load(Acquire);
-    let number = newest.checked_sub(meeting.back)?;
-    let copied = record(number);
+    let holders = entry.holders.load(Acquire);
+    let number = entry.number.load(Relaxed);
+    if holders == 0 || holders & holder::CLEARING != 0 {
+        return None;
+    }
+    let copied = record();
+    // The record first: who sees a new one sees the segment cleared for it.
+    fence(Acquire);
     let word = match copied.get(meeting.index) {
         Some(word) => *word,
-        None => memory.place(number)[meeting.index].load(Relaxed),
+        None => pool.segment(meeting.place)[meeting.index].load(Relaxed),
     };
     if !begins_segment(&copied, number) {
         return None;
     }
     fence(Acquire);
-    (record(number) == copied).then_some(Belief { newest, number, word })
+    (record() == copied).then_some(Belief { newest, number, word })
 }
 
 /// Every word of every segment that can be there, in the first lap, at its end and later.
-fn meetings(read: Read) {
-    for segments in [2, 4] {
-        for (from, blank) in [(0, true), (segments as u64 - 1, true), (segments as u64 + 1, false)] {
-            for back in 0..(segments as u64).min(from + 1) {
-                let mut believed = 0;
-                for index in 0..=EXIT + 1 {
-                    let meeting = Meeting { segments, blank, from, to: from + 2, back, index };
-                    believed += meeting.check(read);
+fn meetings(read: Read, extras: &[u32]) {
+    for extra in extras {
+        for (from, to) in [(0, 1), (1, 2), (1, 3), (3, 5)] {
+            let mut believed = 0;
+            for place in 0..RING + extra {
+                for index in [0, SEGMENT_RECORD_WORDS - 1, EXIT - 1, EXIT, EXIT + 1] {
+                    believed += Meeting { extra: *extra, from, to, place, index }.check(read);
                 }
-                println!("{segments} segments, from {from}, {back} back: believed {believed} times");
-                // The oldest segment is about to be cleared: a reader may not believe it by the number.
-                assert!(believed > 0 || back + 1 == segments as u64);
             }
+            println!("{extra} more segments, from {from} to {to}: believed {believed} times");
+            assert!(believed > 0);
         }
     }
 }
 
 #[test]
-fn by_the_published_number() {
-    meetings(by_reach);
+fn by_holding_it() {
+    meetings(by_holding, &[0, 2]);
 }
 
 #[test]
 fn by_the_segment_record() {
-    meetings(by_record);
+    meetings(by_record, &[0]);
+}
+
+/// Two threads take segments and give them back: none has what the other has, none is lost.
+#[test]
+fn the_pool_is_nobodys_twice() {
+    let mut builder = loom::model::Builder::new();
+    builder.max_branches = 100_000;
+    builder.check(|| {
+        let memory = Arc::new(Memory::new(RING, 1, SEGMENT_WORDS));
+        let round = |memory: &Memory, bit: u32| {
+            let pool = memory.pool();
+            for _ in 0..2 {
+                let Some(taken) = pool.take() else { continue };
+                let entry = &memory.entries[taken.index as usize];
+                assert_eq!(entry.holders.swap(bit, Relaxed), 0, "nobody else has it");
+                assert!(pool.release(taken.index, bit), "nobody else had it");
+            }
+        };
+        let other = loom::thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || round(&memory, holder::RECORDER)
+        });
+        round(&memory, holder::OWNER);
+        other.join().unwrap();
+        memory.check_accounts();
+        assert_eq!(memory.pool().in_use.load(Relaxed), 0);
+    });
 }

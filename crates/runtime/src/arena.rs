@@ -3,7 +3,10 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::Wire;
-use everycall_format::arena::{ArenaHeader, ChildEntry, ModuleEntry, OpenCall, ThreadHeader};
+use everycall_format::arena::{ArenaHeader, ChildEntry, ModuleEntry, OpenCall, PAGE, ThreadHeader};
+use everycall_ring::Pool;
+
+use crate::system;
 
 /// The arena: where it is, and its layout as it was when it was checked. (Whoever scribbles over the
 /// header later misleads readers, not us.)
@@ -78,6 +81,60 @@ impl Arena {
         field!(self.base, ArenaHeader, paths, AtomicU64)
     }
 
+    pub(crate) fn stream(&self) -> &AtomicU32 {
+        field!(self.base, ArenaHeader, stream, AtomicU32)
+    }
+
+    pub(crate) fn pool_bell(&self) -> &AtomicU32 {
+        field!(self.base, ArenaHeader, pool_bell, AtomicU32)
+    }
+
+    pub(crate) fn pool_waiters(&self) -> &AtomicU32 {
+        field!(self.base, ArenaHeader, pool_waiters, AtomicU32)
+    }
+
+    /// Segments that the rings of all threads may hold together.
+    pub(crate) fn ring_segments(&self) -> &'static AtomicU32 {
+        field!(self.base, ArenaHeader, ring_segments, AtomicU32)
+    }
+
+    /// The segments.
+    pub(crate) fn pool(&self) -> Pool<'static> {
+        let layout = &self.layout;
+        let capacity = layout.segment_capacity as usize;
+        let segment_words = layout.segment_size as usize / size_of::<u64>();
+        let base = self.at(layout.segments_offset);
+        // SAFETY: both within the arena by its layout, aligned, never unmapped; atomics may be shared.
+        let (entries, words) = unsafe {
+            (
+                core::slice::from_raw_parts(self.at(layout.segment_table_offset).cast(), capacity),
+                core::slice::from_raw_parts(base.cast(), capacity * segment_words),
+            )
+        };
+        Pool {
+            entries,
+            words,
+            base: base as u64,
+            segment_words,
+            taken: field!(self.base, ArenaHeader, segments_taken, AtomicU32),
+            free: field!(self.base, ArenaHeader, free_segments, AtomicU64),
+            in_use: field!(self.base, ArenaHeader, segments_in_use, AtomicU32),
+            ring_segments: self.ring_segments(),
+            extra: layout.extra_segments,
+            keep_until: field!(self.base, ArenaHeader, keep_until, AtomicU64),
+        }
+    }
+
+    /// From now on a core dump has these bytes of the arena, which is left out as a whole at first: the kernel would touch
+    /// every page of it.
+    pub(crate) fn add_to_dumps(&self, offset: u64, size: u64) {
+        let first = offset & !(PAGE - 1);
+        let end = (offset + size).next_multiple_of(PAGE).min(self.layout.arena_size);
+        if first < end {
+            system::advise(self.at(first), end - first, system::MADV_DODUMP);
+        }
+    }
+
     /// Adds to one of [`everycall_format::arena::counter`].
     pub(crate) fn count(&self, counter: usize, more: u64) {
         let counters = field!(self.base, ArenaHeader, counters, AtomicU64) as *const AtomicU64;
@@ -111,6 +168,15 @@ impl Arena {
     pub(crate) fn put_module(&self, index: u32, entry: &ModuleEntry) {
         if let Some(offset) = self.module_offset(index) {
             self.put(offset, entry);
+        }
+    }
+
+    /// Adds a module's entry and path to what core dumps have.
+    pub(crate) fn add_module_to_dumps(&self, index: u32, entry: &ModuleEntry) {
+        if let Some(offset) = self.module_offset(index) {
+            self.add_to_dumps(offset, ModuleEntry::SIZE as u64);
+            let path = self.layout.paths_offset + u64::from(entry.path_offset);
+            self.add_to_dumps(path, entry.path_length.into());
         }
     }
 
@@ -148,60 +214,88 @@ impl Arena {
         }
     }
 
+    /// Address of the sentinel of open-call stack `index`, and of the end of its capacity.
+    pub(crate) fn open_calls(&self, index: u32) -> (u64, u64) {
+        let index = index.min(self.layout.thread_capacity.saturating_sub(1));
+        let base = self.at(self.layout.open_calls_at(index)) as u64;
+        (base, base + u64::from(self.layout.open_call_capacity) * OpenCall::SIZE as u64)
+    }
+
+    /// Where a part of the arena lies in it.
+    pub(crate) fn offset_of(&self, address: u64) -> u64 {
+        address.wrapping_sub(self.base as u64)
+    }
+
     /// The thread slot `index`, which is below the capacity.
     pub(crate) fn slot(&self, index: u32) -> Slot {
         let index = index.min(self.layout.thread_capacity.saturating_sub(1));
-        let base = self.at(self.layout.threads_offset + u64::from(index) * self.layout.thread_stride);
-        Slot { base, layout: self.layout }
+        Slot { header: self.at(self.layout.thread_at(index)), arena: *self }
     }
 }
 
 /// A thread's part of the arena.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
-    base: *mut u8,
-    layout: ArenaHeader,
+    header: *mut u8,
+    arena: Arena,
 }
 
 impl Slot {
     pub(crate) fn state(&self) -> &AtomicU32 {
-        field!(self.base, ThreadHeader, state, AtomicU32)
+        field!(self.header, ThreadHeader, state, AtomicU32)
     }
 
     pub(crate) fn tid(&self) -> &AtomicU32 {
-        field!(self.base, ThreadHeader, tid, AtomicU32)
+        field!(self.header, ThreadHeader, tid, AtomicU32)
     }
 
     pub(crate) fn generation(&self) -> &AtomicU32 {
-        field!(self.base, ThreadHeader, generation, AtomicU32)
+        field!(self.header, ThreadHeader, generation, AtomicU32)
     }
 
     pub(crate) fn ticks_high(&self) -> &AtomicU32 {
-        field!(self.base, ThreadHeader, ticks_high, AtomicU32)
+        field!(self.header, ThreadHeader, ticks_high, AtomicU32)
     }
 
     pub(crate) fn start_ticks(&self) -> &AtomicU64 {
-        field!(self.base, ThreadHeader, start_ticks, AtomicU64)
+        field!(self.header, ThreadHeader, start_ticks, AtomicU64)
     }
 
     pub(crate) fn segment(&self) -> &'static AtomicU64 {
-        field!(self.base, ThreadHeader, segment, AtomicU64)
+        field!(self.header, ThreadHeader, segment, AtomicU64)
     }
 
     pub(crate) fn unwound(&self) -> &AtomicU64 {
-        field!(self.base, ThreadHeader, unwound, AtomicU64)
+        field!(self.header, ThreadHeader, unwound, AtomicU64)
     }
 
     pub(crate) fn orphan_exits(&self) -> &AtomicU64 {
-        field!(self.base, ThreadHeader, orphan_exits, AtomicU64)
+        field!(self.header, ThreadHeader, orphan_exits, AtomicU64)
     }
 
     pub(crate) fn lost_busy(&self) -> &AtomicU64 {
-        field!(self.base, ThreadHeader, lost_busy, AtomicU64)
+        field!(self.header, ThreadHeader, lost_busy, AtomicU64)
     }
 
     pub(crate) fn deep(&self) -> &AtomicU64 {
-        field!(self.base, ThreadHeader, deep, AtomicU64)
+        field!(self.header, ThreadHeader, deep, AtomicU64)
+    }
+
+    pub(crate) fn end_ticks(&self) -> &AtomicU64 {
+        field!(self.header, ThreadHeader, end_ticks, AtomicU64)
+    }
+
+    /// When its thread was found to have ended, `CLOCK_MONOTONIC` in nanoseconds.
+    pub(crate) fn end_ns(&self) -> &AtomicU64 {
+        field!(self.header, ThreadHeader, end_ns, AtomicU64)
+    }
+
+    pub(crate) fn ring_segments(&self) -> &AtomicU32 {
+        field!(self.header, ThreadHeader, ring_segments, AtomicU32)
+    }
+
+    pub(crate) fn next(&self) -> &AtomicU32 {
+        field!(self.header, ThreadHeader, next, AtomicU32)
     }
 
     pub(crate) fn set_name(&self, name: [u8; 16]) {
@@ -209,26 +303,18 @@ impl Slot {
         for (half, place) in [head, tail].into_iter().zip([0, 8]) {
             let mut bytes = [0; 8];
             bytes.copy_from_slice(half);
-            let address = self.base.wrapping_add(offset_of!(ThreadHeader, name) + place);
+            let address = self.header.wrapping_add(offset_of!(ThreadHeader, name) + place);
             // SAFETY: within the header, aligned to 8.
             unsafe { &*address.cast::<AtomicU64>() }.store(u64::from_le_bytes(bytes), Relaxed);
         }
     }
 
-    /// Address of the open-call stack's sentinel, and of the end of its capacity.
-    pub(crate) fn open_calls(&self) -> (u64, u64) {
-        let base = self.base.wrapping_add(self.layout.open_calls_in_slot() as usize) as u64;
-        (base, base + u64::from(self.layout.open_call_capacity) * OpenCall::SIZE as u64)
-    }
-
-    /// The ring's words.
-    pub(crate) fn ring(&self) -> &'static [AtomicU64] {
-        let first = self.base.wrapping_add(self.layout.ring_in_slot() as usize).cast::<AtomicU64>();
-        // SAFETY: within the arena by its layout, aligned, never unmapped; atomics may be shared.
-        unsafe { core::slice::from_raw_parts(first, self.layout.ring_size as usize / size_of::<u64>()) }
+    /// Its open-call stack's index, plus 1.
+    pub(crate) fn open_calls(&self) -> &AtomicU32 {
+        field!(self.header, ThreadHeader, open_calls, AtomicU32)
     }
 
     pub(crate) fn segment_words(&self) -> usize {
-        self.layout.segment_size as usize / size_of::<u64>()
+        self.arena.layout.segment_size as usize / size_of::<u64>()
     }
 }

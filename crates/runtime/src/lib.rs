@@ -25,6 +25,7 @@
 
 mod arena;
 mod fork;
+mod graveyard;
 mod modules;
 mod open_calls;
 mod process;

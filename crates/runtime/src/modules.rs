@@ -55,6 +55,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     module.bias_exit.store(bias.wrapping_sub(EXIT), Relaxed);
     module.start.store(image.start, Relaxed);
     module.size.store(size, Relaxed);
+    module.slow_stacks.store(process.slow_stacks(), Relaxed);
     module.slow.store(slow_path as *const () as u64, Relaxed);
     module.index.store(index, Relaxed);
 
@@ -90,6 +91,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     (entry.sites, entry.sites_unpatched) = (outcome.sites, outcome.unpatched);
     arena.count(counter::SITES_UNPATCHED, outcome.unpatched.into());
     arena.put_module(index, &entry);
+    arena.add_module_to_dumps(index, &entry);
     if let Some(state) = arena.module_state(index) {
         state.store(module_state::COMPLETE, Release);
     }

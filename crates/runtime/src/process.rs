@@ -1,13 +1,14 @@
 //! The state of the process: private memory that a forked child finds wiped.
 //!
 //! ```text
-//! Process                       three pages
+//! Process                       four pages
 //! Control[thread_capacity]      128 bytes each
 //! ------------------------------ wiped in children up to here
-//! slow-path stacks              8 KiB each
+//! slow-path stacks              8 KiB each, a few for all threads
 //! ```
 
 use crate::arena::Arena;
+use crate::graveyard::Graveyard;
 use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
@@ -19,6 +20,9 @@ use everycall_ring::Control;
 
 const PROCESS_SIZE: u64 = size_of::<Process>() as u64;
 const SLOW_STACK_SIZE: u64 = 8 << 10;
+/// Stacks for the slow path: for as many threads at a time as are in it, which are hardly more than there are CPUs. A
+/// thread that finds none stays on its own stack.
+const SLOW_STACKS: u64 = everycall_hooks::SLOW_STACKS as u64;
 
 /// [`Process::state`].
 pub(crate) mod state {
@@ -39,8 +43,10 @@ pub(crate) struct Process {
     pub(crate) module_lock: AtomicU32,
     /// First code offset that no module has.
     pub(crate) next_code: AtomicU32,
-    /// Where to look next for a slot of an ended thread.
-    pub(crate) recycle_hint: AtomicU32,
+    /// Ended threads and free slots.
+    pub(crate) graveyard: Graveyard,
+    /// The stacks for the slow path that nobody is on: their highest addresses, else 0.
+    slow_stacks: [AtomicU64; SLOW_STACKS as usize],
     /// Whether the program starts with its sites on.
     pub(crate) sites_on: AtomicU32,
     /// The arena's layout as it was checked at the start.
@@ -62,7 +68,7 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let layout = arena.layout();
     let controls = u64::from(layout.thread_capacity) * size_of::<Control>() as u64;
     let wiped = (PROCESS_SIZE + controls).next_multiple_of(PAGE);
-    let size = wiped + u64::from(layout.thread_capacity) * SLOW_STACK_SIZE;
+    let size = wiped + SLOW_STACKS * SLOW_STACK_SIZE;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
     if !system::advise(base, wiped, system::MADV_WIPEONFORK) {
@@ -75,6 +81,9 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let fresh = unsafe { &mut *process };
     fresh.layout = *layout;
     fresh.pid.store(system::process_id(), Relaxed);
+    for (stack, number) in fresh.slow_stacks.iter().zip(1..) {
+        stack.store(base as u64 + wiped + number * SLOW_STACK_SIZE, Relaxed);
+    }
     fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
     THREAD_SLOT.store(thread_slot, Relaxed);
     ARENA.store(arena.base(), Relaxed);
@@ -130,10 +139,8 @@ impl Process {
         unsafe { &*first.wrapping_add(index as usize) }
     }
 
-    /// Highest address of the slow-path stack of thread slot `index` of `capacity`.
-    pub(crate) fn slow_stack(&self, index: u32, capacity: u32) -> u64 {
-        let controls = u64::from(capacity) * size_of::<Control>() as u64;
-        let wiped = (PROCESS_SIZE + controls).next_multiple_of(PAGE);
-        core::ptr::from_ref(self) as u64 + wiped + (u64::from(index) + 1) * SLOW_STACK_SIZE
+    /// Where the stacks for the slow path are listed.
+    pub(crate) fn slow_stacks(&self) -> u64 {
+        self.slow_stacks.as_ptr() as u64
     }
 }

@@ -1,20 +1,22 @@
 //! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing
 //! of this thread comes in between, but for the handler of a debugging trap: its events are counted as lost.
 
-use crate::arena::Slot;
+use crate::arena::{Arena, Slot};
 use crate::open_calls::{Frame, OpenCalls};
 use crate::process::{self, Process, state as process_state};
 use crate::{fork, modules, system, threads};
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use everycall_format::arena::counter;
+use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, kind, payload_word, record_word};
 use everycall_hooks::{ModuleDescriptor, slow};
-use everycall_ring::{Control, Ring, state};
+use everycall_ring::{Advance, Control, Ring, Shortage, state};
 
 /// Events after which a thread's name is read again: most threads set it early in their lives.
 const FIRST_LOOK: usize = 64;
 /// Words that one event may need: epoch 2, unwound 3, unknown code 3.
 const EVENT_WORDS_MAX: usize = 8;
+/// How long a thread that waits for a segment sleeps before it looks whether the recorder is still there.
+const STALL_LOOK_NS: u64 = 100_000_000;
 
 /// See [`everycall_hooks::SlowCall`].
 ///
@@ -57,7 +59,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
     if let Some(reserved) = reserved {
         // The event takes a slot in order, behind the records that have to come before it.
-        reserved.store(record_word(everycall_hooks::ticks(), kind::FILLER, 0, 0), Relaxed);
+        thread.ring.give_up_slot(reserved, everycall_hooks::ticks());
     }
     if what & slow::PUSHED != 0 {
         thread.open.take_back();
@@ -73,6 +75,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     };
     if reserved.is_none() && !is_first && control.deep.load(Relaxed) == 0 {
         thread.slot.set_name(system::thread_name());
+        threads::add_open_calls_to_dumps(&process.arena(), control);
     }
     let place = modules::place(process, module, address, body);
     let ticks = thread.prepare();
@@ -111,6 +114,18 @@ pub(crate) enum Place {
     Unknown(u64),
 }
 
+/// Waits for the recorder to give a segment back; where it is gone, nobody waits any more.
+#[cold]
+fn wait_for_segment(arena: &Arena) {
+    let bell = arena.pool_bell().load(Acquire);
+    arena.pool_waiters().fetch_add(1, AcqRel);
+    system::wait(arena.pool_bell(), bell, STALL_LOOK_NS);
+    arena.pool_waiters().fetch_sub(1, AcqRel);
+    if system::process_is_gone(arena.recorder_pid()) {
+        arena.stream().store(stream::OFF, Relaxed);
+    }
+}
+
 struct Thread<'a> {
     process: &'static Process,
     control: &'a Control,
@@ -122,7 +137,8 @@ struct Thread<'a> {
 impl<'a> Thread<'a> {
     fn new(process: &'static Process, control: &'a Control) -> Thread<'a> {
         let slot = process.arena().slot(control.slot.load(Relaxed));
-        Thread { process, control, slot, ring: threads::ring(control, &slot), open: OpenCalls::new(control) }
+        let ring = threads::ring(&process.arena(), control, &slot);
+        Thread { process, control, slot, ring, open: OpenCalls::new(control) }
     }
 
     /// Makes room for an event and brings the clock's upper half up to date. The time of the event.
@@ -142,14 +158,29 @@ impl<'a> Thread<'a> {
 
     /// Goes on in the next segment.
     fn advance(&self) {
-        let (first, size) = self.ring.next_segment_bytes();
-        let blank = self.slot.generation().load(Relaxed) == 0;
-        if blank && self.ring.number() + 1 < self.ring.segments() {
+        let arena = self.process.arena();
+        let streaming = arena.stream().load(Relaxed);
+        self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
+        loop {
+            let ticks = everycall_hooks::ticks();
+            let is_asked = arena.pool().keep_until.load(Relaxed) > ticks;
+            let waits = arena.stream().load(Relaxed) == stream::STALL;
+            let how = Advance {
+                ticks,
+                open_calls: self.open.depth(),
+                keep: is_asked || self.control.keep.load(Relaxed) != 0,
+                shortage: if waits { Shortage::Wait } else { Shortage::Overwrite },
+            };
             // The first lap: the pages at once cost less than a fault for each. Only a hint.
-            let address = self.control.ring.load(Relaxed) + first;
-            system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE);
+            let populate = |address: u64, size: u64| {
+                system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE);
+            };
+            if self.ring.advance(how, populate) {
+                break;
+            }
+            wait_for_segment(&arena);
         }
-        self.ring.advance(everycall_hooks::ticks(), self.open.depth(), blank);
+        threads::add_segment_to_dumps(&arena, self.control.current.load(Relaxed));
     }
 
     /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many entries

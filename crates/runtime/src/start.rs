@@ -10,9 +10,9 @@ use crate::{fork, system::PROT_READ, system::PROT_WRITE};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ClockReading, THREAD_CAPACITY, child_kind, process_state as arena_state,
+    ArenaHeader, ClockReading, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
 };
-use everycall_format::env;
+use everycall_format::env::{self, KeepEnded};
 
 /// What the program was started with.
 struct Environment {
@@ -99,6 +99,12 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             true
         }
     };
+    let kept = variable(env::KEEP_ENDED).map_or(KeepEnded::DEFAULT, |text| {
+        env::parse_keep_ended(text).unwrap_or_else(|| {
+            complain(env::KEEP_ENDED, text, env::KEEP_ENDED_ALLOWED, "64M");
+            KeepEnded::DEFAULT
+        })
+    });
     // The recorder's arena has its size already.
     let own = || {
         private(variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
@@ -120,6 +126,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     arena.put_start(&clock_reading());
     arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
     if let Some(process) = process::process() {
+        process.graveyard.keep(kept);
         process.sites_on.store(on.into(), Relaxed);
         process.state.store(process_state::ON, Release);
     }
@@ -176,7 +183,7 @@ fn given(path: &[u8]) -> Given {
         system::unmap(base, header.arena_size);
         return Given::Taken;
     }
-    system::advise(base, header.arena_size, system::MADV_DONTDUMP);
+    leave_out_of_dumps(&arena);
     Given::Ours(arena)
 }
 
@@ -186,15 +193,15 @@ fn private(ring_size: u64) -> Option<Arena> {
     let allowed = system::address_space_limit() / 2;
     let mut threads = THREAD_CAPACITY;
     while threads > 0 {
-        let header = ArenaHeader::with_layout(ring_size, threads);
+        let header = ArenaHeader::with_layout(ring_size, threads, EXTRA_SIZE);
         let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
         let fits = header.arena_size <= allowed;
         let mapped =
             if fits { system::map(header.arena_size, PROT_READ | PROT_WRITE, flags, -1) } else { None };
         if let Some(base) = mapped {
-            system::advise(base, header.arena_size, system::MADV_DONTDUMP);
             // SAFETY: just mapped, never unmapped; consistent by construction.
             let arena = unsafe { Arena::new(base, header) };
+            leave_out_of_dumps(&arena);
             arena.put_header(&header);
             arena.target_pid().store(system::process_id(), Relaxed);
             return Some(arena);
@@ -202,6 +209,12 @@ fn private(ring_size: u64) -> Option<Arena> {
         threads /= 2;
     }
     None
+}
+
+/// Core dumps have the header; what else they have is added as it comes into use.
+fn leave_out_of_dumps(arena: &Arena) {
+    system::advise(arena.base(), arena.layout().arena_size, system::MADV_DONTDUMP);
+    arena.add_to_dumps(0, PAGE);
 }
 
 /// All clocks at one moment: the closest bracket of a few tries.

@@ -11,6 +11,7 @@ pub(crate) const MAP_PRIVATE: usize = 0x02;
 pub(crate) const MAP_ANONYMOUS: usize = 0x20;
 pub(crate) const MAP_NORESERVE: usize = 0x4000;
 pub(crate) const MADV_DONTDUMP: usize = 16;
+pub(crate) const MADV_DODUMP: usize = 17;
 pub(crate) const MADV_WIPEONFORK: usize = 18;
 pub(crate) const MADV_POPULATE_WRITE: usize = 23;
 pub(crate) const CLOCK_REALTIME: usize = 0;
@@ -37,6 +38,7 @@ mod number {
     pub const SCHED_YIELD: usize = 24;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
+    pub const KILL: usize = 62;
     pub const GETPPID: usize = 110;
     pub const SIGALTSTACK: usize = 131;
     pub const PRCTL: usize = 157;
@@ -69,7 +71,7 @@ pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
 }
 
 pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> bool {
-    // SAFETY: the advices in use (DONTDUMP, WIPEONFORK, POPULATE_WRITE) don't change memory here.
+    // SAFETY: the advices in use (DONTDUMP, DODUMP, WIPEONFORK, POPULATE_WRITE) don't change memory here.
     unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) == 0 }
 }
 
@@ -153,6 +155,12 @@ pub(crate) fn thread_id() -> u32 {
 pub(crate) fn thread_is_gone(process: u32, thread: u32) -> bool {
     // SAFETY: signal 0 only asks.
     unsafe { syscall(number::TGKILL, [process as usize, thread as usize, 0, 0, 0, 0]) == ESRCH }
+}
+
+/// Whether there is no such process any more.
+pub(crate) fn process_is_gone(process: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { syscall(number::KILL, [process as usize, 0, 0, 0, 0, 0]) == ESRCH }
 }
 
 /// The name of the calling thread, NUL padded.

@@ -1,61 +1,100 @@
-//! A thread's first event gives it a slot: one atomic addition, no lock.
+//! A thread's first event gives it a slot and a ring: a few atomic operations, no lock that anybody waits for.
 //!
-//! Slots of ended threads stay as they are, so that their events can be read, until there are no free
-//! ones left. Then the slot of a thread that has ended is given to the new one and what it held is
-//! counted as lost. Nobody tells us of a thread's end: the kernel is asked.
+//! Slots of ended threads stay as they are for a while, so that their events can be read ([`crate::graveyard`]).
 
-use crate::arena::Slot;
+use crate::arena::{Arena, Slot};
 use crate::process::{self, Process};
 use crate::system;
-use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
-use everycall_format::arena::{OpenCall, counter, thread_state};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
 use everycall_ring::{Control, Ring, state};
 
-/// A slot that is changing hands. Readers take it as free.
-const CLAIMED: u32 = 2;
-/// Slots that are looked at for one new thread.
-const RECYCLE_TRIES: u32 = 64;
-
-/// Bytes above the top of an open-call stack that are cleared with it.
-const LEFT_ABOVE: u64 = 8 * size_of::<OpenCall>() as u64;
+/// Words of an open-call entry.
+const ENTRY_WORDS: usize = size_of::<OpenCall>() / size_of::<u64>();
+/// Entries above the top of an open-call stack that are cleared with it.
+const LEFT_ABOVE: u32 = 8;
+/// Bytes of an open-call stack that core dumps have beyond its top.
+const DUMPED_ABOVE: u64 = PAGE;
+/// Thread headers in a page.
+const HEADERS_PER_PAGE: u32 = PAGE as u32 / size_of::<ThreadHeader>() as u32;
+/// Segments that are added to core dumps at a time.
+const DUMPED_SEGMENTS: u32 = 16;
 
 /// Control block of threads that run untraced for want of a slot.
 static OFF: Control = Control::off();
+/// Segments that core dumps have, from the pool's begin.
+static SEGMENTS_DUMPED: AtomicU32 = AtomicU32::new(0);
 
-/// Gives the calling thread a slot and a control block. `None` where it runs untraced.
+/// Gives the calling thread a slot, a ring and a control block. `None` where it runs untraced.
 pub(crate) fn begin(process: &'static Process) -> Option<&'static Control> {
+    let place = process.graveyard.take_place(process);
+    let begun = place.and_then(|(slot, stack)| begin_in(process, slot, stack));
+    match begun {
+        Some(control) => set_control(control),
+        None => {
+            process.arena().count(counter::THREADS_UNTRACED, 1);
+            leave_out();
+        }
+    }
+    begun
+}
+
+fn begin_in(process: &'static Process, index: u32, stack: u32) -> Option<&'static Control> {
     let arena = process.arena();
-    let Some((index, recycled)) = take_slot(process) else {
-        arena.count(counter::THREADS_UNTRACED, 1);
-        leave_out();
-        return None;
-    };
     let slot = arena.slot(index);
     let control = process.control(index);
     let ticks = everycall_hooks::ticks();
+    slot.state().store(thread_state::CLAIMED, Relaxed);
 
-    clear_open_calls(&slot, control);
+    let (base, limit) = arena.open_calls(stack);
+    clear_open_calls(base, limit);
+    slot.open_calls().store(stack + 1, Relaxed);
     slot.tid().store(system::thread_id(), Relaxed);
     slot.start_ticks().store(ticks, Relaxed);
+    slot.end_ticks().store(0, Relaxed);
     slot.set_name(system::thread_name());
     for counted in [slot.unwound(), slot.orphan_exits(), slot.lost_busy(), slot.deep()] {
         counted.store(0, Relaxed);
     }
 
-    let (base, limit) = slot.open_calls();
     control.slot.store(index, Relaxed);
     control.deep.store(0, Relaxed);
     control.held_position.store(0, Relaxed);
     control.busy.store(0, Relaxed);
+    control.keep.store(0, Relaxed);
     control.open_base.store(base, Relaxed);
     control.open_limit.store(limit, Relaxed);
     control.open_top.store(base + size_of::<OpenCall>() as u64, Relaxed);
-    control.slow_stack.store(process.slow_stack(index, arena.layout().thread_capacity), Relaxed);
-    ring(control, &slot).start(slot.ring().as_ptr() as u64, ticks, 0, !recycled);
+    let segments = arena.layout().segments_per_ring() as u32;
+    slot.ring_segments().store(segments, Relaxed);
+    arena.ring_segments().fetch_add(segments, Relaxed);
+    if !ring(&arena, control, &slot).start(segments, ticks, 0) {
+        arena.ring_segments().fetch_sub(segments, Relaxed);
+        process.graveyard.give_place_back(&arena, index, stack);
+        return None;
+    }
+    add_segment_to_dumps(&arena, control.current.load(Relaxed));
+    if index.is_multiple_of(HEADERS_PER_PAGE) {
+        arena.add_to_dumps(arena.layout().thread_at(index), PAGE);
+    }
     control.state.store(state::ACTIVE, Relaxed);
-    slot.state().store(thread_state::USED, core::sync::atomic::Ordering::Release);
-    set_control(control);
+    slot.state().store(thread_state::USED, Release);
     Some(control)
+}
+
+/// Adds segment `index`, which is in use, to what core dumps have.
+pub(crate) fn add_segment_to_dumps(arena: &Arena, index: u32) {
+    let dumped = SEGMENTS_DUMPED.load(Relaxed);
+    if index >= dumped {
+        let end = (index + DUMPED_SEGMENTS).min(arena.layout().segment_capacity);
+        let first = SEGMENTS_DUMPED.fetch_max(end, Relaxed);
+        if first < end {
+            let layout = arena.layout();
+            let count = u64::from(end - first);
+            arena.add_to_dumps(layout.segment_entry_at(first), count * size_of::<SegmentEntry>() as u64);
+            arena.add_to_dumps(layout.segment_at(first), count * layout.segment_size);
+        }
+    }
 }
 
 /// Makes the calling thread's hooks return at once.
@@ -70,49 +109,35 @@ fn set_control(control: &'static Control) {
 }
 
 /// The ring of a thread.
-pub(crate) fn ring<'a>(control: &'a Control, slot: &Slot) -> Ring<'a> {
-    Ring::new(slot.ring(), slot.segment_words(), control, slot.segment())
+pub(crate) fn ring<'a>(arena: &Arena, control: &'a Control, slot: &Slot) -> Ring<'a> {
+    Ring::new(arena.pool(), control, slot.segment(), slot.generation().load(Relaxed))
 }
 
-/// A free slot and whether another thread had it before.
-fn take_slot(process: &'static Process) -> Option<(u32, bool)> {
-    let arena = process.arena();
-    let capacity = arena.layout().thread_capacity;
-    let fresh =
-        arena.thread_count().fetch_update(Relaxed, Relaxed, |count| (count < capacity).then_some(count + 1));
-    if let Ok(index) = fresh {
-        return Some((index, false));
+/// Adds the thread's open-call stack to what core dumps have, as far as it is used. Not at a thread's begin, as it costs as much as
+/// all the rest of that: what a thread has open that made a few calls only stands in its ring.
+pub(crate) fn add_open_calls_to_dumps(arena: &Arena, control: &Control) {
+    let base = control.open_base.load(Relaxed);
+    let used = control.open_top.load(Relaxed).saturating_sub(base);
+    arena.add_to_dumps(arena.offset_of(base), used + DUMPED_ABOVE);
+}
+
+/// Empties an open-call stack that another thread may have left, and sets the sentinel.
+fn clear_open_calls(base: u64, limit: u64) {
+    // SAFETY: the open-call stack lies in the arena, aligned, and is ours.
+    let words = unsafe {
+        core::slice::from_raw_parts(base as *const AtomicU64, (limit - base) as usize / size_of::<u64>())
+    };
+    let mut entries = words.chunks_exact(ENTRY_WORDS);
+    if let Some([_, stack_pointer, ..]) = entries.next() {
+        stack_pointer.store(u64::MAX, Relaxed);
     }
-    let pid = process.pid.load(Relaxed);
-    for _ in 0..RECYCLE_TRIES.min(capacity) {
-        let index = process.recycle_hint.fetch_add(1, Relaxed).checked_rem(capacity)?;
-        let slot = arena.slot(index);
-        let used = slot.state().load(Acquire) == thread_state::USED;
-        if used
-            && system::thread_is_gone(pid, slot.tid().load(Relaxed))
-            && slot.state().compare_exchange(thread_state::USED, CLAIMED, Acquire, Relaxed).is_ok()
-        {
-            arena.count(counter::THREADS_RECYCLED, 1);
-            arena.count(counter::SEGMENTS_RECYCLED, slot.segment().load(Relaxed) + 1);
-            slot.generation().fetch_add(1, Relaxed);
-            return Some((index, true));
+    // A hook that was left at the wrong moment may have left a word above the top.
+    let mut clean = 0;
+    for word in entries.filter_map(|entry| entry.first()) {
+        clean = if word.load(Relaxed) == 0 { clean + 1 } else { 0 };
+        if clean > LEFT_ABOVE {
+            break;
         }
-    }
-    None
-}
-
-/// Empties the open-call stack that the slot's last thread left, and sets the sentinel.
-fn clear_open_calls(slot: &Slot, control: &Control) {
-    let (base, limit) = slot.open_calls();
-    // And a little further: a hook that was left at the wrong moment may have left a word above the top.
-    let used = (control.open_top.load(Relaxed) + LEFT_ABOVE).min(limit).saturating_sub(base);
-    // SAFETY: the open-call stack lies in the arena, aligned; the slot is ours.
-    let words =
-        unsafe { core::slice::from_raw_parts(base as *const AtomicU64, used as usize / size_of::<u64>()) };
-    for word in words {
         word.store(0, Relaxed);
     }
-    let sentinel = base + core::mem::offset_of!(OpenCall, stack_pointer) as u64;
-    // SAFETY: as above; the stack has at least two entries.
-    unsafe { &*(sentinel as *const AtomicU64) }.store(u64::MAX, Relaxed);
 }

@@ -17,26 +17,36 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     let ring_size = segment_size * capacity;
     let deepest = process.threads.iter().map(|thread| thread.ring.open_calls().len()).max().unwrap_or(0);
     let open_capacity = deepest + 2;
-    let open_bytes = (open_capacity * 24).next_multiple_of(PAGE);
     let children_at = PAGE + MODULES * 128;
     let paths_at = children_at + CHILDREN * 64;
-    let threads_at = (paths_at + PATHS).next_multiple_of(PAGE);
-    let stride = PAGE + open_bytes + ring_size;
+    let table_at = (paths_at + PATHS).next_multiple_of(PAGE);
+    let in_rings: usize = process.threads.iter().map(|thread| thread.ring.segments().count()).sum();
+    // One in the pool, one that is being cleared, one that was never taken.
+    let segments = in_rings + 3;
+    let threads_at = (table_at + segments * 40).next_multiple_of(PAGE);
+    let stride = (open_capacity * 24).next_multiple_of(PAGE);
     let slots = process.threads.len() + 1;
-    let size = threads_at + slots * stride;
+    let open_calls_at = (threads_at + slots * 128).next_multiple_of(PAGE);
+    let segments_at = open_calls_at + slots * stride;
+    let size = segments_at + segments * segment_size;
     let paths: usize = process.modules.iter().map(|module| module.path.len()).sum();
 
     let mut bytes = Bytes::default();
-    bytes.padded(b"everycal", 8).u32(1).u32(440).u64(size as u64);
+    bytes.padded(b"everycal", 8).u32(2).u32(512).u64(size as u64);
     bytes.u64(ring_size as u64).u64(segment_size as u64);
     bytes.u32(open_capacity as u32).u32(slots as u32).u32(MODULES as u32).u32(CHILDREN as u32);
     bytes.u64(PAGE as u64).u64(children_at as u64).u64(paths_at as u64).u64(PATHS as u64);
-    bytes.u64(threads_at as u64).u64(stride as u64);
+    bytes.u64(threads_at as u64).u64(open_calls_at as u64).u64(stride as u64);
+    bytes.u64(table_at as u64).u64(segments_at as u64);
+    bytes.u32(segments as u32).u32(16);
     bytes.u32(1).u32(process.pid).u32(1).u32(0).u32(0);
-    bytes.u32(process.modules.len() as u32).u32(0).u32(process.threads.len() as u32).u64(paths as u64);
+    bytes.u32(process.modules.len() as u32).u32(0).u32(process.threads.len() as u32);
+    bytes.u32(in_rings as u32 + 2).u32(in_rings as u32).u32((slots * capacity) as u32).u32(0);
+    // The segment behind those of the rings is in the pool.
+    bytes.u64(in_rings as u64 + 1).u64(0).u32(0).u32(0).u64(paths as u64);
     clock_reading(&mut bytes, &process.clock.first().copied().unwrap_or_default());
     bytes.zeros(32 * 8);
-    assert_eq!(bytes.0.len(), 440, "the header's size");
+    assert_eq!(bytes.0.len(), 512, "the header's size");
 
     bytes.0.resize(PAGE, 0);
     let mut path_offset = 0;
@@ -46,27 +56,60 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     }
     bytes.0.resize(paths_at, 0);
     process.modules.iter().for_each(|module| bytes.0.extend(module.path.as_bytes()));
+    // Thread 0 has the last stack, and so on down.
+    let stack_of = |slot: usize| slots - 1 - slot;
+    bytes.0.resize(threads_at, 0);
     for (slot, thread) in process.threads.iter().enumerate() {
-        let slot_at = threads_at + slot * stride;
-        bytes.0.resize(slot_at, 0);
-        let segments: Vec<&[u64]> = thread.ring.segments().collect();
-        let newest = thread.ring.first_segment() + segments.len() as u64 - 1;
-        bytes.u32(1).u32(thread.tid).u32(0).u32(0).u64(thread.start_ticks).u64(newest);
-        bytes.padded(thread.name.as_bytes(), 16);
-        bytes.0.resize(slot_at + PAGE, 0);
+        bytes.u32(1).u32(thread.tid).u32(0).u32(0).u64(thread.start_ticks).u64(thread.ring.newest_segment());
+        bytes.padded(thread.name.as_bytes(), 16).zeros(4 * 8 + 3 * 8);
+        bytes.u32(capacity as u32).u32(0).u32(stack_of(slot) as u32 + 1).u32(0).u64(0);
+    }
+    for (slot, thread) in process.threads.iter().enumerate().rev() {
+        bytes.0.resize(open_calls_at + stack_of(slot) * stride, 0);
         bytes.u64(u64::MAX).u64(u64::MAX).u64(0);
         for (place, call) in thread.ring.open_calls().iter().enumerate() {
             open_call(&mut bytes, call, place);
         }
-        let ring_at = slot_at + PAGE + open_bytes;
-        bytes.0.resize(ring_at + ring_size, 0);
-        for (number, words) in (thread.ring.first_segment()..).zip(&segments) {
-            let at = ring_at + (number as usize % capacity) * segment_size;
-            for (place, word) in words.iter().enumerate() {
-                bytes.0[at + 8 * place..at + 8 * place + 8].copy_from_slice(&word.to_le_bytes());
-            }
-        }
     }
     bytes.0.resize(size, 0);
+    let mut pool = Pool { bytes: &mut bytes.0, table_at, segments_at, segment_size, next: 0 };
+    // Newest first, so that places in the pool aren't numbers.
+    for (slot, thread) in process.threads.iter().enumerate() {
+        let mut numbered: Vec<_> = (thread.ring.first_segment()..).zip(thread.ring.segments()).collect();
+        numbered.reverse();
+        for (number, words) in numbered {
+            pool.add(1, slot as u32, number, words);
+        }
+    }
+    // In the pool: what it held is nobody's any more. Being cleared: the same.
+    let stale: Vec<u64> = process
+        .threads
+        .first()
+        .map_or_else(Vec::new, |thread| thread.ring.segments().next().unwrap_or_default().to_vec());
+    pool.add(0, 0, 7, &stale);
+    pool.add(0x8000_0000, 0, 8, &stale);
     bytes.0
+}
+
+/// Writes segments and their entries, one place after the other.
+struct Pool<'a> {
+    bytes: &'a mut Vec<u8>,
+    table_at: usize,
+    segments_at: usize,
+    segment_size: usize,
+    next: usize,
+}
+
+impl Pool<'_> {
+    fn add(&mut self, holders: u32, slot: u32, number: u64, words: &[u64]) {
+        let mut entry = Bytes::default();
+        entry.u32(holders).u32(0).u32(slot).u32(0).u64(number).u64(0).u64(0);
+        let at = self.table_at + self.next * 40;
+        self.bytes[at..at + 40].copy_from_slice(&entry.0);
+        let at = self.segments_at + self.next * self.segment_size;
+        for (place, word) in words.iter().enumerate() {
+            self.bytes[at + 8 * place..at + 8 * place + 8].copy_from_slice(&word.to_le_bytes());
+        }
+        self.next += 1;
+    }
 }

@@ -8,7 +8,9 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_format::Wire;
-use everycall_format::arena::{ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, ThreadHeader};
+use everycall_format::arena::{
+    ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, holder,
+};
 
 use crate::exit_code;
 use crate::failure::Failure;
@@ -40,7 +42,6 @@ fn script(program: &Path) -> String {
         ArenaHeader,
         version,
         arena_size,
-        ring_size,
         segment_size,
         open_call_capacity,
         thread_capacity,
@@ -51,14 +52,20 @@ fn script(program: &Path) -> String {
         paths_offset,
         paths_size,
         threads_offset,
-        thread_stride,
+        open_calls_offset,
+        open_call_stride,
+        segment_table_offset,
+        segments_offset,
+        segment_capacity,
+        segments_taken,
         target_pid,
         modules,
         children,
         threads,
         paths,
     );
-    let thread = fields!(ThreadHeader, segment);
+    let thread = fields!(ThreadHeader, open_calls);
+    let segment = fields!(SegmentEntry, holders);
     // Python's strings have JSON's escapes.
     let program = serde_json::Value::from(program.to_string_lossy()).to_string();
     [
@@ -66,6 +73,10 @@ fn script(program: &Path) -> String {
         ("@VERSION@", ARENA_VERSION.to_string()),
         ("@HEADER@", dictionary(&header)),
         ("@THREAD@", dictionary(&thread)),
+        ("@SEGMENT@", dictionary(&segment)),
+        ("@THREAD_SIZE@", ThreadHeader::SIZE.to_string()),
+        ("@SEGMENT_SIZE@", SegmentEntry::SIZE.to_string()),
+        ("@CLEARING@", holder::CLEARING.to_string()),
         ("@MODULE_SIZE@", ModuleEntry::SIZE.to_string()),
         ("@CHILD_SIZE@", ChildEntry::SIZE.to_string()),
         ("@OPEN_CALL_SIZE@", OpenCall::SIZE.to_string()),

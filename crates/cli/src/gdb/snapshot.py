@@ -17,10 +17,13 @@ PAGE = 4096
 # Where fields lie, and their bytes.
 HEADER = @HEADER@
 THREAD = @THREAD@
+SEGMENT = @SEGMENT@
+THREAD_SIZE = @THREAD_SIZE@
+SEGMENT_SIZE = @SEGMENT_SIZE@
+CLEARING = @CLEARING@
 MODULE_SIZE = @MODULE_SIZE@
 CHILD_SIZE = @CHILD_SIZE@
 OPEN_CALL_SIZE = @OPEN_CALL_SIZE@
-OPEN_CALLS_IN_SLOT = PAGE
 BLOCK = 1 << 20
 
 
@@ -40,9 +43,9 @@ class Memory:
     def header(self, name):
         return self.number(*HEADER[name])
 
-    def thread(self, slot, name):
-        offset, size = THREAD[name]
-        return self.number(slot + offset, size)
+    def field(self, structure, at, name):
+        offset, size = structure[name]
+        return self.number(at + offset, size)
 
 
 def starts(inferior):
@@ -116,21 +119,32 @@ def open_call_bytes(memory, stack, capacity):
 
 def threads(memory):
     """Offsets and sizes of what is in use of threads."""
-    ring_size, segment_size = memory.header("ring_size"), memory.header("segment_size")
-    stride, first = memory.header("thread_stride"), memory.header("threads_offset")
-    capacity = memory.header("open_call_capacity")
-    for index in range(min(memory.header("threads"), memory.header("thread_capacity"))):
-        slot = first + index * stride
-        yield slot, PAGE
-        stack = slot + OPEN_CALLS_IN_SLOT
-        yield stack, open_call_bytes(memory, stack, capacity)
-        ring = stack + -(-capacity * OPEN_CALL_SIZE // PAGE) * PAGE
-        yield ring, min((memory.thread(slot, "segment") + 1) * segment_size, ring_size)
+    threads, first = memory.header("threads_offset"), memory.header("open_calls_offset")
+    capacity, most = memory.header("open_call_capacity"), memory.header("thread_capacity")
+    count = min(memory.header("threads"), most)
+    yield threads, count * THREAD_SIZE
+    for index in range(count):
+        stack = memory.field(THREAD, threads + index * THREAD_SIZE, "open_calls") - 1
+        if 0 <= stack < most:
+            at = first + stack * memory.header("open_call_stride")
+            yield at, open_call_bytes(memory, at, capacity)
+
+
+def segments(memory):
+    """Offsets and sizes of the segments that hold something, and of their table."""
+    table, first = memory.header("segment_table_offset"), memory.header("segments_offset")
+    count = min(memory.header("segments_taken"), memory.header("segment_capacity"))
+    yield table, count * SEGMENT_SIZE
+    size = memory.header("segment_size")
+    for index in range(count):
+        holders = memory.field(SEGMENT, table + index * SEGMENT_SIZE, "holders")
+        if holders != 0 and not holders & CLEARING:
+            yield first + index * size, size
 
 
 def copy(memory, output):
     """Writes the arena as far as it is in use, each part in its place; the rest is a hole."""
-    for area in (tables, threads):
+    for area in (tables, threads, segments):
         for offset, size in area(memory):
             for part in range(0, size, BLOCK):
                 output.seek(offset + part)

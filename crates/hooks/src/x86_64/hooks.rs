@@ -1,6 +1,6 @@
 //! The hooks themselves and their way into the slow path.
 
-use crate::descriptor::{ModuleDescriptor, slow};
+use crate::descriptor::{ModuleDescriptor, SLOW_STACKS, slow};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use everycall_ring::{Control, state};
@@ -50,12 +50,13 @@ macro_rules! assemble {
             OPEN_TOP = const offset_of!(Control, open_top),
             TICKS_HIGH = const offset_of!(Control, ticks_high),
             STATE = const offset_of!(Control, state),
-            SLOW_STACK = const offset_of!(Control, slow_stack),
             OFF = const state::OFF,
             BIAS_ENTRY = const offset_of!(ModuleDescriptor, bias_entry),
             BIAS_EXIT = const offset_of!(ModuleDescriptor, bias_exit),
             ON = const offset_of!(ModuleDescriptor, on),
             SLOW = const offset_of!(ModuleDescriptor, slow),
+            SLOW_STACKS = const offset_of!(ModuleDescriptor, slow_stacks),
+            SLOW_STACKS_SIZE = const SLOW_STACKS * size_of::<u64>(),
             START = const offset_of!(ModuleDescriptor, start),
             SIZE = const offset_of!(ModuleDescriptor, size),
             EXIT = const slow::EXIT,
@@ -312,17 +313,27 @@ everycall_slow_common:
         popq    %r8
         popq    %rdx                                # the slot: third argument
 
-        # A stack of its own, where the thread has one; taken, so that a debugging trap in here, whose handler
-        # makes traced calls, doesn't take it again.
-        xorl    %eax, %eax
-        testq   %rbp, %rbp
-        jz      2f
-        xchgq   %rax, {SLOW_STACK}(%rbp)
+        # One of the process's stacks, where one is free: the thread's own may be small, and stays as it is.
+        movq    everycall_module + {SLOW_STACKS}(%rip), %r10
+        leaq    {SLOW_STACKS_SIZE}(%r10), %r11
+    1:  movq    (%r10), %rax
         testq   %rax, %rax
-        cmovnzq %rax, %rsp
-    2:  andq    $-16, %rsp
-        subq    $272, %rsp
+        jz      2f
+        xorl    %eax, %eax
+        xchgq   %rax, (%r10)
+        testq   %rax, %rax
+        jnz     3f
+    2:  addq    $8, %r10
+        cmpq    %r11, %r10
+        jb      1b
+        movq    %rsp, %rcx                          # none: on
+        jmp     4f
+    3:  movq    %rax, %rcx
+    4:  movq    %rcx, %rsp
+        andq    $-16, %rsp
+        subq    $288, %rsp
         movq    %rax, 256(%rsp)
+        movq    %r10, 272(%rsp)
         movaps  %xmm0, (%rsp)
         movaps  %xmm1, 16(%rsp)
         movaps  %xmm2, 32(%rsp)
@@ -350,9 +361,9 @@ everycall_slow_common:
         cld
         call    *{SLOW}(%r9)
         testl   $0x400, 264(%rsp)                   # the direction flag: no compiler sets it, assembly may
-        jz      4f
+        jz      5f
         std
-    4:
+    5:
         movaps  (%rsp), %xmm0
         movaps  16(%rsp), %xmm1
         movaps  32(%rsp), %xmm2
@@ -372,11 +383,12 @@ everycall_slow_common:
 
         # The thread's own stack, then its signals; a pending one comes right here.
         movq    256(%rsp), %rdx
+        movq    272(%rsp), %rcx
         movq    %rbx, %rsp
-        testq   %rbp, %rbp
-        jz      3f
-        movq    %rdx, {SLOW_STACK}(%rbp)
-    3:
+        testq   %rdx, %rdx
+        jz      6f
+        movq    %rdx, (%rcx)                        # free again
+    6:
         movl    $14, %eax
         movl    $2, %edi
         movq    %rbx, %rsi

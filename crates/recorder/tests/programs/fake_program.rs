@@ -19,7 +19,8 @@ use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ModuleEntry, OpenCall, ThreadHeader, module_flags, module_state, thread_state,
+    ArenaHeader, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, holder, module_flags, module_state,
+    thread_state,
 };
 use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
 
@@ -72,7 +73,7 @@ impl Arena {
     /// A thread that makes `calls` calls, each an entry and an exit one tick later, and then one that stays open.
     fn write_thread(&self, name: &str, calls: u64) {
         let header = self.header();
-        let slot = header.threads_offset + u64::from(header.threads) * header.thread_stride;
+        let slot = header.thread_at(header.threads);
         let words_per_segment = header.segment_size / 8;
         let segments = header.ring_size / header.segment_size;
         let mut ticks = header.start.ticks.max(1 << 33);
@@ -80,7 +81,7 @@ impl Arena {
         let mut segment = 0;
         let mut push = |word: u64, ticks: u64| {
             if words.len() as u64 == words_per_segment {
-                self.write_segment(&header, slot, segment, segments, &words);
+                self.write_segment(&header, segment, segments, &words);
                 segment += 1;
                 words.clear();
             }
@@ -99,29 +100,35 @@ impl Arena {
             ticks += 2;
         }
         push(call_word(ticks, CODE + 0x10), ticks);
-        self.write_segment(&header, slot, segment, segments, &words);
+        self.write_segment(&header, segment, segments, &words);
         let open = OpenCall {
             word: call_word(ticks, CODE + 0x10),
             ticks_high: (ticks >> 32) as u32,
             ..OpenCall::default()
         };
-        self.put(slot + header.open_calls_in_slot() + OpenCall::SIZE as u64, &open);
+        self.put(header.open_calls_at(header.threads) + OpenCall::SIZE as u64, &open);
         let mut thread = ThreadHeader {
             state: thread_state::USED,
             tid: header.threads + 1_000_000,
             segment,
+            open_calls: header.threads + 1,
             ..ThreadHeader::default()
         };
         thread.name[..name.len()].copy_from_slice(name.as_bytes());
         self.put(slot, &thread);
         self.set(offset_of!(ArenaHeader, threads), header.threads + 1);
+        self.set(offset_of!(ArenaHeader, segments_taken), header.segments_taken + segments as u32);
     }
 
-    fn write_segment(&self, header: &ArenaHeader, slot: u64, number: u64, segments: u64, words: &[u64]) {
+    fn write_segment(&self, header: &ArenaHeader, number: u64, segments: u64, words: &[u64]) {
         let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
         bytes.resize(header.segment_size as usize, 0);
-        let offset = slot + header.ring_in_slot() + number % segments * header.segment_size;
-        self.0.write_all_at(&bytes, offset).unwrap();
+        // The thread's part of the pool.
+        let index = header.segments_taken + (number % segments) as u32;
+        self.0.write_all_at(&bytes, header.segment_at(index)).unwrap();
+        let entry =
+            SegmentEntry { holders: holder::OWNER, slot: header.threads, number, ..SegmentEntry::default() };
+        self.put(header.segment_entry_at(index), &entry);
     }
 
     fn register(&self, path: &str) {

@@ -2,51 +2,101 @@
 //! step, so that a model checker, an interpreter or a sanitizer can run it.
 //!
 //! Every word carries its place twice (its number in both halves), so that a word that was torn, or
-//! belongs to another lap, is known on sight.
+//! belongs to another segment, is known on sight.
 
 use everycall_format::event::{self, WORD_SIZE, kind};
-use everycall_ring::{Control, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS};
+use everycall_ring::{
+    Advance, Control, Pool, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, SegmentEntry, Shortage,
+};
 use std::sync::atomic::Ordering::Relaxed;
 
 #[cfg(loom)]
-pub use loom::sync::atomic::AtomicU64;
+pub use loom::sync::atomic::{AtomicU32, AtomicU64};
 #[cfg(not(loom))]
-pub use std::sync::atomic::AtomicU64;
+pub use std::sync::atomic::{AtomicU32, AtomicU64};
 
-/// Pretended address of the ring's first word; never used as a pointer.
+/// Pretended address of the pool's first word; never used as a pointer.
 pub const BASE: u64 = 0x1000;
 
-/// The memory of one ring and its thread.
+/// The memory of a pool and of one thread that has a ring in it.
 pub struct Memory {
     pub words: Vec<AtomicU64>,
+    pub entries: Vec<SegmentEntry>,
     pub control: Control,
     pub published: AtomicU64,
     pub segment_words: usize,
+    extra: u32,
+    taken: AtomicU32,
+    free: AtomicU64,
+    in_use: AtomicU32,
+    ring_segments: AtomicU32,
+    keep_until: AtomicU64,
 }
 
 impl Memory {
-    pub fn new(segments: usize, segment_words: usize) -> Memory {
+    /// A pool for one ring of `ring_segments`, and `extra` more.
+    pub fn new(ring_segments: u32, extra: u32, segment_words: usize) -> Memory {
+        let segments = (ring_segments + extra) as usize;
         Memory {
             words: (0..segments * segment_words).map(|_| AtomicU64::new(0)).collect(),
+            entries: (0..segments).map(|_| SegmentEntry::default()).collect(),
             control: Control::new(),
             published: AtomicU64::new(0),
             segment_words,
+            extra,
+            taken: AtomicU32::new(0),
+            free: AtomicU64::new(0),
+            in_use: AtomicU32::new(0),
+            ring_segments: AtomicU32::new(ring_segments),
+            keep_until: AtomicU64::new(0),
         }
     }
 
-    pub fn segments(&self) -> u64 {
-        (self.words.len() / self.segment_words) as u64
-    }
-
-    /// Where segment `number` lies.
-    pub fn place(&self, number: u64) -> &[AtomicU64] {
-        let first = (number % self.segments()) as usize * self.segment_words;
-        &self.words[first..first + self.segment_words]
+    pub fn pool(&self) -> Pool<'_> {
+        Pool {
+            entries: &self.entries,
+            words: &self.words,
+            base: BASE,
+            segment_words: self.segment_words,
+            taken: &self.taken,
+            free: &self.free,
+            in_use: &self.in_use,
+            ring_segments: &self.ring_segments,
+            extra: self.extra,
+            keep_until: &self.keep_until,
+        }
     }
 
     /// Events of each segment.
     pub fn events_per_segment(&self) -> u64 {
         (self.segment_words - SEGMENT_RECORD_WORDS - SPARE_WORDS) as u64
+    }
+
+    /// Segments that are in the pool's list, by walking it. For when all is quiet.
+    pub fn given_back(&self) -> Vec<u32> {
+        let mut list = Vec::new();
+        let mut next = self.free.load(Relaxed) as u32;
+        while let Some(index) = next.checked_sub(1) {
+            assert!(!list.contains(&index), "{index} is in the list twice: {list:?}");
+            list.push(index);
+            next = self.entries[index as usize].next.load(Relaxed);
+        }
+        list
+    }
+
+    /// When all is quiet: every segment is either in the pool or somebody's, and counted so.
+    pub fn check_accounts(&self) {
+        let taken = self.taken.load(Relaxed);
+        let free = self.given_back();
+        for index in 0..taken {
+            let holders = self.entries[index as usize].holders.load(Relaxed);
+            assert_eq!(
+                holders == 0,
+                free.contains(&index),
+                "segment {index}: holders {holders:#x}, free: {free:?}"
+            );
+        }
+        assert_eq!(self.in_use.load(Relaxed), taken - free.len() as u32);
     }
 }
 
@@ -67,6 +117,12 @@ pub fn expected(memory: &Memory, number: u64, index: usize) -> u64 {
     }
 }
 
+/// Whether `word` may stand there while the writer is in that segment.
+pub fn is_coming(memory: &Memory, number: u64, index: usize, word: u64) -> bool {
+    let half = expected(memory, number, index) & !u64::from(u32::MAX);
+    index >= SEGMENT_RECORD_WORDS && (word == 0 || word == half)
+}
+
 /// Event `number`, whose low bits stand in both halves: an entry or, every other time, an exit.
 pub fn event_word(number: u64) -> u64 {
     let exit = if number & 1 == 0 { 0 } else { event::EXIT };
@@ -83,28 +139,28 @@ pub struct Writer<'m> {
 }
 
 impl<'m> Writer<'m> {
-    /// Begins in segment 0, where `blank` in memory known to be zero.
-    pub fn start(memory: &'m Memory, blank: bool) -> Writer<'m> {
+    /// Begins in segment 0, with a ring of `limit` segments.
+    pub fn start(memory: &'m Memory, limit: u32) -> Writer<'m> {
         let writer = Writer::resume(memory, 0);
-        writer.ring.start(BASE, 0, 0, blank);
+        assert!(writer.ring.start(limit, 0, 0));
         writer
     }
 
     /// Goes on with event `next`.
     pub fn resume(memory: &'m Memory, next: u64) -> Writer<'m> {
-        let ring = Ring::new(&memory.words, memory.segment_words, &memory.control, &memory.published);
+        let ring = Ring::new(memory.pool(), &memory.control, &memory.published, 0);
         Writer { memory, ring, next }
     }
 
     /// One event, as a hook writes it: reserve, check the end, store. An exit's word comes in two halves.
-    pub fn event(&mut self, blank: bool) {
+    pub fn event(&mut self) {
         let control = &self.memory.control;
         let word = event_word(self.next);
         // The assembly's `xadd` can't be split by a signal; no other thread touches the position.
         let slot = control.position.load(Relaxed);
         control.position.store(slot + WORD_SIZE as u64, Relaxed);
         if slot >= control.end.load(Relaxed) {
-            self.slow(word, blank);
+            self.slow(word);
         } else if let Some(place) = self.memory.words.get((slot - BASE) as usize / WORD_SIZE) {
             if word as u32 & event::EXIT != 0 {
                 place.store(word & !u64::from(u32::MAX), Relaxed);
@@ -116,19 +172,28 @@ impl<'m> Writer<'m> {
 
     /// The ring's part of the slow path.
     #[cold]
-    fn slow(&self, word: u64, blank: bool) {
+    fn slow(&self, word: u64) {
         self.ring.hold();
         if !self.ring.has_room(1) {
-            self.ring.advance(self.ring.number() + 1, 0, blank);
+            let ticks = self.ring.number() + 1;
+            self.ring.close(ticks, false);
+            let how = Advance { ticks, open_calls: 0, keep: false, shortage: Shortage::Overwrite };
+            assert!(self.ring.advance(how, |_, _| ()));
         }
         self.ring.push(&[word]);
         self.ring.release();
+        assert_eq!(self.ring.events(), self.next + 1);
     }
 
     /// Writes events until segment `number` has its first one.
-    pub fn reach(&mut self, number: u64, blank: bool) {
+    pub fn reach(&mut self, number: u64) {
         while self.next <= number * self.memory.events_per_segment() {
-            self.event(blank);
+            self.event();
         }
+    }
+
+    /// Gives the ring's segments back, as when its thread has ended.
+    pub fn end(self) {
+        self.ring.give_up();
     }
 }

@@ -12,10 +12,11 @@ use crate::slow::slow_path;
 use crate::{system, threads};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use everycall_format::arena::{ArenaHeader, OpenCall};
+use everycall_format::arena::{ArenaHeader, OpenCall, holder};
+use everycall_format::env::KeepEnded;
 use everycall_format::event::{EXIT, OFFSET_FIRST, WORD_SIZE, Word, call_word, kind, record_word};
 use everycall_hooks::{ModuleDescriptor, slow};
-use everycall_ring::{Control, Ring, SEGMENT_RECORD_WORDS};
+use everycall_ring::{Advance, Control, Ring, SEGMENT_RECORD_WORDS, Shortage};
 use std::boxed::Box;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
@@ -109,6 +110,8 @@ pub(super) struct Machine {
     /// Slots that were reserved in order and given up, because a handler has meanwhile gone on
     /// beyond the ring's end: empty ones, though no event is lost.
     given_up: u64,
+    /// Signals in all.
+    interrupts: u64,
     /// Hooks that were jumped out of.
     pub(super) abandoned: u64,
     /// Set where the open-call stack may differ from the program's until the calls around have ended; see
@@ -148,7 +151,7 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
     let module = MODULE.get_or_init(|| {
         let header = ArenaHeader {
             open_call_capacity: CAPACITY,
-            ..ArenaHeader::with_layout(everycall_format::env::RING_SIZE_MIN, 2)
+            ..ArenaHeader::with_layout(everycall_format::env::RING_SIZE_MIN, 2, 0)
         };
         assert!(header.is_consistent(header.arena_size));
         let flags = system::MAP_SHARED | system::MAP_ANONYMOUS;
@@ -158,6 +161,7 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
         arena.put_header(&header);
         let place = THREAD.with(|cell| core::ptr::from_ref(cell) as u64);
         assert!(process::begin(&arena, place.wrapping_sub(everycall_hooks::thread_pointer())));
+        process::process().unwrap().graveyard.keep(KeepEnded::DEFAULT);
         process::process().unwrap().state.store(process_state::ON, Relaxed);
         let zero = || AtomicU64::new(0);
         Box::leak(Box::new(ModuleDescriptor {
@@ -167,6 +171,7 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             bias_exit: AtomicU32::new(EXIT),
             on: AtomicU64::new(1),
             slow: zero(),
+            slow_stacks: zero(),
             start: zero(),
             size: AtomicU64::new(u64::from(EXIT)),
             abi: AtomicU32::new(0),
@@ -192,14 +197,32 @@ impl Machine {
         THREAD.set(core::ptr::null());
         arena.thread_count().store(0, Relaxed);
         let slot = arena.slot(0);
-        slot.ring().iter().for_each(|word| word.store(0, Relaxed));
-        let (first, end) = slot.open_calls();
+        let pool = arena.pool();
+        pool.words.iter().for_each(|word| word.store(0, Relaxed));
+        for entry in pool.entries {
+            entry.holders.store(0, Relaxed);
+            entry.next.store(0, Relaxed);
+            entry.written.store(0, Relaxed);
+        }
+        for count in [pool.taken, pool.in_use, pool.ring_segments] {
+            count.store(0, Relaxed);
+        }
+        pool.free.store(0, Relaxed);
+        process.graveyard.forget();
+        let (first, end) = arena.open_calls(0);
         (first..end).step_by(WORD_SIZE).for_each(|address| word_at(address).store(0, Relaxed));
         let control = threads::begin(process).unwrap();
-        let ring = threads::ring(control, &slot);
+        let ring = threads::ring(&arena, control, &slot);
         for _ in 0..before {
             if !ring.has_room(1) {
-                ring.advance(everycall_hooks::ticks(), 0, true);
+                ring.close(everycall_hooks::ticks(), false);
+                let how = Advance {
+                    ticks: everycall_hooks::ticks(),
+                    open_calls: 0,
+                    keep: false,
+                    shortage: Shortage::Overwrite,
+                };
+                assert!(ring.advance(how, |_, _| ()));
             }
             ring.push(&[record_word(everycall_hooks::ticks(), kind::FILLER, 0, 0)]);
         }
@@ -218,6 +241,7 @@ impl Machine {
             calls: Vec::new(),
             open: Vec::new(),
             given_up: 0,
+            interrupts: plan.len() as u64,
             abandoned: 0,
             slow_paths: 0,
             unsure: false,
@@ -228,7 +252,7 @@ impl Machine {
     }
 
     fn ring(&self) -> Ring<'static> {
-        threads::ring(self.control, &self.slot)
+        threads::ring(&self.process.arena(), self.control, &self.slot)
     }
 
     /// Between two instructions.
@@ -454,23 +478,41 @@ impl Machine {
     /// After the program: every event is in the ring once, holes are where hooks were jumped out of, nothing is open.
     pub(super) fn finish(self) {
         assert_eq!(self.process.state.load(Relaxed), process_state::ON);
-        let words = self.slot.ring();
+        let pool = self.process.arena().pool();
         let segment_words = self.slot.segment_words();
         let newest = self.ring().number();
         assert_eq!(self.slot.segment().load(Relaxed), newest);
         let held = self.control.held_position.load(Relaxed);
         let next = if held != 0 { held } else { self.control.position.load(Relaxed) };
-        let written = (next.min(self.control.segment_end.load(Relaxed)) - words.as_ptr() as u64) as usize;
+        let current = pool.address(self.control.current.load(Relaxed));
+        let written = (next.min(self.control.segment_end.load(Relaxed)) - current) as usize / WORD_SIZE;
+        let events = self.ring().events();
         let mut found = std::vec![[0_u32; 2]; self.calls.len()];
         let mut holes = 0;
-        for number in newest.saturating_sub(self.ring().segments() - 1)..=newest {
-            let first = (number % self.ring().segments()) as usize * segment_words;
-            let end = if number == newest { written / WORD_SIZE } else { first + segment_words };
+        let mut in_ring = 0;
+        let mut oldest_events = u64::MAX;
+        let limit = u64::from(self.control.ring_limit.load(Relaxed));
+        for number in newest.saturating_sub(limit - 1)..=newest {
+            let is_it = |entry: &&everycall_ring::SegmentEntry| {
+                entry.number.load(Relaxed) == number && entry.holders.load(Relaxed) == holder::OWNER
+            };
+            let entry = pool.entries.iter().find(is_it).expect("every segment is somewhere");
+            oldest_events = oldest_events.min(entry.events_before.load(Relaxed));
+            let index = pool.entries.iter().position(|other| core::ptr::eq(other, entry)).unwrap();
+            let words = pool.segment(index as u32);
+            let end = if number == newest { written } else { segment_words };
             let segment: Vec<Word> =
-                words[first..end].iter().map(|word| Word::decode(word.load(Relaxed))).collect();
+                words[..end].iter().map(|word| Word::decode(word.load(Relaxed))).collect();
             let begins = matches!(segment[0], Word::Record { kind: kind::SEGMENT, .. });
             assert!(begins, "segment {number} begins with {:?}", segment[0]);
             for word in &segment[SEGMENT_RECORD_WORDS..] {
+                in_ring += u64::from(matches!(
+                    word,
+                    Word::Empty
+                        | Word::Entry { .. }
+                        | Word::Exit { .. }
+                        | Word::Record { kind: kind::ORPHAN_EXIT, .. }
+                ));
                 match *word {
                     Word::Empty => holes += 1,
                     Word::Entry { offset, .. } => {
@@ -484,6 +526,12 @@ impl Machine {
                 }
             }
         }
+        // A slot that was given up while its hook was interrupted, and that the hook then believed, is counted wrongly.
+        assert!(
+            (events - oldest_events).abs_diff(in_ring) <= self.given_up + self.interrupts,
+            "{} events counted, {in_ring} there",
+            events - oldest_events
+        );
         for (call, (found, known)) in found.iter().zip(&self.calls).enumerate() {
             for (count, known) in found.iter().zip(known) {
                 let right = match known {

@@ -1,0 +1,198 @@
+//! The pool of segments that the rings of all threads share, and whose they are.
+//!
+//! A segment's `holders` say who needs it ([`everycall_format::arena::holder`]). Nobody waits for anybody: every step is
+//! one atomic operation, and a process that dies between two of them costs a segment at most.
+
+use crate::primitive::{
+    AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use everycall_format::arena::holder;
+
+/// A [`everycall_format::arena::SegmentEntry`] that several processes use.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct SegmentEntry {
+    /// A set of [`holder`].
+    pub holders: AtomicU32,
+    /// Index, plus 1, of the segment that its thread went on to; in the pool, of the next one.
+    pub next: AtomicU32,
+    /// Its thread's slot.
+    pub slot: AtomicU32,
+    /// The slot's generation.
+    pub generation: AtomicU32,
+    /// Its number in its thread's ring.
+    pub number: AtomicU64,
+    /// Events that the thread wrote before it.
+    pub events_before: AtomicU64,
+    /// In the pool: bytes from its begin that may not be zero.
+    pub written: AtomicU64,
+}
+
+#[cfg(not(loom))]
+const _: () = assert!(size_of::<SegmentEntry>() == size_of::<everycall_format::arena::SegmentEntry>());
+
+/// A segment that was taken out of the pool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Taken {
+    /// Its place in the pool.
+    pub index: u32,
+    /// Bytes from its begin that may not be zero.
+    pub written: u64,
+}
+
+/// The pool, as its parts lie in the arena.
+#[derive(Clone, Copy, Debug)]
+pub struct Pool<'a> {
+    /// Whose the segments are.
+    pub entries: &'a [SegmentEntry],
+    /// The words of all segments.
+    pub words: &'a [AtomicU64],
+    /// Address of the first word.
+    pub base: u64,
+    /// Words of a segment; a power of two.
+    pub segment_words: usize,
+    /// Segments taken from the pool's end so far.
+    pub taken: &'a AtomicU32,
+    /// The list of those that were given back: index plus 1, and a counter of changes in the upper half, so that
+    /// nobody takes a list for the one that he saw before.
+    pub free: &'a AtomicU64,
+    /// Segments that belong to a thread or are held.
+    pub in_use: &'a AtomicU32,
+    /// Segments that the rings of all threads may hold together.
+    pub ring_segments: &'a AtomicU32,
+    /// Segments that may be in use beyond that.
+    pub extra: u32,
+    /// Until then (ticks) rings take new segments rather than their oldest.
+    pub keep_until: &'a AtomicU64,
+}
+
+impl<'a> Pool<'a> {
+    /// The words of segment `index`; none for an index out of range.
+    pub fn segment(&self, index: u32) -> &'a [AtomicU64] {
+        let first = index as usize * self.segment_words;
+        self.words.get(first..first + self.segment_words).unwrap_or(&[])
+    }
+
+    /// The address of segment `index`.
+    #[must_use]
+    pub fn address(&self, index: u32) -> u64 {
+        self.base + u64::from(index) * self.segment_size()
+    }
+
+    /// Bytes of a segment.
+    #[must_use]
+    pub fn segment_size(&self) -> u64 {
+        (self.segment_words * everycall_format::event::WORD_SIZE) as u64
+    }
+
+    /// Takes a segment for a ring that has room for it. `None` where the pool is empty.
+    #[must_use]
+    pub fn take(&self) -> Option<Taken> {
+        let taken = self.take_given_back().or_else(|| {
+            let capacity = self.entries.len() as u32;
+            let next = |count: u32| (count < capacity).then_some(count + 1);
+            let index = self.taken.fetch_update(Relaxed, Relaxed, next).ok()?;
+            Some(Taken { index, written: 0 })
+        })?;
+        self.in_use.fetch_add(1, Relaxed);
+        Some(taken)
+    }
+
+    /// Takes a segment beyond what the rings may hold. `None` where so many are held that there is none.
+    #[must_use]
+    pub fn take_extra(&self) -> Option<Taken> {
+        let allowed = self.ring_segments.load(Relaxed).saturating_add(self.extra);
+        (self.in_use.load(Relaxed) < allowed).then(|| self.take()).flatten()
+    }
+
+    fn take_given_back(&self) -> Option<Taken> {
+        let mut head = self.free.load(Acquire);
+        loop {
+            let index = (head as u32).checked_sub(1)?;
+            let entry = self.entries.get(index as usize)?;
+            let next = entry.next.load(Relaxed);
+            match self.free.compare_exchange_weak(head, changed(head, next), AcqRel, Acquire) {
+                Ok(_) => return Some(Taken { index, written: entry.written.load(Relaxed) }),
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Gives a segment back that nobody holds any more.
+    fn give_back(&self, index: u32) {
+        let Some(entry) = self.entries.get(index as usize) else { return };
+        self.in_use.fetch_sub(1, Relaxed);
+        let mut head = self.free.load(Relaxed);
+        loop {
+            entry.next.store(head as u32, Relaxed);
+            match self.free.compare_exchange_weak(head, changed(head, index + 1), AcqRel, Relaxed) {
+                Ok(_) => return,
+                Err(now) => head = now,
+            }
+        }
+    }
+
+    /// Holds segment `index` with `bit`, unless nobody has it or it is being cleared. Whose it is has to be looked at
+    /// afterwards: from then on it stays so.
+    #[must_use]
+    pub fn hold(&self, index: u32, bit: u32) -> bool {
+        let held = |holders: u32| (holders != 0 && holders & holder::CLEARING == 0).then_some(holders | bit);
+        self.entries
+            .get(index as usize)
+            .is_some_and(|entry| entry.holders.fetch_update(AcqRel, Relaxed, held).is_ok())
+    }
+
+    /// Whether `bit` still holds segment `index`: a thread that finds no other segment takes it away.
+    #[must_use]
+    pub fn is_held(&self, index: u32, bit: u32) -> bool {
+        self.entries.get(index as usize).is_some_and(|entry| entry.holders.load(Acquire) & bit != 0)
+    }
+
+    /// Takes `bit` from segment `index`; the last holder gives it back to the pool. Whether that was so.
+    pub fn release(&self, index: u32, bit: u32) -> bool {
+        let Some(entry) = self.entries.get(index as usize) else { return false };
+        let less = |holders: u32| (holders & bit != 0).then_some(holders & !bit);
+        let is_last = entry.holders.fetch_update(AcqRel, Relaxed, less) == Ok(bit);
+        if is_last {
+            self.give_back(index);
+        }
+        is_last
+    }
+
+    /// Takes segment `index` from its owner for its next use, if nobody else holds it.
+    pub(crate) fn reuse(&self, index: u32) -> bool {
+        self.entries.get(index as usize).is_some_and(|entry| {
+            entry.holders.compare_exchange(holder::OWNER, holder::CLEARING, AcqRel, Relaxed).is_ok()
+        })
+    }
+
+    /// Takes segment `index` for its next use, whoever holds it.
+    pub(crate) fn seize(&self, index: u32) {
+        if let Some(entry) = self.entries.get(index as usize) {
+            entry.holders.swap(holder::CLEARING, AcqRel);
+        }
+    }
+
+    /// Says whose a segment is that was taken.
+    pub(crate) fn begin(&self, index: u32, slot: u32, generation: u32, number: u64, events_before: u64) {
+        let Some(entry) = self.entries.get(index as usize) else { return };
+        entry.next.store(0, Relaxed);
+        entry.slot.store(slot, Relaxed);
+        entry.generation.store(generation, Relaxed);
+        entry.number.store(number, Relaxed);
+        entry.events_before.store(events_before, Relaxed);
+        entry.written.store(self.segment_size(), Relaxed);
+    }
+
+    /// From here on it may be held.
+    pub(crate) fn open(&self, index: u32) {
+        if let Some(entry) = self.entries.get(index as usize) {
+            entry.holders.store(holder::OWNER, Release);
+        }
+    }
+}
+
+/// The list's next state.
+fn changed(head: u64, first: u32) -> u64 {
+    ((head >> 32).wrapping_add(1) << 32) | u64::from(first)
+}

@@ -1,0 +1,277 @@
+//! Threads that have ended. What they wrote is kept until there is too much of it, or for a time; then their slots and
+//! segments are for others.
+//!
+//! A slot is a thread's header; its open-call stack is apart from it, because an ended thread rarely needs its stack any more.
+//!
+//! Nobody tells us of a thread's end: each thread that begins looks after two others, the one that began before it and then all in
+//! turn, and asks the kernel.
+
+use crate::arena::{Arena, Slot};
+use crate::process::Process;
+use crate::{system, threads};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use everycall_format::Wire;
+use everycall_format::arena::{OpenCall, PAGE, counter, thread_state};
+use everycall_format::env::KeepEnded;
+
+/// Threads that are looked after when one begins.
+const LOOKS: u32 = 2;
+/// The same where there is no free slot.
+const LOOKS_IN_NEED: u32 = 64;
+/// Slots that are emptied when one begins.
+const BURIALS: u32 = 2;
+
+/// The ended threads, the longest ended first, and the free slots. For whoever holds the lock.
+#[derive(Debug, Default)]
+pub(crate) struct Graveyard {
+    lock: AtomicU32,
+    /// Index of the slot that is looked at next.
+    next_look: AtomicU32,
+    /// Slot of the thread that began last, index plus 1: many a program has one thread after the other.
+    newest: AtomicU32,
+    /// Slots of ended threads, index plus 1: a list by [`Slot::next`].
+    first: AtomicU32,
+    last: AtomicU32,
+    /// Free slots, index plus 1: a list in the same way.
+    free: AtomicU32,
+    /// Open-call stacks that nobody has any more, index plus 1: a list by the words of their sentinels.
+    free_stacks: AtomicU32,
+    /// Open-call stacks that were taken so far.
+    stacks_taken: AtomicU32,
+    /// Bytes that the ended threads occupy.
+    bytes: AtomicU64,
+    /// How many bytes they may occupy.
+    bytes_max: AtomicU64,
+    /// How long they are kept, in nanoseconds; [`u64::MAX`] for ever.
+    keep_ns: AtomicU64,
+}
+
+impl Graveyard {
+    /// Sets how much is kept, and how long.
+    pub(crate) fn keep(&self, kept: KeepEnded) {
+        self.bytes_max.store(kept.bytes, Relaxed);
+        self.keep_ns.store(kept.nanoseconds, Relaxed);
+    }
+
+    /// A slot and an open-call stack for a new thread: such as others had, which are warm, else new ones. `None` where there are
+    /// none.
+    pub(crate) fn take_place(&self, process: &'static Process) -> Option<(u32, u32)> {
+        let arena = process.arena();
+        let mut place = (None, None);
+        if let Some(_lock) = Lock::try_take(&self.lock) {
+            place = self.free_place(process, &arena, LOOKS, false);
+        }
+        let slot = place.0.or_else(|| next_of(arena.thread_count(), arena.layout().thread_capacity));
+        let stack = place.1.or_else(|| next_of(&self.stacks_taken, arena.layout().thread_capacity));
+        if let (Some(slot), Some(stack)) = (slot, stack) {
+            self.newest.store(slot + 1, Relaxed);
+            return Some((slot, stack));
+        }
+        // All are taken: whoever ended first has to go.
+        let _lock = Lock::take(&self.lock);
+        let freed = self.free_place(process, &arena, LOOKS_IN_NEED, true);
+        let (slot, stack) = (slot.or(freed.0), stack.or(freed.1));
+        if slot.is_none() || stack.is_none() {
+            if let Some(slot) = slot {
+                self.free_slot(&arena, slot);
+            }
+            if let Some(stack) = stack {
+                self.free_stack(&arena, stack);
+            }
+        }
+        slot.zip(stack)
+    }
+
+    /// A slot and a stack that others had. `in_need`: there are no others.
+    fn free_place(
+        &self,
+        process: &'static Process,
+        arena: &Arena,
+        looks: u32,
+        in_need: bool,
+    ) -> (Option<u32>, Option<u32>) {
+        self.look_after(process, arena, looks);
+        for _ in 0..BURIALS {
+            if !self.is_full(arena) {
+                break;
+            }
+            self.bury_oldest(process, arena);
+        }
+        if in_need && self.free.load(Relaxed) == 0 {
+            self.bury_oldest(process, arena);
+        }
+        let stack = self.free_stacks.load(Relaxed).checked_sub(1);
+        if let Some(stack) = stack {
+            self.free_stacks.store(sentinel(arena, stack).load(Relaxed) as u32, Relaxed);
+            sentinel(arena, stack).store(0, Relaxed);
+        }
+        (take_first(&self.free, arena), stack)
+    }
+
+    /// Begins anew, in an arena without threads.
+    #[cfg(test)]
+    pub(crate) fn forget(&self) {
+        for list in [
+            &self.next_look,
+            &self.newest,
+            &self.first,
+            &self.last,
+            &self.free,
+            &self.free_stacks,
+            &self.stacks_taken,
+        ] {
+            list.store(0, Relaxed);
+        }
+        self.bytes.store(0, Relaxed);
+    }
+
+    /// Takes back what [`Graveyard::take_place`] gave.
+    pub(crate) fn give_place_back(&self, arena: &Arena, slot: u32, stack: u32) {
+        let _lock = Lock::take(&self.lock);
+        arena.slot(slot).open_calls().store(0, Relaxed);
+        self.free_slot(arena, slot);
+        self.free_stack(arena, stack);
+    }
+
+    fn free_slot(&self, arena: &Arena, index: u32) {
+        let slot = arena.slot(index);
+        slot.state().store(thread_state::FREE, Release);
+        slot.next().store(self.free.load(Relaxed), Relaxed);
+        self.free.store(index + 1, Relaxed);
+    }
+
+    fn free_stack(&self, arena: &Arena, index: u32) {
+        sentinel(arena, index).store(self.free_stacks.load(Relaxed).into(), Relaxed);
+        self.free_stacks.store(index + 1, Relaxed);
+    }
+
+    fn look_after(&self, process: &'static Process, arena: &Arena, looks: u32) {
+        let count = arena.thread_count().load(Relaxed).min(arena.layout().thread_capacity);
+        let pid = process.pid.load(Relaxed);
+        let mut newest = self.newest.load(Relaxed).checked_sub(1).filter(|index| *index < count);
+        for _ in 0..looks.min(count) {
+            let index = newest.take().unwrap_or_else(|| {
+                let index = self.next_look.load(Relaxed);
+                let index = if index < count { index } else { 0 };
+                self.next_look.store(index + 1, Relaxed);
+                index
+            });
+            let slot = arena.slot(index);
+            if slot.state().load(Acquire) == thread_state::USED
+                && system::thread_is_gone(pid, slot.tid().load(Relaxed))
+            {
+                slot.end_ticks().store(everycall_hooks::ticks(), Relaxed);
+                slot.end_ns().store(self.now(), Relaxed);
+                slot.next().store(0, Relaxed);
+                // Where no call was open, nobody needs its stack any more.
+                let stack = slot.open_calls().load(Relaxed);
+                if let Some(stack) = stack.checked_sub(1).filter(|stack| is_empty(arena, *stack)) {
+                    slot.open_calls().store(0, Release);
+                    self.free_stack(arena, stack);
+                }
+                slot.state().store(thread_state::ENDED, Release);
+                match self.last.load(Relaxed).checked_sub(1) {
+                    Some(last) => arena.slot(last).next().store(index + 1, Relaxed),
+                    None => self.first.store(index + 1, Relaxed),
+                }
+                self.last.store(index + 1, Relaxed);
+                self.bytes.fetch_add(occupied(process, index, &slot), Relaxed);
+            }
+        }
+    }
+
+    /// The time, where ended threads are kept for one.
+    fn now(&self) -> u64 {
+        match self.keep_ns.load(Relaxed) {
+            u64::MAX => 0,
+            _ => system::clock_ns(system::CLOCK_MONOTONIC),
+        }
+    }
+
+    /// Whether the longest ended thread has been kept for long enough.
+    fn is_full(&self, arena: &Arena) -> bool {
+        let Some(first) = self.first.load(Relaxed).checked_sub(1) else { return false };
+        let keep = self.keep_ns.load(Relaxed);
+        self.bytes.load(Relaxed) > self.bytes_max.load(Relaxed)
+            || keep != u64::MAX && self.now().saturating_sub(arena.slot(first).end_ns().load(Relaxed)) > keep
+    }
+
+    /// Frees the slot of the thread that ended first.
+    fn bury_oldest(&self, process: &'static Process, arena: &Arena) {
+        let Some(index) = take_first(&self.first, arena) else { return };
+        if self.first.load(Relaxed) == 0 {
+            self.last.store(0, Relaxed);
+        }
+        let slot = arena.slot(index);
+        self.bytes.fetch_sub(occupied(process, index, &slot), Relaxed);
+        slot.state().store(thread_state::CLAIMED, Release);
+        arena.count(counter::THREADS_RECYCLED, 1);
+        arena.count(counter::SEGMENTS_RECYCLED, slot.segment().load(Relaxed) + 1);
+        threads::ring(arena, process.control(index), &slot).give_up();
+        arena.ring_segments().fetch_sub(slot.ring_segments().load(Relaxed), Relaxed);
+        slot.generation().fetch_add(1, Relaxed);
+        if let Some(stack) = slot.open_calls().load(Relaxed).checked_sub(1) {
+            slot.open_calls().store(0, Release);
+            self.free_stack(arena, stack);
+        }
+        self.free_slot(arena, index);
+    }
+}
+
+/// The next one of `capacity` that nobody has had.
+fn next_of(taken: &AtomicU32, capacity: u32) -> Option<u32> {
+    taken.fetch_update(Relaxed, Relaxed, |count| (count < capacity).then_some(count + 1)).ok()
+}
+
+/// The word of an open-call stack's sentinel, which means nothing to readers.
+fn sentinel(arena: &Arena, stack: u32) -> &'static AtomicU64 {
+    // SAFETY: the open-call stack lies in the arena, aligned.
+    unsafe { &*(arena.open_calls(stack).0 as *const AtomicU64) }
+}
+
+/// Whether an open-call stack has no entry.
+fn is_empty(arena: &Arena, stack: u32) -> bool {
+    let first = arena.open_calls(stack).0 + OpenCall::SIZE as u64;
+    // SAFETY: as above; the stack has at least two entries.
+    unsafe { &*(first as *const AtomicU64) }.load(Relaxed) == 0
+}
+
+/// Held while slots change hands. A thread that begins takes it if nobody has it.
+struct Lock<'a>(&'a AtomicU32);
+
+impl<'a> Lock<'a> {
+    fn try_take(word: &'a AtomicU32) -> Option<Lock<'a>> {
+        word.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Lock(word))
+    }
+
+    fn take(word: &'a AtomicU32) -> Lock<'a> {
+        loop {
+            if let Some(lock) = Lock::try_take(word) {
+                return lock;
+            }
+            system::yield_now();
+        }
+    }
+}
+
+impl Drop for Lock<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Release);
+    }
+}
+
+/// Takes the first slot off a list.
+fn take_first(list: &AtomicU32, arena: &Arena) -> Option<u32> {
+    let index = list.load(Relaxed).checked_sub(1)?;
+    list.store(arena.slot(index).next().load(Relaxed), Relaxed);
+    Some(index)
+}
+
+/// Bytes of memory that an ended thread's slot and segments occupy: whole ones but for the last.
+fn occupied(process: &'static Process, index: u32, slot: &Slot) -> u64 {
+    let control = process.control(index);
+    let size = (slot.segment_words() * size_of::<u64>()) as u64;
+    let whole = u64::from(control.ring_count.load(Relaxed).saturating_sub(1)) * size;
+    let last = control.segment_end.load(Relaxed).saturating_sub(control.position.load(Relaxed)).min(size);
+    PAGE + whole + (size - last).next_multiple_of(PAGE)
+}
