@@ -1,11 +1,15 @@
-//! Snapshots from outside: in gdb, from cores, from images. They have the calls that `record` has.
+//! Snapshots from outside: in gdb, from cores. They have the calls that `record` has.
 
 mod common;
 
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
 use common::Workplace;
+use everycall_reader::{OpenCall, Source, ThreadKey, TraceFile};
 use serde_json::Value;
 
-/// Calls in two threads, one of which has ended, then a crash in a third call of `work`.
+/// Calls in three threads, one of which has ended, one of which waits; then a crash.
 const CRASH: &str = r#"
 #include <csignal>
 #include <cstdlib>
@@ -35,7 +39,7 @@ __attribute__((noinline)) void wait_for_ever() { leaf(2); sem_post(&ready); for 
 int main() {
     sem_init(&ready, 0, 0);
     std::thread([] { pthread_setname_np(pthread_self(), "ended"); shop::work(); }).join();
-    std::thread sleeper([] { pthread_setname_np(pthread_self(), "sleeper"); shop::wait_for_ever(); });
+    std::thread sleeper([] { pthread_setname_np(pthread_self(), "sleeper"); shop::work(); shop::wait_for_ever(); });
     sem_wait(&ready);
     shop::work();
     shop::crash();
@@ -59,6 +63,182 @@ fn calls(here: &Workplace, trace: &str) -> Vec<(String, u64, String, String)> {
     // Threads run side by side.
     calls.sort_by(|one, other| one.0.cmp(&other.0));
     calls
+}
+
+/// Everything that was written of one thread: name, generation, segments, open calls.
+type Written = (String, u32, Vec<(u64, Vec<u64>)>, Vec<OpenCall>);
+
+/// What a trace holds, to the last bit.
+fn written(here: &Workplace, trace: &str) -> Vec<Written> {
+    let file = TraceFile::open(here.read(trace)).unwrap();
+    let mut all = Vec::new();
+    for (thread, known) in file.recording().snapshots[0].threads.iter().enumerate() {
+        let key = ThreadKey { snapshot: 0, thread };
+        let mut cursor = file.segments(key);
+        let (mut segments, mut words) = (Vec::new(), Vec::new());
+        while let Some(number) = cursor.next_segment(&mut words) {
+            segments.push((number.unwrap(), words.clone()));
+        }
+        all.push((known.name_lossy().into_owned(), known.generation, segments, file.open_calls(key)));
+    }
+    all
+}
+
+/// Runs a line of shell that leaves a core, which is named `core` then.
+fn leave_core(here: &Workplace, line: &str) {
+    let pattern = std::fs::read_to_string("/proc/sys/kernel/core_pattern").unwrap();
+    assert!(
+        !pattern.starts_with(['|', '/', '@']),
+        "cores go to {pattern:?}; for this test: echo core > /proc/sys/kernel/core_pattern"
+    );
+    let _ = std::fs::remove_file(here.path("core"));
+    here.shell(&format!("ulimit -c unlimited; {line}; for core in core.[0-9]*; do mv $core core; done"));
+    assert!(here.path("core").exists(), "{line} left no core: {:?}", here.files());
+}
+
+/// The same run, seen by `record` and in its core: each event, each open call, module and thread is the same.
+#[test]
+fn a_core_holds_what_record_sees_in_every_mode() {
+    let modes = [
+        "--mode nops -- g++ -O1 -g",
+        "--mode nops -- g++ -O1 -g -static",
+        "--mode nops -- g++ -O1 -g -static-pie -fPIE",
+        "--mode nops -- g++ -O1 -g -no-pie",
+        "--mode fentry -- g++ -O1 -g",
+        "--mode fentry -- g++ -O1 -g -static",
+        "--mode finstrument -- g++ -O1 -g",
+        "--mode finstrument -- g++ -O1 -g -static-pie -fPIE",
+        "--mode xray -- clang++-19 -O1 -g",
+        "--mode xray -- clang++-19 -O1 -g -static",
+        "--mode finstrument -- clang++-19 -O1 -g",
+        "--mode after-inlining -- clang++-19 -O1 -g",
+    ];
+    for mode in modes {
+        let here = Workplace::new();
+        build(&here, mode);
+        leave_core(&here, "$EVERYCALL record -q --launcher -o record.ect -- env ./crash");
+        let said = here.succeed("core core").stderr;
+        assert!(said.contains("core of crash (process "), "{mode}: {said}");
+        assert!(said.contains("ended by signal 6 (SIGABRT), with 2 live threads"), "{mode}: {said}");
+        assert!(said.contains("3 threads") && said.contains("every thread is there"), "{mode}: {said}");
+        assert_eq!(written(&here, "core.ect"), written(&here, "record.ect"), "{mode}");
+        let recorded = calls(&here, "record.ect");
+        let of = |thread: &str, function: &str| {
+            recorded.iter().filter(|call| call.0 == thread && call.2.starts_with(function)).count()
+        };
+        assert_eq!((of("ended", "shop::leaf"), of("sleeper", "shop::wait_for_ever")), (100, 1), "{mode}");
+        assert_eq!(calls(&here, "core.ect"), recorded, "{mode}");
+        let modules = |trace: &str| {
+            let file = TraceFile::open(here.read(trace)).unwrap();
+            file.recording().modules.clone()
+        };
+        assert_eq!(modules("core.ect"), modules("record.ect"), "{mode}");
+
+        // Without record, another run, the same calls.
+        leave_core(&here, "./crash");
+        here.succeed("core -q -o alone.ect core");
+        assert_eq!(calls(&here, "alone.ect"), recorded, "{mode}");
+    }
+}
+
+#[test]
+fn cores_grow_by_what_was_recorded() {
+    let here = Workplace::new();
+    build(&here, "-- g++ -O1 -g");
+    leave_core(&here, "./crash");
+    // Not what reads as zeros without being there.
+    let size = |path: &Path| std::fs::metadata(path).unwrap().blocks() * 512;
+    let traced = size(&here.path("core"));
+    assert_eq!(here.shell("g++ -O1 -g -pthread crash.cpp -o crash").code, Some(0));
+    leave_core(&here, "./crash");
+    let plain = size(&here.path("core"));
+    // Of three threads with one segment of 64 KiB each; segments come in packs of 1 MiB.
+    assert!(traced - plain < 2 << 20, "{traced} bytes, {plain} without tracing");
+}
+
+#[test]
+fn libraries_that_were_unloaded_are_in_the_core() {
+    let here = Workplace::new();
+    here.write("plugin.cpp", "extern \"C\" __attribute__((noinline)) int plugged(int x) { return x + 1; }\n");
+    here.write(
+        "host.cpp",
+        r#"
+#include <cstdlib>
+#include <dlfcn.h>
+int main() {
+    for (int i = 0; i < 3; ++i) {
+        void* library = dlopen("./plugin.so", RTLD_NOW);
+        reinterpret_cast<int (*)(int)>(dlsym(library, "plugged"))(i);
+        dlclose(library);
+    }
+    *static_cast<volatile int*>(nullptr) = 1;
+}
+"#,
+    );
+    here.succeed("cc -- g++ -O1 -g -shared -fPIC plugin.cpp -o plugin.so");
+    here.succeed("cc -- g++ -O1 -g host.cpp -o host");
+    leave_core(&here, "./host");
+    let said = here.succeed("core core").stderr;
+    assert!(said.contains("SIGSEGV"), "{said}");
+    let functions: Vec<_> = calls(&here, "core.ect").into_iter().map(|call| call.2).collect();
+    assert_eq!(functions.iter().filter(|name| *name == "plugged").count(), 3, "{functions:?}");
+
+    // Its file may be elsewhere.
+    assert_eq!(here.shell("mv host moved").code, Some(0));
+    here.succeed("core -q --exe moved -o moved.ect core");
+    assert!(calls(&here, "moved.ect").iter().any(|call| call.2 == "main"));
+    here.fail("core --exe nowhere core", 1, &["nowhere", "--exe"]);
+}
+
+#[test]
+fn cut_cores_and_cores_without_our_memory_say_so() {
+    let here = Workplace::new();
+    build(&here, "-- g++ -O1 -g");
+    leave_core(&here, "echo 1 > /proc/self/coredump_filter; ./crash");
+    here.fail("core core", 1, &["core: no memory of everycall is in the core of crash", "coredump_filter"]);
+    leave_core(
+        &here,
+        "$EVERYCALL record -q --launcher -o record.ect -- sh -c 'echo 1 > /proc/self/coredump_filter; exec ./crash'",
+    );
+    here.fail("core core", 1, &["lists everycall's memory", "coredump_filter"]);
+
+    leave_core(&here, "./crash");
+    let core = here.read("core");
+    let at = core.windows(12).rposition(|bytes| bytes == b"everycal\x02\0\0\0").unwrap();
+    here.write("headers", &core[..500]);
+    here.fail("core headers", 1, &["cut at byte 500", "ulimit -c unlimited"]);
+    here.write("early", &core[..at]);
+    here.fail("core early", 1, &["was cut", "bytes are missing", "ulimit -c unlimited"]);
+    here.write("late", &core[..at + (200 << 10)]);
+    let said = here.succeed("core late").stderr;
+    assert!(said.contains("the core was cut") && said.contains("are missing in it"), "{said}");
+    here.succeed("replay late.ect");
+
+    assert_eq!(here.shell("g++ -O1 -g -pthread crash.cpp -o crash").code, Some(0));
+    leave_core(&here, "./crash");
+    here.fail("core core", 1, &["core of crash", "everycall cc -- g++"]);
+    assert!(!here.files().iter().any(|name| name == "core.ect"));
+}
+
+/// gdb's own cores, and gdb's view of a core.
+#[test]
+fn cores_of_gdb_and_cores_in_gdb() {
+    let here = Workplace::new();
+    build(&here, "-- g++ -O1 -g");
+    let script = here.succeed("gdb-script").stdout;
+    here.write("everycall.py", script);
+    let said = here.shell(
+        "gdb -nx -q -batch -ex 'source everycall.py' -ex run -ex 'generate-core-file core' -ex 'everycall snapshot live.ect' ./crash",
+    );
+    let said_of_core = here.succeed("core core").stderr;
+    assert!(said_of_core.contains("stopped by signal 6"), "{said:?} {said_of_core}");
+    let in_gdb = here
+        .shell("gdb -nx -q -batch -ex 'source everycall.py' -ex 'everycall snapshot seen.ect' ./crash core");
+    assert!(in_gdb.stderr.contains("3 threads"), "{in_gdb:?}");
+    let live = written(&here, "live.ect");
+    assert_eq!(live.len(), 3);
+    assert_eq!(written(&here, "core.ect"), live);
+    assert_eq!(written(&here, "seen.ect"), live);
 }
 
 #[test]

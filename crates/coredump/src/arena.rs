@@ -1,7 +1,7 @@
 //! Finds everycall's memory among the memory of a process.
 
 use everycall_format::Wire;
-use everycall_format::arena::{ARENA_MAGIC, ARENA_VERSION, ArenaHeader};
+use everycall_format::arena::{ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry};
 use everycall_reader::{Error, ReadAt};
 
 use crate::elf::{Elf, Load};
@@ -14,6 +14,8 @@ const MAPPING_NAME: &[u8] = b"/memfd:everycall-arena";
 const TABLE_MAX: u64 = 16 << 20;
 /// Thread slots that may be in use.
 const THREADS_MAX: u32 = 1 << 16;
+/// Segments that may be in use, of 64 KiB at most each.
+const SEGMENTS_MAX: u32 = 1 << 24;
 
 /// Where it lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,9 +35,10 @@ pub(crate) fn header(bytes: &[u8]) -> Result<Option<ArenaHeader>, Error> {
     }
     let table = |count: u32, capacity: u32, size: usize| u64::from(count.min(capacity)) * size as u64;
     let sane = header.is_consistent(header.arena_size)
-        && table(header.modules, header.module_capacity, 128) <= TABLE_MAX
-        && table(header.children, header.child_capacity, 64) <= TABLE_MAX
+        && table(header.modules, header.module_capacity, ModuleEntry::SIZE) <= TABLE_MAX
+        && table(header.children, header.child_capacity, ChildEntry::SIZE) <= TABLE_MAX
         && header.paths.min(header.paths_size) <= TABLE_MAX
+        && header.segments_taken.min(header.segment_capacity) <= SEGMENTS_MAX
         && header.threads.min(header.thread_capacity) <= THREADS_MAX;
     if sane { Ok(Some(header)) } else { Err(Error::NotAnArena { available: header.arena_size }) }
 }

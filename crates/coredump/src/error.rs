@@ -106,8 +106,8 @@ impl fmt::Display for CoreError {
                 let found: Vec<String> = found.iter().map(u32::to_string).collect();
                 write!(
                     out,
-                    "{process} wrote no calls itself: the core holds memory of process {}, as forked children inherit their \
-                     parent's. --pid {} shows that one",
+                    "{process} wrote no calls here: what is here is memory of process {}, as forked children inherit their parent's. \
+                     --pid {} shows that one",
                     found.join(", "),
                     found.first().map_or("PID", |pid| pid)
                 )

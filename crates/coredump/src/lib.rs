@@ -46,7 +46,7 @@ impl<'a> Core<'a> {
     pub fn open(file: File, pid: Option<u32>) -> Result<Core<'a>, CoreError> {
         match Input::open(file)? {
             Input::Core(file) => Core::of_elf(file, pid),
-            Input::Arena(file) => Core::of_arena(file),
+            Input::Arena(file) => Core::of_arena(file, pid),
         }
     }
 
@@ -67,11 +67,15 @@ impl<'a> Core<'a> {
     /// # Errors
     ///
     /// As [`Core::open`].
-    pub fn of_arena(bytes: impl ReadAt + 'a) -> Result<Core<'a>, CoreError> {
+    pub fn of_arena(bytes: impl ReadAt + 'a, pid: Option<u32>) -> Result<Core<'a>, CoreError> {
         let mut head = [0; 4096];
         let count = bytes.read_full_at(0, &mut head)?;
-        if arena::header(&head[..count]).map_err(CoreError::Arena)?.is_none() {
+        let Some(header) = arena::header(&head[..count]).map_err(CoreError::Arena)? else {
             return Err(CoreError::NotACore("something else than an arena"));
+        };
+        if let Some(pid) = pid.filter(|pid| *pid != header.target_pid) {
+            let process = format!("process {pid}");
+            return Err(CoreError::OtherProcess { process, found: vec![header.target_pid] });
         }
         Ok(Core { bytes: Box::new(bytes), found: None })
     }

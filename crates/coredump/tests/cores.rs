@@ -157,7 +157,7 @@ fn forked_children_have_their_parents_memory_too() {
     assert_eq!(
         sentence(&core.file(), None),
         format!(
-            "app (process 900) wrote no calls itself: the core holds memory of process {pid}, as forked children inherit \
+            "app (process 900) wrote no calls here: what is here is memory of process {pid}, as forked children inherit \
              their parent's. --pid {pid} shows that one",
             pid = parent.pid
         )
@@ -172,6 +172,11 @@ fn forked_children_have_their_parents_memory_too() {
         assert_eq!(seen(&both.arena().unwrap()).len(), 1);
     }
     assert!(sentence(&core.file(), Some(5)).contains("process 5 wrote no calls"), "another pid");
+    assert!(
+        sentence(&arena_image(&parent), Some(5)).contains("process 5 wrote no calls"),
+        "an image of another"
+    );
+    assert!(Core::open(file(&arena_image(&parent)), Some(parent.pid)).is_ok());
     // Nobody says whose the core is.
     core.pid = 0;
     assert!(sentence(&core.file(), None).contains("--pid"));

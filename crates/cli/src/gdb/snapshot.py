@@ -105,9 +105,9 @@ def tables(memory):
 
 
 def open_call_bytes(memory, stack, capacity):
-    """Bytes of an open-call stack in use: the first entry whose word is zero ends it."""
+    """Bytes of an open-call stack in use: after the sentinel, the first entry whose word is zero ends it."""
     step = 128
-    for first in range(0, capacity, step):
+    for first in range(1, capacity, step):
         count = min(step, capacity - first)
         entries = memory.read(stack + first * OPEN_CALL_SIZE, count * OPEN_CALL_SIZE)
         for place in range(count):
@@ -136,8 +136,11 @@ def segments(memory):
     count = min(memory.header("segments_taken"), memory.header("segment_capacity"))
     yield table, count * SEGMENT_SIZE
     size = memory.header("segment_size")
+    entries = memory.read(table, count * SEGMENT_SIZE) if count else b""
+    place, width = SEGMENT["holders"]
     for index in range(count):
-        holders = memory.field(SEGMENT, table + index * SEGMENT_SIZE, "holders")
+        at = index * SEGMENT_SIZE + place
+        holders = int.from_bytes(entries[at : at + width], "little")
         if holders != 0 and not holders & CLEARING:
             yield first + index * size, size
 
