@@ -42,7 +42,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let mut snapshot = Snapshot::read(&image, core.process()).map_err(|error| failed(&error))?;
     let cut = core.cut().map_err(|error| failed(&error))?;
     if cut > 0 {
-        snapshot.add_warning(format!(
+        snapshot.add_missing(format!(
             "the core was cut, and {} of everycall's memory are missing in it; raise the limit of cores (ulimit -c unlimited)",
             Size(cut)
         ));

@@ -118,6 +118,10 @@ fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.off {
         writeln!(out, "  tracing was off: {} says so", env::START)?;
     }
+    if summary.is_incomplete && cut.is_empty() {
+        // What threads wrote can't be told then.
+        return Ok(());
+    }
     if summary.events() == 0 {
         let what = if summary.off { "no call was recorded" } else { "no traced function was called" };
         return writeln!(out, "  {what}");

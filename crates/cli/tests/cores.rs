@@ -36,12 +36,12 @@ __attribute__((noinline)) void crash() { leaf(1); abort(); }
 __attribute__((noinline)) void wait_for_ever() { leaf(2); sem_post(&ready); for (;;) pause(); }
 }
 
-int main() {
+int main(int, char** words) {
     sem_init(&ready, 0, 0);
     std::thread([] { pthread_setname_np(pthread_self(), "ended"); shop::work(); }).join();
     std::thread sleeper([] { pthread_setname_np(pthread_self(), "sleeper"); shop::work(); shop::wait_for_ever(); });
     sem_wait(&ready);
-    shop::work();
+    for (int times = words[1] ? atoi(words[1]) : 1; times > 0; --times) shop::work();
     shop::crash();
 }
 "#;
@@ -141,6 +141,30 @@ fn a_core_holds_what_record_sees_in_every_mode() {
     }
 }
 
+/// What was overwritten is as much missing in the core as in the recording, and what is left is the same.
+#[test]
+fn rings_that_were_overwritten_are_the_same() {
+    let here = Workplace::new();
+    build(&here, "-- g++ -O1 -g");
+    leave_core(&here, "$EVERYCALL record -q --launcher --ring-size 64K -o record.ect -- env ./crash 1000");
+    let said = here.succeed("core core").stderr;
+    assert!(said.contains("1 thread lost its oldest calls") && said.contains("--ring-size 2M"), "{said}");
+    let recorded = written(&here, "record.ect");
+    assert!(recorded.iter().any(|(_, _, segments, _)| segments[0].0 > 0), "a ring that was overwritten");
+    assert_eq!(written(&here, "core.ect"), recorded);
+    // Thread by thread: id, events, and what is missing.
+    let figures = |trace: &str| {
+        let info = here.succeed(&format!("info --format json {trace}")).stdout;
+        let info: Value = serde_json::from_str(&info).unwrap();
+        let of = |thread: &Value| {
+            ["tid", "events", "lost_events", "segments_overwritten", "open_calls"]
+                .map(|name| thread[name].as_u64().unwrap())
+        };
+        info["threads"].as_array().unwrap().iter().map(of).collect::<Vec<_>>()
+    };
+    assert_eq!(figures("core.ect"), figures("record.ect"));
+}
+
 #[test]
 fn cores_grow_by_what_was_recorded() {
     let here = Workplace::new();
@@ -212,7 +236,14 @@ fn cut_cores_and_cores_without_our_memory_say_so() {
     here.write("late", &core[..at + (200 << 10)]);
     let said = here.succeed("core late").stderr;
     assert!(said.contains("the core was cut") && said.contains("are missing in it"), "{said}");
+    assert!(!said.contains("every thread is there"), "{said}");
     here.succeed("replay late.ect");
+
+    // The kernel's own way to cut: it stops within the file, whose holes don't count.
+    leave_core(&here, "ulimit -c 100; ./crash");
+    let said = here.run("core -o tiny.ect core").stderr;
+    assert!(said.contains("was cut") && said.contains("ulimit -c unlimited"), "{said}");
+    assert!(!said.contains("no traced function") && !said.contains("every thread is there"), "{said}");
 
     assert_eq!(here.shell("g++ -O1 -g -pthread crash.cpp -o crash").code, Some(0));
     leave_core(&here, "./crash");

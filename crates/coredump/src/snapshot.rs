@@ -31,6 +31,7 @@ pub struct Snapshot<'a> {
     clock: Vec<ClockReading>,
     facts: Option<&'a ProcessFacts>,
     reached: Reached,
+    is_incomplete: bool,
     warnings: Vec<String>,
 }
 
@@ -62,6 +63,7 @@ impl<'a> Snapshot<'a> {
             clock: recording.clock.clone(),
             facts,
             reached: Reached { ticks: image.header().start.ticks },
+            is_incomplete: false,
             warnings: recording.warnings.iter().map(Warning::to_string).collect(),
         };
         snapshot.look_for_the_end();
@@ -85,9 +87,15 @@ impl<'a> Snapshot<'a> {
         self.clock.extend_from_slice(readings);
     }
 
-    /// Says that something is missing, in the file's report.
+    /// Says something in the report.
     pub fn add_warning(&mut self, warning: String) {
         self.warnings.push(warning);
+    }
+
+    /// Says in the report that something is missing of what threads wrote.
+    pub fn add_missing(&mut self, warning: String) {
+        self.is_incomplete = true;
+        self.add_warning(warning);
     }
 
     /// Gives the program itself another path.
@@ -122,8 +130,8 @@ impl<'a> Snapshot<'a> {
         }
         self.reached.ticks = reached;
         if missing > 0 {
-            self.warnings.push(format!(
-                "{missing} segments of events were being cleared, or aren't in the core; the calls in them are missing"
+            self.add_missing(format!(
+                "{missing} segments of events aren't there; the calls in them are missing"
             ));
         }
     }
@@ -142,6 +150,7 @@ impl<'a> Snapshot<'a> {
             ring_size: header.ring_size,
             thread_capacity: header.thread_capacity,
             counters: header.counters,
+            is_incomplete: self.is_incomplete,
             children: self.children.iter().map(Child::from).collect(),
             ..Summary::default()
         };

@@ -24,6 +24,8 @@ pub struct Summary {
     pub counters: [u64; COUNTERS],
     /// Modules with traced code.
     pub modules: u32,
+    /// Whether parts of what threads wrote could not be had, besides overwritten ones; a warning says how much.
+    pub is_incomplete: bool,
     /// What could not be recorded, as sentences.
     pub warnings: Vec<String>,
 }
