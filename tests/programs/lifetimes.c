@@ -83,7 +83,6 @@ NOINLINE void* busy_cancelled_thread(void* barrier) {
 NOINLINE void* short_thread(void* value) { return (void*)(long)leaf((int)(long)value); }
 NOINLINE int c11_thread(void* value) { return leaf(*(int*)value); }
 
-NOINLINE void child_work(void) { leaf(8); }
 
 int main(int count, char** arguments) {
     const char* what = count > 1 ? arguments[1] : "life";
@@ -130,33 +129,6 @@ int main(int count, char** arguments) {
             }
         }
         printf("sum %ld\n", sum);
-    } else if (!strcmp(what, "family")) {
-        pid_t child = fork();
-        if (!child) {
-            for (int i = 0; i < 1000; i++) child_work();
-            pthread_t thread;
-            pthread_create(&thread, 0, short_thread, (void*)1);
-            pthread_join(thread, 0);
-            _exit(leaf(10));
-        }
-        int status;
-        waitpid(child, &status, 0);
-        printf("fork %d\n", WEXITSTATUS(status));
-        child = (pid_t)syscall(SYS_fork);
-        if (!child) {
-            child_work();
-            syscall(SYS_exit_group, leaf(20));
-        }
-        waitpid(child, &status, 0);
-        printf("raw fork %d\n", WEXITSTATUS(status));
-        child = vfork();
-        if (!child) {
-            execl(arguments[0], arguments[0], "nothing", (char*)0);
-            _exit(99);
-        }
-        waitpid(child, &status, 0);
-        printf("vfork and exec %d\n", WEXITSTATUS(status));
-        printf("system %d\n", system("echo from a shell"));
     } else if (!strcmp(what, "end")) {
         leaf(30);
         if (!strcmp(arguments[2], "_exit")) _exit(leaf(40));

@@ -205,6 +205,12 @@ impl Recording {
         TraceView::open(&self.file)
     }
 
+    /// The decoded trace without its call trees.
+    #[must_use]
+    pub fn tallies(&self) -> TraceView {
+        TraceView::tallies_only(&self.file)
+    }
+
     /// The program's standard output as text.
     #[must_use]
     pub fn stdout(&self) -> String {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-use everycall_reader::TraceFile;
+use everycall_reader::{Process, TraceFile};
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
 use everycall_timeline::{EndKind, Location, ThreadInfo, TimelineEvent, Trace};
 
@@ -79,6 +79,8 @@ pub struct TraceView {
     pub counters: Vec<u64>,
     /// Children that were listed.
     pub children: usize,
+    /// Its processes.
+    pub processes: Vec<Process>,
 }
 
 impl TraceView {
@@ -159,6 +161,7 @@ impl TraceView {
                 .map(|snapshot| snapshot.counters.to_vec())
                 .unwrap_or_default(),
             children: trace.children().len(),
+            processes: trace.processes().to_vec(),
         }
     }
 

@@ -94,25 +94,6 @@ fn ten_thousand_short_threads() {
 }
 
 #[test]
-fn children_run_unharmed_and_are_listed() {
-    let place = Place::new("family");
-    let expected = run(&plain(&place), &["family"]);
-    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
-        let program = program(&place, mode);
-        let recording = place.record(&[], &program, &["family"]);
-        same(mode, &recording, &expected);
-        let trace = recording.trace();
-        assert_eq!(
-            trace.calls("child_work"),
-            0,
-            "{mode:?}: children write nothing into their parent's rings"
-        );
-        assert!(trace.children >= 3, "{mode:?}: {} children", trace.children);
-        assert_eq!(trace.losses(), 0, "{mode:?}");
-    }
-}
-
-#[test]
 fn every_end_leaves_a_whole_trace() {
     let place = Place::new("ends");
     let plain = plain(&place);

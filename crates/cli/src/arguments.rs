@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_tids, parse_time};
+use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids, parse_time};
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
 use regex::Regex;
@@ -81,6 +81,12 @@ pub struct RecordArguments {
     /// The program has no traced functions itself, but starts one that has
     #[arg(long)]
     pub launcher: bool,
+    /// Record the program alone: what it forks or starts runs untraced and is listed
+    #[arg(long)]
+    pub no_follow: bool,
+    /// Wait for every process that is recorded, not only for the program
+    #[arg(long, conflicts_with = "no_follow")]
+    pub wait: bool,
     /// Say nothing at the end
     #[arg(short, long)]
     pub quiet: bool,
@@ -158,6 +164,9 @@ pub struct ExportArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Which calls")]
 pub struct FilterArguments {
+    /// Processes, such as 1234 or 1234,1240
+    #[arg(long, value_name = "PIDS")]
+    pid: Vec<String>,
     /// Threads, such as 1234 or 1234,1240
     #[arg(long, value_name = "TIDS")]
     tid: Vec<String>,
@@ -191,9 +200,13 @@ impl FilterArguments {
     ///
     /// A thread that is no number, as a sentence.
     pub fn filter(self) -> Result<Filter, String> {
-        let tids = self.tid.iter().map(|text| parse_tids(text).map_err(|error| error.to_string()));
+        let ids = |options: &[String]| {
+            let lists = options.iter().map(|text| parse_ids(text).map_err(|error| error.to_string()));
+            lists.collect::<Result<Vec<_>, _>>().map(|lists| lists.concat())
+        };
         Ok(Filter {
-            tids: tids.collect::<Result<Vec<_>, _>>()?.concat(),
+            pids: ids(&self.pid)?,
+            tids: ids(&self.tid)?,
             since_ns: self.since,
             until_ns: self.until,
             last_ns: self.last,

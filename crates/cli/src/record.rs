@@ -9,7 +9,7 @@ use std::process::{ExitCode, ExitStatus};
 use everycall_format::env;
 use everycall_kit::PRELOAD_LIBRARY;
 use everycall_outfile::{MODE_PRIVATE, OutFile};
-use everycall_recorder::{Arena, Ended, Launch, Summary, die_of, start};
+use everycall_recorder::{Ended, Launch, Options, Recorder, Summary, TraceWriter, die_of, start};
 
 use crate::arguments::RecordArguments;
 use crate::exit_code;
@@ -28,15 +28,20 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let launch = prepare(&arguments)?;
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
     let file = OutFile::create(&output, MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
-    let arena = Arena::create(ring_size(arguments.ring_size))?;
-    let mut ended = start(arena, launch)?.wait()?;
-    let written = write(&mut ended, file, &output);
+    let options = Options { ring_size: ring_size(arguments.ring_size), follow: !arguments.no_follow };
+    let recorder = Recorder::create(options)?;
+    let buffered = BufWriter::with_capacity(BUFFER, file);
+    let mut file = TraceWriter::begin(buffered, &launch, env!("CARGO_PKG_VERSION"))
+        .map_err(|error| not_recorded(Failure::writing(&output, error)))?;
+    let ended = start(recorder, &launch)?.wait(arguments.wait, &mut file)?;
+    let status = ended.status();
+    let written = write(ended, file, &output);
     match &written {
         Ok(summary) if !quiet => report::print(summary, &output),
         Ok(_) => {}
-        Err(failure) => return Ok(not_written(failure, ended.status())),
+        Err(failure) => return Ok(not_written(failure, status)),
     }
-    Ok(end_as(ended.status()))
+    Ok(end_as(status))
 }
 
 /// What is started, or why it isn't.
@@ -120,10 +125,8 @@ fn default_output(program: &OsString) -> PathBuf {
     name.into()
 }
 
-fn write(ended: &mut Ended, file: OutFile, output: &Path) -> Result<Summary, Failure> {
-    let mut buffered = BufWriter::with_capacity(BUFFER, file);
-    let written = ended.write(&mut buffered, env!("CARGO_PKG_VERSION"));
-    let summary = written.map_err(|error| Failure::writing(output, error))?;
+fn write(ended: Ended, file: TraceWriter<BufWriter<OutFile>>, output: &Path) -> Result<Summary, Failure> {
+    let (summary, buffered) = ended.write(file).map_err(|error| Failure::writing(output, error))?;
     let file = buffered.into_inner().map_err(|error| Failure::writing(output, error.into_error()))?;
     file.finish()?;
     Ok(summary)

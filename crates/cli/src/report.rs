@@ -77,16 +77,20 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result
         )?;
         return warnings(out, summary);
     }
+    let mut threads = Several(summary.threads.len() as u64, "thread", "threads").to_string();
+    if summary.processes > 1 {
+        threads += &format!(" in {}", Several(summary.processes.into(), "process", "processes"));
+    }
     writeln!(
         out,
-        "everycall: {} of {}, {} in {file}",
+        "everycall: {} of {threads}, {} in {file}",
         Several(summary.events(), "event", "events"),
-        Several(summary.threads.len() as u64, "thread", "threads"),
         Size(summary.file_size),
     )?;
     losses(out, summary)?;
     reach(out, summary)?;
     children(out, summary)?;
+    running(out, summary)?;
     warnings(out, summary)?;
     writeln!(out, "  next: everycall replay {file}")?;
     writeln!(
@@ -178,6 +182,28 @@ fn children(out: &mut String, summary: &Summary) -> fmt::Result {
         write!(out, ", ...")?;
     }
     writeln!(out)
+}
+
+fn running(out: &mut String, summary: &Summary) -> fmt::Result {
+    if summary.running > 0 {
+        writeln!(
+            out,
+            "  {} still running, recorded until now; record --wait waits for them",
+            if summary.running == 1 {
+                "1 process is".to_owned()
+            } else {
+                format!("{} processes are", Count(summary.running.into()))
+            }
+        )?;
+    }
+    if summary.untraced_processes > 0 {
+        writeln!(
+            out,
+            "  {} that found no memory ready ran untraced",
+            Several(summary.untraced_processes.into(), "process", "processes")
+        )?;
+    }
+    Ok(())
 }
 
 fn warnings(out: &mut String, summary: &Summary) -> fmt::Result {

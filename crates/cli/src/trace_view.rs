@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use everycall_export as export;
+use everycall_export::{self as export, TraceSource};
 use everycall_reader::TraceFile;
 use everycall_timeline::{Location, ThreadEvents, Trace};
 
@@ -48,23 +48,16 @@ pub fn warn(trace: &Trace<'_>, path: &Path) {
 /// The timeline, whose pairings the symbols may veto.
 pub struct TraceView<'t> {
     trace: &'t Trace<'t>,
-    process_name: String,
-    threads: Vec<export::Thread>,
+    source: TraceSource<'t>,
     same_function: Box<dyn Fn(Location, Location) -> Option<bool> + 't>,
 }
 
 impl<'t> TraceView<'t> {
     /// A view of `trace` with names from `names`.
     pub fn new(trace: &'t Trace<'t>, names: &'t SymbolNames<'t>) -> TraceView<'t> {
-        let threads = trace
-            .threads()
-            .iter()
-            .map(|thread| export::Thread { pid: thread.pid, tid: thread.tid, name: thread.name.clone() })
-            .collect();
         TraceView {
             trace,
-            process_name: process_name(trace),
-            threads,
+            source: TraceSource::new(trace, None),
             same_function: Box::new(|entry, exit| names.same_function(entry, exit)),
         }
     }
@@ -74,49 +67,34 @@ impl<'t> TraceView<'t> {
         self.trace.mark_names().all().iter().any(|named| named.labels > 0 && named.name == name)
     }
 
-    /// The timeline of one thread.
+    /// The timeline of the thread with this index in the trace.
     pub fn timeline(&self, thread: usize) -> ThreadEvents<'_> {
         self.trace.thread_events_checked(thread, Some(&*self.same_function))
     }
 }
 
-/// The program's name, without its folder.
-fn process_name(trace: &Trace<'_>) -> String {
-    let program = trace.meta().arguments.first().map(|word| String::from_utf8_lossy(word).into_owned());
-    let program = program.unwrap_or_else(|| "program".to_owned());
-    program.rsplit('/').next().unwrap_or(&program).to_owned()
-}
-
 impl export::Source for TraceView<'_> {
-    fn process_name(&self) -> &str {
-        &self.process_name
+    fn processes(&self) -> &[export::Process] {
+        self.source.processes()
     }
 
     fn threads(&self) -> &[export::Thread] {
-        &self.threads
+        self.source.threads()
     }
 
     fn end_ns(&self) -> u64 {
-        end_ns(self.trace)
+        self.source.end_ns()
     }
 
     fn mark_name(&self, name: export::MarkName) -> &str {
-        self.trace.mark_names().text(name)
+        self.source.mark_name(name)
     }
 
     fn origin_realtime_ns(&self) -> Option<u64> {
-        self.trace.clock().origin_realtime_ns()
+        self.source.origin_realtime_ns()
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = export::TimelineEvent> {
-        self.timeline(thread)
+        self.timeline(self.source.index(thread).unwrap_or(usize::MAX))
     }
-}
-
-/// The latest moment that the trace knows of, in nanoseconds since its origin.
-pub fn end_ns(trace: &Trace<'_>) -> u64 {
-    let clock = trace.clock();
-    let taken = trace.snapshots().iter().filter_map(|snapshot| snapshot.ticks).map(|ticks| clock.ns(ticks));
-    let reached = trace.threads().iter().filter_map(|thread| thread.reach).map(|(_, last)| last);
-    taken.chain(reached).max().unwrap_or(0)
 }

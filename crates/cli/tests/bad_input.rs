@@ -224,7 +224,7 @@ fn options_that_make_no_sense() {
         ("record --ring-size 2G -- app", "64K to 1G"),
         ("replay --since yesterday t.ect", "yesterday"),
         ("replay --function ( t.ect", "regular expression"),
-        ("replay --tid main t.ect", "thread number"),
+        ("replay --tid main t.ect", "thread or process number"),
         ("export -f nonsense t.ect", "vizviewer, chrome or perfetto"),
         ("nonsense", "nonsense"),
     ] {

@@ -122,7 +122,7 @@ fn a_crash_is_recorded_and_passed_on() {
     assert!(calls[0]["remarks"].to_string().contains("cut at end"), "{calls:?}");
 }
 
-/// A plugin in a host that knows nothing of everycall; children are listed and unharmed.
+/// A plugin in a host that knows nothing of everycall, and in its child.
 #[test]
 fn plugins_in_a_plain_host_and_children() {
     let here = Workplace::new();
@@ -143,7 +143,18 @@ fn plugins_in_a_plain_host_and_children() {
     assert!(!here.files().contains(&"host.ect".to_owned()), "nothing was started");
     let run = here.run("record --preload -o host.ect -- ./host");
     assert_eq!((run.code, &*run.stdout), (Some(4), "55\nchild 6\n"), "{run:?}");
-    assert!(run.stderr.contains("not followed: 1 child process: "), "{}", run.stderr);
+    assert!(run.stderr.contains("of 2 threads in 2 processes"), "{}", run.stderr);
+    let alone = here.run("record --preload --no-follow -o alone.ect -- ./host");
+    assert_eq!((alone.code, &*alone.stdout), (Some(4), "55\nchild 6\n"), "{alone:?}");
+    assert!(alone.stderr.contains("not followed: 1 child process: "), "{}", alone.stderr);
+    let page = here.succeed("info host.ect").stdout;
+    assert!(page.contains("2 processes") && page.contains("host (fork)"), "{page}");
+    let info: Value = serde_json::from_str(&here.succeed("info --format json host.ect").stdout).unwrap();
+    let processes = info["processes"].as_array().unwrap();
+    assert_eq!(processes.len(), 2, "{info}");
+    let child = processes.iter().find(|process| process["origin"] == "fork").unwrap();
+    let of_child = here.succeed(&format!("replay --format json --pid {} host.ect", child["pid"])).stdout;
+    assert_eq!(calls_by_name(&lines(&of_child))["inner"], 3);
     let odd = here
         .command()
         .env("XDG_CACHE_HOME", here.path("a b"))
@@ -153,7 +164,7 @@ fn plugins_in_a_plain_host_and_children() {
     assert!(odd.contains("a b/") && odd.contains("XDG_CACHE_HOME"), "{odd}");
     // The plugin changes afterwards: what was loaded is kept, or refused, never misnamed.
     let calls = lines(&here.succeed("replay --format json host.ect").stdout);
-    assert_eq!(calls_by_name(&calls)["inner"], 10);
+    assert_eq!(calls_by_name(&calls)["inner"], 10 + 3);
     here.write("plugin.c", "int other(void) { return 0; }\nint plugin(int n) { return other() + n; }\nint inner_2(void) { return 2; }\n");
     here.succeed("cc -- gcc -O1 -g -shared -fPIC plugin.c -o plugin.so");
     let changed = here.succeed("replay host.ect");

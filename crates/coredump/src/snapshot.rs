@@ -164,7 +164,7 @@ impl<'a> Snapshot<'a> {
         }
         file.chunk(chunk::CHILDREN, &[&array(&self.children)])?;
         self.write_threads(&mut file, &mut summary)?;
-        summary.file_size = file.end()?;
+        (summary.file_size, _) = file.end()?;
         let more = self.warnings.len().saturating_sub(WARNINGS_MAX);
         summary.warnings.extend(self.warnings.into_iter().take(WARNINGS_MAX));
         if more > 0 {

@@ -11,21 +11,22 @@ use std::io;
 use std::time::Instant;
 
 use everycall_export::{
-    Begin, Count, End, EndKind, Filter, Format, FunctionName, Location, MarkName, Names, ReplayStyle, Source,
-    Thread, TimelineEvent, export, parse_function, replay, replay_json,
+    Begin, Count, End, EndKind, Filter, Format, FunctionName, Location, MarkName, Names, Process,
+    ReplayStyle, Source, Thread, TimelineEvent, export, parse_function, replay, replay_json,
 };
 
 const FUNCTIONS: u64 = 5_000;
 const LEVELS: usize = 30;
 
 struct MadeUp {
+    processes: Vec<Process>,
     threads: Vec<Thread>,
     events_per_thread: u64,
 }
 
 impl Source for MadeUp {
-    fn process_name(&self) -> &str {
-        "made-up"
+    fn processes(&self) -> &[Process] {
+        &self.processes
     }
 
     fn threads(&self) -> &[Thread] {
@@ -118,8 +119,10 @@ fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let events: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(20_000_000);
     let wanted: Vec<String> = arguments.collect();
-    let threads = (1..=4).map(|tid| Thread { pid: 1, tid, name: format!("worker-{tid}") }).collect();
-    let source = MadeUp { threads, events_per_thread: events / 4 };
+    let threads =
+        (1..=4).map(|tid| Thread { process: 0, pid: 1, tid, name: format!("worker-{tid}") }).collect();
+    let processes = vec![Process { pid: 1, name: "made-up".to_owned(), ..Process::default() }];
+    let source = MadeUp { processes, threads, events_per_thread: events / 4 };
     let names = &MadeUpNames;
     let all = Filter::default();
     let narrow = Filter {

@@ -35,7 +35,7 @@ use crate::json::{put_microseconds, put_number, put_string};
 use crate::labels::put_value;
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::sink::Sink;
-use crate::source::{Source, Thread};
+use crate::source::{Source, Thread, process_titles};
 use crate::{Tally, text};
 
 pub(crate) fn write(
@@ -51,11 +51,11 @@ pub(crate) fn write(
     let mut sink = Sink::new(out);
     sink.put(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     let mut first = true;
-    let mut pids = FxHashSet::default();
+    let mut processes = process_titles(source);
     let window = filter.window(source.end_ns());
     let mut prefix = Vec::new();
     for (index, thread) in source.threads().iter().enumerate() {
-        if !filter.admits_thread(thread.tid) {
+        if !filter.admits_thread(thread) {
             continue;
         }
         let mut events = filter.apply(source, index, window);
@@ -64,8 +64,8 @@ pub(crate) fn write(
         while let Some(event) = events.next(&mut functions) {
             if !any {
                 any = true;
-                if pids.insert(thread.pid) {
-                    put_metadata(&mut sink.bytes, &mut first, thread, "process_name", source.process_name());
+                if let Some(title) = processes.remove(&thread.pid) {
+                    put_metadata(&mut sink.bytes, &mut first, thread, "process_name", &title);
                 }
                 if !thread.name.is_empty() {
                     put_metadata(&mut sink.bytes, &mut first, thread, "thread_name", &thread.name);

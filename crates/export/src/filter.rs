@@ -6,6 +6,7 @@
 //!
 //! | option | a call is shown if |
 //! |---|---|
+//! | `pids` | it ran in one of these processes |
 //! | `tids` | it ran in one of these threads |
 //! | `since_ns`, `until_ns`, `last_ns` | some moment of it lies in the window; it keeps its true begin and end |
 //! | `min_duration_ns` | it took at least so long, as far as it was recorded |
@@ -23,12 +24,14 @@ use everycall_timeline::{Mark, MarkKind, TimelineEvent};
 use regex::Regex;
 
 pub(crate) use crate::filtered::{Event, Filtered, Point, PointKind};
-use crate::source::Source;
+use crate::source::{Source, Thread};
 use crate::units::ParseError;
 
 /// Which calls are shown; the default shows all. See the module's head for what each condition means.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
+    /// Processes by the kernel's number; empty for all.
+    pub pids: Vec<u32>,
     /// Threads by the kernel's number; empty for all.
     pub tids: Vec<u32>,
     /// Begin of the window, in nanoseconds since the trace's origin.
@@ -94,8 +97,9 @@ pub fn parse_function(text: &str) -> Result<Regex, ParseError> {
 impl Filter {
     /// Whether calls of this thread may be shown.
     #[must_use]
-    pub fn admits_thread(&self, tid: u32) -> bool {
-        self.tids.is_empty() || self.tids.contains(&tid)
+    pub fn admits_thread(&self, thread: &Thread) -> bool {
+        let admits = |list: &[u32], id| list.is_empty() || list.contains(&id);
+        admits(&self.pids, thread.pid) && admits(&self.tids, thread.tid)
     }
 
     /// Fixes the window for a trace that ends at `end_ns`.

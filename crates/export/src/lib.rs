@@ -41,8 +41,8 @@ pub use filter::{Filter, LabelPattern, parse_function};
 pub use names::{FunctionName, Names};
 pub use replay::{ReplayStyle, replay, shortened_name};
 pub use replay_json::replay_json;
-pub use source::{Source, Thread, TraceSource};
-pub use units::{Count, Duration, ParseError, parse_tids, parse_time};
+pub use source::{Process, Source, Thread, TraceSource, end_ns, process_name};
+pub use units::{Count, Duration, ParseError, parse_ids, parse_time};
 
 /// From this many slices on, an export says how to make it smaller.
 pub const MANY_SLICES: u64 = 2_000_000;

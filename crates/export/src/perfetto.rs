@@ -1,7 +1,8 @@
 //! Perfetto's native trace: a row of packets, each a protobuf message.
 //!
 //! ```text
-//! sequence 1:  the process            uuid, pid, name
+//! sequence 1:  the processes          their tree where there are several: pid, parent, command line
+//!              each process           uuid, pid, name
 //!              a clock snapshot       boot time 0 = real time of the origin
 //! sequence n:  a thread               defaults (its track, clock 64), descriptor, clock snapshot: clock 64 counts
 //!              {delta ns, begin, iid} ... {delta ns, end} ...          nanoseconds since the packet before
@@ -22,7 +23,7 @@ use std::collections::BTreeSet;
 use std::io;
 
 use everycall_timeline::{Gap, Mark, MarkKind};
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::draw::{Drawn, Pen, Slice};
 use crate::filter::{Filter, Point};
@@ -30,12 +31,13 @@ use crate::labels::Labels;
 use crate::names::{FunctionId, Functions, Names};
 use crate::protobuf::Message;
 use crate::sink::Sink;
-use crate::source::{Source, Thread};
+use crate::source::{Process, Source, Thread, process_titles};
 use crate::{Tally, text};
 
 /// Fields of `Trace` and `TracePacket`.
 mod packet {
     pub(super) const PACKET: u32 = 1;
+    pub(super) const PROCESS_TREE: u32 = 2;
     pub(super) const CLOCK_SNAPSHOT: u32 = 6;
     pub(super) const TIMESTAMP: u32 = 8;
     pub(super) const SEQUENCE: u32 = 10;
@@ -89,7 +91,8 @@ pub(crate) fn write(
 ) -> io::Result<()> {
     let mut functions = Functions::new(names, filter.function.as_ref());
     let mut sink = Sink::new(out);
-    let mut pids = FxHashSet::default();
+    let mut titles = process_titles(source);
+    let mut any_process = false;
     let window = filter.window(source.end_ns());
     if let Some(realtime_ns) = source.origin_realtime_ns() {
         put_packet(&mut sink.bytes, |packet| {
@@ -100,9 +103,10 @@ pub(crate) fn write(
             });
         });
     }
+    put_family(&mut sink.bytes, source.processes());
     let mut track = Track::default();
     for (index, thread) in source.threads().iter().enumerate() {
-        if !filter.admits_thread(thread.tid) {
+        if !filter.admits_thread(thread) {
             continue;
         }
         let mut events = filter.apply(source, index, window);
@@ -119,8 +123,9 @@ pub(crate) fn write(
             };
             if !any {
                 any = true;
-                if pids.insert(thread.pid) {
-                    put_process(&mut sink.bytes, thread.pid, source.process_name(), at_ns);
+                if let Some(title) = titles.remove(&thread.pid) {
+                    any_process = true;
+                    put_process(&mut sink.bytes, thread.pid, &title, at_ns);
                 }
                 track.begin(index, at_ns);
                 track.put_head(&mut sink.bytes, thread);
@@ -149,9 +154,9 @@ pub(crate) fn write(
         tally.summary.threads += u64::from(any);
     }
     // Nothing at all would be no trace to Perfetto.
-    if pids.is_empty() {
-        let pid = source.threads().first().map_or(0, |thread| thread.pid);
-        put_process(&mut sink.bytes, pid, source.process_name(), 0);
+    if !any_process {
+        let (pid, name) = source.processes().first().map_or((0, ""), |first| (first.pid, &first.name));
+        put_process(&mut sink.bytes, pid, name, 0);
     }
     sink.finish()
 }
@@ -453,6 +458,25 @@ fn close_small(bytes: &mut [u8], start: usize) {
 
 fn put_packet(bytes: &mut Vec<u8>, build: impl FnOnce(&mut Vec<u8>)) {
     bytes.message(packet::PACKET, build);
+}
+
+/// The process tree, where there is more than one process.
+fn put_family(bytes: &mut Vec<u8>, processes: &[Process]) {
+    if processes.len() < 2 {
+        return;
+    }
+    put_packet(bytes, |packet| {
+        packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
+        packet.message(packet::PROCESS_TREE, |tree| {
+            for process in processes {
+                tree.message(1, |entry| {
+                    entry.number(1, process.pid.into());
+                    entry.number(2, process.parent_pid.into());
+                    process.command.iter().for_each(|word| entry.text(3, word));
+                });
+            }
+        });
+    });
 }
 
 fn put_process(bytes: &mut Vec<u8>, pid: u32, name: &str, at_ns: u64) {

@@ -1,7 +1,7 @@
 //! Calls for people: an indented tree per thread.
 //!
 //! ```text
-//! == thread 4242 worker-1 ==
+//! == thread 4242 worker-1 ==                       of process 4240 app, where there are several
 //!
 //!    0.001203 ms  parse(std::string const&) {
 //!    0.001250 ms    next_token()  120 ns
@@ -31,7 +31,7 @@ use crate::Summary;
 use crate::filter::{Event, Filter, Point};
 use crate::names::{FunctionId, Functions, Names};
 use crate::sink::Sink;
-use crate::source::{Source, Thread};
+use crate::source::{Process, Source, Thread};
 use crate::text;
 use crate::units::Duration;
 
@@ -73,10 +73,12 @@ pub fn replay(
     };
     let window = filter.window(source.end_ns());
     for (index, thread) in source.threads().iter().enumerate() {
-        if filter.admits_thread(thread.tid) {
+        if filter.admits_thread(thread) {
             let mut events = filter.apply(source, index, window);
+            let process = source.processes().get(thread.process).filter(|_| source.processes().len() > 1);
+            let title = title(thread, process);
             let next = |functions: &mut Functions<'_>| events.next(functions);
-            page.thread(thread, &mut functions, next, |name| text::mark_name(source, name))?;
+            page.thread(&title, &mut functions, next, |name| text::mark_name(source, name))?;
         }
     }
     page.sink.finish()?;
@@ -126,10 +128,26 @@ enum Ink {
     Mark,
 }
 
+/// What stands above a thread's calls: `thread 4242 worker of process 4240`. `process` is given where there are several.
+fn title(thread: &Thread, process: Option<&Process>) -> String {
+    let mut title = format!("thread {}", thread.tid);
+    // Writing to a string doesn't fail.
+    if !thread.name.is_empty() {
+        let _ = write!(title, " {}", visible(&thread.name));
+    }
+    if thread.pid != thread.tid || process.is_some() {
+        let _ = write!(title, " of process {}", thread.pid);
+    }
+    if let Some(process) = process.filter(|process| !process.name.is_empty()) {
+        let _ = write!(title, " {}", visible(&process.name));
+    }
+    title
+}
+
 impl Page<'_> {
     fn thread<'n>(
         &mut self,
-        thread: &Thread,
+        title: &str,
         functions: &mut Functions<'_>,
         mut next: impl FnMut(&mut Functions<'_>) -> Option<Event>,
         mark_name: impl Fn(MarkName) -> &'n str,
@@ -138,7 +156,7 @@ impl Page<'_> {
         let mut lines = 0;
         let mut event = next(functions);
         if event.is_some() {
-            self.heading(thread);
+            self.heading(title);
         }
         while let Some(present) = event.take() {
             event = next(functions);
@@ -181,15 +199,12 @@ impl Page<'_> {
         Ok(())
     }
 
-    fn heading(&mut self, thread: &Thread) {
-        let name = if thread.name.is_empty() { String::new() } else { format!(" {}", visible(&thread.name)) };
-        let process =
-            if thread.pid == thread.tid { String::new() } else { format!(" of process {}", thread.pid) };
+    fn heading(&mut self, title: &str) {
         if self.summary.threads > 0 {
             self.sink.put(b"\n");
         }
         self.summary.threads += 1;
-        self.ink(Ink::Heading, format_args!("== thread {}{name}{process} ==", thread.tid));
+        self.ink(Ink::Heading, format_args!("== {title} =="));
         self.sink.put(b"\n\n");
     }
 

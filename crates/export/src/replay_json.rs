@@ -47,7 +47,7 @@ pub fn replay_json(
     let mut sink = Sink::new(out);
     let window = filter.window(source.end_ns());
     for (index, thread) in source.threads().iter().enumerate() {
-        if !filter.admits_thread(thread.tid) {
+        if !filter.admits_thread(thread) {
             continue;
         }
         let head = head(thread);

@@ -1,10 +1,26 @@
 //! What the outputs ask of a trace.
 
 use everycall_timeline::{MarkName, SameFunction, TimelineEvent, Trace};
+use rustc_hash::FxHashMap;
+
+/// A process as the outputs show it: one program's run in it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Process {
+    /// The kernel's number.
+    pub pid: u32,
+    /// The kernel's number of its parent; 0 where it isn't known.
+    pub parent_pid: u32,
+    /// The program's name, for people.
+    pub name: String,
+    /// Words of its command line; none where it isn't known.
+    pub command: Vec<String>,
+}
 
 /// A thread as the outputs show it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thread {
+    /// Its place in [`Source::processes`].
+    pub process: usize,
     /// The kernel's number of the process.
     pub pid: u32,
     /// The kernel's number of the thread.
@@ -15,10 +31,10 @@ pub struct Thread {
 
 /// A finished timeline.
 pub trait Source {
-    /// Name of the traced program, for people.
-    fn process_name(&self) -> &str;
+    /// Its processes.
+    fn processes(&self) -> &[Process];
 
-    /// Its threads, in the order in which they are shown.
+    /// Their threads, in the order in which they are shown.
     fn threads(&self) -> &[Thread];
 
     /// The latest time in the trace, in nanoseconds since its origin.
@@ -34,11 +50,12 @@ pub trait Source {
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent>;
 }
 
-/// A [`Trace`] as the outputs take it: main threads first, then in the order of their starts.
+/// A [`Trace`] as the outputs take it: process by process along the family tree; in each, main threads first, then in the order
+/// of their starts.
 pub struct TraceSource<'t> {
     trace: &'t Trace<'t>,
     same_function: Option<SameFunction<'t>>,
-    process_name: String,
+    processes: Vec<Process>,
     threads: Vec<Thread>,
     /// By index of a thread here: its index in the trace.
     indices: Vec<usize>,
@@ -50,21 +67,44 @@ impl<'t> TraceSource<'t> {
     #[must_use]
     pub fn new(trace: &'t Trace<'t>, same_function: Option<SameFunction<'t>>) -> Self {
         let mut infos: Vec<_> = trace.threads().iter().collect();
-        infos.sort_by_key(|info| (info.key.snapshot, info.pid != info.tid, info.start_ns, info.index));
-        let end_ns =
-            infos.iter().filter_map(|info| info.reach).map(|(_, last_ns)| last_ns).max().unwrap_or(0);
+        let mut place = vec![0; trace.processes().len()];
+        for (index, relative) in trace.family().iter().enumerate() {
+            place[relative.process] = index;
+        }
+        let place = |process: usize| place.get(process).copied();
+        infos.sort_by_key(|info| {
+            (place(info.process), info.key.snapshot, info.pid != info.tid, info.start_ns, info.index)
+        });
         let threads = infos
             .iter()
-            .map(|info| Thread { pid: info.pid, tid: info.tid, name: info.name.clone() })
+            .map(|info| Thread {
+                process: info.process,
+                pid: info.pid,
+                tid: info.tid,
+                name: info.name.clone(),
+            })
             .collect();
         let indices = infos.iter().map(|info| info.index).collect();
-        TraceSource { trace, same_function, process_name: process_name(trace), threads, indices, end_ns }
+        TraceSource {
+            trace,
+            same_function,
+            processes: processes(trace),
+            threads,
+            indices,
+            end_ns: end_ns(trace),
+        }
+    }
+
+    /// The index in the trace of the thread with index `thread` here.
+    #[must_use]
+    pub fn index(&self, thread: usize) -> Option<usize> {
+        self.indices.get(thread).copied()
     }
 }
 
 impl Source for TraceSource<'_> {
-    fn process_name(&self) -> &str {
-        &self.process_name
+    fn processes(&self) -> &[Process] {
+        &self.processes
     }
 
     fn threads(&self) -> &[Thread] {
@@ -89,10 +129,48 @@ impl Source for TraceSource<'_> {
     }
 }
 
-/// The program's file name: of its module, else as it was called.
-fn process_name(trace: &Trace<'_>) -> String {
-    let program = trace.modules().iter().find(|module| module.is_executable).map(|module| &module.path);
-    let path = program.filter(|path| !path.is_empty()).or(trace.meta().arguments.first());
-    let name = path.and_then(|path| path.rsplit(|byte| *byte == b'/').next()).unwrap_or_default();
+/// The latest moment that a trace knows of, in nanoseconds since its origin.
+#[must_use]
+pub fn end_ns(trace: &Trace<'_>) -> u64 {
+    let clock = trace.clock();
+    let taken = trace.snapshots().iter().filter_map(|snapshot| snapshot.ticks).map(|ticks| clock.ns(ticks));
+    let reached = trace.threads().iter().filter_map(|thread| thread.reach).map(|(_, last)| last);
+    taken.chain(reached).max().unwrap_or(0)
+}
+
+fn processes(trace: &Trace<'_>) -> Vec<Process> {
+    let lossy = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let shown = |process: &everycall_timeline::Process| Process {
+        pid: process.pid,
+        parent_pid: process.parent_pid,
+        name: process_name(trace, process),
+        command: process.command.iter().map(|word| lossy(word)).collect(),
+    };
+    trace.processes().iter().map(shown).collect()
+}
+
+/// The program's file name: of its module, else as it was called, else the kernel's.
+#[must_use]
+pub fn process_name(trace: &Trace<'_>, process: &everycall_timeline::Process) -> String {
+    let modules = trace.modules().get(process.modules.clone()).unwrap_or_default();
+    let program = modules.iter().find(|module| module.is_executable).map(|module| &module.path);
+    let path = program.filter(|path| !path.is_empty()).or(process.command.first());
+    let name = path.and_then(|path| path.rsplit(|byte| *byte == b'/').next()).unwrap_or(&process.name);
     String::from_utf8_lossy(name).into_owned()
 }
+
+/// What viewers call each process, by process id. Where several programs ran in one, one after the other, it has the
+/// names of all.
+pub(crate) fn process_titles(source: &impl Source) -> FxHashMap<u32, String> {
+    let mut titles: FxHashMap<u32, Vec<&str>> = FxHashMap::default();
+    for process in source.processes() {
+        let names = titles.entry(process.pid).or_default();
+        if names.last() != Some(&process.name.as_str()) && names.len() < TITLE_NAMES {
+            names.push(&process.name);
+        }
+    }
+    titles.into_iter().map(|(pid, names)| (pid, names.join(", "))).collect()
+}
+
+/// Names in one title.
+const TITLE_NAMES: usize = 4;

@@ -8,7 +8,7 @@ use everycall_timeline::{
 
 use crate::filter::{Event, Filter};
 use crate::names::{FunctionId, FunctionName, Functions, Names};
-use crate::source::{Source, Thread};
+use crate::source::{Process, Source, Thread};
 
 /// Calls of one thread.
 #[derive(Clone, Debug, Default)]
@@ -70,8 +70,8 @@ impl Calls {
 }
 
 impl Source for Calls {
-    fn process_name(&self) -> &str {
-        "app"
+    fn processes(&self) -> &[Process] {
+        &[]
     }
 
     fn threads(&self) -> &[Thread] {

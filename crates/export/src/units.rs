@@ -66,16 +66,16 @@ pub fn parse_time(text: &str) -> Result<u64, ParseError> {
     time_ns.ok_or_else(|| fail("is too long a time"))
 }
 
-/// Reads thread numbers such as `1234` or `1234,1240`.
+/// Reads numbers of threads or processes such as `1234` or `1234,1240`.
 ///
 /// # Errors
 ///
 /// Not numbers separated by commas.
-pub fn parse_tids(text: &str) -> Result<Vec<u32>, ParseError> {
+pub fn parse_ids(text: &str) -> Result<Vec<u32>, ParseError> {
     let parse = |part: &str| {
         part.trim().parse().map_err(|_| ParseError {
             text: text.to_owned(),
-            reason: "is not a thread number; write one, or several with commas between, such as 1234,1240"
+            reason: "is not a thread or process number; write one, or several with commas between, such as 1234,1240"
                 .to_owned(),
         })
     };
@@ -183,8 +183,8 @@ mod tests {
 
     #[test]
     fn thread_numbers_are_lists() {
-        assert_eq!(parse_tids("1, 22").unwrap(), [1, 22]);
-        assert!(parse_tids("1,,2").is_err() && parse_tids("").is_err() && parse_tids("-1").is_err());
+        assert_eq!(parse_ids("1, 22").unwrap(), [1, 22]);
+        assert!(parse_ids("1,,2").is_err() && parse_ids("").is_err() && parse_ids("-1").is_err());
     }
 
     #[test]

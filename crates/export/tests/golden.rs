@@ -22,6 +22,14 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
         })
     }
+    fn of_family(format: Format) -> Writer {
+        Box::new(move |out| {
+            let program = common::family();
+            let all = Filter::default();
+            export(format, &program, &common::Book::default(), &all, &mut |note| panic!("{note}"), out)
+                .map(drop)
+        })
+    }
     fn replayed(style: ReplayStyle, filter: Filter) -> Writer {
         Box::new(move |out| {
             let (program, book) = common::everything();
@@ -49,6 +57,16 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             ),
         ),
         ("filtered.replay.txt", replayed(ReplayStyle::default(), slow)),
+        ("family.chrome.json", of_family(Format::Chrome)),
+        ("family.pftrace", of_family(Format::Perfetto)),
+        (
+            "family.replay.txt",
+            Box::new(|out| {
+                let all = Filter::default();
+                replay(&common::family(), &common::Book::default(), &all, ReplayStyle::default(), out)
+                    .map(drop)
+            }),
+        ),
         (
             "everything.replay.jsonl",
             Box::new(|out| {

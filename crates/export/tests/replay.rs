@@ -3,7 +3,7 @@
 mod common;
 
 use common::{Book, Program};
-use everycall_export::{Filter, ReplayStyle, Summary, parse_tids, replay, replay_json};
+use everycall_export::{Filter, ReplayStyle, Summary, parse_ids, replay, replay_json};
 use serde_json::Value;
 
 fn shown(program: &Program, book: &Book, filter: &Filter, style: ReplayStyle) -> (String, Summary) {
@@ -100,7 +100,7 @@ fn names_cannot_steer_the_terminal() {
 #[test]
 fn threads_are_chosen_by_number() {
     let (program, book) = common::everything();
-    let filter = Filter { tids: parse_tids("101,999").unwrap(), ..Filter::default() };
+    let filter = Filter { tids: parse_ids("101,999").unwrap(), ..Filter::default() };
     let (text, summary) = shown(&program, &book, &filter, ReplayStyle::default());
     assert_eq!((summary.threads, summary.slices), (1, 2));
     assert!(text.contains("thread 101 worker-1") && !text.contains("thread 100"));

@@ -129,9 +129,9 @@ impl Names for Addresses {
 fn a_recording_is_shown_main_thread_first() {
     let trace = Trace::open(words()).unwrap();
     let source = TraceSource::new(&trace, None);
-    assert_eq!(source.process_name(), "pro\u{fffd}gram");
+    assert_eq!(source.processes()[0].name, "pro\u{fffd}gram");
     assert_eq!(source.origin_realtime_ns(), Some(3_000_000_000));
-    assert_eq!(source.end_ns(), 4_500);
+    assert_eq!(source.end_ns(), 5_000);
     let mut bytes = Vec::new();
     let summary =
         replay(&source, &Addresses, &Filter::default(), ReplayStyle::default(), &mut bytes).unwrap();

@@ -61,7 +61,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [512] {
+    pub struct ArenaHeader [520] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -110,10 +110,10 @@ wire_struct! {
         pub target_pid: u32,
         /// One of [`process_state`].
         pub state: u32,
-        /// Counts the runtime's messages to the recorder; a shared futex.
-        pub doorbell: u32,
-        /// The last value of `doorbell` that the recorder has dealt with; a shared futex.
-        pub acknowledged: u32,
+        /// How the process came to be traced: START or FORK of [`crate::hub::origin`].
+        pub origin: u32,
+        /// Its parent, when it began.
+        pub parent_pid: u32,
         /// Module entries taken so far.
         pub modules: u32,
         /// Entries taken in the table of children; may exceed its capacity.
@@ -143,6 +143,10 @@ wire_struct! {
         pub start: ClockReading,
         /// What the runtime could not do, by [`counter`].
         pub counters: [u64; COUNTERS],
+        /// The traced process that it was forked from, directly or not; 0 for none.
+        pub forked_from: u32,
+        /// Zero.
+        pub reserved: u32,
     }
 }
 

@@ -20,11 +20,11 @@ pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"everyhub");
 /// Version of the hub.
 pub const HUB_VERSION: u32 = 1;
 /// Places for arenas that nobody has claimed.
-pub const SPARES: usize = 16;
+pub const SPARES: usize = 32;
 
 wire_struct! {
     /// First bytes of the hub; the rest of its page is zero.
-    pub struct HubHeader [128] {
+    pub struct HubHeader [192] {
         /// [`HUB_MAGIC`].
         pub magic: u64,
         /// [`HUB_VERSION`].

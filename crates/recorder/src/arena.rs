@@ -6,18 +6,17 @@
 //! Sizes and offsets come from the header that we wrote, never from what stands in the arena now.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ChildEntry, EXTRA_SIZE, ModuleEntry, OpenCall, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
+    ArenaHeader, EXTRA_SIZE, ModuleEntry, OpenCall, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
 };
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::RecordError;
-use crate::header_page::HeaderPage;
+use crate::hub::read_at;
 
 /// With fewer threads than this an arena isn't worth having.
 const THREAD_CAPACITY_MIN: u32 = 4;
@@ -32,17 +31,20 @@ pub struct Arena {
     file: OwnedFd,
     /// As it was written; the arena's own copy may be changed by the traced process.
     layout: ArenaHeader,
-    page: HeaderPage,
 }
 
-impl Arena {
-    /// Makes an arena with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
+/// What the arenas of a recording look like.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity(ArenaHeader);
+
+impl Capacity {
+    /// Arenas with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
     /// which the program inherits, allow.
     ///
     /// # Errors
     ///
     /// Not even a few threads fit.
-    pub fn create(ring_size: u64) -> Result<Arena, RecordError> {
+    pub fn find(ring_size: u64) -> Result<Capacity, RecordError> {
         let smallest = ArenaHeader::with_layout(ring_size, THREAD_CAPACITY_MIN, EXTRA_MIN).arena_size;
         let limits = [
             ("RLIMIT_AS", "ulimit -v", Resource::As, ADDRESS_SPACE_SHARE),
@@ -62,7 +64,7 @@ impl Arena {
             let layout = ArenaHeader::with_layout(ring_size, capacity, extra);
             let made = if layout.arena_size <= allowed { Some(Arena::with_layout(layout)) } else { None };
             match made {
-                Some(Ok(arena)) => return Ok(arena),
+                Some(Ok(_)) => return Ok(Capacity(layout)),
                 Some(Err(source)) if capacity <= THREAD_CAPACITY_MIN => {
                     return Err(RecordError::Arena { ring_size, source });
                 }
@@ -71,6 +73,23 @@ impl Arena {
         }
     }
 
+    /// Sizes and offsets of the arenas.
+    #[must_use]
+    pub fn layout(&self) -> &ArenaHeader {
+        &self.0
+    }
+
+    /// Makes an arena.
+    ///
+    /// # Errors
+    ///
+    /// No memory, or no descriptor.
+    pub fn arena(&self) -> io::Result<Arena> {
+        Arena::with_layout(self.0)
+    }
+}
+
+impl Arena {
     fn with_layout(mut layout: ArenaHeader) -> io::Result<Arena> {
         layout.recorder_pid = std::process::id();
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
@@ -82,24 +101,23 @@ impl Arena {
         if rustix::io::pwrite(&file, &header, 0)? != header.len() {
             return Err(io::ErrorKind::WriteZero.into());
         }
-        let page = HeaderPage::map(file.as_fd())?;
-        Ok(Arena { file, layout, page })
+        Ok(Arena { file, layout })
     }
 
-    /// The path under which the traced process opens it, while we live.
-    #[must_use]
-    pub fn path(&self) -> PathBuf {
-        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    /// How the hub names it: its descriptor, plus 1.
+    pub(crate) fn number(&self) -> u32 {
+        self.file.as_raw_fd().unsigned_abs() + 1
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn allocated(&self) -> u64 {
+        rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_blocks.unsigned_abs() * 512)
     }
 
     /// Sizes and offsets, as they were when the arena was made.
     #[must_use]
     pub fn layout(&self) -> &ArenaHeader {
         &self.layout
-    }
-
-    pub(crate) fn page(&self) -> &HeaderPage {
-        &self.page
     }
 
     /// The header as it is now: its counts and process ids are the traced process's word.
@@ -131,14 +149,6 @@ impl Arena {
             self.read_bytes(self.layout.paths_offset + offset, &mut path);
             path
         })
-    }
-
-    /// The children that were listed.
-    #[must_use]
-    pub fn children(&self) -> Vec<ChildEntry> {
-        let count = self.header().children.min(self.layout.child_capacity);
-        let at = |index: u32| self.layout.children_offset + u64::from(index) * ChildEntry::SIZE as u64;
-        (0..count).map(|index| self.read_at(at(index))).filter(|child: &ChildEntry| child.pid != 0).collect()
     }
 
     /// Thread slots in use.
@@ -216,20 +226,8 @@ impl Arena {
         T::read(&bytes).unwrap_or_default()
     }
 
-    /// Reads what is there; nothing but zeros beyond the arena's end.
-    fn read_bytes(&self, mut offset: u64, mut bytes: &mut [u8]) {
-        while !bytes.is_empty() {
-            match rustix::io::pread(&self.file, &mut *bytes, offset) {
-                Ok(0) => break,
-                Ok(count) => {
-                    bytes = &mut bytes[count..];
-                    offset += count as u64;
-                }
-                Err(rustix::io::Errno::INTR) => {}
-                Err(_) => break,
-            }
-        }
-        bytes.fill(0);
+    fn read_bytes(&self, offset: u64, bytes: &mut [u8]) {
+        read_at(&self.file, offset, bytes);
     }
 }
 
@@ -240,19 +238,19 @@ mod tests {
 
     #[test]
     fn a_new_arena_is_empty_and_consistent() {
-        let arena = Arena::create(RING_SIZE_MIN).unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN).unwrap().arena().unwrap();
         let header = arena.header();
-        assert!(header.is_consistent(std::fs::metadata(arena.path()).unwrap().len()));
+        assert!(header.is_consistent(rustix::fs::fstat(&arena.file).unwrap().st_size as u64));
         assert_eq!(header.thread_capacity, THREAD_CAPACITY);
         assert_eq!(header.recorder_pid, std::process::id());
         assert_eq!((arena.thread_count(), arena.module_count(), header.target_pid), (0, 0, 0));
-        assert!(arena.children().is_empty() && arena.open_calls(0).is_empty());
+        assert!(arena.open_calls(0).is_empty());
     }
 
     /// The traced program may write anything anywhere.
     #[test]
     fn nonsense_is_read_without_harm() {
-        let arena = Arena::create(RING_SIZE_MIN).unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN).unwrap().arena().unwrap();
         let layout = *arena.layout();
         let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)
             .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)
@@ -265,7 +263,6 @@ mod tests {
         }
         let deepest = (0..arena.thread_count()).map(|slot| arena.open_calls(slot).len()).max();
         assert!(deepest.unwrap() < layout.open_call_capacity as usize);
-        assert_eq!(arena.children().len(), layout.child_capacity as usize);
         let mut segment = vec![0; layout.segment_size as usize];
         arena.read_segment(u32::MAX, &mut segment);
         assert!(arena.segments().len() <= layout.segment_capacity as usize);

@@ -1,15 +1,16 @@
-//! The process that owns an arena: it starts the program, waits for its end and writes the trace file.
+//! The process that owns the arenas: it starts the program, waits for its end and writes the trace file.
 //!
 //! ```text
-//! Arena::create ──> start ──> Running::wait ──> Ended::write(output)
-//!   memfd, header    fork,      names, clocks,     .ect from what the arena holds
-//!                    exec       module files
+//! Recorder::create ──> start ──> Running::wait ───────> Ended::write
+//!   hub, spare arenas   fork,      members come and go,   .ect from what the arenas hold
+//!                       exec       names, clocks, files
 //! ```
 //!
-//! - [`arena`]: the shared memory; everything that comes out of it is checked, as the traced program may have
+//! - [`arena`], [`hub`]: the shared memory; everything that comes out of it is checked, as the traced programs may have
 //!   scribbled on it.
 //! - [`program`]: the traced program, which must not notice that it has a recorder.
-//! - [`clock`], [`names`], [`modules`]: what is noticed while it runs.
+//! - `family`: it and its descendants, from their claims to their ends; `bell` answers them.
+//! - [`clock`], [`names`], [`modules`]: what is noticed while they run.
 //! - [`trace`]: the file.
 //!
 //! The traced process writes nothing and needs nobody at its end: a crash, `_exit` and SIGKILL are recorded
@@ -18,14 +19,18 @@
 //! It interprets no records beyond what is needed to copy whole segments and to count.
 
 pub mod arena;
+mod bell;
 pub mod clock;
 mod counter;
 mod error;
-mod header_page;
+mod family;
 mod host;
+pub mod hub;
+mod hub_page;
 mod inherited;
 pub mod modules;
 pub mod names;
+mod proc_files;
 pub mod program;
 mod signals;
 pub mod trace;
@@ -33,5 +38,6 @@ pub mod trace;
 pub use arena::Arena;
 pub use error::RecordError;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
-pub use program::{Ended, Launch, Running, start};
+pub use program::{Ended, Launch, Options, Recorder, Running, start};
 pub use signals::{die_of, outlive_size_limit};
+pub use trace::TraceWriter;

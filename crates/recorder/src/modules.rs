@@ -4,12 +4,14 @@
 //! A path comes from the traced program. Only regular ELF files are opened, and what is kept has the build id
 //! that the module has in memory, or the inode that was mapped.
 
+use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
+use std::sync::{Arc, Weak};
 
 use everycall_format::arena::{ModuleEntry, module_flags, module_state};
 use object::Endianness;
@@ -52,14 +54,37 @@ struct Held {
 /// Every module's file, by its index in the module table.
 #[derive(Debug, Default)]
 pub struct Modules {
-    held: Vec<Option<Held>>,
-    /// What could not be kept, as sentences.
-    warnings: Vec<String>,
+    held: Vec<Option<Arc<Held>>>,
+}
+
+/// Files that are held, for all processes together: those that run the same program share one descriptor.
+#[derive(Debug, Default)]
+pub struct Files(HashMap<Identity, Weak<Held>>);
+
+/// Path, build id, device and inode of a module.
+pub type Identity = (Vec<u8>, Vec<u8>, u64, u64);
+
+/// When there are so many files, those that nobody holds any more are forgotten.
+const FILES_TIDIED: usize = 4096;
+
+impl Files {
+    fn hold(&mut self, path: Vec<u8>, module: &ModuleEntry, pid: u32) -> Option<Arc<Held>> {
+        let identity = identity(path, module);
+        if let Some(held) = self.0.get(&identity).and_then(Weak::upgrade) {
+            return Some(held);
+        }
+        let held = Arc::new(hold(Path::new(OsStr::from_bytes(&identity.0)), module, pid)?);
+        if self.0.len() >= FILES_TIDIED {
+            self.0.retain(|_, held| held.strong_count() > 0);
+        }
+        self.0.insert(identity, Arc::downgrade(&held));
+        Some(held)
+    }
 }
 
 impl Modules {
     /// Opens the files of modules that are new since the last look.
-    pub fn look(&mut self, arena: &Arena) {
+    pub fn look(&mut self, arena: &Arena, files: &mut Files) {
         let header = arena.header();
         for index in self.held.len() as u32..arena.module_count() {
             let module = arena.module(index);
@@ -68,15 +93,13 @@ impl Modules {
                 break;
             }
             let path = arena.module_path(&module);
-            let held = path
-                .as_deref()
-                .and_then(|path| hold(Path::new(OsStr::from_bytes(path)), &module, header.target_pid));
+            let held = path.and_then(|path| files.hold(path, &module, header.target_pid));
             self.held.push(held);
         }
     }
 
-    /// The bytes of the files that are no longer at their paths, with their modules' indices; calls `keep` for one
-    /// after the other.
+    /// The files that are no longer at their paths, with their modules' indices; calls `keep` for one after the other, which
+    /// may ask for its bytes: they, or a sentence that says why there are none.
     ///
     /// # Errors
     ///
@@ -84,32 +107,33 @@ impl Modules {
     pub fn moved(
         &mut self,
         arena: &Arena,
-        mut keep: impl FnMut(u32, Vec<u8>) -> io::Result<()>,
+        mut keep: impl FnMut(Identity, u32, &dyn Fn() -> Result<Vec<u8>, String>) -> io::Result<()>,
     ) -> io::Result<()> {
         for (index, held) in (0..).zip(&self.held) {
             let Some(held) = held else { continue };
             let module = arena.module(index);
-            let Some(path) = arena.module_path(&module) else { continue };
-            let path = Path::new(OsStr::from_bytes(&path));
+            let Some(path_bytes) = arena.module_path(&module) else { continue };
+            let path = Path::new(OsStr::from_bytes(&path_bytes));
             if is_still_there(path, held, &module) {
                 continue;
             }
-            match read_image(held, &module) {
-                Ok(bytes) => keep(index, bytes)?,
-                Err(reason) => self.warnings.push(format!(
-                    "{} was changed while the program ran, and {reason}; its functions will be shown as module+offset",
-                    path.display()
-                )),
-            }
+            let bytes = || {
+                read_image(held, &module).map_err(|reason| {
+                    format!(
+                        "{} was changed while the program ran, and {reason}; its functions will be shown as module+offset",
+                        path.display()
+                    )
+                })
+            };
+            keep(identity(path_bytes.clone(), &module), index, &bytes)?;
         }
         Ok(())
     }
+}
 
-    /// What could not be kept, as sentences.
-    #[must_use]
-    pub fn warnings(&self) -> &[String] {
-        &self.warnings
-    }
+fn identity(path: Vec<u8>, module: &ModuleEntry) -> Identity {
+    let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default();
+    (path, build_id.to_vec(), module.device, module.inode)
 }
 
 /// Opens the file that was mapped, wherever it is now.

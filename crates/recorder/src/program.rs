@@ -1,32 +1,39 @@
 //! The traced program's life: started, waited for, buried. It must not notice that it has a recorder.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
+use everycall_format::arena::ChildEntry;
 use everycall_format::ect::{ProcessEnd, end};
 use everycall_format::env;
+use everycall_tracefile::Summary;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions, getrlimit, setrlimit, waitid};
-use rustix::thread::futex;
 
-use crate::arena::Arena;
+use crate::arena::Capacity;
+use crate::bell::Bell;
 use crate::clock::Readings;
 use crate::error::RecordError;
-use crate::modules::Modules;
-use crate::names::Names;
+use crate::family::{Family, Member};
+use crate::hub::Hub;
 use crate::signals::{Received, Signals, send};
+use crate::trace::TraceWriter;
 
 /// A signal sent to the whole group has reached the program by then, and may have ended it.
 const FORWARD_DELAY: Duration = Duration::from_millis(10);
-/// The bell's thread looks up this often even if nothing rings.
-const BELL_SECONDS: i64 = 1;
+/// Longest time between two looks at everything.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// The same where the kernel doesn't tell of ends.
+const PAUSE_ASKING: Duration = Duration::from_millis(20);
+/// Processes that have ended and are kept until the file is written; of more, the oldest are written at once.
+const ENDED_KEPT: usize = 64;
+/// Bytes of memory that they may keep.
+const ENDED_BYTES_KEPT: u64 = 64 << 20;
 
 /// What to start.
 #[derive(Clone, Debug)]
@@ -39,26 +46,51 @@ pub struct Launch {
     pub preload: Option<PathBuf>,
 }
 
-/// A program that runs with an arena.
+/// How to record.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of each thread's ring.
+    pub ring_size: u64,
+    /// Whether processes that descend from the program are recorded, too.
+    pub follow: bool,
+}
+
+/// The memory for a recording, before its program runs.
+#[derive(Debug)]
+pub struct Recorder(Family);
+
+impl Recorder {
+    /// Makes the memory.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or limits forbid it.
+    pub fn create(options: Options) -> Result<Recorder, RecordError> {
+        let capacity = Capacity::find(options.ring_size)?;
+        let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
+        let hub = Hub::create(options.follow).map_err(no_memory)?;
+        Family::new(hub, capacity, options.follow).map(Recorder).map_err(no_memory)
+    }
+}
+
+/// A program that is being recorded.
 #[derive(Debug)]
 pub struct Running {
-    arena: Arc<Arena>,
-    launch: Launch,
+    family: Arc<Mutex<Family>>,
     child: Child,
     signals: Signals,
     readings: Readings,
     bell: Bell,
 }
 
-/// A program that has ended, and all that was noticed of it.
+/// A recording that has ended, and all that was noticed in it.
 #[derive(Debug)]
 pub struct Ended {
-    pub(crate) arena: Arc<Arena>,
-    pub(crate) launch: Launch,
-    pub(crate) end: ProcessEnd,
-    pub(crate) readings: Readings,
-    pub(crate) names: Names,
-    pub(crate) modules: Modules,
+    members: Vec<Member>,
+    children: Vec<ChildEntry>,
+    untraced: u32,
+    end: ProcessEnd,
+    readings: Readings,
     status: ExitStatus,
 }
 
@@ -67,25 +99,26 @@ pub struct Ended {
 /// # Errors
 ///
 /// It isn't there, it can't be executed, or there is no process for it.
-pub fn start(arena: Arena, launch: Launch) -> Result<Running, RecordError> {
-    let arena_path = arena.path();
+pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError> {
+    let Recorder(family) = recorder;
+    let hub = family.hub.path();
     let preload = launch.preload.as_deref().map(with_present_preloads);
-    let mut environment: Vec<(&str, &OsStr)> = vec![(env::ARENA, arena_path.as_os_str())];
+    let mut environment: Vec<(&str, &OsStr)> = vec![(env::RECORDER, hub.as_os_str())];
     environment.extend(preload.as_deref().map(|list| ("LD_PRELOAD", list)));
     let mut command = Command::new(&launch.program);
     command.args(&launch.arguments);
     let readings = Readings::begin();
     let (child, signals) = match Signals::spawn(&mut command, &environment) {
         Ok(started) => started,
-        Err(source) => return Err(explain(launch.program, source)),
+        Err(source) => return Err(explain(launch.program.clone(), source)),
     };
     drop(command);
-    // Files of modules are held open: for us alone, the program has its limits already.
+    // Arenas and files of modules are held open: for us alone, the program has its limits already.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
-    let arena = Arc::new(arena);
-    let bell = Bell::attend(Arc::clone(&arena));
-    Ok(Running { arena, launch, child, signals, readings, bell })
+    let family = Arc::new(Mutex::new(family));
+    let bell = Bell::attend(Arc::clone(&family));
+    Ok(Running { family, child, signals, readings, bell })
 }
 
 /// What is preloaded already stays in front: sanitizers insist on being first.
@@ -126,51 +159,87 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for the program's end. Meanwhile SIGINT and SIGQUIT are the program's matter, as the terminal sends them to
-    /// both; SIGTERM and SIGHUP are passed on.
+    /// Waits for the program's end, with `all` for that of every process that is recorded. Meanwhile SIGINT and SIGQUIT are
+    /// the program's matter, as the terminal sends them to both; SIGTERM and SIGHUP are passed on. Processes that end early
+    /// may be written into `file`.
     ///
     /// # Errors
     ///
     /// The system can't tell how it ended.
-    pub fn wait(mut self) -> Result<Ended, RecordError> {
+    pub fn wait<W: Write>(mut self, all: bool, file: &mut TraceWriter<W>) -> Result<Ended, RecordError> {
         let system = |source| RecordError::System { attempt: "wait for the program", source };
-        let pid = Pid::from_child(&self.child);
-        let mut names = Names::default();
+        let mut ended = None;
         loop {
-            // It stays a zombie for now, so that its main thread's name and its process id are still its own.
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-            if waitid(WaitId::Pid(pid), options).map_err(|error| system(error.into()))?.is_some() {
+            if ended.is_none() && self.is_zombie().map_err(system)? {
+                // It stays a zombie for now, so that its main thread's name and its process id are still its own.
+                let ticks = self.readings.take();
+                let mut family = lock(&self.family);
+                family.attend();
+                family.look_at_names(true);
+                family.bury();
+                drop(family);
+                let status = self.child.wait().map_err(system)?;
+                ended = Some((status, process_end(self.child.id(), status, ticks)));
+            }
+            let mut family = lock(&self.family);
+            family.bury();
+            if ended.is_some() && !(all && family.has_living()) {
                 break;
             }
-            self.sleep(names.pause());
-            while let Some(received) = self.signals.next() {
-                self.pass_on(received);
-            }
+            let due = family.look_at_names(false);
+            let over = family.take_ended(ENDED_KEPT, ENDED_BYTES_KEPT);
+            let longest = if family.has_silent_members() { PAUSE_ASKING } else { PAUSE_MAX };
+            drop(family);
             self.readings.poll();
-            names.poll(&self.arena);
+            if over.is_empty() {
+                let until_due = due.map(|due| due.saturating_duration_since(Instant::now()));
+                self.sleep(until_due.unwrap_or(longest).min(longest));
+            } else {
+                file.early(over, &self.readings);
+            }
+            while let Some(received) = self.signals.next() {
+                self.pass_on(received, ended.is_none());
+            }
         }
-        let ticks = self.readings.take();
-        names.poll(&self.arena);
-        let modules = self.bell.stop(&self.arena);
-        let pid = self.child.id();
-        let status = self.child.wait().map_err(system)?;
-        let end = process_end(pid, status, ticks);
-        let Running { arena, launch, readings, .. } = self;
-        Ok(Ended { arena, launch, end, readings, names, modules, status })
+        self.bell.stop();
+        let mut family = lock(&self.family);
+        let now = self.readings.take();
+        let members = family.disband(now);
+        self.readings.take();
+        let (children, untraced) = (family.hub.children(), family.hub.header().untraced);
+        drop(family);
+        let Some((status, end)) = ended else { return Err(system(io::ErrorKind::NotFound.into())) };
+        let Running { readings, .. } = self;
+        Ok(Ended { members, children, untraced, end, readings, status })
+    }
+
+    fn is_zombie(&self) -> io::Result<bool> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        Ok(waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_some())
     }
 
     fn sleep(&self, time: Duration) {
         let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let ends = lock(&self.family).ends();
+        let mut waited = vec![PollFd::new(self.signals.descriptor(), PollFlags::IN)];
+        waited.extend(ends.as_deref().map(|ends| PollFd::new(ends, PollFlags::IN)));
         // An interrupted sleep is a short one.
-        let _ = poll(&mut [PollFd::new(self.signals.descriptor(), PollFlags::IN)], Some(&timeout));
+        let _ = poll(&mut waited, Some(&timeout));
     }
 
-    fn pass_on(&mut self, received: Received) {
-        if let Received::Sent(signal @ (libc::SIGTERM | libc::SIGHUP)) = received {
+    fn pass_on(&mut self, received: Received, lives: bool) {
+        if let Received::Sent(signal @ (libc::SIGTERM | libc::SIGHUP)) = received
+            && lives
+        {
             std::thread::sleep(FORWARD_DELAY);
             send(self.child.id(), signal);
         }
     }
+}
+
+/// The family, also after a thread of ours has failed.
+pub(crate) fn lock(family: &Mutex<Family>) -> MutexGuard<'_, Family> {
+    family.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn process_end(pid: u32, status: ExitStatus, ticks: u64) -> ProcessEnd {
@@ -188,51 +257,17 @@ impl Ended {
         self.status
     }
 
-    /// Whether a traced program took the arena.
-    #[must_use]
-    pub fn was_traced(&self) -> bool {
-        self.arena.header().target_pid != 0
-    }
-}
-
-/// Answers the runtime's messages about modules on a thread of its own.
-#[derive(Debug)]
-struct Bell {
-    stop: Arc<AtomicBool>,
-    thread: JoinHandle<Modules>,
-}
-
-impl Bell {
-    fn attend(arena: Arc<Arena>) -> Bell {
-        let stop = Arc::new(AtomicBool::new(false));
-        let stopped = Arc::clone(&stop);
-        let thread = std::thread::spawn(move || {
-            let mut modules = Modules::default();
-            let page = arena.page();
-            while !stopped.load(Ordering::Acquire) {
-                let rung = page.doorbell().load(Ordering::Acquire);
-                modules.look(&arena);
-                if page.acknowledged().swap(rung, Ordering::Release) != rung {
-                    let _ = futex::wake(page.acknowledged(), futex::Flags::empty(), u32::MAX >> 1);
-                }
-                let timeout = futex::Timespec { tv_sec: BELL_SECONDS, tv_nsec: 0 };
-                let _ = futex::wait(page.doorbell(), futex::Flags::empty(), rung, Some(&timeout));
-            }
-            modules
-        });
-        Bell { stop, thread }
-    }
-
-    fn stop(self, arena: &Arena) -> Modules {
-        self.stop.store(true, Ordering::Release);
-        // The thread may be about to wait when it is woken.
-        while !self.thread.is_finished() {
-            let _ = futex::wake(arena.page().doorbell(), futex::Flags::empty(), u32::MAX >> 1);
-            std::thread::sleep(Duration::from_micros(20));
+    /// Writes what isn't in the file yet, and ends it. Gives the output back, flushed.
+    ///
+    /// # Errors
+    ///
+    /// The output's, also of what was to be written earlier.
+    pub fn write<W: Write>(self, mut file: TraceWriter<W>) -> io::Result<(Summary, W)> {
+        let Ended { mut members, children, untraced, end, readings, .. } = self;
+        file.clock(&readings, members.first())?;
+        for member in &mut members {
+            file.member(member, &readings)?;
         }
-        let mut modules = self.thread.join().unwrap_or_default();
-        // What was loaded last may not have been looked at.
-        modules.look(arena);
-        modules
+        file.end(&children, untraced, &end)
     }
 }

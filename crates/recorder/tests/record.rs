@@ -8,10 +8,11 @@ use std::process::{Command, Output};
 use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall};
 use everycall_format::ect::{
-    ArrayHeader, ChunkHeader, EndRecord, EventsRecord, FileHeader, ModuleImage, ProcessEnd, ThreadRecord,
-    chunk, encoding, end,
+    ArrayHeader, ChunkHeader, EndRecord, EventsRecord, FileHeader, ModuleImage, NO_PROCESS, ProcessEnd,
+    ProcessRecord, SnapshotRecord, ThreadRecord, chunk, encoding, end, image_end,
 };
 use everycall_format::event::Word;
+use everycall_format::hub::origin;
 
 const RING: u64 = 64 << 10;
 
@@ -198,7 +199,7 @@ fn deleted_modules_are_kept() {
 fn the_program_inherits_what_the_recorder_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.ect");
-    let show = "env | grep -v -e EVERYCALL_ARENA -e ^_=; ls -l /proc/self/fd | sed 's/.* \\([0-9]* ->\\)/\\1/; /self/d; \
+    let show = "env | grep -v -e EVERYCALL_RECORDER -e ^_=; ls -l /proc/self/fd | sed 's/.* \\([0-9]* ->\\)/\\1/; /self/d; \
                 /proc/d'; grep -e Sig -e Umask /proc/self/status; cat /proc/self/limits; cut -d' ' -f5-8 /proc/self/stat; pwd";
     // Two shells deep, as the outer one's dispositions reach the program. Shells see to SIGCHLD themselves, so grep tells
     // about that one.
@@ -297,6 +298,102 @@ fn a_killed_recorder_harms_nobody() {
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert!(!path.exists());
+}
+
+fn family(commands: &str, variable: &str) -> Trace {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let output = recorder(&path, Path::new(PROGRAM), commands).env(variable, "1").output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    Trace::read(&path)
+}
+
+/// Each process has a record, with whom it comes from and how it ended.
+#[test]
+fn families_are_recorded() {
+    let trace = family(
+        "claim thread main 10 child claim,thread,forked,20 child exit,0 together \
+         child claim,together,become,claim+thread+other+30+together",
+        "NOTHING",
+    );
+    let mut processes: Vec<ProcessRecord> = trace.all(chunk::PROCESS);
+    processes.sort_by_key(|process| process.start_ticks);
+    let of = |pid: u32| processes.iter().filter(move |process| process.pid == pid);
+    assert_eq!(processes.len(), 4, "{processes:#?}");
+    let main = processes.iter().find(|process| process.parent == NO_PROCESS).unwrap();
+    assert_eq!((main.origin, main.ending), (origin::START, image_end::ENDED));
+    assert_eq!(processes.iter().filter(|process| process.parent_pid == main.pid).count(), 3);
+    let twice: Vec<_> = processes.iter().filter(|process| of(process.pid).count() == 2).collect();
+    assert_eq!(twice.len(), 2);
+    assert_eq!(twice.iter().filter(|process| process.ending == image_end::EXEC).count(), 1, "{twice:#?}");
+    assert_eq!(processes.iter().filter(|process| process.origin == origin::FORK).count(), 2);
+    assert_eq!(processes.iter().filter(|process| process.origin == origin::EXEC).count(), 1);
+    let commands = trace.0[&chunk::PROCESS].iter().map(|payload| &payload[ProcessRecord::SIZE..]);
+    assert!(commands.clone().all(|command| command.starts_with(PROGRAM.as_bytes())));
+    assert!(commands.clone().any(|command| command.ends_with(b"\0other\x0030\0together\0")));
+    // One snapshot each, with the thread that it wrote.
+    let threads: Vec<ThreadRecord> = trace.all(chunk::THREAD);
+    let mut names: Vec<_> = threads.iter().map(|thread| &thread.name[..6]).collect();
+    names.sort_unstable();
+    assert_eq!(names, [b"forked", b"main\0\0", b"other\0"]);
+    let snapshots: Vec<SnapshotRecord> = trace.all(chunk::SNAPSHOT);
+    for thread in threads {
+        let snapshot = snapshots.iter().find(|snapshot| snapshot.snapshot == thread.snapshot).unwrap();
+        assert_eq!(snapshot.pid, thread.pid);
+    }
+}
+
+/// Who lives longer than the program is looked at when it ends, or waited for.
+#[test]
+fn those_who_stay_behind() {
+    for (variable, ending, threads) in
+        [("NOTHING", image_end::RUNNING, 2), ("WAIT_FOR_ALL", image_end::ENDED, 3)]
+    {
+        let commands =
+            "claim thread main 10 leave claim,thread,daemon,20,sleep,1500,thread,late,5 sleep 500 together";
+        let trace = family(commands, variable);
+        let processes: Vec<ProcessRecord> = trace.all(chunk::PROCESS);
+        let daemon = processes.iter().find(|process| process.origin == origin::FORK).unwrap();
+        assert_eq!(daemon.ending, ending, "{variable}");
+        assert_eq!(trace.all::<ThreadRecord>(chunk::THREAD).len(), threads, "{variable}");
+    }
+}
+
+/// Many short processes need few descriptors and little memory: the oldest are written early.
+#[test]
+fn hundreds_of_children() {
+    const CHILDREN: usize = 300;
+    let commands = format!("claim thread main 10 {}", "child claim,thread,short,3 ".repeat(CHILDREN));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let line = format!("ulimit -n 200; exec \"$@\" {commands}");
+    let mut command = Command::new("sh");
+    command.args(["-c", &line, "sh", RECORDER]).args([
+        &path,
+        Path::new(&RING.to_string()),
+        Path::new(PROGRAM),
+    ]);
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let trace = Trace::read(&path);
+    assert_eq!(trace.all::<ProcessRecord>(chunk::PROCESS).len(), CHILDREN + 1);
+    assert_eq!(trace.all::<ThreadRecord>(chunk::THREAD).len(), CHILDREN + 1);
+    assert!(trace.0[&chunk::CLOCK].len() > 1, "written early");
+    let clocks: Vec<ClockReading> =
+        trace.0[&chunk::CLOCK].iter().flat_map(|chunk| array_in::<ClockReading>(chunk)).collect();
+    assert!(clocks.is_sorted_by(|one, next| one.ticks < next.ticks));
+}
+
+#[test]
+fn without_following_one_process_is_recorded() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out.ect");
+    let mut command = recorder(&path, Path::new(PROGRAM), "claim thread main 10 spares");
+    let output = command.env("NO_FOLLOW", "1").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "0 arenas\n");
+    let output =
+        recorder(&path, Path::new(PROGRAM), "claim thread main 10 together spares").output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "32 arenas\n");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::Wire;
-use everycall_format::arena::{ArenaHeader, ChildEntry, ModuleEntry, OpenCall, PAGE, ThreadHeader};
+use everycall_format::arena::{ArenaHeader, ModuleEntry, OpenCall, PAGE, ThreadHeader};
 use everycall_ring::Pool;
 
 use crate::system;
@@ -57,20 +57,8 @@ impl Arena {
         field!(self.base, ArenaHeader, state, AtomicU32)
     }
 
-    pub(crate) fn doorbell(&self) -> &AtomicU32 {
-        field!(self.base, ArenaHeader, doorbell, AtomicU32)
-    }
-
-    pub(crate) fn acknowledged(&self) -> &AtomicU32 {
-        field!(self.base, ArenaHeader, acknowledged, AtomicU32)
-    }
-
     pub(crate) fn module_count(&self) -> &AtomicU32 {
         field!(self.base, ArenaHeader, modules, AtomicU32)
-    }
-
-    pub(crate) fn child_count(&self) -> &AtomicU32 {
-        field!(self.base, ArenaHeader, children, AtomicU32)
     }
 
     pub(crate) fn thread_count(&self) -> &AtomicU32 {
@@ -155,6 +143,13 @@ impl Arena {
         self.put(0, header);
     }
 
+    /// Where the process comes from, see [`ArenaHeader::origin`] and what follows it.
+    pub(crate) fn put_origin(&self, origin: u32, parent: u32, forked_from: u32) {
+        field!(self.base, ArenaHeader, origin, AtomicU32).store(origin, Relaxed);
+        field!(self.base, ArenaHeader, parent_pid, AtomicU32).store(parent, Relaxed);
+        field!(self.base, ArenaHeader, forked_from, AtomicU32).store(forked_from, Relaxed);
+    }
+
     pub(crate) fn put_start(&self, reading: &everycall_format::arena::ClockReading) {
         self.put(offset_of!(ArenaHeader, start) as u64, reading);
     }
@@ -208,10 +203,22 @@ impl Arena {
         })
     }
 
-    pub(crate) fn put_child(&self, index: u32, entry: &ChildEntry) {
-        if index < self.layout.child_capacity {
-            self.put(self.layout.children_offset + u64::from(index) * ChildEntry::SIZE as u64, entry);
-        }
+    /// The first `modules` entries of the module table, the first `paths` bytes of the paths, each with its offset.
+    pub(crate) fn tables(&self, modules: u32, paths: u64) -> [(u64, &'static [u8]); 2] {
+        let layout = &self.layout;
+        let modules = u64::from(modules.min(layout.module_capacity)) * ModuleEntry::SIZE as u64;
+        let part = |offset: u64, size: u64| {
+            // SAFETY: within the arena by its layout. A parent may add to them, behind what its child reads.
+            (offset, unsafe { core::slice::from_raw_parts(self.at(offset).cast_const(), size as usize) })
+        };
+        [part(layout.modules_offset, modules), part(layout.paths_offset, paths.min(layout.paths_size))]
+    }
+
+    /// Writes bytes that [`Arena::tables`] of an arena with the same layout gave.
+    pub(crate) fn put_bytes(&self, offset: u64, bytes: &[u8]) {
+        // SAFETY: within the arena by its layout; nobody else has this arena yet.
+        let place = unsafe { core::slice::from_raw_parts_mut(self.at(offset), bytes.len()) };
+        place.copy_from_slice(bytes);
     }
 
     /// Address of the sentinel of open-call stack `index`, and of the end of its capacity.

@@ -1,49 +1,150 @@
-//! A forked child finds the process and every control block wiped. It runs untraced and is listed.
+//! A forked child finds the process and every control block wiped. At its first event it gets an arena of its own: the
+//! recorder's, or a private one where its parent has one. It takes its parent's place in memory, so that the child
+//! reaches nothing of its parent's any more. The module table comes along, as the child has its parent's modules.
+//!
+//! The child's rings begin with that event. The calls that were open at the fork are not taken over: the parent goes on
+//! changing its stack of them, and nothing tells the child what was there when it was forked. Their exits come
+//! without entries.
 
+use crate::arena::Arena;
+use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
-use crate::{system, threads};
-use core::sync::atomic::Ordering::{AcqRel, Relaxed};
-use everycall_format::arena::{ChildEntry, child_kind, counter};
-use everycall_ring::{Control, state};
+use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use crate::{hub, modules, start, threads};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
+use everycall_format::hub::origin;
 
-/// The first event of a thread in a child.
-pub(crate) fn child(process: &'static Process, control: Option<&Control>) {
-    match control {
-        // The main thread's block, or one that a thread of the parent had: ours, private, blank.
-        Some(control) => control.state.store(state::OFF, Relaxed),
-        None => threads::leave_out(),
-    }
-    let first =
-        process.state.compare_exchange(process_state::BLANK, process_state::OFF, AcqRel, Relaxed).is_ok();
-    if first {
-        list(child_kind::FORK);
-        if let Some(arena) = process::inherited_arena() {
-            arena.count(counter::FORKED_CHILDREN, 1);
+/// What the parent's arena held, as far as the child takes it over.
+#[derive(Clone, Copy)]
+struct Inheritance {
+    parent: Arena,
+    parent_pid: u32,
+    /// [`arena_state`].
+    state: u32,
+    modules: u32,
+    paths: u64,
+    /// Slots that no thread of the child may get: the thread that was forked may still have one's control block.
+    slots_barred: u32,
+}
+
+/// The first event, or module, of a child. Whether it is traced from now on. Threads that come at the same time wait for
+/// the first one; a signal handler within it doesn't.
+pub(crate) fn begin(process: &'static Process) -> bool {
+    let own = system::thread_id();
+    if let Err(starter) = process.starter.compare_exchange(0, own, AcqRel, Acquire) {
+        while process.state.load(Acquire) == process_state::BLANK {
+            if starter == own {
+                return false;
+            }
+            system::yield_now();
         }
+        return process.state.load(Acquire) == process_state::ON;
     }
+    let state = if begin_first(process).is_some() { process_state::ON } else { process_state::OFF };
+    process.state.store(state, Release);
+    state == process_state::ON
 }
 
-/// Lists the calling process as one that isn't followed.
-fn list(kind: u32) {
-    if let Some(arena) = process::inherited_arena() {
-        list_in(&arena, kind);
-    }
-}
-
-/// Lists the calling process in `arena` as one that isn't followed.
-pub(crate) fn list_in(arena: &crate::arena::Arena, kind: u32) {
-    let mut name = [0; 40];
-    let own = system::thread_name();
-    for (place, byte) in name.iter_mut().zip(own) {
-        *place = byte;
-    }
-    let entry = ChildEntry {
-        pid: system::process_id(),
-        parent: system::parent_id(),
-        kind,
-        reserved: 0,
-        ticks: everycall_hooks::ticks(),
-        name,
+fn begin_first(process: &'static Process) -> Option<()> {
+    let parent = process::inherited_arena()?;
+    let inheritance = Inheritance {
+        parent,
+        parent_pid: parent.target_pid().load(Relaxed),
+        state: parent.state().load(Relaxed),
+        modules: modules::known().min(parent.layout().module_capacity),
+        paths: parent.paths_used().load(Relaxed).min(parent.layout().paths_size),
+        slots_barred: barred_slots(process, &parent),
     };
-    arena.put_child(arena.child_count().fetch_add(1, Relaxed), &entry);
+    let arena = match hub::hub() {
+        Some(hub) if !hub.follows() => {
+            leave_out(&hub, child_kind::FORK);
+            parent.count(counter::FORKED_CHILDREN, 1);
+            return None;
+        }
+        Some(hub) => match hub.take().and_then(|spare| take_over(spare, &inheritance)) {
+            Some(arena) => arena,
+            None => {
+                leave_out(&hub, child_kind::FORK);
+                return None;
+            }
+        },
+        None => take_over_privately(&inheritance)?,
+    };
+    arena.state().store(inheritance.state, Relaxed);
+    arena.module_count().store(inheritance.modules, Relaxed);
+    arena.paths_used().store(inheritance.paths, Relaxed);
+    arena.thread_count().store(inheritance.slots_barred, Relaxed);
+    modules::take_over(&arena, inheritance.modules);
+    threads::begin_child();
+    process.begin_child(&arena, inheritance.state == arena_state::TRACING);
+    arena.put_origin(origin::FORK, system::parent_id(), inheritance.parent_pid);
+    arena.put_start(&start::clock_reading());
+    // Claimed when all of that is there.
+    arena.target_pid().store(system::process_id(), Release);
+    if let Some(hub) = hub::hub() {
+        hub.ring();
+    }
+    Some(())
+}
+
+/// The calling process isn't followed: it is listed and, where it should have been, counted.
+pub(crate) fn leave_out(hub: &Hub, kind: u32) {
+    hub.list(kind);
+    if hub.follows() {
+        hub.count_untraced();
+        hub.ring();
+    }
+}
+
+/// The thread that was forked finds its parent's control block in its thread-local slot, wiped. Where it is the one that
+/// begins, it gets a new one; else any slot may be it.
+fn barred_slots(process: &'static Process, parent: &Arena) -> u32 {
+    let capacity = parent.layout().thread_capacity;
+    // SAFETY: the thread-local slot is this thread's own.
+    let is_forked = process.owns(unsafe { process::thread_slot().read() }, capacity);
+    if is_forked { 0 } else { parent.thread_count().load(Relaxed).min(capacity) }
+}
+
+/// Puts a spare arena into the place of the parent's.
+fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
+    let Spare { file, header } = spare;
+    let parent = &inheritance.parent;
+    let layout = parent.layout();
+    if header.arena_size != layout.arena_size || header.ring_size != layout.ring_size {
+        return None;
+    }
+    let copied = parent.tables(inheritance.modules, inheritance.paths);
+    if !copied.iter().all(|(offset, bytes)| file.write_at(bytes, *offset)) {
+        return None;
+    }
+    // From here on the parent's arena can't be reached.
+    let base = file.map_shared_at(parent.base(), header.arena_size)?;
+    // SAFETY: mapped for ever; consistent.
+    let arena = unsafe { Arena::new(base, header) };
+    start::leave_out_of_dumps(&arena);
+    Some(arena)
+}
+
+/// Puts an arena of our own into the place of the parent's.
+fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
+    let parent = &inheritance.parent;
+    let layout = parent.layout();
+    let fresh = ArenaHeader::with_layout(layout.ring_size, layout.thread_capacity, EXTRA_SIZE);
+    if fresh.arena_size != layout.arena_size {
+        return None;
+    }
+    let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
+    let base = system::map(fresh.arena_size, PROT_READ | PROT_WRITE, flags, -1)?;
+    // SAFETY: just mapped; consistent by construction.
+    let arena = unsafe { Arena::new(base, fresh) };
+    arena.put_header(&fresh);
+    for (offset, bytes) in parent.tables(inheritance.modules, inheritance.paths) {
+        arena.put_bytes(offset, bytes);
+    }
+    let base = system::move_mapping(base, fresh.arena_size, parent.base())?;
+    // SAFETY: mapped for ever; consistent.
+    let arena = unsafe { Arena::new(base, fresh) };
+    start::leave_out_of_dumps(&arena);
+    Some(arena)
 }

@@ -46,9 +46,21 @@ pub(crate) struct Graveyard {
     keep_ns: AtomicU64,
 }
 
+/// What [`Graveyard::keep`] was told, for forked children.
+static BYTES_MAX: AtomicU64 = AtomicU64::new(0);
+static KEEP_NS: AtomicU64 = AtomicU64::new(0);
+
 impl Graveyard {
+    /// Keeps as much as the process's parent does.
+    pub(crate) fn keep_as_parent(&self) {
+        self.bytes_max.store(BYTES_MAX.load(Relaxed), Relaxed);
+        self.keep_ns.store(KEEP_NS.load(Relaxed), Relaxed);
+    }
+
     /// Sets how much is kept, and how long.
     pub(crate) fn keep(&self, kept: KeepEnded) {
+        BYTES_MAX.store(kept.bytes, Relaxed);
+        KEEP_NS.store(kept.nanoseconds, Relaxed);
         self.bytes_max.store(kept.bytes, Relaxed);
         self.keep_ns.store(kept.nanoseconds, Relaxed);
     }

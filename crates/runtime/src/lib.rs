@@ -8,7 +8,8 @@
 //! threads    a thread's first event gives it a slot
 //! slow       everything that a hook doesn't do itself
 //! open_calls the open-call stack: dead frames, frames that match an exit
-//! fork       a forked child runs untraced and is listed
+//! hub        where the recorder's arenas are found
+//! fork       a forked child gets an arena of its own
 //! system     system calls, nothing else of the operating system
 //! roots      the three forms: in executables, in modules, preloaded
 //! ```
@@ -26,6 +27,7 @@
 mod arena;
 mod fork;
 mod graveyard;
+mod hub;
 mod modules;
 mod open_calls;
 mod process;

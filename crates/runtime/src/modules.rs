@@ -1,21 +1,67 @@
 //! Traced objects come and go.
 
+use crate::arena::Arena;
 use crate::process::{Process, state as process_state};
 use crate::sites::Text;
 use crate::slow::{Place, slow_path};
 use crate::system::{self, File};
-use crate::{process, sites};
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use everycall_format::arena::{ModuleEntry, PAGE, counter, module_flags, module_state};
-use everycall_format::event::{ESCAPE_FIRST, EXIT};
+use crate::{fork, hub, process, sites};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, PAGE, counter, module_flags, module_state};
+use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_FIRST};
 use everycall_format::site::RUNTIME_ABI;
 use everycall_hooks::ModuleDescriptor;
 use everycall_patch::Switch;
 
-/// How long a module's registration waits for the recorder to take hold of its file.
-const RECORDER_WAIT_NS: u64 = 10_000_000;
 /// Descriptor index of a module that isn't in the table.
 const NOT_REGISTERED: u32 = u32::MAX;
+
+/// What a forked child has to know of its parent's modules: the parent goes on changing its table.
+static KNOWN: AtomicU32 = AtomicU32::new(0);
+static NEXT_CODE: AtomicU32 = AtomicU32::new(OFFSET_FIRST);
+/// A bit for each module that was unloaded.
+static UNLOADED: [AtomicU64; UNLOADED_WORDS] = [const { AtomicU64::new(0) }; UNLOADED_WORDS];
+const UNLOADED_WORDS: usize = MODULE_CAPACITY as usize / 64;
+
+/// Modules that were registered before this process was forked, or by itself.
+pub(crate) fn known() -> u32 {
+    KNOWN.load(Relaxed)
+}
+
+/// First code offset that none of them has.
+pub(crate) fn next_code() -> u32 {
+    NEXT_CODE.load(Relaxed)
+}
+
+fn unloaded(index: u32) -> Option<(&'static AtomicU64, u64)> {
+    Some((UNLOADED.get(index as usize / 64)?, 1 << (index % 64)))
+}
+
+/// The first `count` modules in `arena` are those of the parent, and now a forked child's. What the parent unloaded after the
+/// fork is still loaded in the child.
+pub(crate) fn take_over(arena: &Arena, count: u32) {
+    for index in 0..count {
+        if let Some(entry) = arena.module(index) {
+            arena.add_module_to_dumps(index, &entry);
+        }
+        if let (Some(ticks), Some((word, bit))) = (arena.module_unloaded(index), unloaded(index))
+            && word.load(Relaxed) & bit == 0
+        {
+            ticks.store(0, Relaxed);
+        }
+    }
+}
+
+/// The process where it is traced, also a forked child's from now on.
+fn traced() -> Option<&'static Process> {
+    let process = process::process()?;
+    let on = match process.state.load(Acquire) {
+        process_state::ON => true,
+        process_state::BLANK => fork::begin(process),
+        _ => false,
+    };
+    on.then_some(process)
+}
 
 /// Takes a module in. See [`everycall_hooks::RuntimeTable::register`].
 ///
@@ -25,10 +71,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     // SAFETY: by contract.
     let module = unsafe { &*module };
     module.index.store(NOT_REGISTERED, Relaxed);
-    let Some(process) = process::process().filter(|process| process.state.load(Relaxed) == process_state::ON)
-    else {
-        return;
-    };
+    let Some(process) = traced() else { return };
     let arena = process.arena();
     if module.abi.load(Relaxed) != RUNTIME_ABI {
         arena.count(counter::MODULES_OF_OTHER_VERSION, 1);
@@ -48,6 +91,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
         return;
     }
     process.next_code.store(code_start + size as u32, Relaxed);
+    NEXT_CODE.store(code_start + size as u32, Relaxed);
 
     let bias = (image.start as u32).wrapping_sub(code_start);
     module.thread_slot.store(process::thread_slot_offset(), Relaxed);
@@ -96,7 +140,8 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
         state.store(module_state::COMPLETE, Release);
     }
     arena.module_count().store(index + 1, Release);
-    tell_recorder(process);
+    KNOWN.store(index + 1, Relaxed);
+    tell_recorder(&arena);
     module.on.store(on.into(), Release);
 }
 
@@ -108,14 +153,14 @@ pub(crate) unsafe extern "C" fn unregister(module: *const ModuleDescriptor) {
     // SAFETY: by contract.
     let module = unsafe { &*module };
     let index = module.index.load(Relaxed);
-    let Some(process) = process::process().filter(|process| process.state.load(Relaxed) == process_state::ON)
-    else {
-        return;
-    };
+    let Some(process) = traced() else { return };
     if index != NOT_REGISTERED
-        && let Some(unloaded) = process.arena().module_unloaded(index)
+        && let Some(unloaded_ticks) = process.arena().module_unloaded(index)
     {
-        unloaded.store(everycall_hooks::ticks(), Relaxed);
+        unloaded_ticks.store(everycall_hooks::ticks(), Relaxed);
+        if let Some((word, bit)) = unloaded(index) {
+            word.fetch_or(bit, Relaxed);
+        }
     }
 }
 
@@ -152,25 +197,11 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
 }
 
 /// Rings for the recorder and gives it a moment to take hold of the module's file.
-fn tell_recorder(process: &Process) {
-    let arena = process.arena();
-    if arena.recorder_pid() == 0 {
-        return;
-    }
-    let bell = arena.doorbell().fetch_add(1, Release) + 1;
-    system::wake(arena.doorbell());
-    let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + RECORDER_WAIT_NS;
-    loop {
-        let seen = arena.acknowledged().load(Acquire);
-        if seen.wrapping_sub(bell).cast_signed() >= 0 {
-            return;
-        }
-        let now = system::clock_ns(system::CLOCK_MONOTONIC);
-        if now >= deadline {
-            arena.count(counter::RECORDER_LATE, 1);
-            return;
-        }
-        system::wait(arena.acknowledged(), seen, deadline - now);
+fn tell_recorder(arena: &Arena) {
+    if let Some(hub) = hub::hub()
+        && !hub.wait_for(hub.ring(), hub::FILE_WAIT_NS)
+    {
+        arena.count(counter::RECORDER_LATE, 1);
     }
 }
 

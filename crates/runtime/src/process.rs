@@ -38,6 +38,8 @@ pub(crate) mod state {
 #[repr(C, align(4096))]
 pub(crate) struct Process {
     pub(crate) state: AtomicU32,
+    /// In a forked child, the thread that makes it a traced process.
+    pub(crate) starter: AtomicU32,
     pub(crate) pid: AtomicU32,
     /// Held while modules come and go.
     pub(crate) module_lock: AtomicU32,
@@ -50,7 +52,7 @@ pub(crate) struct Process {
     /// Whether the program starts with its sites on.
     pub(crate) sites_on: AtomicU32,
     /// The arena's layout as it was checked at the start.
-    layout: ArenaHeader,
+    layout: UnsafeCell<ArenaHeader>,
     /// For whoever holds the module lock.
     scratch: UnsafeCell<[u8; SCRATCH_SIZE]>,
 }
@@ -66,8 +68,7 @@ static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
 /// Maps the process's memory for `arena` and makes it the process's. False where there is no memory.
 pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let layout = arena.layout();
-    let controls = u64::from(layout.thread_capacity) * size_of::<Control>() as u64;
-    let wiped = (PROCESS_SIZE + controls).next_multiple_of(PAGE);
+    let wiped = wiped_bytes(layout);
     let size = wiped + SLOW_STACKS * SLOW_STACK_SIZE;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
@@ -79,16 +80,20 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let process = base.cast::<Process>();
     // SAFETY: fresh, zeroed, page-aligned memory; all zero is a valid Process. Nobody else has it yet.
     let fresh = unsafe { &mut *process };
-    fresh.layout = *layout;
+    *fresh.layout.get_mut() = *layout;
     fresh.pid.store(system::process_id(), Relaxed);
-    for (stack, number) in fresh.slow_stacks.iter().zip(1..) {
-        stack.store(base as u64 + wiped + number * SLOW_STACK_SIZE, Relaxed);
-    }
+    fresh.list_slow_stacks(base as u64 + wiped);
     fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
     THREAD_SLOT.store(thread_slot, Relaxed);
     ARENA.store(arena.base(), Relaxed);
     PROCESS.store(process, Release);
     true
+}
+
+/// Bytes of the process and its control blocks, which a forked child finds wiped.
+fn wiped_bytes(layout: &ArenaHeader) -> u64 {
+    let controls = u64::from(layout.thread_capacity) * size_of::<Control>() as u64;
+    (PROCESS_SIZE + controls).next_multiple_of(PAGE)
 }
 
 /// The process, where the runtime has begun (it may be a forked child's blank).
@@ -122,8 +127,35 @@ pub(crate) fn thread_slot() -> *mut *const Control {
 impl Process {
     /// The process's arena. Not for a blank process.
     pub(crate) fn arena(&self) -> Arena {
-        // SAFETY: `begin` was called with an arena of this layout at this place.
-        unsafe { Arena::new(ARENA.load(Relaxed), self.layout) }
+        // SAFETY: `begin` or `begin_child` was called with an arena of this layout at this place; the layout doesn't change
+        // while the process isn't blank.
+        unsafe { Arena::new(ARENA.load(Relaxed), *self.layout.get()) }
+    }
+
+    /// A forked child's process, which was blank: it has `arena` in the place of its parent's.
+    pub(crate) fn begin_child(&self, arena: &Arena, sites_on: bool) {
+        // SAFETY: the thread that starts the child is alone, and nobody asks for the layout of a blank process.
+        unsafe { *self.layout.get() = *arena.layout() };
+        self.pid.store(system::process_id(), Relaxed);
+        self.next_code.store(crate::modules::next_code(), Relaxed);
+        self.sites_on.store(sites_on.into(), Relaxed);
+        self.graveyard.keep_as_parent();
+        let wiped = wiped_bytes(arena.layout());
+        self.list_slow_stacks(core::ptr::from_ref(self) as u64 + wiped);
+    }
+
+    /// Lists the stacks for the slow path, the first of which begins at `first`, as free.
+    fn list_slow_stacks(&self, first: u64) {
+        for (stack, number) in self.slow_stacks.iter().zip(1..) {
+            stack.store(first + number * SLOW_STACK_SIZE, Relaxed);
+        }
+    }
+
+    /// Whether a control block is one of the process's, of which there are `capacity`.
+    pub(crate) fn owns(&'static self, control: *const Control, capacity: u32) -> bool {
+        let first = core::ptr::from_ref(self.control(0)) as u64;
+        let size = u64::from(capacity) * size_of::<Control>() as u64;
+        (control as u64).wrapping_sub(first) < size
     }
 
     /// The buffer of whoever holds the module lock.

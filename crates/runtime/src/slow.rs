@@ -34,15 +34,24 @@ pub(crate) unsafe extern "C" fn slow_path(
     // A signal handler may have begun the thread since the hook looked for a control block.
     // SAFETY: null or the thread's control block; the thread-local slot is this thread's own.
     let control = unsafe { control.as_ref().or_else(|| process::thread_slot().read().as_ref()) };
-    match process.state.load(Relaxed) {
-        process_state::ON => {}
-        process_state::BLANK => return fork::child(process, control),
-        _ => {
-            if control.is_none() {
-                threads::leave_out();
-            }
-            return;
+    let traced = match process.state.load(Acquire) {
+        process_state::ON => true,
+        process_state::BLANK => fork::begin(process),
+        _ => false,
+    };
+    // A forked child's only thread finds its parent's control block, blank: it was wiped, and what the hook did with it means
+    // nothing.
+    let (control, slot, what) = match control {
+        Some(wiped) if wiped.state.load(Relaxed) == state::BLANK => {
+            (None, core::ptr::null(), what & !slow::PUSHED)
         }
+        other => (other, slot, what),
+    };
+    if !traced {
+        if control.is_none() {
+            threads::leave_out();
+        }
+        return;
     }
     let is_first = control.is_none();
     let Some(control) = control.or_else(|| threads::begin(process)) else { return };

@@ -1,18 +1,18 @@
 //! The runtime's start: before `main`, before the program's own initialisers.
 
 use crate::arena::Arena;
+use crate::hub::{self, Spare};
 use crate::process::{self, state as process_state};
 use crate::system::{
-    self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, File, MAP_ANONYMOUS, MAP_NORESERVE,
-    MAP_SHARED,
+    self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED,
 };
 use crate::{fork, system::PROT_READ, system::PROT_WRITE};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
-use everycall_format::Wire;
 use everycall_format::arena::{
     ArenaHeader, ClockReading, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
 };
 use everycall_format::env::{self, KeepEnded};
+use everycall_format::hub::origin;
 
 /// What the program was started with.
 struct Environment {
@@ -114,17 +114,21 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             })
         }))
     };
-    let arena = match variable(env::ARENA).map(given) {
-        Some(Given::Ours(arena)) => Some(arena),
-        Some(Given::Taken) => return,
-        Some(Given::Unusable) | None => own(),
+    let arena = match variable(env::RECORDER).and_then(hub::open) {
+        Some(hub) => match hub.take().and_then(given) {
+            Some(arena) => Some(arena),
+            None => return fork::leave_out(&hub, child_kind::EXEC),
+        },
+        None => own(),
     };
     let Some(arena) = arena else { return };
     if !process::begin(&arena, thread_slot) {
         return;
     }
-    arena.put_start(&clock_reading());
     arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
+    if let Some(hub) = hub::hub() {
+        hub.ring();
+    }
     if let Some(process) = process::process() {
         process.graveyard.keep(kept);
         process.sites_on.store(on.into(), Relaxed);
@@ -148,43 +152,20 @@ fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
     ]);
 }
 
-/// What became of the recorder's arena.
-#[allow(clippy::large_enum_variant)] // One of them, once, without an allocator.
-enum Given {
-    /// We write it.
-    Ours(Arena),
-    /// Another process does: we aren't followed.
-    Taken,
-    /// It isn't there, or can't be mapped.
-    Unusable,
-}
-
-/// Maps the recorder's arena and claims it.
-fn given(path: &[u8]) -> Given {
-    let mut name = [0; 256];
-    match name.get_mut(..path.len()) {
-        Some(place) if path.len() < 256 => place.copy_from_slice(path),
-        _ => return Given::Unusable,
-    }
-    let Some(file) = File::open(name.get(..=path.len()).unwrap_or(&[]), true) else { return Given::Unusable };
-    let mut bytes = [0; ArenaHeader::SIZE];
-    if file.read(&mut bytes) != bytes.len() {
-        return Given::Unusable;
-    }
-    let Some(header) = ArenaHeader::read(&bytes).filter(|header| header.is_consistent(header.arena_size))
-    else {
-        return Given::Unusable;
-    };
-    let Some(base) = file.map_shared(header.arena_size) else { return Given::Unusable };
+/// Maps an arena of the recorder's and claims it.
+fn given(spare: Spare) -> Option<Arena> {
+    let Spare { file, header } = spare;
+    let base = file.map_shared(header.arena_size)?;
     // SAFETY: just mapped, never unmapped but below, where it isn't used any more; consistent.
     let arena = unsafe { Arena::new(base, header) };
+    arena.put_origin(origin::START, system::parent_id(), 0);
+    arena.put_start(&clock_reading());
     if arena.target_pid().compare_exchange(0, system::process_id(), AcqRel, Relaxed).is_err() {
-        fork::list_in(&arena, child_kind::EXEC);
         system::unmap(base, header.arena_size);
-        return Given::Taken;
+        return None;
     }
     leave_out_of_dumps(&arena);
-    Given::Ours(arena)
+    Some(arena)
 }
 
 /// An arena of the process's own; with fewer threads where memory is limited. At most half of what the limit allows:
@@ -203,6 +184,7 @@ fn private(ring_size: u64) -> Option<Arena> {
             let arena = unsafe { Arena::new(base, header) };
             leave_out_of_dumps(&arena);
             arena.put_header(&header);
+            arena.put_start(&clock_reading());
             arena.target_pid().store(system::process_id(), Relaxed);
             return Some(arena);
         }
@@ -212,13 +194,13 @@ fn private(ring_size: u64) -> Option<Arena> {
 }
 
 /// Core dumps have the header; what else they have is added as it comes into use.
-fn leave_out_of_dumps(arena: &Arena) {
+pub(crate) fn leave_out_of_dumps(arena: &Arena) {
     system::advise(arena.base(), arena.layout().arena_size, system::MADV_DONTDUMP);
     arena.add_to_dumps(0, PAGE);
 }
 
 /// All clocks at one moment: the closest bracket of a few tries.
-fn clock_reading() -> ClockReading {
+pub(crate) fn clock_reading() -> ClockReading {
     let mut best = ClockReading { bracket: u64::MAX, ..ClockReading::default() };
     for _ in 0..3 {
         let before = everycall_hooks::ticks();

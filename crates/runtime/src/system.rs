@@ -7,6 +7,7 @@ pub(crate) const PROT_READ: usize = 1;
 pub(crate) const PROT_WRITE: usize = 2;
 pub(crate) const PROT_EXEC: usize = 4;
 pub(crate) const MAP_SHARED: usize = 0x01;
+const MAP_FIXED: usize = 0x10;
 pub(crate) const MAP_PRIVATE: usize = 0x02;
 pub(crate) const MAP_ANONYMOUS: usize = 0x20;
 pub(crate) const MAP_NORESERVE: usize = 0x4000;
@@ -36,6 +37,7 @@ mod number {
     pub const MUNMAP: usize = 11;
     pub const PWRITE64: usize = 18;
     pub const SCHED_YIELD: usize = 24;
+    pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
     pub const GETPID: usize = 39;
     pub const KILL: usize = 62;
@@ -57,6 +59,20 @@ pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isiz
         syscall(number::MMAP, [0, length as usize, protection, flags, descriptor.cast_unsigned(), 0])
     };
     (address > 0).then_some(address as *mut u8)
+}
+
+/// Moves a mapping of [`map`] over another one of the same length, which is gone then. Where that fails, the first one is.
+pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*mut u8> {
+    const MAYMOVE_FIXED: usize = 3;
+    let size = length as usize;
+    // SAFETY: both are the caller's own, of which it keeps no reference into.
+    let address =
+        unsafe { syscall(number::MREMAP, [from as usize, size, size, MAYMOVE_FIXED, to as usize, 0]) };
+    if address != to as isize {
+        unmap(from, length);
+        return None;
+    }
+    Some(to)
 }
 
 /// Unmaps memory that [`map`] gave.
@@ -112,6 +128,16 @@ impl File {
     /// Maps the file shared and writable.
     pub(crate) fn map_shared(&self, length: u64) -> Option<*mut u8> {
         map(length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self.0.cast_signed())
+    }
+
+    /// As [`File::map_shared`], over a mapping of the same length, which is gone then.
+    pub(crate) fn map_shared_at(&self, place: *mut u8, length: u64) -> Option<*mut u8> {
+        let protection = PROT_READ | PROT_WRITE;
+        let flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
+        // SAFETY: replaces a mapping of the caller's own, of which it keeps no reference into.
+        let address =
+            unsafe { syscall(number::MMAP, [place as usize, length as usize, protection, flags, self.0, 0]) };
+        (address == place as isize).then_some(place)
     }
 }
 

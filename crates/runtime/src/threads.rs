@@ -25,6 +25,11 @@ static OFF: Control = Control::off();
 /// Segments that core dumps have, from the pool's begin.
 static SEGMENTS_DUMPED: AtomicU32 = AtomicU32::new(0);
 
+/// A forked child's arena is new: core dumps have nothing of it.
+pub(crate) fn begin_child() {
+    SEGMENTS_DUMPED.store(0, Relaxed);
+}
+
 /// Gives the calling thread a slot, a ring and a control block. `None` where it runs untraced.
 pub(crate) fn begin(process: &'static Process) -> Option<&'static Control> {
     let place = process.graveyard.take_place(process);

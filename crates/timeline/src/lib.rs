@@ -15,6 +15,7 @@
 
 mod clock;
 mod event;
+mod family;
 mod location;
 mod marks;
 mod order;
@@ -30,6 +31,8 @@ pub use event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
     SpanEndKind, TimelineEvent,
 };
+pub use everycall_reader::Process;
+pub use family::Relative;
 pub use location::{Location, ModuleMap};
 pub use marks::{MarkNames, NamedMarks};
 pub use pairing::{PairingStats, SameFunction};

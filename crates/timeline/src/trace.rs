@@ -5,6 +5,7 @@ use everycall_reader::{
 };
 
 use crate::clock::{Clock, ClockQuality};
+use crate::family::{Relative, family};
 use crate::location::{Location, ModuleMap};
 use crate::marks::MarkNames;
 use crate::pairing::SameFunction;
@@ -111,6 +112,12 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn processes(&self) -> &[Process] {
         &self.source.recording().processes
+    }
+
+    /// The processes in the order of their family tree.
+    #[must_use]
+    pub fn family(&self) -> Vec<Relative> {
+        family(self.processes())
     }
 
     /// Modules of all processes; [`Location::module`] is an index.

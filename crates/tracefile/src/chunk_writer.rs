@@ -81,18 +81,18 @@ impl<W: Write> ChunkWriter<W> {
         self.output.write_all(bytes)
     }
 
-    /// Writes the last chunk, and returns the file's bytes.
+    /// Writes the last chunk, and returns the file's size in bytes and the output, flushed.
     ///
     /// # Errors
     ///
     /// The output's.
-    pub fn end(mut self) -> io::Result<u64> {
+    pub fn end(mut self) -> io::Result<(u64, W)> {
         let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
         self.process = 0;
         let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
         self.chunk(chunk::END, &[&bytes_of(&end)])?;
         self.output.flush()?;
-        Ok(self.position)
+        Ok((self.position, self.output))
     }
 }
 

@@ -16,6 +16,12 @@ pub struct Summary {
     pub ring_size: u64,
     /// Most threads that could have been recorded.
     pub thread_capacity: u32,
+    /// Traced processes: program runs, so that one that executes another traced program is two.
+    pub processes: u32,
+    /// Processes of these that were running when the recording ended.
+    pub running: u32,
+    /// Processes that should have been followed, and found no memory to write to.
+    pub untraced_processes: u32,
     /// Threads, in the order in which they got their rings.
     pub threads: Vec<ThreadSummary>,
     /// Processes that were not followed.

@@ -1,14 +1,15 @@
 //! What a trace holds, for programs: one JSON object.
 
+use everycall_export::{end_ns, process_name};
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::ect::end;
+use everycall_reader::{Ending, Origin};
 use everycall_timeline::{ClockQuality, NamedMarks};
 use serde_json::{Value, json};
 
 use super::Report;
-use super::page::{MARKS_LISTED, lost, most_marks};
+use super::page::{MARKS_LISTED, lost, most_marks, runtime_counts};
 use super::profile::Row;
-use crate::trace_view::end_ns;
 
 /// The object, with a newline behind it.
 pub fn json(report: &Report<'_>) -> String {
@@ -33,6 +34,7 @@ pub fn json(report: &Report<'_>) -> String {
         "unwound_calls": report.profile.unwound,
         "unmatched_exits": report.profile.unmatched_exits,
         "marks": marks(report),
+        "processes": processes(report),
         "threads": threads(report),
         "modules": modules(report),
         "children": children(report),
@@ -73,11 +75,42 @@ fn clock(report: &Report<'_>) -> Value {
     clock
 }
 
+fn processes(report: &Report<'_>) -> Value {
+    let clock = report.trace.clock();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let processes = report.trace.processes().iter().enumerate().map(|(index, process)| {
+        json!({
+            "index": index,
+            "pid": process.pid,
+            "parent_pid": process.parent_pid,
+            "parent": process.parent,
+            "origin": match process.origin {
+                Origin::Start => "start",
+                Origin::Fork => "fork",
+                Origin::Exec => "exec",
+                Origin::Other(_) => "unknown",
+            },
+            "name": process_name(report.trace, process),
+            "command": process.command.iter().map(|word| text(word)).collect::<Vec<_>>(),
+            "start_ns": process.start_ticks.map(|ticks| clock.ns(ticks)),
+            "end_ns": process.end_ticks.map(|ticks| clock.ns(ticks)),
+            "ending": match process.ending {
+                Ending::Ended => "ended",
+                Ending::Exec => "exec",
+                Ending::Running => "running",
+                Ending::Other(_) => "unknown",
+            },
+        })
+    });
+    processes.collect()
+}
+
 fn threads(report: &Report<'_>) -> Value {
     let ring_size =
         |snapshot: usize| report.trace.snapshots().get(snapshot).map(|snapshot| snapshot.ring_size);
     let threads = report.trace.threads().iter().map(|thread| {
         json!({
+            "process": thread.process,
             "pid": thread.pid,
             "tid": thread.tid,
             "name": thread.name,
@@ -126,6 +159,7 @@ fn modules(report: &Report<'_>) -> Value {
     let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
     let modules = report.trace.modules().iter().map(|module| {
         json!({
+            "process": module.process,
             "path": module.path_lossy(),
             "build_id": hex(&module.build_id),
             "executable": module.is_executable,
@@ -153,8 +187,7 @@ fn children(report: &Report<'_>) -> Value {
 }
 
 fn counters(report: &Report<'_>) -> Value {
-    let counters =
-        report.trace.snapshots().last().map(|snapshot| snapshot.counters.as_slice()).unwrap_or_default();
+    let counters = runtime_counts(report.trace);
     let counted = counters.iter().enumerate().filter(|(_, count)| **count > 0);
     let entry = |(number, count): (usize, &u64)| json!({ "number": number, "count": count, "meaning": counter::MEANINGS.get(number) });
     counted.map(entry).collect()

@@ -2,16 +2,16 @@
 
 use std::fmt::{self, Write};
 
-use everycall_export::{Count, Duration, shortened_name};
-use everycall_format::arena::{child_kind, counter};
+use everycall_export::{Count, Duration, end_ns, process_name, shortened_name};
+use everycall_format::arena::{COUNTERS, child_kind, counter};
 use everycall_format::ect::end;
 use everycall_reader::Reason;
+use everycall_reader::{Ending, Origin};
 use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
 
 use super::Report;
 use super::profile::Row;
 use crate::report::{Several, Size};
-use crate::trace_view::end_ns;
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -19,6 +19,8 @@ const WIDTH: usize = 80;
 const LABEL: usize = 12;
 /// Threads, modules and children that are listed one by one.
 const LISTED: usize = 32;
+/// Generations of processes that are indented.
+const GENERATIONS_INDENTED: usize = 8;
 /// Names of labels, instants and spans that are listed.
 pub const MARKS_LISTED: usize = 10;
 
@@ -32,6 +34,7 @@ pub fn page(report: &Report<'_>) -> String {
 
 fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     recording(out, report)?;
+    processes(out, report)?;
     threads(out, report)?;
     modules(out, report)?;
     children(out, report)?;
@@ -144,6 +147,49 @@ fn clock_text(report: &Report<'_>) -> String {
     }
 }
 
+fn processes(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let trace = report.trace;
+    let processes = trace.processes();
+    if processes.len() < 2 {
+        return Ok(());
+    }
+    heading(out, &Several(processes.len() as u64, "process", "processes").to_string())?;
+    writeln!(out, "  {:>8}  {:>10}{:>10}  {:<8} command", "pid", "begin", "took", "end")?;
+    for relative in trace.family().iter().take(LISTED) {
+        let process = &processes[relative.process];
+        let ns = |ticks: Option<u64>| ticks.map(|ticks| trace.clock().ns(ticks));
+        let (start, end) = (ns(process.start_ticks), ns(process.end_ticks));
+        let took = start.zip(end).map(|(start, end)| end.saturating_sub(start));
+        let time = |ns: Option<u64>| ns.map_or("-".to_owned(), |ns| Duration { ns }.to_string());
+        let words: Vec<String> =
+            process.command.iter().map(|word| quoted(&clean(&String::from_utf8_lossy(word)))).collect();
+        let command = match (&words[..], process.origin) {
+            ([], _) => clean(&process_name(trace, process)),
+            (_, Origin::Fork) => format!("{} (fork)", clean(&process_name(trace, process))),
+            _ => words.join(" "),
+        };
+        let mut line = format!(
+            "  {:>8}  {:>10}{:>10}  {:<8} {:indent$}{command}",
+            process.pid,
+            time(start),
+            time(took),
+            match process.ending {
+                Ending::Ended => "ended",
+                Ending::Exec => "exec",
+                Ending::Running => "running",
+                Ending::Other(_) => "unknown",
+            },
+            "",
+            indent = 2 * relative.generation.min(GENERATIONS_INDENTED),
+        );
+        if line.chars().count() > WIDTH {
+            line = line.chars().take(WIDTH - 3).chain("...".chars()).collect();
+        }
+        writeln!(out, "{line}")?;
+    }
+    more(out, processes.len())
+}
+
 fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
     let threads = report.trace.threads();
     heading(out, &Several(threads.len() as u64, "thread", "threads").to_string())?;
@@ -152,7 +198,13 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     writeln!(out, "  {:>8}  {:<16}{:>15}{:>12}{:>10}  beginning", "tid", "name", "events", "reach", "lost")?;
     let end = end_ns(report.trace);
+    let mut process = None;
     for thread in threads.iter().take(LISTED) {
+        if report.trace.processes().len() > 1 && process.replace(thread.process) != Some(thread.process) {
+            let name = report.trace.processes().get(thread.process);
+            let name = name.map(|process| clean(&process_name(report.trace, process))).unwrap_or_default();
+            writeln!(out, "  process {} {name}", thread.pid)?;
+        }
         writeln!(
             out,
             "  {:>8}  {:<16}{:>15}{:>12}{:>10}  {}",
@@ -186,7 +238,10 @@ pub fn lost(thread: &ThreadInfo) -> u64 {
 }
 
 fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    let modules = report.trace.modules();
+    // One file may be loaded in many processes.
+    let all = report.trace.modules().iter().enumerate();
+    let modules: Vec<_> =
+        all.filter(|(index, module)| module.same_file == *index).map(|(_, module)| module).collect();
     heading(out, &Several(modules.len() as u64, "module", "modules").to_string())?;
     for module in modules.iter().take(LISTED) {
         let path = clean(&module.path_lossy());
@@ -227,9 +282,8 @@ fn children(out: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    // Counts only grow, so the last snapshot has them all.
-    let Some(snapshot) = report.trace.snapshots().last() else { return Ok(()) };
-    let mut counted = snapshot.counters.iter().enumerate().filter(|(_, count)| **count > 0).peekable();
+    let counts = runtime_counts(report.trace);
+    let mut counted = counts.iter().enumerate().filter(|(_, count)| **count > 0).peekable();
     if counted.peek().is_none() {
         return Ok(());
     }
@@ -240,6 +294,21 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
         writeln!(out, "  {:>8}  {meaning}", Count(*count).to_string())?;
     }
     Ok(())
+}
+
+/// What the runtime counted, in all processes. Counts only grow, so a process's last snapshot has all of its.
+pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
+    let mut last = vec![None; trace.processes().len()];
+    for snapshot in trace.snapshots() {
+        if let Some(last) = last.get_mut(snapshot.process) {
+            *last = Some(&snapshot.counters);
+        }
+    }
+    let mut sums = [0_u64; COUNTERS];
+    for counters in last.into_iter().flatten() {
+        sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+    }
+    sums
 }
 
 fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {

@@ -66,6 +66,7 @@ fn random_calls(dice: &mut Dice) -> Calls {
 fn random_filter(dice: &mut Dice) -> Filter {
     let mut maybe = |sides| (dice.roll(3) == 0).then(|| dice.roll(sides));
     Filter {
+        pids: Vec::new(),
         tids: Vec::new(),
         since_ns: maybe(250),
         until_ns: maybe(250),

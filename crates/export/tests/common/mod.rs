@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 
 use everycall_export::{
     Begin, End, EndKind, FunctionName, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark,
-    MarkKind, MarkName, Names, Source, SpanEndKind, Thread, TimelineEvent,
+    MarkKind, MarkName, Names, Process, Source, SpanEndKind, Thread, TimelineEvent,
 };
 
 /// A program whose calls are given one by one.
-#[derive(Default)]
 pub struct Program {
+    pub processes: Vec<Process>,
     pub threads: Vec<Thread>,
     pub events: Vec<Vec<TimelineEvent>>,
     pub realtime_ns: Option<u64>,
@@ -21,10 +21,36 @@ pub struct Program {
     next_span: u32,
 }
 
+impl Default for Program {
+    fn default() -> Program {
+        Program {
+            processes: vec![Process { pid: 100, name: "app".to_owned(), ..Process::default() }],
+            threads: Vec::new(),
+            events: Vec::new(),
+            realtime_ns: None,
+            open: Vec::new(),
+            mark_names: Vec::new(),
+            spans: Vec::new(),
+            next_span: 0,
+        }
+    }
+}
+
 impl Program {
+    /// Threads from here on are of another process.
+    #[allow(dead_code, reason = "not every test file has several processes")]
+    pub fn process(&mut self, pid: u32, parent_pid: u32, command: &[&str]) -> &mut Self {
+        let name = command[0].rsplit('/').next().unwrap().to_owned();
+        let command = command.iter().map(ToString::to_string).collect();
+        self.processes.push(Process { pid, parent_pid, name, command });
+        self
+    }
+
     pub fn thread(&mut self, tid: u32, name: &str) -> &mut Self {
         assert!(self.open.is_empty(), "the thread before has open calls");
-        self.threads.push(Thread { pid: 100, tid, name: name.to_owned() });
+        let process = self.processes.len() - 1;
+        let pid = self.processes[process].pid;
+        self.threads.push(Thread { process, pid, tid, name: name.to_owned() });
         self.events.push(Vec::new());
         self
     }
@@ -95,8 +121,8 @@ impl Program {
 }
 
 impl Source for Program {
-    fn process_name(&self) -> &str {
-        "app"
+    fn processes(&self) -> &[Process] {
+        &self.processes
     }
 
     fn threads(&self) -> &[Thread] {
@@ -235,4 +261,14 @@ pub fn everything() -> (Program, Book) {
         .source("/src/parse.cpp", "// </script> \u{2028} \t\"quoted\" \\ \u{1b}[31m\nno newline at the end")
         .source("/never/called.cpp", "unused");
     (program, book)
+}
+
+/// A process, its forked child, and another program that the child executes.
+#[allow(dead_code, reason = "not every test file has several processes")]
+pub fn family() -> Program {
+    let mut program = Program::default();
+    program.thread(100, "app").begin(0, 1_000).begin(1, 2_000).end(3_000).end(90_000);
+    program.process(101, 100, &["./app", "--work"]).thread(101, "app").begin(1, 20_000).end(40_000);
+    program.process(101, 100, &["/bin/other", "a b"]).thread(101, "other").begin(2, 50_000).end(60_000);
+    program
 }

@@ -2,9 +2,14 @@
 //! plain writes. Its arguments are commands:
 //!
 //! ```text
-//! claim                 takes the arena
+//! claim                 takes an arena
+//! child COMMANDS        starts itself with these commands, separated by commas, as if forked from it; waits for it
+//! leave COMMANDS        the same, without waiting
+//! become COMMANDS       executes itself with these commands, separated by +
 //! thread NAME CALLS     writes a thread with so many calls into its ring
 //! module PATH           registers a module and waits for the recorder's answer
+//! together              waits until the recorder has seen what was done
+//! spares                prints how many arenas are ready
 //! remove PATH           deletes a file
 //! scribble              writes noise over the whole arena
 //! state                 prints what a program inherits
@@ -12,9 +17,13 @@
 //! exit CODE | raise SIGNAL
 //! ```
 
+use std::cell::RefCell;
 use std::fs::{File, OpenOptions};
 use std::mem::offset_of;
 use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command};
 use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
@@ -23,6 +32,7 @@ use everycall_format::arena::{
     thread_state,
 };
 use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
+use everycall_format::hub::{HubHeader, origin};
 
 const CODE: u32 = 0x1000;
 
@@ -32,12 +42,20 @@ fn main() {
     while let Some(command) = next() {
         let mut argument = || next().unwrap();
         match &*command {
-            "claim" => Arena::open().set(offset_of!(ArenaHeader, target_pid), std::process::id()),
+            "claim" => claim(std::env::var("FORKED_FROM").map_or(0, |pid| pid.parse().unwrap())),
             "thread" => Arena::open().write_thread(&argument(), argument().parse().unwrap()),
             "module" => Arena::open().register(&argument()),
             "remove" => std::fs::remove_file(argument()).unwrap(),
+            "together" => Hub::open().ring_and_wait(),
+            "spares" => {
+                let spares = Hub::open().header().spares;
+                println!("{} arenas", spares.iter().filter(|spare| **spare != 0).count());
+            }
             "scribble" => Arena::open().scribble(),
             "state" => print_state(),
+            "child" => assert!(child(&argument()).wait().unwrap().success()),
+            "leave" => drop(child(&argument())),
+            "become" => panic!("{}", itself(&argument(), '+').env_remove("FORKED_FROM").exec()),
             "sleep" => std::thread::sleep(Duration::from_millis(argument().parse().unwrap())),
             "exit" => std::process::exit(argument().parse().unwrap()),
             "raise" => everycall_recorder::die_of(argument().parse().unwrap()),
@@ -46,11 +64,90 @@ fn main() {
     }
 }
 
+fn itself(commands: &str, separator: char) -> Command {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args(commands.split(separator));
+    command
+}
+
+fn child(commands: &str) -> Child {
+    let mut command = itself(commands, ',');
+    if CLAIMED.with_borrow(Option::is_some) {
+        command.env("FORKED_FROM", std::process::id().to_string());
+    }
+    command.spawn().unwrap()
+}
+
 struct Arena(File);
+
+thread_local! {
+    static CLAIMED: RefCell<Option<PathBuf>> = const { RefCell::new(None) };
+}
+
+/// Takes an arena, as if forked from the traced process `forked_from`.
+fn claim(forked_from: u32) {
+    let hub = Hub::open();
+    let begin = Instant::now();
+    loop {
+        let header = hub.header();
+        let place = header.spares.iter().position(|spare| *spare != 0);
+        if let Some(place) = place {
+            hub.set(offset_of!(HubHeader, spares) + place * 4, 0);
+            let path = format!("/proc/{}/fd/{}", header.recorder_pid, header.spares[place] - 1);
+            CLAIMED.set(Some(path.into()));
+            let arena = Arena::open();
+            arena.set(offset_of!(ArenaHeader, parent_pid), std::os::unix::process::parent_id());
+            if forked_from != 0 {
+                arena.set(offset_of!(ArenaHeader, origin), origin::FORK);
+                arena.set(offset_of!(ArenaHeader, forked_from), forked_from);
+            }
+            arena.set(offset_of!(ArenaHeader, target_pid), std::process::id());
+            hub.ring();
+            return;
+        }
+        assert!(begin.elapsed() < Duration::from_secs(5), "the recorder makes arenas");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+struct Hub(File);
+
+impl Hub {
+    fn open() -> Hub {
+        let path = std::env::var_os(everycall_format::env::RECORDER).expect("runs under a recorder");
+        Hub(OpenOptions::new().read(true).write(true).open(path).unwrap())
+    }
+
+    fn header(&self) -> HubHeader {
+        let mut bytes = [0; HubHeader::SIZE];
+        self.0.read_exact_at(&mut bytes, 0).unwrap();
+        HubHeader::read(&bytes).unwrap()
+    }
+
+    fn set(&self, offset: usize, value: u32) {
+        self.0.write_all_at(&value.to_le_bytes(), offset as u64).unwrap();
+    }
+
+    /// Nothing wakes the recorder here: it looks by itself, if less often.
+    fn ring(&self) -> u32 {
+        let bell = self.header().doorbell + 1;
+        self.set(offset_of!(HubHeader, doorbell), bell);
+        bell
+    }
+
+    fn ring_and_wait(&self) {
+        let bell = self.ring();
+        let begin = Instant::now();
+        while self.header().acknowledged != bell {
+            assert!(begin.elapsed() < Duration::from_secs(5), "the recorder answers");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
 
 impl Arena {
     fn open() -> Arena {
-        let path = std::env::var_os(everycall_format::env::ARENA).expect("runs under a recorder");
+        let path = CLAIMED.with_borrow(Clone::clone).expect("an arena was claimed");
         Arena(OpenOptions::new().read(true).write(true).open(path).unwrap())
     }
 
@@ -151,13 +248,7 @@ impl Arena {
         self.0.write_all_at(&paths.to_le_bytes(), offset_of!(ArenaHeader, paths) as u64).unwrap();
         self.put(header.modules_offset + u64::from(header.modules) * ModuleEntry::SIZE as u64, &module);
         self.set(offset_of!(ArenaHeader, modules), header.modules + 1);
-        self.set(offset_of!(ArenaHeader, doorbell), header.doorbell + 1);
-        // Nothing wakes the recorder here: it looks by itself, if less often.
-        let begin = Instant::now();
-        while self.header().acknowledged != header.doorbell + 1 {
-            assert!(begin.elapsed() < Duration::from_secs(5), "the recorder answers");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        Hub::open().ring_and_wait();
     }
 
     fn scribble(&self) {
@@ -181,6 +272,6 @@ fn print_state() {
     println!("group {:?}", rustix::process::getpgrp());
     println!(
         "{:?}",
-        std::env::vars_os().filter(|(name, _)| name != everycall_format::env::ARENA).collect::<Vec<_>>()
+        std::env::vars_os().filter(|(name, _)| name != everycall_format::env::RECORDER).collect::<Vec<_>>()
     );
 }

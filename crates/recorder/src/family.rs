@@ -1,0 +1,341 @@
+//! The processes of a recording: each gets an arena when it asks for one, and is looked after until its end.
+//!
+//! ```text
+//! spares   in the hub, nobody's            -- a process takes one: its place is 0 -->
+//! taken    on its way to somebody          -- it is claimed: `target_pid` is set  -->
+//! members  claimed; living, then ended     -- written into the file, forgotten    -->
+//! ```
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+use everycall_format::ect::image_end;
+use everycall_format::hub::{SPARES, origin};
+use rustix::buffer::spare_capacity;
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::event::{EventfdFlags, Timespec, eventfd};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, pidfd_open, test_kill_process};
+
+use crate::arena::{Arena, Capacity};
+use crate::counter::ticks;
+use crate::hub::Hub;
+use crate::modules::{Files, Modules};
+use crate::names::Names;
+use crate::proc_files;
+
+/// A traced process: one program's run in it.
+#[derive(Debug)]
+pub(crate) struct Member {
+    /// Its number in the file.
+    pub number: u32,
+    pub arena: Arc<Arena>,
+    pub pid: u32,
+    pub parent_pid: u32,
+    /// Number of the member that it comes from.
+    pub parent: Option<u32>,
+    /// One of [`origin`].
+    pub origin: u32,
+    /// When it began to be traced, in ticks.
+    pub start_ticks: u64,
+    pub name: [u8; 16],
+    /// Words of its command line, each ended by a zero byte.
+    pub command: Vec<u8>,
+    pub names: Names,
+    pub modules: Modules,
+    /// When its threads' names are looked at again.
+    names_due: Instant,
+    /// Tells of its end; none where the kernel has none to give.
+    pidfd: Option<OwnedFd>,
+    /// [`image_end`] and ticks, once it is over.
+    pub end: Option<(u32, u64)>,
+}
+
+/// All processes, and the arenas for those to come.
+#[derive(Debug)]
+pub(crate) struct Family {
+    pub hub: Arc<Hub>,
+    capacity: Capacity,
+    /// How many spare arenas there are to be.
+    spares_wanted: usize,
+    spares: [Option<Arc<Arena>>; SPARES],
+    taken: Vec<Arc<Arena>>,
+    living: Vec<Member>,
+    ended: Vec<Member>,
+    /// Number of the newest member with a process id.
+    numbers: HashMap<u32, u32>,
+    files: Files,
+    next_number: u32,
+    /// Readable when somebody has ended, or is new; none where the kernel has none to give.
+    ends: Option<Arc<OwnedFd>>,
+    news: Option<OwnedFd>,
+}
+
+/// In the place of a member's number, for news.
+const NEWS: u64 = u64::MAX;
+/// Ends that are heard of together.
+const ENDS_AT_ONCE: usize = 64;
+/// Spare arenas where one process alone is followed.
+const SPARES_ALONE: usize = 1;
+
+impl Family {
+    /// A family without members. Not even one arena is an error.
+    pub fn new(hub: Hub, capacity: Capacity, follow: bool) -> io::Result<Family> {
+        let mut family = Family {
+            hub: Arc::new(hub),
+            capacity,
+            spares_wanted: if follow { SPARES } else { SPARES_ALONE },
+            spares: [const { None }; SPARES],
+            taken: Vec::new(),
+            living: Vec::new(),
+            ended: Vec::new(),
+            numbers: HashMap::new(),
+            files: Files::default(),
+            next_number: 0,
+            ends: epoll::create(CreateFlags::CLOEXEC).ok().map(Arc::new),
+            news: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
+        };
+        if let (Some(ends), Some(news)) = (&family.ends, &family.news) {
+            let flags = EventFlags::IN | EventFlags::ET;
+            let _ = epoll::add(ends, news, EventData::new_u64(NEWS), flags);
+        }
+        family.refill()?;
+        if !follow {
+            // Whoever comes first is the one.
+            family.spares_wanted = 0;
+        }
+        Ok(family)
+    }
+
+    /// Deals with all that processes have told.
+    pub fn attend(&mut self) {
+        let hub = Arc::clone(&self.hub);
+        for (place, spare) in hub.page().spares().zip(&mut self.spares) {
+            if place.load(Ordering::Acquire) == 0 {
+                self.taken.extend(spare.take());
+            }
+        }
+        // Without an arena left to give, those that come run untraced and are counted.
+        let _ = self.refill();
+        let before = self.next_number;
+        let claimed: Vec<Arc<Arena>> =
+            self.taken.extract_if(.., |arena| arena.header().target_pid != 0).collect();
+        claimed.into_iter().for_each(|arena| self.adopt(arena));
+        for member in &mut self.living {
+            member.modules.look(&member.arena, &mut self.files);
+        }
+        if self.next_number != before
+            && let Some(news) = &self.news
+        {
+            let _ = rustix::io::write(news, &1_u64.to_ne_bytes());
+        }
+    }
+
+    fn refill(&mut self) -> io::Result<()> {
+        let hub = Arc::clone(&self.hub);
+        for (place, spare) in hub.page().spares().zip(&mut self.spares).take(self.spares_wanted) {
+            if spare.is_none() {
+                let arena = Arc::new(self.capacity.arena()?);
+                place.store(arena.number(), Ordering::Release);
+                *spare = Some(arena);
+            }
+        }
+        Ok(())
+    }
+
+    fn adopt(&mut self, arena: Arc<Arena>) {
+        let header = arena.header();
+        let pid = header.target_pid;
+        let now = ticks();
+        // Somebody may have written over it.
+        let start_ticks = if header.start.ticks < now { header.start.ticks } else { now };
+        let forked = header.origin == origin::FORK;
+        let mut replaced = None;
+        if let Some(place) = self.living.iter().position(|member| member.pid == pid) {
+            // A forked child with the process id of somebody who hasn't been buried yet; else it executed another program.
+            let ending = if forked { image_end::ENDED } else { image_end::EXEC };
+            let mut old = self.living.swap_remove(place);
+            old.end = Some((ending, start_ticks));
+            old.pidfd = None;
+            replaced = (!forked).then_some(old.number);
+            self.ended.push(old);
+        }
+        let parent = match replaced {
+            Some(number) => Some(number),
+            None if forked => self.numbers.get(&header.forked_from).copied(),
+            None => self.ancestor(header.parent_pid),
+        };
+        let parent_command = || {
+            let of = |member: &&Member| Some(member.number) == parent;
+            self.living.iter().chain(&self.ended).find(of).map(|member| (member.command.clone(), member.name))
+        };
+        let (command, name) = proc_files::command_line(pid)
+            .zip(proc_files::name(pid))
+            .or_else(|| if forked { parent_command() } else { None })
+            .unwrap_or_default();
+        let pidfd = Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let number = self.next_number;
+        self.next_number += 1;
+        self.numbers.insert(pid, number);
+        let mut member = Member {
+            number,
+            arena,
+            pid,
+            parent_pid: header.parent_pid,
+            parent,
+            origin: match (forked, parent) {
+                (true, _) => origin::FORK,
+                (false, Some(_)) => origin::EXEC,
+                (false, None) => origin::START,
+            },
+            start_ticks,
+            name,
+            command,
+            names: Names::default(),
+            modules: Modules::default(),
+            names_due: Instant::now(),
+            pidfd: None,
+            end: None,
+        };
+        match pidfd {
+            Some(Ok(pidfd)) => {
+                let number = EventData::new_u64(number.into());
+                let added = self.ends.as_ref().map(|ends| epoll::add(ends, &pidfd, number, EventFlags::IN));
+                member.pidfd = Some(pidfd).filter(|_| matches!(added, Some(Ok(()))));
+            }
+            // An old kernel, or no descriptor left: it is asked for from time to time.
+            Some(Err(error)) if error != Errno::SRCH => {}
+            _ => {
+                member.modules.look(&member.arena, &mut self.files);
+                member.end = Some((image_end::ENDED, now));
+                return self.ended.push(member);
+            }
+        }
+        self.living.push(member);
+    }
+
+    /// The member that a process descends from, by its parent's process id.
+    fn ancestor(&self, mut pid: u32) -> Option<u32> {
+        const GENERATIONS: usize = 16;
+        for _ in 0..GENERATIONS {
+            if pid <= 1 {
+                return None;
+            }
+            if let Some(member) = self.living.iter().find(|member| member.pid == pid) {
+                return Some(member.number);
+            }
+            pid = proc_files::parent(pid)?;
+        }
+        None
+    }
+
+    /// What is readable when somebody has ended, or is new.
+    pub fn ends(&self) -> Option<Arc<OwnedFd>> {
+        self.ends.clone()
+    }
+
+    /// Whether the end of a member has to be asked for.
+    pub fn has_silent_members(&self) -> bool {
+        self.living.iter().any(|member| member.pidfd.is_none())
+    }
+
+    /// Finds out who has ended.
+    pub fn bury(&mut self) {
+        let now = ticks();
+        let mut gone = Vec::new();
+        if let Some(ends) = &self.ends {
+            let mut events = Vec::with_capacity(ENDS_AT_ONCE);
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            if epoll::wait(ends, spare_capacity(&mut events), Some(&at_once)).is_ok() {
+                gone.extend(events.iter().map(|event| event.data.u64()));
+            }
+        }
+        let asked = self.living.iter().filter(|member| member.pidfd.is_none() && member.is_over());
+        gone.extend(asked.map(|member| u64::from(member.number)));
+        if !gone.is_empty() {
+            // Before its end one of them may have executed another program, which then is what has ended.
+            self.attend();
+        }
+        for number in gone {
+            let Some(place) = self.living.iter().position(|member| u64::from(member.number) == number) else {
+                continue;
+            };
+            let mut member = self.living.swap_remove(place);
+            member.modules.look(&member.arena, &mut self.files);
+            member.end = Some((image_end::ENDED, now));
+            // Closes it, and so ends its place among those that are waited for.
+            member.pidfd = None;
+            self.ended.push(member);
+        }
+    }
+
+    fn ended_now(&mut self) -> usize {
+        let before = self.living.len();
+        self.bury();
+        before - self.living.len()
+    }
+
+    /// Looks at the names of threads where it is time to.
+    pub fn look_at_names(&mut self, all: bool) -> Option<Instant> {
+        let now = Instant::now();
+        for member in &mut self.living {
+            if all || member.names_due <= now {
+                member.names.poll(&member.arena);
+                member.names_due = now + member.names.pause();
+            }
+        }
+        self.living.iter().map(|member| member.names_due).min()
+    }
+
+    pub fn has_living(&self) -> bool {
+        !self.living.is_empty()
+    }
+
+    /// The ended members beyond what may be kept: the oldest ones, in the order of their ends.
+    pub fn take_ended(&mut self, kept: usize, bytes_kept: u64) -> Vec<Member> {
+        let sizes: Vec<u64> = self.ended.iter().map(|member| member.arena.allocated()).collect();
+        let mut bytes: u64 = sizes.iter().sum();
+        let mut count = self.ended.len();
+        let mut excess = 0;
+        for size in sizes {
+            if count <= kept && bytes <= bytes_kept {
+                break;
+            }
+            count -= 1;
+            bytes -= size;
+            excess += 1;
+        }
+        self.ended.drain(..excess).collect()
+    }
+
+    /// Ends the recording: nobody gets an arena any more. All members that are left, in the order of their numbers; those
+    /// that still run end at `now`.
+    pub fn disband(&mut self, now: u64) -> Vec<Member> {
+        self.spares_wanted = 0;
+        self.attend();
+        let page = self.hub.page();
+        page.follow().store(0, Ordering::Relaxed);
+        page.silent().store(1, Ordering::Relaxed);
+        page.spares().for_each(|place| place.store(0, Ordering::Release));
+        // As many as there are: ends come in handfuls.
+        while self.ended_now() > 0 {}
+        let mut all: Vec<Member> = self.ended.drain(..).chain(self.living.drain(..)).collect();
+        for member in &mut all {
+            member.end.get_or_insert((image_end::RUNNING, now));
+        }
+        all.sort_by_key(|member| member.number);
+        all
+    }
+}
+
+impl Member {
+    /// Whether the process is gone, for kernels that don't tell.
+    fn is_over(&self) -> bool {
+        let pid = Pid::from_raw(self.pid.cast_signed());
+        pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+    }
+}

@@ -1,0 +1,110 @@
+//! The hub: where processes find their arenas, and list those that nobody follows.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::path::PathBuf;
+
+use everycall_format::Wire;
+use everycall_format::arena::ChildEntry;
+use everycall_format::hub::HubHeader;
+use rustix::fs::{MemfdFlags, SealFlags};
+
+use crate::hub_page::HubPage;
+
+/// The hub of one recording.
+#[derive(Debug)]
+pub struct Hub {
+    file: OwnedFd,
+    /// As it was written; the hub's own copy may be changed by the traced processes.
+    layout: HubHeader,
+    page: HubPage,
+}
+
+impl Hub {
+    /// Makes a hub without arenas. `follow`: children of the traced program are to be followed.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory for it.
+    pub fn create(follow: bool) -> io::Result<Hub> {
+        let layout = HubHeader::new(std::process::id(), follow);
+        let file =
+            rustix::fs::memfd_create("everycall-hub", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+        rustix::fs::ftruncate(&file, layout.hub_size)?;
+        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        let mut header = vec![0; HubHeader::SIZE];
+        layout.write(&mut header);
+        if rustix::io::pwrite(&file, &header, 0)? != header.len() {
+            return Err(io::ErrorKind::WriteZero.into());
+        }
+        let page = HubPage::map(file.as_fd())?;
+        Ok(Hub { file, layout, page })
+    }
+
+    /// The path under which traced processes open it, while we live.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
+    }
+
+    pub(crate) fn page(&self) -> &HubPage {
+        &self.page
+    }
+
+    /// The header as it is now: its counts are the traced processes' word.
+    #[must_use]
+    pub fn header(&self) -> HubHeader {
+        let mut bytes = vec![0; HubHeader::SIZE];
+        read_at(&self.file, 0, &mut bytes);
+        HubHeader::read(&bytes).unwrap_or_default()
+    }
+
+    /// The processes that aren't followed.
+    #[must_use]
+    pub fn children(&self) -> Vec<ChildEntry> {
+        let count = self.header().children.min(self.layout.child_capacity);
+        let mut bytes = vec![0; count as usize * ChildEntry::SIZE];
+        read_at(&self.file, self.layout.children_offset, &mut bytes);
+        let entries = bytes.chunks_exact(ChildEntry::SIZE).filter_map(ChildEntry::read);
+        entries.filter(|child| child.pid != 0).collect()
+    }
+}
+
+/// Reads what is there; nothing but zeros beyond the end.
+pub(crate) fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) {
+    while !bytes.is_empty() {
+        match rustix::io::pread(file, &mut *bytes, offset) {
+            Ok(0) => break,
+            Ok(count) => {
+                bytes = &mut bytes[count..];
+                offset += count as u64;
+            }
+            Err(rustix::io::Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    bytes.fill(0);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_new_hub_is_empty_and_consistent() {
+        let hub = Hub::create(true).unwrap();
+        let header = hub.header();
+        assert!(header.is_consistent(std::fs::metadata(hub.path()).unwrap().len()));
+        assert_eq!((header.follow, header.recorder_pid), (1, std::process::id()));
+        assert!(hub.children().is_empty());
+    }
+
+    /// The traced programs may write anything anywhere.
+    #[test]
+    fn nonsense_is_read_without_harm() {
+        let hub = Hub::create(false).unwrap();
+        let noise = vec![0x5a; hub.layout.hub_size as usize];
+        rustix::io::pwrite(&hub.file, &noise, 0).unwrap();
+        assert_eq!(hub.children().len(), hub.layout.child_capacity as usize);
+    }
+}

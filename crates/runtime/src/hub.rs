@@ -1,0 +1,210 @@
+//! The recorder's hub, through which a process gets its arena. It stays mapped, also in forked children, which have nothing
+//! else to find the recorder by.
+
+use crate::system::{self, File};
+use core::mem::offset_of;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
+};
+use everycall_format::Wire;
+use everycall_format::arena::{ArenaHeader, ChildEntry};
+use everycall_format::hub::{HubHeader, SPARES};
+
+/// How long the recorder is waited for, until it has taken hold of a module's file.
+pub(crate) const FILE_WAIT_NS: u64 = 10_000_000;
+/// The same for an arena. Where the recorder doesn't answer in this time, nobody waits any more until it does.
+const ARENA_WAIT_NS: u64 = 50_000_000;
+/// Longest path that is understood, the zero at its end included.
+const PATH_MAX: usize = 256;
+
+static HUB: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// Bytes that are mapped.
+static HUB_SIZE: AtomicU64 = AtomicU64::new(0);
+
+/// The hub, and its layout as it was when it was checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Hub {
+    base: *mut u8,
+    children_offset: u64,
+    child_capacity: u32,
+    recorder_pid: u32,
+}
+
+/// An arena that nobody else can take: its file and its layout.
+pub(crate) struct Spare {
+    pub(crate) file: File,
+    pub(crate) header: ArenaHeader,
+}
+
+/// Opens the hub that the recorder named, and keeps it. `None` where it isn't there, as when the recorder is gone.
+pub(crate) fn open(path: &[u8]) -> Option<Hub> {
+    let mut name = [0; PATH_MAX];
+    name.get_mut(..path.len()).filter(|place| place.len() < PATH_MAX)?.copy_from_slice(path);
+    let file = File::open(name.get(..=path.len())?, true)?;
+    let mut bytes = [0; HubHeader::SIZE];
+    if file.read(&mut bytes) != bytes.len() {
+        return None;
+    }
+    let header = HubHeader::read(&bytes).filter(|header| header.is_consistent(header.hub_size))?;
+    HUB_SIZE.store(header.hub_size, Relaxed);
+    HUB.store(file.map_shared(header.hub_size)?, Release);
+    hub()
+}
+
+/// The hub, where there is one.
+pub(crate) fn hub() -> Option<Hub> {
+    let base = HUB.load(Acquire);
+    if base.is_null() {
+        return None;
+    }
+    // SAFETY: mapped for ever by `open`; the header is at its begin. It is checked again, as the program might have written
+    // over it.
+    let header = HubHeader::read(unsafe { core::slice::from_raw_parts(base, HubHeader::SIZE) })?;
+    header.is_consistent(HUB_SIZE.load(Relaxed)).then_some(Hub {
+        base,
+        children_offset: header.children_offset,
+        child_capacity: header.child_capacity,
+        recorder_pid: header.recorder_pid,
+    })
+}
+
+impl Hub {
+    fn field(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: an aligned field of the header, which stays mapped; atomics may be shared.
+        unsafe { &*self.base.wrapping_add(offset).cast::<AtomicU32>() }
+    }
+
+    /// Whether children are to be followed.
+    pub(crate) fn follows(&self) -> bool {
+        self.field(offset_of!(HubHeader, follow)).load(Relaxed) != 0
+    }
+
+    /// Tells the recorder that there is something to see. The bell's number.
+    pub(crate) fn ring(&self) -> u32 {
+        let doorbell = self.field(offset_of!(HubHeader, doorbell));
+        let bell = doorbell.fetch_add(1, Release).wrapping_add(1);
+        system::wake(doorbell);
+        bell
+    }
+
+    /// Waits until the recorder has dealt with bell number `bell`, for at most `nanoseconds`. False where it didn't in time.
+    pub(crate) fn wait_for(&self, bell: u32, nanoseconds: u64) -> bool {
+        let acknowledged = self.field(offset_of!(HubHeader, acknowledged));
+        let silent = self.field(offset_of!(HubHeader, silent));
+        let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + nanoseconds;
+        loop {
+            let seen = acknowledged.load(Acquire);
+            if seen.wrapping_sub(bell).cast_signed() >= 0 {
+                return true;
+            }
+            let now = system::clock_ns(system::CLOCK_MONOTONIC);
+            if now >= deadline || silent.load(Relaxed) != 0 {
+                silent.store(1, Relaxed);
+                return false;
+            }
+            system::wait(acknowledged, seen, deadline - now);
+        }
+    }
+
+    /// Takes an arena that is ready; where there is none, the recorder gets a moment to make one.
+    pub(crate) fn take(&self) -> Option<Spare> {
+        let number = self.take_number().or_else(|| {
+            // With nobody followed there will be no more.
+            let waits = self.follows();
+            if waits {
+                (self.wait_for(self.ring(), ARENA_WAIT_NS).then(|| self.take_number())).flatten()
+            } else {
+                None
+            }
+        })?;
+        let file = File::open(&path(self.recorder_pid, number - 1), true)?;
+        let mut bytes = [0; ArenaHeader::SIZE];
+        if file.read(&mut bytes) != bytes.len() {
+            return None;
+        }
+        let header = ArenaHeader::read(&bytes).filter(|header| header.is_consistent(header.arena_size))?;
+        Some(Spare { file, header })
+    }
+
+    fn take_number(&self) -> Option<u32> {
+        (0..SPARES)
+            .map(|place| self.field(offset_of!(HubHeader, spares) + place * size_of::<u32>()))
+            .filter(|place| place.load(Relaxed) != 0)
+            .map(|place| place.swap(0, AcqRel))
+            .find(|number| *number != 0)
+    }
+
+    /// Counts a process that should have been followed.
+    pub(crate) fn count_untraced(&self) {
+        self.field(offset_of!(HubHeader, untraced)).fetch_add(1, Relaxed);
+    }
+
+    /// Lists the calling process as one that isn't followed; `kind` is one of [`everycall_format::arena::child_kind`].
+    pub(crate) fn list(&self, kind: u32) {
+        let index = self.field(offset_of!(HubHeader, children)).fetch_add(1, Relaxed);
+        if index >= self.child_capacity {
+            return;
+        }
+        let mut name = [0; 40];
+        for (place, byte) in name.iter_mut().zip(system::thread_name()) {
+            *place = byte;
+        }
+        let entry = ChildEntry {
+            pid: system::process_id(),
+            parent: system::parent_id(),
+            kind,
+            reserved: 0,
+            ticks: everycall_hooks::ticks(),
+            name,
+        };
+        let offset = self.children_offset + u64::from(index) * ChildEntry::SIZE as u64;
+        let place = self.base.wrapping_add(offset as usize);
+        // SAFETY: within the hub by its checked layout; the place is ours alone.
+        entry.write(unsafe { core::slice::from_raw_parts_mut(place, ChildEntry::SIZE) });
+    }
+}
+
+/// `/proc/PID/fd/NUMBER` with a zero behind it.
+fn path(pid: u32, descriptor: u32) -> [u8; 40] {
+    let mut path = [0; 40];
+    let mut length = 0;
+    let mut put = |bytes: &[u8]| {
+        for byte in bytes {
+            if let Some(place) = path.get_mut(length) {
+                *place = *byte;
+                length += 1;
+            }
+        }
+    };
+    put(b"/proc/");
+    put_number(&mut put, pid);
+    put(b"/fd/");
+    put_number(&mut put, descriptor);
+    path
+}
+
+fn put_number(put: &mut impl FnMut(&[u8]), number: u32) {
+    let mut place = 1_000_000_000;
+    let mut shown = false;
+    while place > 0 {
+        let digit = (number / place % 10) as u8;
+        shown |= digit != 0 || place == 1;
+        if shown {
+            put(&[b'0' + digit]);
+        }
+        place /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_are_written_out() {
+        assert!(path(7, 10).starts_with(b"/proc/7/fd/10\0"));
+        assert!(path(4_194_303, 0).starts_with(b"/proc/4194303/fd/0\0"));
+        assert!(path(u32::MAX, u32::MAX).starts_with(b"/proc/4294967295/fd/4294967295\0"));
+    }
+}
