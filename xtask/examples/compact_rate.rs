@@ -18,6 +18,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let [what, path] = &arguments[..] else { return Err("usage: compact_rate encode|decode TRACE".into()) };
     let chunks = chunks(&TraceFile::open(File::open(path)?)?);
     let encoded: Vec<Vec<u8>> = chunks.iter().map(|words| encoded(words)).collect();
+    for (words, bytes) in chunks.iter().zip(&encoded) {
+        let mut back = Vec::new();
+        decode(bytes, words.len(), &mut back)?;
+        assert!(back == *words, "the words don't come back");
+    }
     let begin = cpu_ns();
     for _ in 0..PASSES {
         for (words, bytes) in chunks.iter().zip(&encoded) {

@@ -7,6 +7,7 @@ use std::path::Path;
 use everycall_reader::TraceFile;
 use everycall_timeline::{EndKind, InstantKind, Location, ThreadInfo, TimelineEvent, Trace};
 
+use super::compact::words_come_back;
 use super::functions::FunctionTable;
 
 /// What one thread did with one function.
@@ -88,6 +89,7 @@ fn elsewhere(address: u64) -> String {
 pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
     let table = FunctionTable::read(program);
     let file = TraceFile::open(File::open(file).expect("the trace opens")).expect("the trace is one");
+    words_come_back(&file);
     let trace = Trace::open(file).expect("the trace is readable");
     let mut infos = trace.threads().to_vec();
     infos.sort_by_key(|info| info.tid);

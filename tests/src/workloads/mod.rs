@@ -9,6 +9,7 @@
 //! ```
 
 mod build;
+mod compact;
 mod counts;
 mod functions;
 mod sources;
