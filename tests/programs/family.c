@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -66,6 +67,35 @@ static void handler(int signal) {
     int status;
     waitpid(child, &status, 0);
     sink = WEXITSTATUS(status);
+}
+
+static char* painted;
+static size_t* unused;
+enum { PAINTED = 64 << 10 };
+
+/* The child's first event is on a stack that may be hardly larger than a signal's frame. */
+static void small_handler(int signal) {
+    (void)signal;
+    pid_t child = fork();
+    if (!child) {
+        leaf(1);
+        while (painted[*unused] == 0x5a) ++*unused;
+        _exit(0);
+    }
+    waitpid(child, 0, 0);
+}
+
+static void use_of_stack(void) {
+    int protection = PROT_READ | PROT_WRITE;
+    painted = mmap(0, PAINTED, protection, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    unused = mmap(0, 4096, protection, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    memset(painted, 0x5a, PAINTED);
+    stack_t stack = {.ss_sp = painted, .ss_size = PAINTED};
+    struct sigaction action = {.sa_handler = small_handler, .sa_flags = SA_ONSTACK};
+    sigaltstack(&stack, 0);
+    sigaction(SIGUSR1, &action, 0);
+    raise(SIGUSR1);
+    printf("%zu\n", PAINTED - *unused);
 }
 
 static int lineage(int generations) {
@@ -195,6 +225,8 @@ int main(int count, char** arguments) {
             raise(SIGUSR1);
         }
         printf("signal %d\n", sink);
+    } else if (!strcmp(what, "stack")) {
+        use_of_stack();
     } else if (!strcmp(what, "storm")) {
         storm(atoi(arguments[2]));
     } else if (!strcmp(what, "late")) {

@@ -265,6 +265,22 @@ fn forks_in_signal_handlers() {
     });
 }
 
+/// What a child's beginning needs is not taken from the stack that it happens to be on.
+#[test]
+fn a_childs_first_event_needs_little_stack() {
+    let place = Place::new("stack");
+    let used = |output: &Output| -> u64 { String::from_utf8_lossy(&output.stdout).trim().parse().unwrap() };
+    let expected = used(&run(&plain(&place), &["stack"]));
+    for mode in MODES {
+        let program = program(&place, mode);
+        let recording = place.record(&[], &program, &["stack"]);
+        assert_eq!(of_origin(&recording.trace(), Origin::Fork).len(), 1, "{mode:?}");
+        for used in [used(&run(&program, &["stack"])), used(&recording.output)] {
+            assert!(used <= expected + 512, "{mode:?}: {used} bytes, {expected} without hooks");
+        }
+    }
+}
+
 /// Every child has its own calls, its parent has its own, and nobody hangs.
 #[test]
 fn thousands_of_forks() {

@@ -3,8 +3,6 @@
 
 /// Path of the recorder's [hub](crate::hub). Set by `record`, not by people.
 pub const RECORDER: &str = "EVERYCALL_RECORDER";
-/// Path of the arena that the recorder made. Set by `record`, not by people.
-pub const ARENA: &str = "EVERYCALL_ARENA";
 /// Bytes of each thread's ring: a power of two, such as `1M` or `65536`.
 pub const RING_SIZE: &str = "EVERYCALL_RING_SIZE";
 /// `on` (default) or `off`: whether tracing starts with the program.

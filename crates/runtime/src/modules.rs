@@ -99,7 +99,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     module.bias_exit.store(bias.wrapping_sub(EXIT), Relaxed);
     module.start.store(image.start, Relaxed);
     module.size.store(size, Relaxed);
-    module.slow_stacks.store(process.slow_stacks(), Relaxed);
+    module.slow_stacks.store(process::slow_stacks(), Relaxed);
     module.slow.store(slow_path as *const () as u64, Relaxed);
     module.index.store(index, Relaxed);
 

@@ -47,8 +47,6 @@ pub(crate) struct Process {
     pub(crate) next_code: AtomicU32,
     /// Ended threads and free slots.
     pub(crate) graveyard: Graveyard,
-    /// The stacks for the slow path that nobody is on: their highest addresses, else 0.
-    slow_stacks: [AtomicU64; SLOW_STACKS as usize],
     /// Whether the program starts with its sites on.
     pub(crate) sites_on: AtomicU32,
     /// The arena's layout as it was checked at the start.
@@ -59,6 +57,10 @@ pub(crate) struct Process {
 
 /// Longer than the longest line of `/proc/self/maps`.
 const SCRATCH_SIZE: usize = 8 << 10;
+
+/// The stacks for the slow path that nobody is on: their highest addresses, else 0. A forked child has them, too, for its first
+/// event, but for those that other threads of its parent were on at the fork.
+static FREE_STACKS: [AtomicU64; SLOW_STACKS as usize] = [const { AtomicU64::new(0) }; SLOW_STACKS as usize];
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
@@ -82,7 +84,9 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let fresh = unsafe { &mut *process };
     *fresh.layout.get_mut() = *layout;
     fresh.pid.store(system::process_id(), Relaxed);
-    fresh.list_slow_stacks(base as u64 + wiped);
+    for (stack, number) in FREE_STACKS.iter().zip(1..) {
+        stack.store(base as u64 + wiped + number * SLOW_STACK_SIZE, Relaxed);
+    }
     fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
     THREAD_SLOT.store(thread_slot, Relaxed);
     ARENA.store(arena.base(), Relaxed);
@@ -140,15 +144,6 @@ impl Process {
         self.next_code.store(crate::modules::next_code(), Relaxed);
         self.sites_on.store(sites_on.into(), Relaxed);
         self.graveyard.keep_as_parent();
-        let wiped = wiped_bytes(arena.layout());
-        self.list_slow_stacks(core::ptr::from_ref(self) as u64 + wiped);
-    }
-
-    /// Lists the stacks for the slow path, the first of which begins at `first`, as free.
-    fn list_slow_stacks(&self, first: u64) {
-        for (stack, number) in self.slow_stacks.iter().zip(1..) {
-            stack.store(first + number * SLOW_STACK_SIZE, Relaxed);
-        }
     }
 
     /// Whether a control block is one of the process's, of which there are `capacity`.
@@ -170,9 +165,9 @@ impl Process {
         // SAFETY: `begin` has mapped one for each thread slot; all zero is a valid block.
         unsafe { &*first.wrapping_add(index as usize) }
     }
+}
 
-    /// Where the stacks for the slow path are listed.
-    pub(crate) fn slow_stacks(&self) -> u64 {
-        self.slow_stacks.as_ptr() as u64
-    }
+/// Where the stacks for the slow path are listed.
+pub(crate) fn slow_stacks() -> u64 {
+    FREE_STACKS.as_ptr() as u64
 }
