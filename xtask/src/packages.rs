@@ -16,7 +16,7 @@ pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
 
 /// What the tests need.
-pub const TESTS: [Package; 13] = [
+pub const TESTS: [Package; 14] = [
     ("g++", "g++"),
     ("binutils", "objcopy"),
     ("clang-19", "clang-19"),
@@ -26,6 +26,7 @@ pub const TESTS: [Package; 13] = [
     ("ccache", "ccache"),
     ("cmake", "cmake"),
     ("make", "make"),
+    ("ninja-build", "ninja"),
     ("pkg-config", "pkg-config"),
     ("gdb", "gdb"),
     ("chromium", "chromium"),

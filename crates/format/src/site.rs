@@ -20,7 +20,7 @@ pub const NOTE_MODULE: u32 = 2;
 pub const RUNTIME_ABI: u32 = 1;
 
 wire_struct! {
-    /// One site of mode `nops`: a 5-byte NOP inside one aligned 8-byte word.
+    /// One site of mode `nops`: 5 bytes inside one aligned 8-byte word.
     pub struct Site [12] {
         /// The site's address minus the address of this field.
         pub site: i32,
@@ -39,6 +39,8 @@ pub mod site_kind {
     pub const EXIT: u32 = 1;
     /// The function is about to jump into another.
     pub const TAIL_EXIT: u32 = 2;
+    /// The function is about to return, by a plain `ret` right behind the site: compiled, the site itself begins with one.
+    pub const RETURN: u32 = 3;
 }
 
 wire_struct! {

@@ -3,6 +3,9 @@
 //! ```text
 //! nops     off  0f 1f 44 00 00                        nop
 //!          on   e8 hook                               call hook
+//! nops, before a ret
+//!          off  c3 0f 1f 40 00 | c3                   ret
+//!          on   e8 hook        | c3                   call hook, ret
 //! XRay entry, tail exit (11 bytes)
 //!          as compiled  eb 09 66 0f 1f 84 00 00 02 00 00     jmp +9 (costs a taken branch)
 //!          off  0f 1f 84 e8 hook | 0f 1f 00                  nop (8 bytes) nop (3 bytes)
@@ -21,12 +24,14 @@
 //! This room knows bytes. Where they are written, and when, is the caller's matter.
 #![no_std]
 
-use everycall_format::site::sled_kind;
+use everycall_format::site::{site_kind, sled_kind};
 
 /// The first byte of a call with a 32-bit displacement.
 const CALL: u8 = 0xe8;
 const RET: u8 = 0xc3;
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
+/// Behind its `ret` a NOP that nobody runs, so that disassemblers stay in step.
+const RETURN5: [u8; 5] = [RET, 0x0f, 0x1f, 0x40, 0x00];
 const NOP3: [u8; 3] = [0x0f, 0x1f, 0x00];
 /// Third byte of the off form: with it, the first four bytes begin an 8-byte NOP.
 const NOP8_THIRD: u8 = 0x84;
@@ -64,23 +69,29 @@ fn displacement(call: u64, hook: u64) -> Result<[u8; 4], Refusal> {
     i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| Refusal::OutOfReach)
 }
 
-/// What the site of mode `nops` at `address` has to hold, given what it holds.
+/// What the site of mode `nops` and of this [`site_kind`] at `address` has to hold, given what it holds.
 ///
 /// # Errors
 /// Where the bytes or the distance aren't as expected.
 pub fn site_bytes(
     now: [u8; SITE_SIZE],
+    kind: u32,
     address: u64,
     hook: u64,
     to: Switch,
 ) -> Result<[u8; SITE_SIZE], Refusal> {
     let [a, b, c, d] = displacement(address, hook)?;
     let call = [CALL, a, b, c, d];
-    if now != NOP5 && now != call {
+    let off = match kind {
+        site_kind::ENTRY | site_kind::EXIT | site_kind::TAIL_EXIT => NOP5,
+        site_kind::RETURN => RETURN5,
+        _ => return Err(Refusal::UnknownKind),
+    };
+    if now != off && now != call {
         return Err(Refusal::UnexpectedBytes);
     }
     Ok(match to {
-        Switch::Off => NOP5,
+        Switch::Off => off,
         Switch::On => call,
     })
 }
@@ -125,12 +136,23 @@ mod tests {
 
     #[test]
     fn sites_switch_both_ways_and_refuse_strangers() {
-        let on = site_bytes(NOP5, 0x1000, 0x2000, Switch::On).unwrap();
-        assert_eq!(on, [0xe8, 0xfb, 0x0f, 0, 0]);
-        assert_eq!(site_bytes(on, 0x1000, 0x2000, Switch::Off), Ok(NOP5));
-        assert_eq!(site_bytes([0x90; 5], 0x1000, 0x2000, Switch::On), Err(Refusal::UnexpectedBytes));
-        assert_eq!(site_bytes(NOP5, 0x1000, 0x1_0000_0000, Switch::On), Err(Refusal::OutOfReach));
-        assert!(site_bytes(NOP5, 0x2000_0000, 0x1000, Switch::On).is_ok(), "backwards");
+        let (entry, from, to) = (site_kind::ENTRY, 0x1000, 0x2000);
+        for (kind, off, other) in [
+            (entry, NOP5, RETURN5),
+            (site_kind::EXIT, NOP5, RETURN5),
+            (site_kind::TAIL_EXIT, NOP5, RETURN5),
+            (site_kind::RETURN, RETURN5, NOP5),
+        ] {
+            let on = site_bytes(off, kind, from, to, Switch::On).unwrap();
+            assert_eq!(on, [0xe8, 0xfb, 0x0f, 0, 0]);
+            assert_eq!(site_bytes(on, kind, from, to, Switch::Off), Ok(off));
+            for stranger in [[0x90; 5], other] {
+                assert_eq!(site_bytes(stranger, kind, from, to, Switch::On), Err(Refusal::UnexpectedBytes));
+            }
+        }
+        assert_eq!(site_bytes(NOP5, 4, from, to, Switch::On), Err(Refusal::UnknownKind));
+        assert_eq!(site_bytes(NOP5, entry, from, 0x1_0000_0000, Switch::On), Err(Refusal::OutOfReach));
+        assert!(site_bytes(NOP5, entry, 0x2000_0000, from, Switch::On).is_ok(), "backwards");
     }
 
     #[test]

@@ -113,7 +113,9 @@ pub(crate) fn switch(module: &ModuleDescriptor, text: &[Text], to: Switch) -> Ou
     for (place, site) in entries::<Site>(&module.sites) {
         let address = place.wrapping_add_signed(site.site.into());
         let hook = hook(site.kind != site_kind::ENTRY, site.kind == site_kind::TAIL_EXIT);
-        done(change(&mut window, text, address, |now: [u8; SITE_SIZE]| site_bytes(now, address, hook, to)));
+        done(change(&mut window, text, address, |now: [u8; SITE_SIZE]| {
+            site_bytes(now, site.kind, address, hook, to)
+        }));
     }
     for (place, sled) in entries::<XraySled>(&module.sleds) {
         if sled.kind > sled_kind::ENTRY_LOG_ARGS {

@@ -1,7 +1,8 @@
 //! What sites cost while tracing is off.
 //!
 //! The difference is smaller than what the place of a function in memory does to its speed. So each program is linked
-//! with its functions in several orders, the same orders with and without sites, and the middle one counts.
+//! with its functions in several orders, the same orders with and without sites, and the middle one counts. Single orders differ by
+//! up to 8 %: the middle one of 5 is anywhere from 0.98 to 1.04, that of 15 is within 1 %.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,7 +22,7 @@ const SECTIONS: [&str; 1] = ["-ffunction-sections"];
 /// # Errors
 /// Only where nothing can be measured: what fails is a row that says so.
 pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
-    let (orders, pairs) = if is_quick { (2, 5) } else { (5, 15) };
+    let (orders, pairs) = if is_quick { (5, 5) } else { (15, 15) };
     let mut table = Table::new(
         "Off: CPU time against the uninstrumented program",
         &["program", "mode", "net", "target", "off", "itself", "orders"],

@@ -9,7 +9,9 @@
 //!         ret                       <exit record> ret   (a jump here makes it a tail exit)
 //! ```
 //!
-//! A site is a 5-byte NOP that lies in one aligned 8-byte word, so that it can be switched by one store. Its record
+//! A site is a 5-byte NOP that lies in one aligned 8-byte word, so that it can be switched by one store. In front of a plain `ret` it
+//! begins with a `ret` of its own, so that an exit costs nothing while tracing is off: its bytes are made from a symbol whose value
+//! is set once the next instruction is known. A site's record
 //! (12 bytes, see `everycall_format`'s `Site`) goes into a section that the linker keeps exactly as long as the code:
 //! link-ordered behind it, and in its COMDAT group if it is in one. All offsets are relative to their own place and
 //! between local symbols, so that nothing is left to relocate at run time, in shared objects either.
@@ -30,6 +32,7 @@ const HELD_BYTES_MAX: usize = 4096;
 const ENTRY: u8 = 0;
 const EXIT: u8 = 1;
 const TAIL_EXIT: u8 = 2;
+const RETURN: u8 = 3;
 
 /// Whether there is anything to rewrite.
 pub(super) fn has_hook_calls(text: &[u8]) -> bool {
@@ -267,7 +270,7 @@ impl<'a> Rewriter<'a> {
             Some(Hook::Exit) if self.function.has_entry => {
                 self.release_held()?;
                 self.close_exit_on_own_line()?;
-                let site = self.site(label)?;
+                let site = self.site(label, EXIT)?;
                 self.open_exit = Some(site);
                 return self.pass(b"\n");
             }
@@ -300,7 +303,7 @@ impl<'a> Rewriter<'a> {
         }
         self.pass(&held.behind)?;
         self.close_exit_on_own_line()?;
-        let site = self.site(label)?;
+        let site = self.site(label, ENTRY)?;
         self.function.has_entry = true;
         self.record(site, ENTRY)?;
         self.pass(b"\n")
@@ -322,19 +325,29 @@ impl<'a> Rewriter<'a> {
         if self.held.behind.len() > HELD_BYTES_MAX { self.release_held() } else { Ok(()) }
     }
 
-    /// The 5-byte NOP, within one aligned 8-byte word.
-    fn site(&mut self, label: &[u8]) -> io::Result<u32> {
+    /// The 5-byte NOP, within one aligned 8-byte word. What has to be skipped for that becomes prefixes of it (`cs`, which means
+    /// nothing to a NOP and to a call), not a NOP of its own: one instruction less to run where tracing is off.
+    fn site(&mut self, label: &[u8], kind: u8) -> io::Result<u32> {
         let site = self.sites;
         self.sites += 1;
-        self.pass(b"\t.p2align 3,,4;")?;
+        self.pass(b"\t.p2align 3,0x2e,4;")?;
         self.pass(label)?;
-        write!(self.out, ".Leverycall_s{site}:.byte 15,31,68,0,0;")?;
+        if kind == ENTRY {
+            write!(self.out, ".Leverycall_s{site}:.byte 15,31,68,0,0;")?;
+        } else {
+            // 0f 1f 44 00 00, or c3 0f 1f 40 00 where the symbol is 1.
+            let ret = format_args!(".Leverycall_r{site}");
+            write!(self.out, ".Leverycall_s{site}:.byte 15+180*{ret},31-16*{ret},68-37*{ret},64*{ret},0;")?;
+        }
         Ok(site)
     }
 
     fn close_exit(&mut self, kind: u8) -> io::Result<()> {
         match self.open_exit.take() {
-            Some(site) => self.record(site, kind),
+            Some(site) => {
+                write!(self.out, ".set .Leverycall_r{site},{};", u8::from(kind == RETURN))?;
+                self.record(site, kind)
+            }
             None => Ok(()),
         }
     }
@@ -429,6 +442,9 @@ fn is_r10_instruction(instruction: &[u8], mnemonic: &[u8]) -> bool {
 fn kind_of_exit(instruction: &[u8]) -> u8 {
     let mut words =
         instruction.split(|byte| byte.is_ascii_whitespace() || *byte == b';').filter(|word| !word.is_empty());
+    if words.clone().eq([&b"ret"[..]]) {
+        return RETURN;
+    }
     match words.find(|word| !matches!(*word, b"rep" | b"repz" | b"bnd" | b"notrack")) {
         Some(word) if word.starts_with(b"jmp") => {
             let target = words.next().unwrap_or_default();
@@ -463,10 +479,13 @@ mod tests {
     #[test]
     fn exits_by_return_and_by_jump() {
         let out = rewritten(&function(
-            "\tcall\t__return__\n\t.loc 1 2 3\n\trep ret\n.L2:\n\tcall\t__return__\n\tnotrack jmp\t*%rax\n\tcall\t__return__\n\tjmp\t__x86_return_thunk\n",
+            "\tcall\t__return__\n\t.loc 1 2 3\n\trep ret\n.L2:\n\tcall\t__return__\n\tnotrack jmp\t*%rax\n\tcall\t__return__\n\tjmp\t__x86_return_thunk\n\tcall\t__return__\n\tret\n\tcall\t__return__\n\tret\t$8\n",
         ));
         let kinds: Vec<_> = out.match_indices(".popsection").map(|(at, _)| &out[at - 2..at - 1]).collect();
-        assert_eq!(kinds, ["0", "1", "2", "1"]);
+        assert_eq!(kinds, ["0", "1", "2", "1", "3", "1"]);
+        let own: Vec<_> =
+            out.match_indices(".set .Leverycall_r").map(|(at, _)| &out[at + 20..at + 21]).collect();
+        assert_eq!(own, ["0", "0", "0", "1", "0"], "a ret of its own before a plain ret only");
         assert!(out.contains(".popsection\trep ret\n"));
     }
 
@@ -581,7 +600,7 @@ mod tests {
             let out = rewritten(&text);
             let sections = |word: &str| out.matches(word).count() - text.matches(word).count();
             assert_eq!(sections(".pushsection"), sections(".popsection"), "{text}{out}");
-            assert_eq!(sections(".pushsection"), out.matches("15,31,68,0,0").count(), "{text}{out}");
+            assert_eq!(sections(".pushsection"), out.matches(":.byte 15").count(), "{text}{out}");
             let added = out.lines().count() - text.lines().count();
             assert!(added <= 1, "only an exit at the very end needs a line of its own: {text}{out}");
         }

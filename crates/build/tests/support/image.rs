@@ -138,9 +138,13 @@ fn nop_sites(file: &ElfFile64<'_, Endianness>) -> Vec<Place> {
         let at = base + 12 * index as u64;
         let address = at.wrapping_add_signed(field(0).into());
         let function = (at + 4).wrapping_add_signed(field(4).into());
-        assert_eq!(code_at(file, address, 5), [0x0f, 0x1f, 0x44, 0, 0], "site at {address:#x}");
+        let off = if field(8) == 3 { [0xc3, 0x0f, 0x1f, 0x40, 0] } else { [0x0f, 0x1f, 0x44, 0, 0] };
+        assert_eq!(code_at(file, address, 5), off, "site at {address:#x}");
         assert!(address % 8 <= 3, "site at {address:#x} crosses a word");
-        assert!((0..=2).contains(&field(8)));
+        assert!((0..=3).contains(&field(8)));
+        if field(8) == 3 {
+            assert_eq!(code_at(file, address + 5, 1), [0xc3], "behind the exit at {address:#x}");
+        }
         if field(8) == 2 {
             // What follows a tail exit is a jump: e9, eb, ff /4, or one with the notrack or bnd prefix.
             let next = code_at(file, address + 5, 2);
