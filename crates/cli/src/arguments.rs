@@ -75,6 +75,17 @@ pub struct RecordArguments {
     /// Memory for each thread's newest events: a power of two from 64K to 1G, 8 bytes for an event [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = ring_size)]
     pub ring_size: Option<u64>,
+    /// Write all events to the file while the program runs, not the newest ones at its end
+    ///
+    /// Where the disk can't keep up, events are lost, and the file says where and how many.
+    #[arg(long)]
+    pub stream: bool,
+    /// Let the program wait where the disk can't keep up, so that no event is lost
+    #[arg(long, requires = "stream")]
+    pub stall: bool,
+    /// Memory for events that wait to be written, beside each thread's ring, such as 64M [default: 256M]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "stream")]
+    pub stream_memory: Option<u64>,
     /// Load the runtime into a program that carries none, for the traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -253,8 +264,24 @@ pub enum Colour {
     Never,
 }
 
+/// More memory or larger files than this are mistakes.
+const SIZE_MAX: u64 = 1 << 46;
+
 fn ring_size(text: &str) -> Result<u64, String> {
     parse_ring_size(text.as_bytes()).ok_or_else(|| format!("write {RING_SIZE_ALLOWED}"))
+}
+
+/// A number of bytes, such as `64K`, `256M` or `1G`.
+fn size(text: &str) -> Result<u64, String> {
+    let (digits, shift) = match text.as_bytes().last() {
+        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
+        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
+        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    let number = digits.parse::<u64>().ok().filter(|number| *number > 0);
+    let bytes = number.and_then(|number| number.checked_mul(1 << shift)).filter(|bytes| *bytes <= SIZE_MAX);
+    bytes.ok_or_else(|| "write a size such as 64K, 256M or 1G".to_owned())
 }
 
 fn path_map() -> impl clap::builder::TypedValueParser<Value = PathMap> {

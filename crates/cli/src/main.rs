@@ -16,6 +16,7 @@ mod gdb;
 mod info;
 mod output;
 mod program;
+mod progress;
 mod record;
 mod report;
 mod symbol_names;

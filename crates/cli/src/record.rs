@@ -9,14 +9,16 @@ use std::process::{ExitCode, ExitStatus};
 use everycall_format::env;
 use everycall_kit::PRELOAD_LIBRARY;
 use everycall_outfile::{MODE_PRIVATE, OutFile};
-use everycall_recorder::{Ended, Launch, Options, Recorder, Summary, TraceWriter, die_of, start};
+use everycall_recorder::{Ended, Launch, Options, Recorder, Stream, Summary, TraceWriter, die_of, start};
 
 use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::program::{self, Prospect};
-use crate::report;
+use crate::{progress, report};
 
+/// Bytes of events that may wait to be written, unless told otherwise.
+const STREAM_MEMORY: u64 = 256 << 20;
 /// Bytes gathered before they are written.
 const BUFFER: usize = 256 << 10;
 
@@ -27,19 +29,31 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.command[0]));
     let launch = prepare(&arguments)?;
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
-    let file = OutFile::create(&output, MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
-    let options = Options { ring_size: ring_size(arguments.ring_size), follow: !arguments.no_follow };
+    let create = if arguments.stream { OutFile::create_live } else { OutFile::create };
+    let file = create(&output, MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
+    let memory = arguments.stream_memory.unwrap_or(STREAM_MEMORY);
+    let stream = arguments.stream.then_some(Stream { stall: arguments.stall, memory });
+    let options = Options { ring_size: ring_size(arguments.ring_size), follow: !arguments.no_follow, stream };
     let recorder = Recorder::create(options)?;
     let buffered = BufWriter::with_capacity(BUFFER, file);
     let mut file = TraceWriter::begin(buffered, &launch, env!("CARGO_PKG_VERSION"))
         .map_err(|error| not_recorded(Failure::writing(&output, error)))?;
+    if arguments.stream {
+        file.stream(progress::line(quiet));
+    }
     let ended = start(recorder, &launch)?.wait(arguments.wait, &mut file)?;
+    progress::clear(quiet || !arguments.stream);
     let status = ended.status();
     let written = write(ended, file, &output);
     match &written {
         Ok(summary) if !quiet => report::print(summary, &output),
         Ok(_) => {}
-        Err(failure) => return Ok(not_written(failure, status)),
+        Err(failure) => {
+            if arguments.stream && !failure.is_quiet() {
+                eprintln!("everycall: {} holds what was written before", output.display());
+            }
+            return Ok(not_written(failure, status));
+        }
     }
     Ok(end_as(status))
 }

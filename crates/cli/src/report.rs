@@ -100,13 +100,39 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result
     )
 }
 
+/// What streaming came to.
+fn stream(out: &mut String, summary: &Summary) -> fmt::Result {
+    let (events, seconds) = (summary.events(), |ns: u64| ns as f64 / 1e9);
+    write!(
+        out,
+        "  {:.2} bytes an event; record took {:.2} s of CPU time",
+        summary.file_size as f64 / events.max(1) as f64,
+        seconds(summary.cpu_ns),
+    )?;
+    if summary.stall_ns > 0 {
+        write!(out, "; threads waited {:.2} s in all for it", seconds(summary.stall_ns))?;
+    }
+    writeln!(out)?;
+    if summary.lost() == 0 {
+        return writeln!(out, "  every event is there");
+    }
+    if summary.missing > 0 {
+        writeln!(
+            out,
+            "  record couldn't keep up: {} were overwritten; --stall lets the program wait, --stream-memory holds more",
+            Several(summary.missing, "event", "events")
+        )?;
+    }
+    Ok(())
+}
+
 fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.lost() > 0 {
         writeln!(out, "  lost: {} between the others", Several(summary.lost(), "event", "events"))?;
     }
     for (number, (meaning, count)) in counter::MEANINGS.iter().zip(summary.counters).enumerate() {
         // Children are listed by themselves.
-        if count == 0 || number == counter::FORKED_CHILDREN {
+        if count == 0 || matches!(number, counter::FORKED_CHILDREN | counter::STALL_TICKS) {
             continue;
         }
         writeln!(out, "  {}: {meaning}", Count(count))?;
@@ -129,6 +155,9 @@ fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.events() == 0 {
         let what = if summary.off { "no call was recorded" } else { "no traced function was called" };
         return writeln!(out, "  {what}");
+    }
+    if summary.streamed {
+        return stream(out, summary);
     }
     if cut.is_empty() && summary.counters[counter::THREADS_RECYCLED] > 0 {
         return writeln!(

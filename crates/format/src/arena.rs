@@ -133,7 +133,7 @@ wire_struct! {
         pub free_segments: u64,
         /// Until then (ticks) threads take new segments rather than their oldest: somebody is about to hold them.
         pub keep_until: u64,
-        /// Counts segments that were given back while a thread waited for one; a shared futex.
+        /// Changes when the recorder gives segments back; a shared futex.
         pub pool_bell: u32,
         /// Threads that wait for a segment.
         pub pool_waiters: u32,
@@ -184,9 +184,11 @@ pub mod counter {
     pub const SECOND_RUNTIMES: usize = 9;
     /// Modules of another version, which stayed off.
     pub const MODULES_OF_OTHER_VERSION: usize = 10;
+    /// Ticks that threads waited for the recorder to store what they had written.
+    pub const STALL_TICKS: usize = 11;
 
     /// What each one means, for reports; in the order of the numbers.
-    pub const MEANINGS: [&str; 11] = [
+    pub const MEANINGS: [&str; 12] = [
         "threads that found no free ring and ran untraced",
         "rings of ended threads that were given to new ones",
         "ring segments of ended threads that were given up for new ones",
@@ -198,6 +200,7 @@ pub mod counter {
         "modules whose files record did not take hold of in time: named as long as the files stay as they are",
         "second runtimes in the process, which stood aside",
         "modules of another version, which stayed off",
+        "ticks that threads waited until their events were stored",
     ];
 }
 

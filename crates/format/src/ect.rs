@@ -21,7 +21,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 1;
+pub const VERSION_MINOR: u16 = 2;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -192,6 +192,9 @@ pub mod reason {
     pub const REQUEST: u32 = 2;
     /// A trigger fired.
     pub const TRIGGER: u32 = 3;
+    /// The process was recorded as a whole, while it ran. Its own chunk and those of its threads may come again, and the last of
+    /// each counts. Since version 2.2.
+    pub const STREAM: u32 = 4;
 }
 
 wire_struct! {
@@ -246,8 +249,9 @@ wire_struct! {
         pub words: u64,
         /// One of [`encoding`].
         pub encoding: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Events that the thread wrote before the first segment, behind the last one that was stored, and that are lost. Chunks
+        /// without words add to it. Since version 2.2.
+        pub lost: u32,
     }
 }
 

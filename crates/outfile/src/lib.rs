@@ -46,6 +46,8 @@ enum Target {
     /// Written in place.
     Direct(File),
     Stdout(io::Stdout),
+    /// Under its name from the beginning.
+    Live(File),
     /// Renamed at the end.
     Replaced {
         file: File,
@@ -127,6 +129,26 @@ impl OutFile {
         Ok(OutFile { shown: shown.to_owned(), target })
     }
 
+    /// The same for an output that is of use before it is whole, such as one that grows for hours: it has its name from the
+    /// beginning, and keeps it whatever happens. A file that is already there goes at once.
+    ///
+    /// # Errors
+    ///
+    /// As with [`OutFile::create`].
+    pub fn create_live(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
+        let OutFile { shown, target } = OutFile::create(path, mode)?;
+        let Target::Replaced { final_path, .. } = target else { return Ok(OutFile { shown, target }) };
+        let live = || {
+            match fs::remove_file(&final_path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+                _ => {}
+            }
+            OpenOptions::new().write(true).create_new(true).mode(mode).open(&final_path)
+        };
+        let file = live().map_err(|source| error(path, "write to", source))?;
+        Ok(OutFile { shown, target: Target::Live(file) })
+    }
+
     /// The file's name in messages: as the user wrote it, or "standard output".
     #[must_use]
     pub fn shown(&self) -> &Path {
@@ -148,6 +170,8 @@ impl OutFile {
     pub fn finish(self) -> Result<(), OutFileError> {
         let result = match self.target {
             Target::Direct(mut file) => file.flush(),
+            // Delayed allocation may find only now that the disk is full.
+            Target::Live(file) => file.sync_all(),
             Target::Stdout(mut stdout) => stdout.flush(),
             Target::Replaced { file, temporary, final_path } => replace(&file, temporary, &final_path),
         };
@@ -158,14 +182,14 @@ impl OutFile {
 impl Write for OutFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         match &mut self.target {
-            Target::Direct(file) | Target::Replaced { file, .. } => file.write(bytes),
+            Target::Direct(file) | Target::Live(file) | Target::Replaced { file, .. } => file.write(bytes),
             Target::Stdout(stdout) => stdout.write(bytes),
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
         match &mut self.target {
-            Target::Direct(file) | Target::Replaced { file, .. } => file.flush(),
+            Target::Direct(file) | Target::Live(file) | Target::Replaced { file, .. } => file.flush(),
             Target::Stdout(stdout) => stdout.flush(),
         }
     }

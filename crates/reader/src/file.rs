@@ -6,7 +6,7 @@ use std::io::{self, Read, Write};
 use everycall_format::Wire;
 use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry};
 use everycall_format::ect::{
-    self, EventsRecord, FileHeader, ModuleImage, SnapshotRecord, ThreadRecord, chunk, encoding,
+    self, EventsRecord, FileHeader, ModuleImage, SnapshotRecord, ThreadRecord, chunk, encoding, reason,
 };
 
 use crate::chunks::{Chunk, Chunks};
@@ -128,9 +128,9 @@ impl<'a> TraceFile<'a> {
         chunk.length > self.size.saturating_sub(chunk.payload_at())
     }
 
-    /// The event words of an events chunk, and the number of their first segment. Of a chunk that the
+    /// The event words of an events chunk, the number of their first segment, and how many events are lost before that. Of a chunk that the
     /// file's end cuts, the words that are there; their checksum is lost.
-    pub(crate) fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u64>), Warning> {
+    pub(crate) fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u64>, u32), Warning> {
         let malformed = |problem| Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem };
         if chunk.length > ect::EVENTS_PAYLOAD_MAX {
             return Err(malformed("it is larger than any such chunk"));
@@ -139,7 +139,7 @@ impl<'a> TraceFile<'a> {
         let bytes = if is_cut { self.payload_unchecked(chunk)? } else { self.payload(chunk)? };
         let record = EventsRecord::read(&bytes).ok_or(malformed("its record is cut"))?;
         let words = words::decode(&record, bytes.get(EventsRecord::SIZE..).unwrap_or_default(), is_cut);
-        Ok((record.first_segment, words.map_err(malformed)?))
+        Ok((record.first_segment, words.map_err(malformed)?, record.lost))
     }
 }
 
@@ -271,8 +271,8 @@ struct Indexer {
     snapshots: HashMap<u32, usize>,
     /// Threads by snapshot and thread number.
     keys: HashMap<(u32, u32), ThreadKey>,
-    /// Threads that each snapshot should have.
-    announced: Vec<(usize, u32)>,
+    /// Threads that each snapshot should have, by its number.
+    announced: HashMap<u32, u32>,
     unknown: HashMap<u32, u64>,
     placeholders: usize,
     processes: Processes,
@@ -372,23 +372,39 @@ impl Indexer {
             }
             chunk::SNAPSHOT => {
                 let record = SnapshotRecord::read(bytes).ok_or(SHORT)?;
+                if let Some(known) = self.snapshots.get(&record.snapshot).copied()
+                    && let Some(known) = recording.snapshots.get_mut(known)
+                    && known.reason == Reason::Stream
+                    && record.reason == reason::STREAM
+                {
+                    // Told again at the end: the last one counts.
+                    self.announced.insert(record.snapshot, record.threads);
+                    let (process, threads) = (known.process, std::mem::take(&mut known.threads));
+                    *known = Snapshot { process, threads, ..payload::snapshot(&record) };
+                    return Ok(());
+                }
                 let index = recording.snapshots.len();
                 if *self.snapshots.entry(record.snapshot).or_insert(index) != index {
                     return Err("its number was there before");
                 }
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 recording.snapshots.push(Snapshot { process, ..payload::snapshot(&record) });
-                self.announced.push((index, record.threads));
+                self.announced.insert(record.snapshot, record.threads);
             }
             chunk::THREAD => {
                 let record = ThreadRecord::read(bytes).ok_or(SHORT)?;
                 let snapshot = self.snapshot(recording, record.snapshot).ok_or("its snapshot isn't there")?;
-                if self.keys.contains_key(&(record.snapshot, record.thread)) {
-                    return Err("its number was there before");
-                }
+                let is_stream = recording.snapshots[snapshot].reason == Reason::Stream;
                 let threads = &mut recording.snapshots[snapshot].threads;
-                let key = ThreadKey { snapshot, thread: threads.len() };
-                threads.push(payload::thread(&record));
+                let key = match self.keys.get(&(record.snapshot, record.thread)) {
+                    Some(key) if is_stream => *key,
+                    Some(_) => return Err("its number was there before"),
+                    None => ThreadKey { snapshot, thread: threads.len() },
+                };
+                match threads.get_mut(key.thread) {
+                    Some(known) => *known = payload::thread(&record),
+                    None => threads.push(payload::thread(&record)),
+                }
                 self.keys.insert((record.snapshot, record.thread), key);
                 file.threads.entry(key).or_default().thread = Some(chunk);
                 let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
@@ -496,8 +512,8 @@ impl Indexer {
     }
 
     fn finish(self, file: &mut TraceFile<'_>, mut warnings: Vec<Warning>) {
-        for (index, expected) in self.announced {
-            let snapshot = &file.recording.snapshots[index];
+        for snapshot in &file.recording.snapshots {
+            let Some(expected) = self.announced.get(&snapshot.number).copied() else { continue };
             let found = u32::try_from(snapshot.threads.len()).unwrap_or(u32::MAX);
             if found < expected {
                 warn(&mut warnings, Warning::ThreadsMissing { snapshot: snapshot.number, expected, found });

@@ -202,6 +202,8 @@ pub enum Reason {
     Request,
     /// A trigger fired.
     Trigger,
+    /// The process was recorded as a whole, while it ran.
+    Stream,
     /// A reason that this version doesn't know.
     Other(u32),
 }
@@ -315,4 +317,10 @@ pub trait SegmentCursor {
     /// the last segment are left out; a zero before that is a lost event. `Err` where something
     /// had to be left out; going on is possible. `None` at the end, for good.
     fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>>;
+
+    /// Events that are known to be missing right before the segment that came last, behind the one before it; at the end, those
+    /// behind the last one. 0 where nobody counted.
+    fn lost_before(&self) -> u64 {
+        0
+    }
 }

@@ -6,7 +6,7 @@ use std::collections::hash_map::Entry;
 use everycall_format::Wire;
 use everycall_format::ect::{NO_PROCESS, ProcessRecord};
 
-use crate::model::{Module, Process, Recording};
+use crate::model::{Ending, Module, Process, Recording};
 use crate::payload;
 
 /// Processes that are kept without a chunk of their own, as in files that were damaged.
@@ -65,7 +65,8 @@ impl Processes {
             }
         };
         let gathered = &mut self.all[index];
-        if std::mem::replace(&mut gathered.is_known, true) {
+        // What is told while a process runs is told again at its end.
+        if std::mem::replace(&mut gathered.is_known, true) && gathered.process.ending != Ending::Running {
             return Err("its number was there before");
         }
         gathered.process = process;

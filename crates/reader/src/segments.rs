@@ -24,6 +24,9 @@ pub(crate) struct FileSegments<'f> {
     number: u64,
     /// The lowest number that may come.
     lowest: u64,
+    /// Events that are lost before the segment that comes next, and before the one that came last.
+    lost: u64,
+    lost_before: u64,
 }
 
 impl<'f> FileSegments<'f> {
@@ -45,6 +48,8 @@ impl<'f> FileSegments<'f> {
             at: 0,
             number: 0,
             lowest: 0,
+            lost: 0,
+            lost_before: 0,
         }
     }
 
@@ -56,13 +61,17 @@ impl<'f> FileSegments<'f> {
 impl SegmentCursor for FileSegments<'_> {
     fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>> {
         while self.at >= self.words.len() {
-            let chunk = self.chunks.next()?;
+            let Some(chunk) = self.chunks.next() else {
+                self.lost_before = std::mem::take(&mut self.lost);
+                return None;
+            };
             self.words.clear();
             self.at = 0;
             match self.file.event_words(chunk) {
-                Ok((number, words)) => {
+                Ok((number, words, lost)) => {
                     self.words = words;
                     self.number = number;
+                    self.lost = self.lost.saturating_add(lost.into());
                 }
                 Err(warning) => return Some(Err(warning)),
             }
@@ -82,10 +91,15 @@ impl SegmentCursor for FileSegments<'_> {
             return Some(Err(Warning::SegmentInvalid { tid: self.tid, segment: number }));
         }
         self.lowest = number.saturating_add(1);
+        self.lost_before = std::mem::take(&mut self.lost);
         if self.is_last() {
             trim(words);
         }
         Some(Ok(number))
+    }
+
+    fn lost_before(&self) -> u64 {
+        self.lost_before
     }
 }
 

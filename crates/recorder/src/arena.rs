@@ -6,7 +6,7 @@
 //! Sizes and offsets come from the header that we wrote, never from what stands in the arena now.
 
 use std::io;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
@@ -17,6 +17,7 @@ use rustix::process::{Resource, getrlimit};
 
 use crate::error::RecordError;
 use crate::hub::read_at;
+use crate::shared_pool::SharedPool;
 
 /// With fewer threads than this an arena isn't worth having.
 const THREAD_CAPACITY_MIN: u32 = 4;
@@ -33,19 +34,29 @@ pub struct Arena {
     layout: ArenaHeader,
 }
 
+/// How everything is recorded, while the program runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// Whether threads wait where there is no room; else they overwrite, and the file says how much.
+    pub stall: bool,
+    /// Bytes that may wait to be stored, beyond the threads' rings.
+    pub memory: u64,
+}
+
 /// What the arenas of a recording look like.
 #[derive(Clone, Copy, Debug)]
 pub struct Capacity(ArenaHeader);
 
 impl Capacity {
     /// Arenas with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
-    /// which the program inherits, allow.
+    /// which the program inherits, allow. With `stream`, finished segments wait in them for us.
     ///
     /// # Errors
     ///
     /// Not even a few threads fit.
-    pub fn find(ring_size: u64) -> Result<Capacity, RecordError> {
-        let smallest = ArenaHeader::with_layout(ring_size, THREAD_CAPACITY_MIN, EXTRA_MIN).arena_size;
+    pub fn find(ring_size: u64, stream: Option<Stream>) -> Result<Capacity, RecordError> {
+        let extra_min = stream.map_or(EXTRA_MIN, |stream| stream.memory.min(EXTRA_MIN));
+        let smallest = ArenaHeader::with_layout(ring_size, THREAD_CAPACITY_MIN, extra_min).arena_size;
         let limits = [
             ("RLIMIT_AS", "ulimit -v", Resource::As, ADDRESS_SPACE_SHARE),
             ("RLIMIT_FSIZE", "ulimit -f", Resource::Fsize, 1),
@@ -60,8 +71,14 @@ impl Capacity {
         }
         let mut capacity = THREAD_CAPACITY;
         loop {
-            let extra = if capacity == THREAD_CAPACITY { EXTRA_SIZE } else { EXTRA_MIN };
-            let layout = ArenaHeader::with_layout(ring_size, capacity, extra);
+            let extra_wanted = stream.map_or(EXTRA_SIZE, |stream| stream.memory);
+            let extra = if capacity == THREAD_CAPACITY { extra_wanted } else { extra_min };
+            let mut layout = ArenaHeader::with_layout(ring_size, capacity, extra);
+            layout.stream = match stream {
+                None => everycall_format::arena::stream::OFF,
+                Some(Stream { stall: false, .. }) => everycall_format::arena::stream::ON,
+                Some(Stream { stall: true, .. }) => everycall_format::arena::stream::STALL,
+            };
             let made = if layout.arena_size <= allowed { Some(Arena::with_layout(layout)) } else { None };
             match made {
                 Some(Ok(_)) => return Ok(Capacity(layout)),
@@ -107,6 +124,11 @@ impl Arena {
     /// How the hub names it: its descriptor, plus 1.
     pub(crate) fn number(&self) -> u32 {
         self.file.as_raw_fd().unsigned_abs() + 1
+    }
+
+    /// Its pool of segments, in our memory.
+    pub(crate) fn shared_pool(&self) -> io::Result<SharedPool> {
+        SharedPool::map(self.file.as_fd(), &self.layout)
     }
 
     /// Bytes of memory that it takes.
@@ -238,7 +260,7 @@ mod tests {
 
     #[test]
     fn a_new_arena_is_empty_and_consistent() {
-        let arena = Capacity::find(RING_SIZE_MIN).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None).unwrap().arena().unwrap();
         let header = arena.header();
         assert!(header.is_consistent(rustix::fs::fstat(&arena.file).unwrap().st_size as u64));
         assert_eq!(header.thread_capacity, THREAD_CAPACITY);
@@ -250,7 +272,7 @@ mod tests {
     /// The traced program may write anything anywhere.
     #[test]
     fn nonsense_is_read_without_harm() {
-        let arena = Capacity::find(RING_SIZE_MIN).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None).unwrap().arena().unwrap();
         let layout = *arena.layout();
         let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)
             .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)

@@ -291,6 +291,11 @@ impl Family {
         self.living.iter().map(|member| member.names_due).min()
     }
 
+    /// Those that were not taken yet.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.living.iter().chain(&self.ended)
+    }
+
     pub fn has_living(&self) -> bool {
         !self.living.is_empty()
     }

@@ -11,6 +11,7 @@
 //! - [`program`]: the traced program, which must not notice that it has a recorder.
 //! - `family`: it and its descendants, from their claims to their ends; `bell` answers them.
 //! - [`clock`], [`names`], [`modules`]: what is noticed while they run.
+//! - `stream`: everything of a run, stored while it runs.
 //! - [`trace`]: the file.
 //!
 //! The traced process writes nothing and needs nobody at its end: a crash, `_exit` and SIGKILL are recorded
@@ -32,12 +33,14 @@ pub mod modules;
 pub mod names;
 mod proc_files;
 pub mod program;
+mod shared_pool;
 mod signals;
+mod stream;
 pub mod trace;
 
-pub use arena::Arena;
+pub use arena::{Arena, Stream};
 pub use error::RecordError;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
 pub use program::{Ended, Launch, Options, Recorder, Running, start};
 pub use signals::{die_of, outlive_size_limit};
-pub use trace::TraceWriter;
+pub use trace::{Progress, TraceWriter};

@@ -15,7 +15,7 @@ use everycall_tracefile::Summary;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions, getrlimit, setrlimit, waitid};
 
-use crate::arena::Capacity;
+use crate::arena::{Capacity, Stream};
 use crate::bell::Bell;
 use crate::clock::Readings;
 use crate::error::RecordError;
@@ -53,6 +53,8 @@ pub struct Options {
     pub ring_size: u64,
     /// Whether processes that descend from the program are recorded, too.
     pub follow: bool,
+    /// Whether everything is stored while the program runs, and how; else the newest events are kept.
+    pub stream: Option<Stream>,
 }
 
 /// The memory for a recording, before its program runs.
@@ -66,7 +68,7 @@ impl Recorder {
     ///
     /// There is none, or limits forbid it.
     pub fn create(options: Options) -> Result<Recorder, RecordError> {
-        let capacity = Capacity::find(options.ring_size)?;
+        let capacity = Capacity::find(options.ring_size, options.stream)?;
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
         let hub = Hub::create(options.follow).map_err(no_memory)?;
         Family::new(hub, capacity, options.follow).map(Recorder).map_err(no_memory)
@@ -187,10 +189,18 @@ impl Running {
                 break;
             }
             let due = family.look_at_names(false);
-            let over = family.take_ended(ENDED_KEPT, ENDED_BYTES_KEPT);
-            let longest = if family.has_silent_members() { PAUSE_ASKING } else { PAUSE_MAX };
+            let (kept, bytes_kept) =
+                if file.is_streaming() { (0, 0) } else { (ENDED_KEPT, ENDED_BYTES_KEPT) };
+            let over = family.take_ended(kept, bytes_kept);
+            let mut longest = if family.has_silent_members() { PAUSE_ASKING } else { PAUSE_MAX };
+            if file.is_streaming() {
+                file.join(family.members());
+            }
             drop(family);
             self.readings.poll();
+            if file.is_streaming() {
+                longest = longest.min(file.pass(&self.readings));
+            }
             if over.is_empty() {
                 let until_due = due.map(|due| due.saturating_duration_since(Instant::now()));
                 self.sleep(until_due.unwrap_or(longest).min(longest));
@@ -268,6 +278,6 @@ impl Ended {
         for member in &mut members {
             file.member(member, &readings)?;
         }
-        file.end(&children, untraced, &end)
+        file.end(&children, untraced, &end, &readings)
     }
 }

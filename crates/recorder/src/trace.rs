@@ -3,21 +3,27 @@
 //! What a reader needs first comes first, so that a file that was cut still has its modules and clocks. Processes that ended
 //! while others run may be written before the others' ends are known.
 
-use std::collections::HashSet;
+use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
+use std::ops::RangeInclusive;
 use std::os::unix::ffi::OsStrExt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ChildEntry, ClockReading, OpenCall, SegmentEntry, process_state, thread_state,
+    ArenaHeader, ChildEntry, ClockReading, OpenCall, SegmentEntry, ThreadHeader, counter, process_state,
+    thread_state,
 };
 use everycall_format::ect::{
     ModuleImage, NO_PROCESS, ProcessEnd, ProcessRecord, SnapshotRecord, chunk, encoding, image_end, meta,
     reason,
 };
 use everycall_tracefile::{
-    Child, ChunkWriter, Ring, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
+    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
 };
+
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::arena::Arena;
 use crate::clock::Readings;
@@ -25,9 +31,28 @@ use crate::family::Member;
 use crate::host;
 use crate::modules::Identity;
 use crate::program::Launch;
+use crate::stream::{ArenaStream, Stored};
 
 /// Module images are packed quickly rather than tightly: the program's user is waiting.
 const IMAGE_COMPRESSION: i32 = 1;
+
+/// Pauses between two passes over what waits to be stored: the shortest after one that found a lot.
+const PASS_PAUSES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(20);
+/// A pass that finds more than this comes again at once; one that finds less than a quarter waits for longer.
+const PASS_FULL: u64 = 4 << 20;
+/// Time between two looks at the progress.
+const PROGRESS_PAUSE: Duration = Duration::from_millis(500);
+
+/// How far a stream has come.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Progress {
+    /// Entries and exits in the file.
+    pub events: u64,
+    /// Bytes of the file.
+    pub bytes: u64,
+    /// Events that are missing between them.
+    pub lost: u64,
+}
 
 /// A trace file on its way.
 pub struct TraceWriter<W> {
@@ -39,6 +64,20 @@ pub struct TraceWriter<W> {
     clock_until: u64,
     /// The first error of what was written early.
     failed: Option<io::Error>,
+    /// Where everything is stored.
+    streams: Option<Streams>,
+}
+
+/// What is stored while the processes run.
+struct Streams {
+    /// By number of the process.
+    arenas: BTreeMap<u32, ArenaStream>,
+    runs: Runs,
+    pause: Duration,
+    /// What processes left that are over.
+    over: Stored,
+    progress: Option<Box<dyn FnMut(Progress)>>,
+    progress_due: Instant,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -56,7 +95,114 @@ impl<W: Write> TraceWriter<W> {
             images: HashSet::new(),
             clock_until: 0,
             failed: None,
+            streams: None,
         })
+    }
+
+    /// Everything is stored while the program runs; `progress` is told from time to time how far that is.
+    pub fn stream(&mut self, progress: Option<Box<dyn FnMut(Progress)>>) {
+        self.streams = Some(Streams {
+            arenas: BTreeMap::new(),
+            runs: Runs::default(),
+            pause: *PASS_PAUSES.start(),
+            over: Stored::default(),
+            progress,
+            progress_due: Instant::now() + PROGRESS_PAUSE,
+        });
+        let flushed = self.file.flush();
+        self.keep_error(flushed);
+    }
+
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.streams.is_some()
+    }
+
+    /// Begins to store what new members write. An error is kept for later: the program runs on.
+    pub(crate) fn join<'m>(&mut self, members: impl Iterator<Item = &'m Member>) {
+        for member in members {
+            let is_new =
+                self.streams.as_ref().is_some_and(|streams| !streams.arenas.contains_key(&member.number));
+            if is_new {
+                let joined = self.join_one(member);
+                self.keep_error(joined);
+            }
+        }
+    }
+
+    fn join_one(&mut self, member: &Member) -> io::Result<()> {
+        let Some(streams) = &mut self.streams else { return Ok(()) };
+        let stream = ArenaStream::new(Arc::clone(&member.arena), member.number, member.pid)?;
+        if self.failed.is_some() {
+            stream.give_up();
+        }
+        streams.arenas.insert(member.number, stream);
+        if self.failed.is_some() {
+            return Ok(());
+        }
+        self.file.set_process(member.number);
+        self.record(member, image_end::RUNNING, member.start_ticks)?;
+        let header = member.arena.header();
+        self.snapshot_record(member, &header, reason::STREAM, 0, 0)
+    }
+
+    /// Stores what waits. How long to wait until the next pass. An error is kept for later.
+    pub(crate) fn pass(&mut self, readings: &Readings) -> Duration {
+        let Some(streams) = &mut self.streams else { return *PASS_PAUSES.end() };
+        if self.failed.is_some() {
+            return *PASS_PAUSES.end();
+        }
+        let sum = |streams: &Streams| streams.arenas.values().map(|arena| arena.stored.bytes).sum::<u64>();
+        let before = sum(streams);
+        let mut is_more = false;
+        let mut stored = Ok(());
+        for arena in streams.arenas.values_mut() {
+            match arena.pass(&mut self.file, &mut streams.runs) {
+                Ok(more) => is_more |= more,
+                Err(error) => stored = stored.and(Err(error)),
+            }
+        }
+        let stored = stored.and_then(|()| streams.runs.write(&mut self.file));
+        let bytes = sum(streams) - before;
+        streams.pause = if is_more {
+            Duration::ZERO
+        } else if bytes >= PASS_FULL {
+            *PASS_PAUSES.start()
+        } else if bytes < PASS_FULL / 4 {
+            (streams.pause * 2).clamp(*PASS_PAUSES.start(), *PASS_PAUSES.end())
+        } else {
+            streams.pause
+        };
+        let pause = streams.pause;
+        let stored = stored.and_then(|()| self.clock(readings, None));
+        let stored = if bytes > 0 { stored.and_then(|()| self.file.flush()) } else { stored };
+        self.keep_error(stored);
+        self.tell_progress();
+        pause
+    }
+
+    fn tell_progress(&mut self) {
+        let Some(streams) = &mut self.streams else { return };
+        let Some(tell) = streams.progress.as_mut().filter(|_| streams.progress_due <= Instant::now()) else {
+            return;
+        };
+        streams.progress_due = Instant::now() + PROGRESS_PAUSE;
+        let mut sum = streams.over;
+        for Stored { events, lost, .. } in streams.arenas.values().map(|arena| arena.stored) {
+            sum.events += events;
+            sum.lost = sum.lost.saturating_add(lost);
+        }
+        tell(Progress { events: sum.events, lost: sum.lost, bytes: self.file.position() });
+    }
+
+    /// Notes the first error of what is written while the program runs; from then on nobody waits for the disk.
+    fn keep_error(&mut self, result: io::Result<()>) {
+        if let Err(error) = result
+            && self.failed.is_none()
+        {
+            self.failed = Some(error);
+            let arenas = self.streams.iter().flat_map(|streams| streams.arenas.values());
+            arenas.for_each(ArenaStream::give_up);
+        }
     }
 
     /// Writes processes that are over while others run. An error is kept for later: the program runs on.
@@ -64,7 +210,7 @@ impl<W: Write> TraceWriter<W> {
         for mut member in members {
             if self.failed.is_none() {
                 let written = self.clock(readings, None).and_then(|()| self.member(&mut member, readings));
-                self.failed = written.err();
+                self.keep_error(written);
             }
         }
     }
@@ -87,10 +233,74 @@ impl<W: Write> TraceWriter<W> {
 
     /// Writes a process that is over, or is looked at for the last time.
     pub(crate) fn member(&mut self, member: &mut Member, readings: &Readings) -> io::Result<()> {
+        self.join(std::iter::once(&*member));
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let (ending, end_ticks) = member.end.unwrap_or((image_end::RUNNING, 0));
+        self.summary.processes += 1;
+        self.summary.running += u32::from(ending == image_end::RUNNING);
         self.file.set_process(member.number);
-        self.record(member)?;
+        self.record(member, ending, end_ticks)?;
         self.modules(member)?;
-        self.snapshot(member, readings)
+        let stream = self.streams.as_mut().and_then(|streams| streams.arenas.remove(&member.number));
+        match stream {
+            Some(stream) => self.end_stream(member, stream),
+            None => self.snapshot(member, readings),
+        }
+    }
+
+    /// Writes what a stream hasn't stored yet.
+    fn end_stream(&mut self, member: &Member, mut stream: ArenaStream) -> io::Result<()> {
+        let Some(streams) = &mut self.streams else { return Ok(()) };
+        let name = |slot, header: &ThreadHeader| member.names.newest(slot, header);
+        let finished = stream.finish(&mut self.file, &mut streams.runs, name);
+        stream.give_up();
+        finished?;
+        streams.over.events += stream.stored.events;
+        streams.over.lost = streams.over.lost.saturating_add(stream.stored.lost);
+        let header = stream.arena().header();
+        self.add_to_summary(member, &header);
+        self.summary.streamed = true;
+        self.summary.missing = self.summary.missing.saturating_add(stream.stored.lost);
+        self.summary.threads.extend(stream.summaries());
+        let (_, ticks) = member.end.unwrap_or((image_end::RUNNING, member.start_ticks));
+        self.snapshot_record(member, &header, reason::STREAM, ticks, stream.announced())
+    }
+
+    fn add_to_summary(&mut self, member: &Member, header: &ArenaHeader) {
+        let layout = member.arena.layout();
+        let summary = &mut self.summary;
+        summary.traced = true;
+        summary.off |= header.state == process_state::OFF;
+        summary.ring_size = layout.ring_size;
+        summary.thread_capacity = layout.thread_capacity;
+        for (sum, count) in summary.counters.iter_mut().zip(header.counters) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    fn snapshot_record(
+        &mut self,
+        member: &Member,
+        header: &ArenaHeader,
+        reason: u32,
+        ticks: u64,
+        threads: u32,
+    ) -> io::Result<()> {
+        let layout = member.arena.layout();
+        let snapshot = SnapshotRecord {
+            snapshot: member.number,
+            reason,
+            pid: member.pid,
+            threads,
+            ticks,
+            ring_size: layout.ring_size,
+            segment_size: layout.segment_size,
+            counters: header.counters,
+        };
+        self.file.set_process(member.number);
+        self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])
     }
 
     /// Ends the file with what belongs to the whole recording.
@@ -99,19 +309,22 @@ impl<W: Write> TraceWriter<W> {
         children: &[ChildEntry],
         untraced: u32,
         end: &ProcessEnd,
+        readings: &Readings,
     ) -> io::Result<(Summary, W)> {
         self.file.set_process(0);
         self.file.chunk(chunk::PROCESS_END, &[&bytes_of(end)])?;
         self.file.chunk(chunk::CHILDREN, &[&array(children)])?;
         self.summary.children = children.iter().map(Child::from).collect();
         self.summary.untraced_processes = untraced;
+        self.summary.stall_ns = readings.nanoseconds(self.summary.counters[counter::STALL_TICKS]);
         let (file_size, output) = self.file.end()?;
         self.summary.file_size = file_size;
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        self.summary.cpu_ns = cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs();
         Ok((self.summary, output))
     }
 
-    fn record(&mut self, member: &Member) -> io::Result<()> {
-        let (ending, end_ticks) = member.end.unwrap_or((image_end::RUNNING, 0));
+    fn record(&mut self, member: &Member, ending: u32, end_ticks: u64) -> io::Result<()> {
         let record = ProcessRecord {
             record_size: ProcessRecord::SIZE as u32,
             pid: member.pid,
@@ -125,8 +338,6 @@ impl<W: Write> TraceWriter<W> {
             command_length: member.command.len() as u32,
             reserved: 0,
         };
-        self.summary.processes += 1;
-        self.summary.running += u32::from(ending == image_end::RUNNING);
         self.file.chunk(chunk::PROCESS, &[&bytes_of(&record), &member.command])
     }
 
@@ -161,29 +372,13 @@ impl<W: Write> TraceWriter<W> {
         let arena = &*member.arena;
         let header = arena.header();
         let layout = arena.layout();
-        let summary = &mut self.summary;
-        summary.traced = true;
-        summary.off |= header.state == process_state::OFF;
-        summary.ring_size = layout.ring_size;
-        summary.thread_capacity = layout.thread_capacity;
-        for (sum, count) in summary.counters.iter_mut().zip(header.counters) {
-            *sum = sum.saturating_add(count);
-        }
+        self.add_to_summary(member, &header);
         let (ending, ticks) = member.end.unwrap_or((image_end::RUNNING, member.start_ticks));
         let used = |slot: &u32| matches!(arena.thread(*slot).state, thread_state::USED | thread_state::ENDED);
         let table = arena.segments();
         let slots: Vec<u32> = (0..arena.thread_count()).filter(used).collect();
-        let snapshot = SnapshotRecord {
-            snapshot: member.number,
-            reason: if ending == image_end::RUNNING { reason::REQUEST } else { reason::PROCESS_END },
-            pid: member.pid,
-            threads: slots.len() as u32,
-            ticks,
-            ring_size: layout.ring_size,
-            segment_size: layout.segment_size,
-            counters: header.counters,
-        };
-        self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])?;
+        let reason = if ending == image_end::RUNNING { reason::REQUEST } else { reason::PROCESS_END };
+        self.snapshot_record(member, &header, reason, ticks, slots.len() as u32)?;
         for (thread, slot) in (0..).zip(slots) {
             let header = arena.thread(slot);
             let whose = (slot, header.generation);

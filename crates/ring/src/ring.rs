@@ -171,10 +171,15 @@ impl<'a> Ring<'a> {
         oldest
     }
 
-    /// Gives all segments back. For threads that have ended, and nobody reads their rings any more.
-    pub fn give_up(&self) {
+    /// Gives all segments back. For threads that have ended, and nobody reads their rings any more. `held_for_recorder`: the
+    /// last one is to stay until the recorder has stored it, like those before it.
+    pub fn give_up(&self, held_for_recorder: bool) {
         let control = self.control;
         let current = control.current.load(Relaxed);
+        if held_for_recorder {
+            // Its owner has it: that can't fail.
+            let _ = self.pool.hold(current, holder::RECORDER);
+        }
         if let Some(entry) = self.pool.entries.get(current as usize) {
             // A hook that was interrupted may have written beyond the position.
             let used = self.cursor().load(Relaxed).saturating_sub(self.pool.address(current));

@@ -11,7 +11,7 @@ use crate::process::Process;
 use crate::{system, threads};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
-use everycall_format::arena::{OpenCall, PAGE, counter, thread_state};
+use everycall_format::arena::{OpenCall, PAGE, counter, stream, thread_state};
 use everycall_format::env::KeepEnded;
 
 /// Threads that are looked after when one begins.
@@ -217,9 +217,12 @@ impl Graveyard {
         let slot = arena.slot(index);
         self.bytes.fetch_sub(occupied(process, index, &slot), Relaxed);
         slot.state().store(thread_state::CLAIMED, Release);
-        arena.count(counter::THREADS_RECYCLED, 1);
-        arena.count(counter::SEGMENTS_RECYCLED, slot.segment().load(Relaxed) + 1);
-        threads::ring(arena, process.control(index), &slot).give_up();
+        let is_streaming = arena.stream().load(Relaxed) != stream::OFF;
+        if !is_streaming {
+            arena.count(counter::THREADS_RECYCLED, 1);
+            arena.count(counter::SEGMENTS_RECYCLED, slot.segment().load(Relaxed) + 1);
+        }
+        threads::ring(arena, process.control(index), &slot).give_up(is_streaming);
         arena.ring_segments().fetch_sub(slot.ring_segments().load(Relaxed), Relaxed);
         slot.generation().fetch_add(1, Relaxed);
         if let Some(stack) = slot.open_calls().load(Relaxed).checked_sub(1) {

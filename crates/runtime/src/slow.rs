@@ -5,7 +5,7 @@ use crate::arena::{Arena, Slot};
 use crate::open_calls::{Frame, OpenCalls};
 use crate::process::{self, Process, state as process_state};
 use crate::{fork, modules, system, threads};
-use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, kind, payload_word, record_word};
 use everycall_hooks::{ModuleDescriptor, slow};
@@ -123,14 +123,16 @@ pub(crate) enum Place {
     Unknown(u64),
 }
 
-/// Waits for the recorder to give a segment back; where it is gone, nobody waits any more.
+/// Waits for the recorder to give a segment back, unless it has rung since it read `bell`; where it is gone, nobody waits any
+/// more.
 #[cold]
-fn wait_for_segment(arena: &Arena) {
-    let bell = arena.pool_bell().load(Acquire);
-    arena.pool_waiters().fetch_add(1, AcqRel);
+fn wait_for_segment(arena: &Arena, bell: u32) {
+    arena.pool_waiters().fetch_add(1, SeqCst);
+    let begin = everycall_hooks::ticks();
     system::wait(arena.pool_bell(), bell, STALL_LOOK_NS);
-    arena.pool_waiters().fetch_sub(1, AcqRel);
-    if system::process_is_gone(arena.recorder_pid()) {
+    arena.count(counter::STALL_TICKS, everycall_hooks::ticks().saturating_sub(begin));
+    arena.pool_waiters().fetch_sub(1, SeqCst);
+    if arena.pool_bell().load(SeqCst) == bell && system::process_has_ended(arena.recorder_pid()) {
         arena.stream().store(stream::OFF, Relaxed);
     }
 }
@@ -171,6 +173,8 @@ impl<'a> Thread<'a> {
         let streaming = arena.stream().load(Relaxed);
         self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
         loop {
+            // Before the look for a segment, so that none is given back unheard.
+            let bell = arena.pool_bell().load(SeqCst);
             let ticks = everycall_hooks::ticks();
             let is_asked = arena.pool().keep_until.load(Relaxed) > ticks;
             let waits = arena.stream().load(Relaxed) == stream::STALL;
@@ -187,7 +191,7 @@ impl<'a> Thread<'a> {
             if self.ring.advance(how, populate) {
                 break;
             }
-            wait_for_segment(&arena);
+            wait_for_segment(&arena, bell);
         }
         threads::add_segment_to_dumps(&arena, self.control.current.load(Relaxed));
     }

@@ -32,6 +32,7 @@ mod number {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const POLL: usize = 7;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
@@ -50,6 +51,7 @@ mod number {
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
     pub const PRLIMIT64: usize = 302;
+    pub const PIDFD_OPEN: usize = 434;
 }
 
 /// Maps memory; `descriptor` is -1 for none.
@@ -187,6 +189,21 @@ pub(crate) fn thread_is_gone(process: u32, thread: u32) -> bool {
 pub(crate) fn process_is_gone(process: u32) -> bool {
     // SAFETY: signal 0 only asks.
     unsafe { syscall(number::KILL, [process as usize, 0, 0, 0, 0, 0]) == ESRCH }
+}
+
+/// Whether a process has ended. Not only whether it is gone: one that nobody waits for stays for long.
+pub(crate) fn process_has_ended(process: u32) -> bool {
+    if process_is_gone(process) {
+        return true;
+    }
+    // SAFETY: makes a descriptor, which is closed below.
+    let descriptor = unsafe { syscall(number::PIDFD_OPEN, [process as usize, 0, 0, 0, 0, 0]) };
+    // Before Linux 5.3 there are none.
+    let Ok(file) = usize::try_from(descriptor).map(File) else { return descriptor == ESRCH };
+    const POLLIN: u64 = 1;
+    let mut polled = file.0 as u64 | POLLIN << 32;
+    // SAFETY: reads and writes one pollfd, a 64-bit word: the descriptor, then the events that are waited for.
+    unsafe { syscall(number::POLL, [&raw mut polled as usize, 1, 0, 0, 0, 0]) == 1 }
 }
 
 /// The name of the calling thread, NUL padded.

@@ -20,8 +20,8 @@ pub(crate) const WINDOW: usize = 1 << 16;
 pub(crate) enum Batch {
     /// [`Ordered::steps`].
     Steps,
-    /// So many segments are missing here.
-    Gap(u64),
+    /// Segments are missing here, with so many events where that is known.
+    Gap(Option<u64>),
 }
 
 /// A thread's steps in the order of time, in batches.
@@ -53,9 +53,9 @@ enum State {
     /// Reading segments.
     Read,
     /// The words at hand come behind a gap; what is before it goes out first.
-    BehindGap { missing: u64, number: u64 },
-    /// There are no more segments, but so many were missing after the last one.
-    Ending { missing: u64 },
+    BehindGap { lost: Option<u64>, number: u64 },
+    /// There are no more segments; whether some are missing behind the last one, and how many events they had.
+    Ending { is_cut: bool, lost: Option<u64> },
 }
 
 impl<'a> Ordered<'a> {
@@ -109,30 +109,32 @@ impl<'a> Ordered<'a> {
                 }
                 State::Read => self.read(),
                 _ if !self.steps.is_empty() => return Some(self.hand_out(self.steps.len())),
-                State::BehindGap { missing, number } => {
+                State::BehindGap { lost, number } => {
                     self.state = State::Read;
                     self.begin(number);
-                    return Some(Batch::Gap(missing));
+                    return Some(Batch::Gap(lost));
                 }
-                State::Ending { missing: 0 } => return None,
-                State::Ending { missing } => {
-                    self.state = State::Ending { missing: 0 };
-                    return Some(Batch::Gap(missing));
+                State::Ending { is_cut: false, .. } => return None,
+                State::Ending { is_cut: true, lost } => {
+                    self.state = State::Ending { is_cut: false, lost: None };
+                    return Some(Batch::Gap(lost));
                 }
             }
         }
     }
 
     fn read(&mut self) {
-        let mut missing = 0;
+        let mut damaged = false;
         loop {
             match self.segments.next_segment(&mut self.words) {
                 Some(Ok(number)) => {
                     let jump = self.expected.map_or(0, |expected| number.saturating_sub(expected));
                     let begun = self.expected.is_some();
                     self.expected = number.checked_add(1);
-                    if begun && jump.max(missing) > 0 {
-                        self.state = State::BehindGap { missing: jump.max(missing), number };
+                    // What is damaged wasn't lost when it was counted.
+                    let lost = Some(self.segments.lost_before()).filter(|lost| *lost > 0 && !damaged);
+                    if begun && (jump > 0 || damaged) {
+                        self.state = State::BehindGap { lost, number };
                     } else if begun {
                         self.decode();
                     } else {
@@ -141,10 +143,11 @@ impl<'a> Ordered<'a> {
                     return;
                 }
                 // Its number is not always known; where it is, the next one's tells the count.
-                Some(Err(_)) => missing = 1,
+                Some(Err(_)) => damaged = true,
                 None => {
-                    let missing = if self.expected.is_some() { missing } else { 0 };
-                    self.state = State::Ending { missing };
+                    let lost = Some(self.segments.lost_before()).filter(|lost| *lost > 0);
+                    let is_cut = self.expected.is_some() && (damaged || lost.is_some());
+                    self.state = State::Ending { is_cut, lost: lost.filter(|_| !damaged) };
                     return;
                 }
             }

@@ -504,11 +504,12 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Segments are missing: only calls that are still open at the end are known to go on.
-    pub fn gap(&mut self, listed: &[ListedCall], out: &mut Vec<TimelineEvent>) {
+    /// Segments are missing, with `count` events where that is known: only calls that are still open at the end are known
+    /// to go on.
+    pub fn gap(&mut self, listed: &[ListedCall], count: Option<u64>, out: &mut Vec<TimelineEvent>) {
         let keep = self.stack.iter().zip(listed).take_while(|(frame, call)| frame.is(call)).count();
         self.too_deep = 0;
-        out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count: None, why: LossKind::Segments }));
+        out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count, why: LossKind::Segments }));
         self.closing = Some(Closing { until: keep, how: How::Is(EndKind::CutAtLoss) });
     }
 

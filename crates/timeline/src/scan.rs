@@ -11,6 +11,8 @@ pub(crate) struct ThreadScan {
     pub events: u64,
     pub entries: u64,
     pub losses: u64,
+    /// Events of segments that aren't there, as far as they were counted.
+    pub missing: u64,
     pub gaps: u64,
     pub gaps_ticks: u64,
     pub malformed_words: u64,
@@ -46,11 +48,13 @@ pub(crate) fn scan_thread(
                 expected = number.checked_add(1);
                 found += 1;
                 first_segment.get_or_insert(number);
+                scan.missing = scan.missing.saturating_add(segments.lost_before());
                 scan.segment(&words, names, &mut first, &mut last);
             }
             Err(warning) => warning.add_to(warnings),
         }
     }
+    scan.missing = scan.missing.saturating_add(segments.lost_before());
     if first <= last {
         scan.reach_ticks = Some((first, last));
     }

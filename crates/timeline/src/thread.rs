@@ -1,6 +1,6 @@
 //! The timeline of one thread, as an iterator.
 
-use everycall_reader::{Reason, Source};
+use everycall_reader::{Ending, Reason, Source};
 
 use crate::clock::Clock;
 use crate::event::TimelineEvent;
@@ -126,7 +126,13 @@ impl<'t> Maker<'t> {
             collect_cuts(Ordered::new(source.segments(key), names), pairing)
         };
         let snapshot = source.recording().snapshots.get(key.snapshot);
-        let at_process_end = snapshot.is_some_and(|snapshot| snapshot.reason == Reason::ProcessEnd);
+        let process = source.recording().processes.get(thread.process);
+        let is_over = process.is_some_and(|process| matches!(process.ending, Ending::Ended | Ending::Exec));
+        let at_process_end = snapshot.is_some_and(|snapshot| match snapshot.reason {
+            Reason::ProcessEnd => true,
+            Reason::Stream => is_over && snapshot.ticks.is_some(),
+            _ => false,
+        });
         Maker {
             ordered: Ordered::new(source.segments(key), names),
             done: 0,
@@ -162,8 +168,8 @@ impl<'t> Maker<'t> {
         self.done = 0;
         match self.ordered.next_batch() {
             Some(Batch::Steps) => self.begin(out),
-            Some(Batch::Gap(_)) => {
-                self.pairing.gap(&self.listed, out);
+            Some(Batch::Gap(count)) => {
+                self.pairing.gap(&self.listed, count, out);
                 self.begins = true;
             }
             None if self.is_finished => return false,

@@ -49,6 +49,8 @@ pub struct ThreadInfo {
     pub entries: u64,
     /// Events that are known to be missing within the reach.
     pub losses: u64,
+    /// Events of segments that aren't there, before or within the reach, as far as they were counted.
+    pub missing: u64,
     /// Times that recording was off.
     pub gaps: u64,
     /// How long it was off in all, in nanoseconds.
@@ -235,6 +237,7 @@ fn thread_info(
         events: scan.events,
         entries: scan.entries,
         losses: scan.losses,
+        missing: scan.missing,
         gaps: scan.gaps,
         gaps_ns: clock.ns(clock.origin_ticks().saturating_add(scan.gaps_ticks)),
         malformed_words: scan.malformed_words,

@@ -76,6 +76,15 @@ impl<W: Write> ChunkWriter<W> {
         Ok(())
     }
 
+    /// Hands on what a buffer holds, so that it is there whatever happens to this process.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn flush(&mut self) -> io::Result<()> {
+        self.output.flush()
+    }
+
     fn put(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.position += bytes.len() as u64;
         self.output.write_all(bytes)

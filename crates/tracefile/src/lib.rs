@@ -3,6 +3,7 @@
 //! - [`ChunkWriter`]: the file's header, chunks with their checksums, the end.
 //! - [`module_table`], [`texts`]: payloads.
 //! - [`Packer`]: event words in their smallest form.
+//! - [`Runs`]: segments on their way into events chunks.
 //! - [`Ring`]: a thread's ring, looked through once, then copied segment by segment.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 #![forbid(unsafe_code)]
@@ -17,5 +18,6 @@ mod summary;
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
 pub use packer::Packer;
 pub use payload::{module_table, texts};
-pub use ring::{Ring, Segments, is_segment};
+pub use ring::{Ring, Segments, Tally, is_segment, tally};
+pub use runs::{Place, Runs};
 pub use summary::{Child, Summary, ThreadSummary, text_of};

@@ -39,6 +39,11 @@ impl Packer {
         self.prepared = Some(self.pack(bytes));
     }
 
+    /// Drops what [`Packer::prepare`] made.
+    pub fn forget(&mut self) {
+        self.prepared = None;
+    }
+
     fn pack(&mut self, bytes: &[u8]) -> u32 {
         let (words, rest) = bytes.as_chunks::<WORD_SIZE>();
         debug_assert!(rest.is_empty(), "segments are whole words");

@@ -8,7 +8,7 @@ use everycall_format::ect::ThreadRecord;
 use everycall_format::event::{WORD_SIZE, Word, kind};
 
 use crate::chunk_writer::ChunkWriter;
-use crate::runs::Runs;
+use crate::runs::{Place, Runs};
 use crate::summary::{ThreadSummary, text_of};
 
 /// A thread's segments, wherever they lie.
@@ -66,17 +66,9 @@ impl<'a> Ring<'a> {
                 written = rest;
             }
         }
-        for word in words(written) {
-            match Word::decode(word) {
-                Word::Entry { .. }
-                | Word::Exit { .. }
-                | Word::Record { kind: kind::LATE | kind::ORPHAN_EXIT | kind::UNKNOWN_CODE, .. } => {
-                    self.events += 1
-                }
-                Word::Empty => self.holes += 1,
-                Word::Record { .. } | Word::Payload { .. } => {}
-            }
-        }
+        let tally = tally(written);
+        self.events += tally.events;
+        self.holes += tally.holes;
         self.segments.push(Segment { number, words: (written.len() / WORD_SIZE) as u64 });
     }
 
@@ -142,7 +134,7 @@ impl<'a> Ring<'a> {
     ///
     /// The output's.
     pub fn write_events<W: Write>(&self, file: &mut ChunkWriter<W>, record: &ThreadRecord) -> io::Result<()> {
-        let mut runs = Runs::new(record.snapshot, record.thread);
+        let mut runs = Runs::default();
         let mut surveyed = self.segments.iter().peekable();
         self.source.each(&mut |number, bytes| {
             // A program that our child left behind may still write: what has come since isn't announced.
@@ -152,10 +144,38 @@ impl<'a> Ring<'a> {
             if segment_start(bytes, number).is_none() {
                 return Ok(());
             }
-            runs.add(file, number, bytes)
+            let place = Place { snapshot: record.snapshot, thread: record.thread, segment: number };
+            runs.add(file, place, bytes)
         })?;
         runs.write(file)
     }
+}
+
+/// What a segment holds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Entries and exits, in whichever form.
+    pub events: u64,
+    /// Words that were reserved and never written.
+    pub holes: u64,
+}
+
+/// Counts what `written` words of a segment hold.
+#[must_use]
+pub fn tally(written: &[u8]) -> Tally {
+    let mut tally = Tally::default();
+    for word in words(written) {
+        match Word::decode(word) {
+            Word::Entry { .. }
+            | Word::Exit { .. }
+            | Word::Record { kind: kind::LATE | kind::ORPHAN_EXIT | kind::UNKNOWN_CODE, .. } => {
+                tally.events += 1
+            }
+            Word::Empty => tally.holes += 1,
+            Word::Record { .. } | Word::Payload { .. } => {}
+        }
+    }
+    tally
 }
 
 fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {

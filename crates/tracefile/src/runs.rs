@@ -15,73 +15,127 @@ const RUN_BYTES: usize = (EVENTS_PAYLOAD_MAX - EventsRecord::BYTES) as usize;
 /// The most chunks at a time. Each takes up to 5 MiB, and with these, reading is what takes the time.
 const RUNS_MAX: usize = 8;
 
-/// Chunks of one thread that aren't written yet.
+/// Whose segment it is, and which one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Place {
+    /// Number of the snapshot.
+    pub snapshot: u32,
+    /// Index of the thread in it.
+    pub thread: u32,
+    /// Number of the segment.
+    pub segment: u64,
+}
+
+/// Chunks that aren't written yet.
 pub struct Runs {
-    snapshot: u32,
-    thread: u32,
     /// How many are packed at a time.
     limit: usize,
     /// Those with segments come first; the others keep their buffers.
     runs: Vec<Run>,
     filled: usize,
-    /// Number of the segment that would follow.
-    next: u64,
+    /// Where the segment would be that can follow in the same chunk.
+    next: Option<Place>,
 }
 
 /// Segments that follow each other, for one chunk.
 #[derive(Default)]
 struct Run {
-    /// Number of the first segment.
-    first: u64,
+    /// The first segment.
+    first: Place,
+    /// Events that are lost before it.
+    lost: u32,
     bytes: Vec<u8>,
     packer: Packer,
 }
 
-impl Runs {
-    /// None, of thread `thread` of snapshot `snapshot`.
-    pub fn new(snapshot: u32, thread: u32) -> Runs {
+impl Default for Runs {
+    fn default() -> Runs {
         let limit = thread::available_parallelism().map_or(1, NonZero::get).min(RUNS_MAX);
-        Runs { snapshot, thread, limit, runs: Vec::new(), filled: 0, next: 0 }
+        Runs { limit, runs: Vec::new(), filled: 0, next: None }
     }
+}
 
-    /// Takes segment `number`, whose words are `bytes`.
-    pub fn add<W: Write>(&mut self, file: &mut ChunkWriter<W>, number: u64, bytes: &[u8]) -> io::Result<()> {
+impl Runs {
+    /// Takes a segment, whose words are `bytes`: a whole one, or a thread's last.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn add<W: Write>(&mut self, file: &mut ChunkWriter<W>, place: Place, bytes: &[u8]) -> io::Result<()> {
         let fits = |run: &Run| run.bytes.len() + bytes.len() <= RUN_BYTES;
-        let goes_on = number == self.next && self.runs[..self.filled].last().is_some_and(fits);
+        let goes_on = self.next == Some(place) && self.runs[..self.filled].last().is_some_and(fits);
         if !goes_on {
-            if self.filled == self.limit {
-                self.write(file)?;
-            }
-            if self.filled == self.runs.len() {
-                self.runs.push(Run::default());
-            }
-            self.runs[self.filled].first = number;
-            self.filled += 1;
+            self.begin(file, place, 0)?;
         }
         self.runs[self.filled - 1].bytes.extend_from_slice(bytes);
-        self.next = number.wrapping_add(1);
+        self.next = Some(Place { segment: place.segment.wrapping_add(1), ..place });
+        Ok(())
+    }
+
+    /// Takes note of `count` events that are lost before the segment at `place`, which follows, or never comes.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn lose<W: Write>(&mut self, file: &mut ChunkWriter<W>, place: Place, count: u64) -> io::Result<()> {
+        let mut left = count;
+        while left > 0 {
+            let lost = u32::try_from(left).unwrap_or(u32::MAX);
+            self.begin(file, place, lost)?;
+            left -= u64::from(lost);
+        }
+        self.next = (count > 0).then_some(place);
+        Ok(())
+    }
+
+    fn begin<W: Write>(&mut self, file: &mut ChunkWriter<W>, first: Place, lost: u32) -> io::Result<()> {
+        if self.filled == self.limit {
+            self.write(file)?;
+        }
+        if self.filled == self.runs.len() {
+            self.runs.push(Run::default());
+        }
+        let run = &mut self.runs[self.filled];
+        (run.first, run.lost) = (first, lost);
+        self.filled += 1;
         Ok(())
     }
 
     /// Writes what there is, and forgets it.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
     pub fn write<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
         let runs = &mut self.runs[..self.filled];
         self.filled = 0;
+        self.next = None;
         pack(runs);
-        for run in runs {
+        for run in &mut *runs {
             let (encoding, packed) = run.packer.packed(&run.bytes);
             let record = EventsRecord {
-                snapshot: self.snapshot,
-                thread: self.thread,
-                first_segment: run.first,
+                snapshot: run.first.snapshot,
+                thread: run.first.thread,
+                first_segment: run.first.segment,
                 words: (run.bytes.len() / WORD_SIZE) as u64,
                 encoding,
-                reserved: 0,
+                lost: run.lost,
             };
-            file.chunk(chunk::EVENTS, &[&bytes_of(&record), packed])?;
+            let written = file.chunk(chunk::EVENTS, &[&bytes_of(&record), packed]);
             run.bytes.clear();
+            if written.is_err() {
+                runs.iter_mut().for_each(Run::clear);
+                return written;
+            }
         }
         Ok(())
+    }
+}
+
+impl Run {
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.packer.forget();
     }
 }
 

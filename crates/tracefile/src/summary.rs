@@ -28,6 +28,14 @@ pub struct Summary {
     pub children: Vec<Child>,
     /// What the runtime could not do, by [`everycall_format::arena::counter`].
     pub counters: [u64; COUNTERS],
+    /// Whether everything was stored while the program ran.
+    pub streamed: bool,
+    /// Events that were overwritten before they were stored; they count as lost in their threads, too.
+    pub missing: u64,
+    /// Nanoseconds that threads waited for the disk, added up.
+    pub stall_ns: u64,
+    /// CPU time of the recorder, in nanoseconds.
+    pub cpu_ns: u64,
     /// Modules with traced code.
     pub modules: u32,
     /// Whether parts of what threads wrote could not be had, besides overwritten ones; a warning says how much.

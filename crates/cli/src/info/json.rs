@@ -124,6 +124,7 @@ fn threads(report: &Report<'_>) -> Value {
             "beginning_overwritten": thread.segments_overwritten > 0,
             "segments_overwritten": thread.segments_overwritten,
             "segments_lost": thread.segments_lost,
+            "segments_lost_events": thread.missing,
             "open_calls": thread.open_calls,
             "unwound": thread.unwound,
             "orphan_exits": thread.orphan_exits,

@@ -234,7 +234,7 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
 
 /// Events of a thread that are known to be missing.
 pub fn lost(thread: &ThreadInfo) -> u64 {
-    thread.losses
+    thread.losses.saturating_add(thread.missing)
 }
 
 fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {

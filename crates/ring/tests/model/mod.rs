@@ -194,6 +194,6 @@ impl<'m> Writer<'m> {
 
     /// Gives the ring's segments back, as when its thread has ended.
     pub fn end(self) {
-        self.ring.give_up();
+        self.ring.give_up(false);
     }
 }

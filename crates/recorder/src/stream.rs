@@ -1,0 +1,452 @@
+//! One process's events on their way to the file while it runs.
+//!
+//! ```text
+//! thread ends a segment      holders: OWNER | RECORDER
+//! pass: copied, looked at    holders: OWNER, or back in the pool; the bell rings for threads that wait
+//!       packed, written      EVENTS; where segments are missing, with the number of events that were in them
+//! end:  what is left         the segments that threads had not ended
+//! ```
+//!
+//! Threads that find no room take their own oldest segment, stored or not: it is missing here then. How many events
+//! it had is known from the next one, which says how many were written before it.
+
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
+use std::sync::atomic::fence;
+use std::time::{Duration, Instant};
+
+use everycall_format::arena::{OpenCall, ThreadHeader, holder, module_state, stream, thread_state};
+use everycall_format::ect::{ThreadRecord, chunk};
+use everycall_format::event::WORD_SIZE;
+use everycall_tracefile::{
+    ChunkWriter, Place, Runs, Summary, ThreadSummary, array, bytes_of, is_segment, module_table, tally,
+    text_of,
+};
+use rustix::thread::futex;
+
+use crate::arena::Arena;
+use crate::shared_pool::SharedPool;
+
+/// Bytes that are stored in one pass at most: between two passes signals are passed on.
+const PASS_BYTES: u64 = 16 << 20;
+/// Time between two looks for threads that have ended.
+const ENDS_PAUSE: Duration = Duration::from_millis(50);
+
+/// Which thread a segment belongs to: slot, and its generation.
+type Owner = (u32, u32);
+
+/// Where a thread stands.
+#[derive(Debug)]
+struct Thread {
+    /// Its index in the file.
+    index: u32,
+    /// What was last known of it; all zero of one that was gone before it was seen.
+    header: ThreadHeader,
+    /// Number of its first segment in this file, once there is one.
+    first: Option<u64>,
+    /// Segments in this file.
+    segments: u64,
+    /// Number of the segment that comes next.
+    next: u64,
+    /// Events up to there, those that are missing included.
+    reached: u64,
+    events: u64,
+    holes: u64,
+    lost: u64,
+    /// Whether this file has a chunk of it.
+    is_announced: bool,
+    /// Whether it has ended, and all of it is stored.
+    is_done: bool,
+}
+
+/// What was stored.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Stored {
+    /// Bytes in the arena.
+    pub bytes: u64,
+    /// Entries and exits.
+    pub events: u64,
+    /// Events of segments that were overwritten.
+    pub lost: u64,
+}
+
+/// One process's stream.
+#[derive(Debug)]
+pub(crate) struct ArenaStream {
+    arena: Arc<Arena>,
+    shared: SharedPool,
+    /// Number of the process, and of its snapshot.
+    number: u32,
+    pid: u32,
+    threads: HashMap<Owner, Thread>,
+    next_index: u32,
+    /// Complete entries of the module table that the file has; `None` for a new file.
+    modules: Option<u32>,
+    ends_due: Instant,
+    /// Slot that was served last.
+    last_slot: u32,
+    buffer: Vec<u8>,
+    pub stored: Stored,
+}
+
+/// A segment that waits: whose, its number, where.
+type Found = (Owner, u64, u32);
+
+impl ArenaStream {
+    /// The stream of process `number`, which writes `arena`.
+    pub fn new(arena: Arc<Arena>, number: u32, pid: u32) -> io::Result<ArenaStream> {
+        let shared = arena.shared_pool()?;
+        let buffer = vec![0; arena.layout().segment_size as usize];
+        Ok(ArenaStream {
+            arena,
+            shared,
+            number,
+            pid,
+            threads: HashMap::new(),
+            next_index: 0,
+            modules: None,
+            ends_due: Instant::now(),
+            last_slot: 0,
+            buffer,
+            stored: Stored::default(),
+        })
+    }
+
+    pub fn arena(&self) -> &Arena {
+        &self.arena
+    }
+
+    /// Stores the segments that threads have ended, up to a limit. Whether there are more.
+    pub fn pass<W: Write>(&mut self, file: &mut ChunkWriter<W>, runs: &mut Runs) -> io::Result<bool> {
+        self.write_modules(file)?;
+        let mut found = self.find();
+        // Who comes after the one that was served last is first.
+        let begin = found.partition_point(|((slot, _), ..)| *slot <= self.last_slot);
+        found.rotate_left(begin);
+        let limit = (PASS_BYTES / self.arena.layout().segment_size) as usize;
+        let is_more = found.len() > limit;
+        for (owner, number, index) in found.into_iter().take(limit) {
+            self.last_slot = owner.0;
+            self.store(file, runs, owner, number, index)?;
+        }
+        if self.ends_due <= Instant::now() {
+            self.store_ended(file, runs)?;
+            self.ends_due = Instant::now() + ENDS_PAUSE;
+        }
+        Ok(is_more)
+    }
+
+    /// The segments that are held for us: one thread's after the other's, by number.
+    fn find(&self) -> Vec<Found> {
+        let pool = self.shared.pool();
+        let taken = (pool.taken.load(Acquire) as usize).min(pool.entries.len());
+        let mut found: Vec<Found> = (0..)
+            .zip(&pool.entries[..taken])
+            .filter(|(_, entry)| {
+                entry.holders.load(Acquire) & (holder::RECORDER | holder::CLEARING) == holder::RECORDER
+            })
+            .map(|(index, entry)| {
+                let owner = (entry.slot.load(Relaxed), entry.generation.load(Relaxed));
+                (owner, entry.number.load(Relaxed), index)
+            })
+            .collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Stores a segment that is held for us, and gives it back.
+    fn store<W: Write>(
+        &mut self,
+        file: &mut ChunkWriter<W>,
+        runs: &mut Runs,
+        owner: Owner,
+        number: u64,
+        index: u32,
+    ) -> io::Result<()> {
+        self.arena.read_segment(index, &mut self.buffer);
+        let pool = self.shared.pool();
+        let Some(entry) = pool.entries.get(index as usize) else { return Ok(()) };
+        let before = entry.events_before.load(Relaxed);
+        let identity =
+            ((entry.slot.load(Relaxed), entry.generation.load(Relaxed)), entry.number.load(Relaxed));
+        fence(Acquire);
+        if !pool.is_held(index, holder::RECORDER) || identity != (owner, number) {
+            // It was overwritten meanwhile.
+            return Ok(());
+        }
+        pool.release(index, holder::RECORDER);
+        self.ring_bell();
+        self.keep(file, runs, owner, number, before)
+    }
+
+    /// Tells threads that wait that there is room.
+    fn ring_bell(&self) {
+        self.shared.bell().fetch_add(1, SeqCst);
+        if self.shared.waiters().load(SeqCst) != 0 {
+            let _ = futex::wake(self.shared.bell(), futex::Flags::empty(), u32::MAX >> 1);
+        }
+    }
+
+    /// Hands the segment in the buffer, before which its thread wrote `before` events, to the file.
+    fn keep<W: Write>(
+        &mut self,
+        file: &mut ChunkWriter<W>,
+        runs: &mut Runs,
+        owner: Owner,
+        number: u64,
+        before: u64,
+    ) -> io::Result<()> {
+        let thread = self.threads.get(&owner);
+        let next = thread.map_or(0, |thread| thread.next);
+        if number < next || !is_segment(&self.buffer, number) {
+            return Ok(());
+        }
+        if thread.is_none_or(|thread| !thread.is_announced) {
+            self.announce(file, owner, number)?;
+        }
+        let Some(thread) = self.threads.get_mut(&owner) else { return Ok(()) };
+        let place = Place { snapshot: self.number, thread: thread.index, segment: number };
+        if number > next {
+            let lost = before.saturating_sub(thread.reached);
+            runs.lose(file, place, lost)?;
+            thread.lost = thread.lost.saturating_add(lost);
+            self.stored.lost = self.stored.lost.saturating_add(lost);
+        }
+        // What a thread hasn't written of its last segment; in ended ones, the last word is a filler.
+        let mut written = &self.buffer[..];
+        while let Some(rest) = written.strip_suffix(&[0; WORD_SIZE]) {
+            written = rest;
+        }
+        let tally = tally(written);
+        thread.first.get_or_insert(number);
+        thread.segments += 1;
+        thread.next = number.saturating_add(1);
+        thread.reached = before.saturating_add(tally.events).saturating_add(tally.holes);
+        thread.events += tally.events;
+        thread.holes += tally.holes;
+        self.stored.events += tally.events;
+        self.stored.bytes += written.len() as u64;
+        runs.add(file, place, written)
+    }
+
+    /// Writes a thread's first chunk in this file, before its segment `number`.
+    fn announce<W: Write>(&mut self, file: &mut ChunkWriter<W>, owner: Owner, number: u64) -> io::Result<()> {
+        let header = self.header(owner);
+        let next_index = &mut self.next_index;
+        let thread = self.threads.entry(owner).or_insert_with(|| {
+            let index = *next_index;
+            *next_index += 1;
+            Thread {
+                index,
+                header: ThreadHeader::default(),
+                first: None,
+                segments: 0,
+                next: 0,
+                reached: 0,
+                events: 0,
+                holes: 0,
+                lost: 0,
+                is_announced: false,
+                is_done: false,
+            }
+        });
+        thread.header = header.unwrap_or(thread.header);
+        thread.first = None;
+        thread.segments = 0;
+        thread.is_announced = true;
+        let mut record = thread.record(self.number, self.pid, owner);
+        record.first_segment = number;
+        file.set_process(self.number);
+        file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])
+    }
+
+    /// The header of a thread that still has its slot.
+    fn header(&self, (slot, generation): Owner) -> Option<ThreadHeader> {
+        let header = (slot < self.arena.thread_count()).then(|| self.arena.thread(slot))?;
+        let is_whole = matches!(header.state, thread_state::USED | thread_state::ENDED);
+        (is_whole && header.generation == generation).then_some(header)
+    }
+
+    /// Stores what is left of threads that have ended.
+    fn store_ended<W: Write>(&mut self, file: &mut ChunkWriter<W>, runs: &mut Runs) -> io::Result<()> {
+        let mut ended = HashMap::new();
+        for slot in 0..self.arena.thread_count() {
+            let header = self.arena.thread(slot);
+            let owner = (slot, header.generation);
+            if header.state == thread_state::ENDED
+                && self.threads.get(&owner).is_none_or(|thread| !thread.is_done)
+            {
+                ended.insert(owner, header);
+            }
+        }
+        if !ended.is_empty() {
+            let mut left: Vec<Found> = Vec::new();
+            for (index, entry) in self.arena.segments() {
+                let owner = (entry.slot, entry.generation);
+                let next = self.threads.get(&owner).map_or(0, |thread| thread.next);
+                if ended.contains_key(&owner) && entry.number >= next {
+                    left.push((owner, entry.number, index));
+                }
+            }
+            for (owner, number, index) in left {
+                if self.shared.pool().hold(index, holder::RECORDER) {
+                    self.store(file, runs, owner, number, index)?;
+                }
+            }
+            for (owner, header) in ended {
+                if let Some(thread) = self.threads.get_mut(&owner)
+                    && thread.next > header.segment
+                {
+                    thread.header = header;
+                    thread.is_done = true;
+                    self.write_thread(file, owner, header.name)?;
+                }
+            }
+        }
+        self.forget_buried();
+        Ok(())
+    }
+
+    /// Forgets the threads whose slots are others' by now, where there are many.
+    fn forget_buried(&mut self) {
+        if self.threads.len() > 2 * self.arena.layout().thread_capacity as usize {
+            let arena = &self.arena;
+            self.threads.retain(|(slot, generation), thread| {
+                !thread.is_done || arena.thread(*slot).generation == *generation
+            });
+        }
+    }
+
+    fn write_thread<W: Write>(
+        &self,
+        file: &mut ChunkWriter<W>,
+        owner: Owner,
+        name: [u8; 16],
+    ) -> io::Result<()> {
+        let Some(thread) = self.threads.get(&owner) else { return Ok(()) };
+        let record = ThreadRecord { name, ..thread.record(self.number, self.pid, owner) };
+        let open_calls =
+            if self.header(owner).is_some() { self.arena.open_calls(owner.0) } else { Vec::new() };
+        file.set_process(self.number);
+        file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])
+    }
+
+    /// Writes the module table where there are new ones since it was written last.
+    fn write_modules<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
+        let count = self.arena.module_count();
+        if self.modules == Some(count) {
+            return Ok(());
+        }
+        let modules: Vec<_> = (0..count).map(|index| self.arena.module(index)).collect();
+        let complete = modules.iter().filter(|module| module.state == module_state::COMPLETE).count() as u32;
+        if self.modules == Some(complete) {
+            return Ok(());
+        }
+        self.modules = Some(complete);
+        let with_paths = modules.into_iter().map(|module| {
+            let path = self.arena.module_path(&module).unwrap_or_default();
+            (module, path)
+        });
+        // What is wrong with them is told at the end.
+        let table = module_table(with_paths, &mut Summary::default());
+        file.set_process(self.number);
+        file.chunk(chunk::MODULES, &[&table])
+    }
+
+    /// Stores all that is left, of a process that is over or is looked at for the last time. `name` gives a thread's newest
+    /// name; the threads go into `summary`.
+    pub fn finish<W: Write>(
+        &mut self,
+        file: &mut ChunkWriter<W>,
+        runs: &mut Runs,
+        name: impl Fn(u32, &ThreadHeader) -> [u8; 16],
+    ) -> io::Result<()> {
+        for (index, entry) in self.arena.segments() {
+            let owner = (entry.slot, entry.generation);
+            let next = self.threads.get(&owner).map_or(0, |thread| thread.next);
+            // The process may still run.
+            if entry.number >= next && self.shared.pool().hold(index, holder::RECORDER) {
+                self.store(file, runs, owner, entry.number, index)?;
+            }
+        }
+        runs.write(file)?;
+        for slot in 0..self.arena.thread_count() {
+            let generation = self.arena.thread(slot).generation;
+            let Some(header) = self.header((slot, generation)) else { continue };
+            if !self.threads.contains_key(&(slot, generation)) {
+                self.announce(file, (slot, generation), header.segment)?;
+            }
+        }
+        let mut owners: Vec<(u32, Owner)> = self
+            .threads
+            .iter()
+            .filter(|(_, thread)| !thread.is_done)
+            .map(|(owner, thread)| (thread.index, *owner))
+            .collect();
+        owners.sort_unstable();
+        for (_, owner) in owners {
+            let header = self.header(owner);
+            if let Some(thread) = self.threads.get_mut(&owner) {
+                thread.header = header.unwrap_or(thread.header);
+                let name = name(owner.0, &thread.header);
+                self.write_thread(file, owner, name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The threads in figures.
+    pub fn summaries(&self) -> Vec<ThreadSummary> {
+        let mut threads: Vec<&Thread> = self.threads.values().collect();
+        threads.sort_by_key(|thread| thread.index);
+        let summary = |thread: &&Thread| ThreadSummary {
+            tid: thread.header.tid,
+            name: text_of(&thread.header.name),
+            events: thread.events,
+            lost: thread.lost.saturating_add(thread.holes).saturating_add(thread.header.lost_busy),
+            written: 0,
+            overwritten: false,
+            reach_ns: 0,
+        };
+        threads.iter().map(summary).collect()
+    }
+
+    /// Threads with a chunk of their own in this file.
+    pub fn announced(&self) -> u32 {
+        self.threads.values().filter(|thread| thread.is_announced).count() as u32
+    }
+
+    /// Ends the stream early: nothing is stored any more, and nobody waits for it.
+    pub fn give_up(&self) {
+        self.shared.stream().store(stream::OFF, SeqCst);
+        for (_, _, index) in self.find() {
+            self.shared.pool().release(index, holder::RECORDER);
+        }
+        self.ring_bell();
+    }
+}
+
+impl Thread {
+    fn record(&self, snapshot: u32, pid: u32, (slot, generation): Owner) -> ThreadRecord {
+        ThreadRecord {
+            snapshot,
+            thread: self.index,
+            pid,
+            tid: self.header.tid,
+            slot,
+            generation,
+            start_ticks: self.header.start_ticks,
+            first_segment: self.first.unwrap_or(self.next),
+            segments: self.segments,
+            holes: self.holes,
+            name: self.header.name,
+            unwound: self.header.unwound,
+            orphan_exits: self.header.orphan_exits,
+            lost_busy: self.header.lost_busy,
+            deep: self.header.deep,
+            reserved: [0; 3],
+        }
+    }
+}
