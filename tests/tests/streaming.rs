@@ -197,3 +197,37 @@ fn a_full_disk_is_no_matter_of_the_program() {
     assert_eq!(output.status.code(), Some(125));
     assert!(said(&output).contains("can't write /dev/full"), "{}", said(&output));
 }
+
+/// A stream in several files: each can be read on its own, together they have everything once.
+#[test]
+fn files_follow_each_other() {
+    let place = Place::new("stream-files");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "stream.c", "-lpthread"], "stream");
+    let size = ["--file-size", "8K", "--stall"];
+    let output =
+        record(&place, &[&SCARCE[..], &size].concat(), &program, &["2", "200000"], &place.file("all.ect"));
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let mut found = 0;
+    let mut count = 0;
+    while let Some(file) = Some(place.file(&format!("all.{:04}.ect", count + 1))).filter(|file| file.exists())
+    {
+        let trace = TraceView::tallies_only(&file);
+        assert_eq!(trace.warnings, [""; 0], "{file:?}");
+        let (events, lost) = events(&trace);
+        assert_eq!(lost, 0, "{file:?}");
+        assert!(trace.threads.iter().all(|thread| thread.info.tid != 0), "{file:?}");
+        assert!(trace.tallies().keys().all(|name| ["main", "work", "pair", "leaf"].contains(&&**name)));
+        found += events;
+        count += 1;
+    }
+    assert!(count > 2, "{count} files");
+    assert_eq!(found, events_of(2, 200_000));
+    assert!(said(&output).contains(&format!("all.{count:04}.ect")), "{}", said(&output));
+
+    let keep = [&SCARCE[..], &size, &["--keep-files", "2"]].concat();
+    let output = record(&place, &keep, &program, &["2", "200000"], &place.file("kept.ect"));
+    assert_eq!(output.status.code(), Some(0), "{}", said(&output));
+    let folder = std::fs::read_dir(place.path()).expect("a folder");
+    let names = folder.map(|entry| entry.expect("an entry").file_name());
+    assert_eq!(names.filter(|name| name.to_string_lossy().starts_with("kept.")).count(), 2);
+}

@@ -86,6 +86,15 @@ pub struct RecordArguments {
     /// Memory for events that wait to be written, beside each thread's ring, such as 64M [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "stream")]
     pub stream_memory: Option<u64>,
+    /// Go on in another file after so many bytes: app.0001.ect, app.0002.ect, ... [default with --keep-files: 1G]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "stream")]
+    pub file_size: Option<u64>,
+    /// Go on in another file after this time, such as 10s
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "stream")]
+    pub file_age: Option<u64>,
+    /// Keep only the newest so many files
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
+    pub keep_files: Option<u32>,
     /// Load the runtime into a program that carries none, for the traced plugins that it loads
     #[arg(long)]
     pub preload: bool,

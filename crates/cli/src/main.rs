@@ -19,6 +19,7 @@ mod program;
 mod progress;
 mod record;
 mod report;
+mod rotation;
 mod symbol_names;
 mod trace_view;
 

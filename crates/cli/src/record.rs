@@ -15,7 +15,7 @@ use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::program::{self, Prospect};
-use crate::{progress, report};
+use crate::{progress, report, rotation};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -29,6 +29,9 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.command[0]));
     let launch = prepare(&arguments)?;
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
+    let rotates = rotation::is_wanted(&arguments);
+    let named = output;
+    let mut output = if rotates { rotation::name(&named, 1) } else { named.clone() };
     let create = if arguments.stream { OutFile::create_live } else { OutFile::create };
     let file = create(&output, MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
     let memory = arguments.stream_memory.unwrap_or(STREAM_MEMORY);
@@ -40,11 +43,17 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         .map_err(|error| not_recorded(Failure::writing(&output, error)))?;
     if arguments.stream {
         file.stream(progress::line(quiet));
+        if rotates {
+            file.rotate(rotation::of(&arguments, &named, BUFFER));
+        }
     }
     let ended = start(recorder, &launch)?.wait(arguments.wait, &mut file)?;
     progress::clear(quiet || !arguments.stream);
     let status = ended.status();
     let written = write(ended, file, &output);
+    if let (true, Ok(summary)) = (rotates, &written) {
+        output = rotation::name(&named, summary.earlier_files.saturating_add(1));
+    }
     match &written {
         Ok(summary) if !quiet => report::print(summary, &output),
         Ok(_) => {}

@@ -106,13 +106,17 @@ fn stream(out: &mut String, summary: &Summary) -> fmt::Result {
     write!(
         out,
         "  {:.2} bytes an event; record took {:.2} s of CPU time",
-        summary.file_size as f64 / events.max(1) as f64,
+        summary.file_size.saturating_add(summary.earlier_size) as f64 / events.max(1) as f64,
         seconds(summary.cpu_ns),
     )?;
     if summary.stall_ns > 0 {
         write!(out, "; threads waited {:.2} s in all for it", seconds(summary.stall_ns))?;
     }
     writeln!(out)?;
+    if summary.earlier_files > 0 {
+        let earlier = u64::from(summary.earlier_files);
+        writeln!(out, "  {} came before it", Several(earlier, "file", "files"))?;
+    }
     if summary.lost() == 0 {
         return writeln!(out, "  every event is there");
     }

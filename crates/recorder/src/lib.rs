@@ -43,4 +43,4 @@ pub use error::RecordError;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
 pub use program::{Ended, Launch, Options, Recorder, Running, start};
 pub use signals::{die_of, outlive_size_limit};
-pub use trace::{Progress, TraceWriter};
+pub use trace::{Progress, Rotation, TraceWriter};

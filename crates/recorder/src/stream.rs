@@ -320,12 +320,13 @@ impl ArenaStream {
     }
 
     fn write_thread<W: Write>(
-        &self,
+        &mut self,
         file: &mut ChunkWriter<W>,
         owner: Owner,
         name: [u8; 16],
     ) -> io::Result<()> {
-        let Some(thread) = self.threads.get(&owner) else { return Ok(()) };
+        let Some(thread) = self.threads.get_mut(&owner) else { return Ok(()) };
+        thread.is_announced = true;
         let record = ThreadRecord { name, ..thread.record(self.number, self.pid, owner) };
         let open_calls =
             if self.header(owner).is_some() { self.arena.open_calls(owner.0) } else { Vec::new() };
@@ -416,6 +417,14 @@ impl ArenaStream {
     /// Threads with a chunk of their own in this file.
     pub fn announced(&self) -> u32 {
         self.threads.values().filter(|thread| thread.is_announced).count() as u32
+    }
+
+    /// A new file begins: it has nothing of this process.
+    pub fn begin_file(&mut self) {
+        self.modules = None;
+        for thread in self.threads.values_mut() {
+            (thread.first, thread.segments, thread.is_announced) = (None, 0, false);
+        }
     }
 
     /// Ends the stream early: nothing is stored any more, and nobody waits for it.

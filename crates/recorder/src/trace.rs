@@ -66,6 +66,11 @@ pub struct TraceWriter<W> {
     failed: Option<io::Error>,
     /// Where everything is stored.
     streams: Option<Streams>,
+    /// The META payload, for files to come.
+    meta: Vec<u8>,
+    rotation: Option<Rotation<W>>,
+    /// When this file began.
+    begun: Instant,
 }
 
 /// What is stored while the processes run.
@@ -78,6 +83,21 @@ struct Streams {
     over: Stored,
     progress: Option<Box<dyn FnMut(Progress)>>,
     progress_due: Instant,
+    /// What announces each process in a file: its PROCESS, its SNAPSHOT.
+    heads: BTreeMap<u32, [Vec<u8>; 2]>,
+}
+
+/// Puts the next file in the place of the one that ended.
+pub type NextFile<W> = Box<dyn FnMut(&mut W) -> io::Result<()>>;
+
+/// When a stream goes on in another file, and how.
+pub struct Rotation<W> {
+    /// Bytes after which it does.
+    pub size: u64,
+    /// Time after which it does.
+    pub age: Duration,
+    /// Puts the next file in the place of the one that ended.
+    pub next: NextFile<W>,
 }
 
 impl<W: Write> TraceWriter<W> {
@@ -88,7 +108,8 @@ impl<W: Write> TraceWriter<W> {
     /// The output's.
     pub fn begin(output: W, launch: &Launch, tool_version: &str) -> io::Result<TraceWriter<W>> {
         let mut file = ChunkWriter::begin(output)?;
-        file.chunk(chunk::META, &[&meta(launch, tool_version)])?;
+        let meta = meta(launch, tool_version);
+        file.chunk(chunk::META, &[&meta])?;
         Ok(TraceWriter {
             file,
             summary: Summary::default(),
@@ -96,7 +117,37 @@ impl<W: Write> TraceWriter<W> {
             clock_until: 0,
             failed: None,
             streams: None,
+            meta,
+            rotation: None,
+            begun: Instant::now(),
         })
+    }
+
+    /// The stream goes on in other files.
+    pub fn rotate(&mut self, rotation: Rotation<W>) {
+        self.rotation = Some(rotation);
+    }
+
+    /// Goes on in the next file where it is time to. Each can be read on its own: it has the processes that are there.
+    fn next_file(&mut self, readings: &Readings) -> io::Result<()> {
+        let (Some(rotation), Some(streams)) = (&mut self.rotation, &mut self.streams) else { return Ok(()) };
+        if self.file.position() < rotation.size && self.begun.elapsed() < rotation.age {
+            return Ok(());
+        }
+        self.begun = Instant::now();
+        let size = self.file.go_on(&mut rotation.next)?;
+        self.summary.earlier_files += 1;
+        self.summary.earlier_size = self.summary.earlier_size.saturating_add(size);
+        self.file.chunk(chunk::META, &[&self.meta])?;
+        for (number, [process, snapshot]) in &streams.heads {
+            self.file.set_process(*number);
+            self.file.chunk(chunk::PROCESS, &[process])?;
+            self.file.chunk(chunk::SNAPSHOT, &[snapshot])?;
+        }
+        streams.arenas.values_mut().for_each(ArenaStream::begin_file);
+        self.images.clear();
+        self.clock_until = 0;
+        self.clock(readings, None)
     }
 
     /// Everything is stored while the program runs; `progress` is told from time to time how far that is.
@@ -108,6 +159,7 @@ impl<W: Write> TraceWriter<W> {
             over: Stored::default(),
             progress,
             progress_due: Instant::now() + PROGRESS_PAUSE,
+            heads: BTreeMap::new(),
         });
         let flushed = self.file.flush();
         self.keep_error(flushed);
@@ -139,10 +191,15 @@ impl<W: Write> TraceWriter<W> {
         if self.failed.is_some() {
             return Ok(());
         }
+        let process =
+            [bytes_of(&record(member, image_end::RUNNING, member.start_ticks)), member.command.clone()];
+        let process = process.concat();
+        let snapshot = bytes_of(&snapshot_record(member, &member.arena.header(), reason::STREAM, 0, 0));
         self.file.set_process(member.number);
-        self.record(member, image_end::RUNNING, member.start_ticks)?;
-        let header = member.arena.header();
-        self.snapshot_record(member, &header, reason::STREAM, 0, 0)
+        self.file.chunk(chunk::PROCESS, &[&process])?;
+        self.file.chunk(chunk::SNAPSHOT, &[&snapshot])?;
+        streams.heads.insert(member.number, [process, snapshot]);
+        Ok(())
     }
 
     /// Stores what waits. How long to wait until the next pass. An error is kept for later.
@@ -174,6 +231,7 @@ impl<W: Write> TraceWriter<W> {
         };
         let pause = streams.pause;
         let stored = stored.and_then(|()| self.clock(readings, None));
+        let stored = stored.and_then(|()| self.next_file(readings));
         let stored = if bytes > 0 { stored.and_then(|()| self.file.flush()) } else { stored };
         self.keep_error(stored);
         self.tell_progress();
@@ -241,7 +299,8 @@ impl<W: Write> TraceWriter<W> {
         self.summary.processes += 1;
         self.summary.running += u32::from(ending == image_end::RUNNING);
         self.file.set_process(member.number);
-        self.record(member, ending, end_ticks)?;
+        let process = bytes_of(&record(member, ending, end_ticks));
+        self.file.chunk(chunk::PROCESS, &[&process, &member.command])?;
         self.modules(member)?;
         let stream = self.streams.as_mut().and_then(|streams| streams.arenas.remove(&member.number));
         match stream {
@@ -254,6 +313,7 @@ impl<W: Write> TraceWriter<W> {
     fn end_stream(&mut self, member: &Member, mut stream: ArenaStream) -> io::Result<()> {
         let Some(streams) = &mut self.streams else { return Ok(()) };
         let name = |slot, header: &ThreadHeader| member.names.newest(slot, header);
+        streams.heads.remove(&member.number);
         let finished = stream.finish(&mut self.file, &mut streams.runs, name);
         stream.give_up();
         finished?;
@@ -265,7 +325,9 @@ impl<W: Write> TraceWriter<W> {
         self.summary.missing = self.summary.missing.saturating_add(stream.stored.lost);
         self.summary.threads.extend(stream.summaries());
         let (_, ticks) = member.end.unwrap_or((image_end::RUNNING, member.start_ticks));
-        self.snapshot_record(member, &header, reason::STREAM, ticks, stream.announced())
+        let snapshot = snapshot_record(member, &header, reason::STREAM, ticks, stream.announced());
+        self.file.set_process(member.number);
+        self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])
     }
 
     fn add_to_summary(&mut self, member: &Member, header: &ArenaHeader) {
@@ -278,29 +340,6 @@ impl<W: Write> TraceWriter<W> {
         for (sum, count) in summary.counters.iter_mut().zip(header.counters) {
             *sum = sum.saturating_add(count);
         }
-    }
-
-    fn snapshot_record(
-        &mut self,
-        member: &Member,
-        header: &ArenaHeader,
-        reason: u32,
-        ticks: u64,
-        threads: u32,
-    ) -> io::Result<()> {
-        let layout = member.arena.layout();
-        let snapshot = SnapshotRecord {
-            snapshot: member.number,
-            reason,
-            pid: member.pid,
-            threads,
-            ticks,
-            ring_size: layout.ring_size,
-            segment_size: layout.segment_size,
-            counters: header.counters,
-        };
-        self.file.set_process(member.number);
-        self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])
     }
 
     /// Ends the file with what belongs to the whole recording.
@@ -322,23 +361,6 @@ impl<W: Write> TraceWriter<W> {
         let cpu = clock_gettime(ClockId::ProcessCPUTime);
         self.summary.cpu_ns = cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs();
         Ok((self.summary, output))
-    }
-
-    fn record(&mut self, member: &Member, ending: u32, end_ticks: u64) -> io::Result<()> {
-        let record = ProcessRecord {
-            record_size: ProcessRecord::SIZE as u32,
-            pid: member.pid,
-            parent_pid: member.parent_pid,
-            parent: member.parent.unwrap_or(NO_PROCESS),
-            origin: member.origin,
-            ending,
-            start_ticks: member.start_ticks,
-            end_ticks,
-            name: member.name,
-            command_length: member.command.len() as u32,
-            reserved: 0,
-        };
-        self.file.chunk(chunk::PROCESS, &[&bytes_of(&record), &member.command])
     }
 
     fn modules(&mut self, member: &mut Member) -> io::Result<()> {
@@ -378,7 +400,8 @@ impl<W: Write> TraceWriter<W> {
         let table = arena.segments();
         let slots: Vec<u32> = (0..arena.thread_count()).filter(used).collect();
         let reason = if ending == image_end::RUNNING { reason::REQUEST } else { reason::PROCESS_END };
-        self.snapshot_record(member, &header, reason, ticks, slots.len() as u32)?;
+        let record = snapshot_record(member, &header, reason, ticks, slots.len() as u32);
+        self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
         for (thread, slot) in (0..).zip(slots) {
             let header = arena.thread(slot);
             let whose = (slot, header.generation);
@@ -395,6 +418,42 @@ impl<W: Write> TraceWriter<W> {
             self.summary.threads.push(ring.summary(&record, ticks, nanoseconds));
         }
         Ok(())
+    }
+}
+
+fn snapshot_record(
+    member: &Member,
+    header: &ArenaHeader,
+    reason: u32,
+    ticks: u64,
+    threads: u32,
+) -> SnapshotRecord {
+    let layout = member.arena.layout();
+    SnapshotRecord {
+        snapshot: member.number,
+        reason,
+        pid: member.pid,
+        threads,
+        ticks,
+        ring_size: layout.ring_size,
+        segment_size: layout.segment_size,
+        counters: header.counters,
+    }
+}
+
+fn record(member: &Member, ending: u32, end_ticks: u64) -> ProcessRecord {
+    ProcessRecord {
+        record_size: ProcessRecord::SIZE as u32,
+        pid: member.pid,
+        parent_pid: member.parent_pid,
+        parent: member.parent.unwrap_or(NO_PROCESS),
+        origin: member.origin,
+        ending,
+        start_ticks: member.start_ticks,
+        end_ticks,
+        name: member.name,
+        command_length: member.command.len() as u32,
+        reserved: 0,
     }
 }
 

@@ -25,6 +25,26 @@ impl<W: Write> ChunkWriter<W> {
     /// The output's.
     pub fn begin(output: W) -> io::Result<ChunkWriter<W>> {
         let mut writer = ChunkWriter { output, position: 0, chunks: 0, process: 0 };
+        writer.header()?;
+        Ok(writer)
+    }
+
+    /// Ends the file and begins another one: `next` puts its output in the place of this one's, which is flushed. The bytes of
+    /// the file that ended.
+    ///
+    /// # Errors
+    ///
+    /// The output's, and those of `next`.
+    pub fn go_on(&mut self, next: impl FnOnce(&mut W) -> io::Result<()>) -> io::Result<u64> {
+        self.write_end()?;
+        let size = self.position;
+        next(&mut self.output)?;
+        (self.position, self.chunks, self.process) = (0, 0, 0);
+        self.header()?;
+        Ok(size)
+    }
+
+    fn header(&mut self) -> io::Result<()> {
         let mut header = FileHeader {
             magic: MAGIC,
             version_major: VERSION_MAJOR,
@@ -34,8 +54,7 @@ impl<W: Write> ChunkWriter<W> {
             checksum: 0,
         };
         header.checksum = crc32fast::hash(&bytes_of(&header)[..FileHeader::SIZE - size_of::<u32>()]);
-        writer.put(&bytes_of(&header))?;
-        Ok(writer)
+        self.put(&bytes_of(&header))
     }
 
     /// The chunks that follow belong to process number `process`; without that, to the first one.
@@ -96,12 +115,16 @@ impl<W: Write> ChunkWriter<W> {
     ///
     /// The output's.
     pub fn end(mut self) -> io::Result<(u64, W)> {
+        self.write_end()?;
+        Ok((self.position, self.output))
+    }
+
+    fn write_end(&mut self) -> io::Result<()> {
         let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
         self.process = 0;
         let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
         self.chunk(chunk::END, &[&bytes_of(&end)])?;
-        self.output.flush()?;
-        Ok((self.position, self.output))
+        self.output.flush()
     }
 }
 

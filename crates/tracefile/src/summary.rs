@@ -30,6 +30,10 @@ pub struct Summary {
     pub counters: [u64; COUNTERS],
     /// Whether everything was stored while the program ran.
     pub streamed: bool,
+    /// Files before the last one, those that were deleted included, and their bytes.
+    pub earlier_files: u32,
+    /// See above.
+    pub earlier_size: u64,
     /// Events that were overwritten before they were stored; they count as lost in their threads, too.
     pub missing: u64,
     /// Nanoseconds that threads waited for the disk, added up.
