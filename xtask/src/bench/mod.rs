@@ -10,6 +10,7 @@ mod off;
 mod peers;
 mod rounds;
 mod stats;
+mod stream;
 mod table;
 mod workload;
 
@@ -27,6 +28,7 @@ parts: cost    an event, in each mode
        off     sites while tracing is off
        edges   start and end, threads, memory, size, compiling
        decode  events per second to a timeline and to each output
+       stream  events per second that record --stream stores
        peers   the tracers that are installed, and everycall, on the same programs";
 
 /// What can be measured.
@@ -36,15 +38,17 @@ enum Part {
     Off,
     Edges,
     Decode,
+    Stream,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 5] = [
+    const ALL: [(&'static str, Part); 6] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
+        ("stream", Part::Stream),
         ("peers", Part::Peers),
     ];
 
@@ -54,6 +58,7 @@ impl Part {
             Part::Off => off::run(lab, is_quick),
             Part::Edges => edges::run(lab, is_quick),
             Part::Decode => decode::run(lab, is_quick),
+            Part::Stream => stream::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }
     }
