@@ -44,6 +44,13 @@ pub enum Verb {
     /// The program finds everything as without everycall, and this command ends with its exit status or signal.
     #[command(override_usage = "everycall record [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
     Record(RecordArguments),
+    /// Get the trace of a running program, without touching it
+    ///
+    /// The program needs not run under record. It gets no signal, and nothing in it waits: what its threads' rings hold at this moment
+    /// is held in its memory, copied into a file, and released.
+    Snapshot(SnapshotArguments),
+    /// List the running programs of which snapshots can be taken
+    Ps(PsArguments),
     /// Get the trace out of a core dump
     ///
     /// The program needs not have run under record. Cores packed by systemd-coredump (zstd, lz4) are read as they are, and so is
@@ -113,6 +120,33 @@ pub struct RecordArguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// `snapshot`.
+#[derive(Debug, Args)]
+pub struct SnapshotArguments {
+    /// Trace file to write; PROGRAM-PID.ect in the current folder unless told otherwise
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// At least the last so much, such as 200ms; everything that is there unless told otherwise
+    ///
+    /// Events are kept in pieces of 4 to 64 KiB, of which whole ones are written: the trace may reach back further.
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub last: Option<u64>,
+    /// Say nothing at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Process ids, as `everycall ps` lists them
+    #[arg(required = true, value_name = "PID")]
+    pub pids: Vec<u32>,
+}
+
+/// `ps`.
+#[derive(Debug, Args)]
+pub struct PsArguments {
+    /// For people or for programs
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
 }
 
 /// `core`.

@@ -4,6 +4,7 @@
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
 //! verbs     cc -> build      record -> record.rs, report.rs
+//!           snapshot -> snapshot.rs   ps -> ps.rs
 //!           core -> core.rs   gdb-script -> gdb.rs     info -> info/     replay, export -> output.rs
 //! glue      trace_view.rs: timeline + symbols as export wants them;  symbol_names.rs;  program.rs
 //! ```
@@ -17,9 +18,11 @@ mod info;
 mod output;
 mod program;
 mod progress;
+mod ps;
 mod record;
 mod report;
 mod rotation;
+mod snapshot;
 mod symbol_names;
 mod trace_view;
 
@@ -76,6 +79,8 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Cc { arguments } => Ok(everycall_build::cc_main(arguments, &kit)),
         Verb::Record(arguments) => record::run(arguments),
         Verb::Core(arguments) => core::run(&arguments),
+        Verb::Snapshot(arguments) => snapshot::run(&arguments),
+        Verb::Ps(arguments) => ps::run(&arguments),
         Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),
         Verb::Replay(arguments) => output::replay(arguments),

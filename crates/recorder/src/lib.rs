@@ -25,7 +25,7 @@ pub mod clock;
 mod counter;
 mod error;
 mod family;
-mod host;
+pub mod host;
 pub mod hub;
 mod hub_page;
 mod inherited;

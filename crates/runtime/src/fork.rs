@@ -9,7 +9,7 @@
 use crate::arena::Arena;
 use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
-use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE};
+use crate::system;
 use crate::{hub, modules, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
@@ -134,8 +134,7 @@ fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
     if fresh.arena_size != layout.arena_size {
         return None;
     }
-    let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
-    let base = system::map(fresh.arena_size, PROT_READ | PROT_WRITE, flags, -1)?;
+    let base = start::own_memory(fresh.arena_size)?;
     // SAFETY: just mapped; consistent by construction.
     let arena = unsafe { Arena::new(base, fresh) };
     arena.put_header(&fresh);

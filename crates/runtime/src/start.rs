@@ -175,10 +175,8 @@ fn private(ring_size: u64) -> Option<Arena> {
     let mut threads = THREAD_CAPACITY;
     while threads > 0 {
         let header = ArenaHeader::with_layout(ring_size, threads, EXTRA_SIZE);
-        let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
         let fits = header.arena_size <= allowed;
-        let mapped =
-            if fits { system::map(header.arena_size, PROT_READ | PROT_WRITE, flags, -1) } else { None };
+        let mapped = if fits { own_memory(header.arena_size) } else { None };
         if let Some(base) = mapped {
             // SAFETY: just mapped, never unmapped; consistent by construction.
             let arena = unsafe { Arena::new(base, header) };
@@ -191,6 +189,12 @@ fn private(ring_size: u64) -> Option<Arena> {
         threads /= 2;
     }
     None
+}
+
+/// Memory for an arena of the process's own: such that snapshots can be taken of it from outside, if there is such.
+pub(crate) fn own_memory(size: u64) -> Option<*mut u8> {
+    let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
+    system::map_segment(size).or_else(|| system::map(size, PROT_READ | PROT_WRITE, flags, -1))
 }
 
 /// Core dumps have the header; what else they have is added as it comes into use.

@@ -40,6 +40,9 @@ mod number {
     pub const SCHED_YIELD: usize = 24;
     pub const MREMAP: usize = 25;
     pub const MADVISE: usize = 28;
+    pub const SHMGET: usize = 29;
+    pub const SHMAT: usize = 30;
+    pub const SHMCTL: usize = 31;
     pub const GETPID: usize = 39;
     pub const KILL: usize = 62;
     pub const GETPPID: usize = 110;
@@ -63,7 +66,7 @@ pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isiz
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Moves a mapping of [`map`] over another one of the same length, which is gone then. Where that fails, the first one is.
+/// Moves a mapping of [`map`] or [`map_segment`] over another one of the same length, which is gone then. Where that fails, the first one is.
 pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*mut u8> {
     const MAYMOVE_FIXED: usize = 3;
     let size = length as usize;
@@ -77,7 +80,27 @@ pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*m
     Some(to)
 }
 
-/// Unmaps memory that [`map`] gave.
+/// Maps shared memory that other processes of the same user can reach by its number, though it has no name, no file and no
+/// descriptor: a System V segment that is removed at once. Linux lets it be attached for as long as somebody has it,
+/// and it goes with its last process, whatever kills that. `None` where the system has none of that size.
+pub(crate) fn map_segment(length: u64) -> Option<*mut u8> {
+    const IPC_PRIVATE: usize = 0;
+    const OWNER_ONLY: usize = 0o600;
+    const IPC_CREAT: usize = 0o1000;
+    const SHM_NORESERVE: usize = 0o10000;
+    const IPC_RMID: usize = 0;
+    let flags = IPC_CREAT | SHM_NORESERVE | OWNER_ONLY;
+    // SAFETY: makes a segment, touches no memory.
+    let segment = unsafe { syscall(number::SHMGET, [IPC_PRIVATE, length as usize, flags, 0, 0, 0]) };
+    let segment = usize::try_from(segment).ok()?;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let address = unsafe { syscall(number::SHMAT, [segment, 0, 0, 0, 0, 0]) };
+    // SAFETY: our own segment; it stays while it is attached.
+    unsafe { syscall(number::SHMCTL, [segment, IPC_RMID, 0, 0, 0, 0]) };
+    (address > 0).then_some(address as *mut u8)
+}
+
+/// Unmaps memory that [`map`] or [`map_segment`] gave.
 pub(crate) fn unmap(address: *mut u8, length: u64) {
     // SAFETY: the caller's own mapping, of which it keeps no reference.
     unsafe { syscall(number::MUNMAP, [address as usize, length as usize, 0, 0, 0, 0]) };

@@ -1,0 +1,103 @@
+//! `everycall snapshot`: the trace of a program that runs on.
+
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use everycall_export::Duration;
+use everycall_live::ProcessFacts;
+use everycall_outfile::{MODE_PRIVATE, OutFile};
+
+use crate::arguments::SnapshotArguments;
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::report;
+
+/// Bytes gathered before they are written.
+const BUFFER: usize = 256 << 10;
+
+/// Runs the verb.
+pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
+    if arguments.output.is_some() && arguments.pids.len() > 1 {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "-o names one file, and several processes were asked for; without it each gets a file PROGRAM-PID.ect",
+        ));
+    }
+    everycall_recorder::outlive_size_limit();
+    let mut result = ExitCode::SUCCESS;
+    let mut pids = arguments.pids.iter().peekable();
+    while let Some(pid) = pids.next() {
+        match snapshot(*pid, arguments) {
+            Ok(()) => {}
+            // The others are asked all the same.
+            Err(failure) if pids.peek().is_some() => result = failure.report(),
+            Err(failure) => return Err(failure),
+        }
+    }
+    Ok(result)
+}
+
+fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
+    let failed =
+        |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
+    let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;
+    let output = match &arguments.output {
+        Some(output) => output.clone(),
+        None => default_output(arena.process())?,
+    };
+    // Before anything is held: it stays held while we wait for the disk.
+    let file = OutFile::create(&output, MODE_PRIVATE)?;
+    let snapshot = everycall_live::take(&arena, arguments.last).map_err(|error| failed(&error))?;
+    let held_in = snapshot.nanoseconds_to_hold();
+    let mut buffered = BufWriter::with_capacity(BUFFER, file);
+    let summary = snapshot
+        .write(&mut buffered, env!("CARGO_PKG_VERSION"))
+        .map_err(|error| Failure::writing(&output, error))?;
+    let file = buffered.into_inner().map_err(|error| Failure::writing(&output, error.into_error()))?;
+    file.finish()?;
+    if !arguments.quiet {
+        let program = arena.process().program();
+        let held_in = Duration { ns: held_in };
+        eprintln!("everycall: snapshot of {} ({pid}), held within {held_in}", program.escape_debug());
+        report::print(&summary, &output);
+    }
+    Ok(())
+}
+
+/// `app-1234.ect`; never where a link stands, which somebody else may have put there.
+fn default_output(process: &ProcessFacts) -> Result<PathBuf, Failure> {
+    let plain = |character: char| if character.is_control() || character == '/' { '_' } else { character };
+    let program: String = process.program().chars().map(plain).collect();
+    let output = PathBuf::from(format!("{program}-{}.ect", process.pid));
+    let is_link = std::fs::symlink_metadata(&output).is_ok_and(|data| data.is_symlink());
+    if is_link {
+        let shown = Path::display(&output);
+        return Err(Failure::new(
+            exit_code::FAILED,
+            format!(
+                "{shown} is a symbolic link, which isn't followed unless it was asked for; name the file with -o"
+            ),
+        ));
+    }
+    Ok(output)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outputs_are_named_after_program_and_process() {
+        let process = |command: &str| ProcessFacts {
+            pid: 77,
+            name: b"worker".to_vec(),
+            command: vec![command.as_bytes().to_vec()],
+            ..ProcessFacts::default()
+        };
+        let name = |command: &str| default_output(&process(command)).unwrap().to_string_lossy().into_owned();
+        assert_eq!(name("/opt/bin/app"), "app-77.ect");
+        assert_eq!(name("/opt/bin/"), "worker-77.ect");
+        assert_eq!(name("a\nb"), "a_b-77.ect");
+    }
+}

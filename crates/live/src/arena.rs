@@ -1,0 +1,200 @@
+//! What stands in a live arena. Sizes and offsets are those of its header when it was opened, checked against the mapping;
+//! everything else is the traced program's word, now.
+
+use std::mem::offset_of;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
+
+use everycall_format::Wire;
+use everycall_format::arena::{
+    ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, HOLDERS_OFFSET, HolderEntry, ModuleEntry, OpenCall,
+    PAGE, ThreadHeader, thread_state,
+};
+use everycall_format::event::WORD_SIZE;
+use everycall_ring::Pool;
+
+use crate::error::LiveError;
+use crate::find::{self, Reached};
+use crate::mapping::Mapping;
+use crate::process::ProcessFacts;
+
+/// Thread slots that are looked at.
+const THREADS_MAX: u32 = 1 << 16;
+/// Longest path.
+const PATH_MAX: u64 = 4096;
+
+/// The arena of a process that runs.
+#[derive(Debug)]
+pub struct LiveArena {
+    mapping: Mapping,
+    layout: ArenaHeader,
+    process: ProcessFacts,
+}
+
+/// Stand in where a field is missing, which [`LiveArena::open`] makes sure of.
+static NO_FIELD: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));
+
+impl LiveArena {
+    /// The arena in `mapping`. `None` where there is none.
+    pub(crate) fn open(mapping: Mapping, process: &ProcessFacts) -> Result<Option<LiveArena>, LiveError> {
+        if !find::may_be_arena(mapping.size()) {
+            return Ok(None);
+        }
+        let Some(layout) = read::<ArenaHeader>(&mapping, 0).filter(|header| header.magic == ARENA_MAGIC)
+        else {
+            return Ok(None);
+        };
+        if layout.version != ARENA_VERSION {
+            return Err(LiveError::Version(layout.version));
+        }
+        if !layout.is_consistent(mapping.size()) || layout.arena_size < PAGE {
+            return Err(LiveError::Damaged);
+        }
+        Ok(Some(LiveArena { mapping, layout, process: process.clone() }))
+    }
+
+    /// The process that writes it.
+    #[must_use]
+    pub fn process(&self) -> &ProcessFacts {
+        &self.process
+    }
+
+    /// Sizes and offsets, as they were when it was opened.
+    #[must_use]
+    pub fn layout(&self) -> &ArenaHeader {
+        &self.layout
+    }
+
+    /// The header as it is now.
+    #[must_use]
+    pub fn header(&self) -> ArenaHeader {
+        read(&self.mapping, 0).unwrap_or(self.layout)
+    }
+
+    /// Whether it is a recorder's.
+    #[must_use]
+    pub fn reached(&self) -> Reached {
+        Reached::of(self.layout.recorder_pid)
+    }
+
+    fn field(&self, offset: usize) -> &AtomicU32 {
+        self.mapping.u32_at(offset as u64).unwrap_or(&NO_FIELD.0)
+    }
+
+    fn long_field(&self, offset: usize) -> &AtomicU64 {
+        self.mapping.u64_at(offset as u64).unwrap_or(&NO_FIELD.1)
+    }
+
+    /// The pool of segments.
+    pub(crate) fn pool(&self) -> Pool<'_> {
+        let layout = &self.layout;
+        let segment_words = layout.segment_size / WORD_SIZE as u64;
+        let capacity = u64::from(layout.segment_capacity);
+        Pool {
+            entries: self.mapping.segment_entries(layout.segment_table_offset, capacity),
+            words: self.mapping.words(layout.segments_offset, capacity * segment_words),
+            base: self.mapping.base() + layout.segments_offset,
+            segment_words: segment_words as usize,
+            taken: self.field(offset_of!(ArenaHeader, segments_taken)),
+            free: self.long_field(offset_of!(ArenaHeader, free_segments)),
+            in_use: self.field(offset_of!(ArenaHeader, segments_in_use)),
+            ring_segments: self.field(offset_of!(ArenaHeader, ring_segments)),
+            extra: layout.extra_segments,
+            keep_until: self.long_field(offset_of!(ArenaHeader, keep_until)),
+        }
+    }
+
+    /// Counts segments given back; a futex.
+    pub(crate) fn pool_bell(&self) -> &AtomicU32 {
+        self.field(offset_of!(ArenaHeader, pool_bell))
+    }
+
+    /// Threads that wait for segments.
+    pub(crate) fn pool_waiters(&self) -> &AtomicU32 {
+        self.field(offset_of!(ArenaHeader, pool_waiters))
+    }
+
+    /// Process id, beginning of the use, and beginning of the process in entry `index` of the table of holders.
+    pub(crate) fn holder(&self, index: u32) -> (&AtomicU32, &AtomicU64, &AtomicU64) {
+        let at = HOLDERS_OFFSET as usize + index as usize * HolderEntry::SIZE;
+        let since = self.long_field(at + offset_of!(HolderEntry, since));
+        (self.field(at), since, self.long_field(at + offset_of!(HolderEntry, started)))
+    }
+
+    /// Segments that were ever used; those behind weren't.
+    pub(crate) fn segments_taken(&self) -> u32 {
+        self.pool().taken.load(Acquire).min(self.layout.segment_capacity)
+    }
+
+    /// Thread slots that were ever used.
+    pub(crate) fn thread_count(&self) -> u32 {
+        self.header().threads.min(self.layout.thread_capacity).min(THREADS_MAX)
+    }
+
+    /// The header of slot `slot`, if a thread has it or had it, and it didn't change hands meanwhile.
+    pub(crate) fn thread(&self, slot: u32) -> Option<ThreadHeader> {
+        let at = self.layout.thread_at(slot);
+        let identity = |thread: &ThreadHeader| (thread.state, thread.generation, thread.start_ticks);
+        let before: ThreadHeader = read(&self.mapping, at)?;
+        fence(Acquire);
+        let after: ThreadHeader = read(&self.mapping, at)?;
+        let is_ones = matches!(after.state, thread_state::USED | thread_state::ENDED);
+        (is_ones && identity(&before) == identity(&after)).then_some(after)
+    }
+
+    /// The calls that a thread has open, outermost first: those that didn't change while they were looked at.
+    pub(crate) fn open_calls(&self, thread: &ThreadHeader) -> Vec<OpenCall> {
+        let Some(stack) = thread.open_calls.checked_sub(1) else { return Vec::new() };
+        if stack >= self.layout.thread_capacity {
+            return Vec::new();
+        }
+        let first = self.layout.open_calls_at(stack) + OpenCall::SIZE as u64;
+        let at = |index: u64| first + index * OpenCall::SIZE as u64;
+        let capacity = u64::from(self.layout.open_call_capacity).saturating_sub(1);
+        let all = (0..capacity).map_while(|index| read::<OpenCall>(&self.mapping, at(index)));
+        let mut calls: Vec<OpenCall> = all.take_while(|call| call.word != 0).collect();
+        fence(Acquire);
+        // The stack pointer is written once more behind the word.
+        let is_same = |(index, call): (u64, &OpenCall)| {
+            read::<OpenCall>(&self.mapping, at(index)).is_some_and(|now| now.word == call.word)
+        };
+        let stable = (0..).zip(&calls).take_while(|call| is_same(*call)).count();
+        calls.truncate(stable);
+        calls
+    }
+
+    /// The module table, with paths.
+    pub(crate) fn modules(&self) -> Vec<(ModuleEntry, Vec<u8>)> {
+        let count = self.header().modules.min(self.layout.module_capacity);
+        let at = |index: u32| self.layout.modules_offset + u64::from(index) * ModuleEntry::SIZE as u64;
+        let entries = (0..count).filter_map(|index| read::<ModuleEntry>(&self.mapping, at(index)));
+        entries.map(|module| (module, self.path(&module))).collect()
+    }
+
+    fn path(&self, module: &ModuleEntry) -> Vec<u8> {
+        let (offset, length) = (u64::from(module.path_offset), u64::from(module.path_length));
+        if length > PATH_MAX || offset + length > self.layout.paths_size {
+            return Vec::new();
+        }
+        let from = self.layout.paths_offset + offset;
+        let first = from & !(WORD_SIZE as u64 - 1);
+        let words = (from + length - first).div_ceil(WORD_SIZE as u64);
+        let words = self.mapping.words(first, words);
+        let bytes = words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes());
+        bytes.skip((from - first) as usize).take(length as usize).collect()
+    }
+
+    /// Processes that aren't followed.
+    pub(crate) fn children(&self) -> Vec<ChildEntry> {
+        let count = self.header().children.min(self.layout.child_capacity);
+        let at = |index: u32| self.layout.children_offset + u64::from(index) * ChildEntry::SIZE as u64;
+        let all = (0..count).filter_map(|index| read::<ChildEntry>(&self.mapping, at(index)));
+        all.filter(|child| child.pid != 0).collect()
+    }
+}
+
+/// The structure at `at`.
+fn read<T: Wire>(mapping: &Mapping, at: u64) -> Option<T> {
+    let words = mapping.words(at, T::SIZE.div_ceil(WORD_SIZE) as u64);
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
+    T::read(&bytes)
+}

@@ -1,0 +1,107 @@
+//! Our entry in the table of holders, and the segments that we hold by it.
+//!
+//! Whoever dies while it holds segments leaves them held. The next one to ask takes over the dead one's entry, and with it what it
+//! held: only the owner of an entry may take its bit from segments.
+
+use std::sync::atomic::{
+    AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+
+use everycall_format::arena::{HOLDERS, holder};
+use everycall_recorder::clock;
+use rustix::thread::futex;
+
+use crate::arena::LiveArena;
+use crate::error::LiveError;
+use crate::process;
+
+/// An entry of the table, ours until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Holder<'a> {
+    arena: &'a LiveArena,
+    index: u32,
+}
+
+impl<'a> Holder<'a> {
+    /// Takes an entry: a dead holder's, after its segments were released, or a free one.
+    pub fn join(arena: &'a LiveArena) -> Result<Holder<'a>, LiveError> {
+        let own = std::process::id();
+        let started = process::began(own).unwrap_or(0);
+        let mut joined = None;
+        for index in 0..HOLDERS {
+            let (pid, since, of) = arena.holder(index);
+            let owner = pid.load(Acquire);
+            let is_wanted = match owner {
+                0 => joined.is_none(),
+                _ => is_dead(owner, of.load(Relaxed)),
+            };
+            if !is_wanted {
+                continue;
+            }
+            // Whoever looks in between is not to take us for dead.
+            of.store(0, Relaxed);
+            if pid.compare_exchange(owner, own, AcqRel, Relaxed).is_err() {
+                continue;
+            }
+            of.store(started, Relaxed);
+            since.store(clock::read().ticks, Relaxed);
+            let holder = Holder { arena, index };
+            if owner != 0 {
+                holder.release_all();
+            }
+            if joined.is_none() {
+                joined = Some(holder);
+            }
+        }
+        joined.ok_or(LiveError::TooManyHolders(HOLDERS))
+    }
+
+    /// Our bit in segments' holders.
+    pub fn bit(&self) -> u32 {
+        holder::FIRST << self.index
+    }
+
+    /// Holds segment `index` of the pool.
+    pub fn hold(&self, index: u32) -> bool {
+        self.arena.pool().hold(index, self.bit())
+    }
+
+    /// Whether we still hold it: a thread that finds no other segment takes it away.
+    pub fn is_held(&self, index: u32) -> bool {
+        self.arena.pool().is_held(index, self.bit())
+    }
+
+    /// Releases it; where threads wait for segments, they are told.
+    pub fn release(&self, index: u32) {
+        if self.arena.pool().release(index, self.bit()) && self.arena.pool_waiters().load(Acquire) != 0 {
+            let bell: &AtomicU32 = self.arena.pool_bell();
+            bell.fetch_add(1, Release);
+            let _ = futex::wake(bell, futex::Flags::empty(), u32::MAX >> 1);
+        }
+    }
+
+    fn release_all(&self) {
+        for index in 0..self.arena.segments_taken() {
+            if self.is_held(index) {
+                self.release(index);
+            }
+        }
+    }
+}
+
+impl Drop for Holder<'_> {
+    fn drop(&mut self) {
+        self.release_all();
+        let (pid, _, started) = self.arena.holder(self.index);
+        started.store(0, Relaxed);
+        pid.store(0, Release);
+    }
+}
+
+/// Whether the process that took an entry is gone. `started` is 0 where it has only just taken it.
+fn is_dead(pid: u32, started: u64) -> bool {
+    match process::began(pid) {
+        None => true,
+        Some(began) => started != 0 && began != started,
+    }
+}

@@ -1,0 +1,36 @@
+//! Snapshots of traced programs that run, taken from outside: no signal, no thread in the program, nothing that it has to do.
+//!
+//! ```text
+//! find        /proc/PID/maps: which shared memory is its arena, and how we get at it
+//! mapping     that memory, mapped; the only room with `unsafe`
+//! arena       what stands in it, every number taken as input from a stranger
+//! holders     our entry in the table of holders, and what the dead have left
+//! take        holds all segments of all threads at once, copies what is still being written
+//! write       the trace file, segment by segment; each is released as soon as it was copied
+//! images      files of modules that were deleted since
+//! ```
+//!
+//! ```no_run
+//! let arena = everycall_live::attach(1234)?;
+//! let snapshot = everycall_live::take(&arena, None)?;
+//! let summary = snapshot.write(std::fs::File::create("app.ect")?, "1.0")?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod arena;
+mod error;
+mod find;
+mod holders;
+mod images;
+mod list;
+mod mapping;
+mod process;
+mod take;
+mod write;
+
+pub use arena::LiveArena;
+pub use error::LiveError;
+pub use find::{Reached, attach};
+pub use list::{Listed, list};
+pub use process::ProcessFacts;
+pub use take::{Snapshot, take};

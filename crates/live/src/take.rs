@@ -1,0 +1,385 @@
+//! Takes a snapshot: holds all segments of all threads, which takes a few atomic operations for each, and copies only what is
+//! still being written.
+//!
+//! 1. Threads are asked to leave their oldest segments alone until all is held (`keep_until`).
+//! 2. It is read which segment each thread is writing, and which calls it has open: before the events, so that whatever ends in between stands in the events.
+//! 3. Every segment is held; then it is looked whose it is, as from then on it stays so.
+//! 4. The newest segments are copied as far as they are written. Words that are zero are looked at again: their events were just
+//!    being written.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, fence};
+
+use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader};
+use everycall_format::event::{self, Word, kind};
+use everycall_recorder::clock;
+
+use crate::arena::LiveArena;
+use crate::error::LiveError;
+use crate::holders::Holder;
+
+/// Ticks for which threads leave their oldest segments alone, counted from now: some 100 ms, as we may have to wait for a CPU.
+/// An asker that dies is forgotten after that time.
+const KEEP_TICKS: u64 = 1 << 28;
+/// Segments between two looks at the clock.
+const LOOK_EACH: u32 = 256;
+/// Words that are copied together; behind a whole block of zeros nothing was written.
+const BLOCK: usize = 512;
+/// Looks at words that are zero.
+const LOOKS: usize = 3;
+/// Words at the end that may be zero though nothing is lost: each signal handler that interrupts a hook leaves one.
+const IN_FLIGHT: usize = 8;
+/// Words of the longest record.
+const RECORD_MAX: usize = 32;
+
+/// A segment that is held.
+#[derive(Clone, Debug)]
+pub(crate) struct HeldSegment {
+    /// Its place in the pool.
+    pub index: u32,
+    /// Its number in its thread's ring.
+    pub number: u64,
+    /// Its bytes, where it was copied and released already.
+    pub copy: Option<Vec<u8>>,
+}
+
+/// A thread, whose segments are held.
+#[derive(Debug)]
+pub(crate) struct HeldThread {
+    pub slot: u32,
+    pub header: ThreadHeader,
+    pub open_calls: Vec<OpenCall>,
+    /// Oldest first, with the last one.
+    pub segments: Vec<HeldSegment>,
+    /// The number and the words of the last one, as far as they were written.
+    pub newest: Option<(u64, Vec<u64>)>,
+}
+
+/// A snapshot of a process that runs on: its segments stay as they are until they are written to a file, or this is dropped.
+#[derive(Debug)]
+pub struct Snapshot<'a> {
+    pub(crate) arena: &'a LiveArena,
+    pub(crate) holder: Holder<'a>,
+    pub(crate) threads: Vec<HeldThread>,
+    pub(crate) before: ClockReading,
+    pub(crate) after: ClockReading,
+}
+
+/// Takes a snapshot of everything that the rings hold now; with `last_ns`, of at least the last so many nanoseconds.
+///
+/// # Errors
+///
+/// Too many others take snapshots.
+pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, LiveError> {
+    let holder = Holder::join(arena)?;
+    let before = clock::read();
+    let keep = Keep::begin(arena);
+    let known = threads(arena, &keep);
+    let held = hold_all(arena, &holder, &keep);
+    let mut threads = by_thread(&holder, held, known);
+    for thread in &mut threads {
+        copy_newest(arena, &holder, thread);
+    }
+    drop(keep);
+    for _ in 1..LOOKS {
+        for thread in &mut threads {
+            look_again(arena, thread);
+        }
+    }
+    for (_, words) in threads.iter_mut().filter_map(|thread| thread.newest.as_mut()) {
+        end_well(words);
+    }
+    let after = clock::read();
+    let mut snapshot = Snapshot { arena, holder, threads, before, after };
+    if let Some(last_ns) = last_ns {
+        snapshot.let_go_before(last_ns);
+    }
+    Ok(snapshot)
+}
+
+/// The request to threads to leave their oldest segments alone.
+struct Keep<'a> {
+    field: &'a AtomicU64,
+    until: std::cell::Cell<u64>,
+}
+
+impl<'a> Keep<'a> {
+    fn begin(arena: &'a LiveArena) -> Keep<'a> {
+        let keep = Keep { field: arena.pool().keep_until, until: 0.into() };
+        keep.renew();
+        keep
+    }
+
+    fn renew(&self) {
+        let until = everycall_recorder::clock::ticks() + KEEP_TICKS;
+        self.until.set(until);
+        self.field.fetch_max(until, AcqRel);
+    }
+}
+
+impl Drop for Keep<'_> {
+    fn drop(&mut self) {
+        // Another one's request may reach further.
+        let _ = self.field.compare_exchange(self.until.get(), 0, AcqRel, Relaxed);
+    }
+}
+
+/// Threads by slot and generation, with the calls that were open.
+type Threads = BTreeMap<(u32, u32), (ThreadHeader, Vec<OpenCall>)>;
+
+/// The threads that there are at the request, before anything is held. Those that have ended may be given up at any time; what is held of them then
+/// is theirs all the same.
+fn threads(arena: &LiveArena, keep: &Keep<'_>) -> Threads {
+    let mut all = Threads::new();
+    for slot in 0..arena.thread_count() {
+        if slot.is_multiple_of(LOOK_EACH) {
+            keep.renew();
+        }
+        if let Some(thread) = arena.thread(slot) {
+            let open_calls = arena.open_calls(&thread);
+            all.insert((slot, thread.generation), (thread, open_calls));
+        }
+    }
+    all
+}
+
+/// Whose a segment is, once it is held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Held {
+    slot: u32,
+    generation: u32,
+    number: u64,
+    index: u32,
+}
+
+fn hold_all(arena: &LiveArena, holder: &Holder<'_>, keep: &Keep<'_>) -> Vec<Held> {
+    let mut held = Vec::new();
+    let pool = arena.pool();
+    for index in 0..arena.segments_taken() {
+        if index.is_multiple_of(LOOK_EACH) {
+            keep.renew();
+        }
+        if holder.hold(index)
+            && let Some(entry) = pool.entries.get(index as usize)
+        {
+            held.push(Held {
+                slot: entry.slot.load(Relaxed),
+                generation: entry.generation.load(Relaxed),
+                number: entry.number.load(Relaxed),
+                index,
+            });
+        }
+    }
+    held.sort_unstable();
+    held
+}
+
+/// Sorts what is held by thread, up to the segment that each was writing at first. What is newer is released: it was no part of the
+/// request, and threads that write fast would run out of segments by it. So is what belongs to threads that began meanwhile.
+fn by_thread(holder: &Holder<'_>, held: Vec<Held>, known: Threads) -> Vec<HeldThread> {
+    let mut held = held.into_iter().peekable();
+    let mut threads = Vec::new();
+    for ((slot, generation), (header, open_calls)) in known {
+        let mut segments: Vec<HeldSegment> = Vec::new();
+        while let Some(next) = held.next_if(|next| (next.slot, next.generation) <= (slot, generation)) {
+            let is_own = (next.slot, next.generation) == (slot, generation)
+                && next.number <= header.segment
+                && segments.last().is_none_or(|last| last.number < next.number);
+            if is_own {
+                segments.push(HeldSegment { index: next.index, number: next.number, copy: None });
+            } else {
+                holder.release(next.index);
+            }
+        }
+        // Older ones that the ring has left long ago stay where others hold them.
+        for older in segments.drain(..whole_from(&segments)).collect::<Vec<_>>() {
+            holder.release(older.index);
+        }
+        // Where nothing could be held, the thread was given up at that moment.
+        if !segments.is_empty() {
+            threads.push(HeldThread { slot, header, open_calls, segments, newest: None });
+        }
+    }
+    held.for_each(|other| holder.release(other.index));
+    threads
+}
+
+/// Where the segments begin that follow one another up to the last one.
+fn whole_from(segments: &[HeldSegment]) -> usize {
+    let follows = |pair: &[HeldSegment]| matches!(pair, [a, b] if a.number.checked_add(1) == Some(b.number));
+    segments.windows(2).rposition(|pair| !follows(pair)).map_or(0, |place| place + 1)
+}
+
+/// Copies the last segment of a thread, as far as it is written.
+fn copy_newest(arena: &LiveArena, holder: &Holder<'_>, thread: &mut HeldThread) {
+    let Some(last) = thread.segments.last() else { return };
+    let (index, number) = (last.index, last.number);
+    let source = arena.pool().segment(index);
+    let mut words = Vec::new();
+    for block in source.chunks(BLOCK) {
+        let before = words.len();
+        words.extend(block.iter().map(|word| word.load(Relaxed)));
+        if words[before..].iter().all(|word| *word == 0) {
+            break;
+        }
+    }
+    trim(&mut words);
+    fence(Acquire);
+    if holder.is_held(index) && begins(&words) {
+        thread.newest = Some((number, words));
+        // What the thread has written since isn't part of this.
+        thread.header.segment = number;
+    }
+}
+
+/// Takes the zeros off the end.
+fn trim(words: &mut Vec<u64>) {
+    words.truncate(words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
+}
+
+fn begins(words: &[u64]) -> bool {
+    words.first().is_some_and(|word| matches!(Word::decode(*word), Word::Record { kind: kind::SEGMENT, .. }))
+}
+
+/// Looks once more at words that aren't complete.
+fn look_again(arena: &LiveArena, thread: &mut HeldThread) {
+    let (Some((_, words)), Some(last)) = (&mut thread.newest, thread.segments.last()) else { return };
+    let now = arena.pool().segment(last.index);
+    let missing = |word: u64| word as u32 == 0;
+    for (word, now) in words.iter_mut().zip(now).filter(|(word, _)| missing(**word)) {
+        *word = now.load(Relaxed);
+    }
+    // A record of several words whose end wasn't there.
+    if let Some(wanted) = unfinished(words).map(|(_, wanted)| wanted) {
+        let more = now.get(words.len()..wanted).unwrap_or_default();
+        words.extend(more.iter().map(|word| word.load(Relaxed)));
+        trim(words);
+    }
+}
+
+/// Where the record begins that the words end within, and how many words there would be with all of it.
+fn unfinished(words: &[u64]) -> Option<(usize, usize)> {
+    let first = words.len().saturating_sub(RECORD_MAX);
+    (first..words.len())
+        .rev()
+        .find_map(|at| match Word::decode(words[at]) {
+            Word::Record { count, .. } => Some((at, at + 1 + usize::from(count))),
+            _ => None,
+        })
+        .filter(|(_, wanted)| *wanted > words.len())
+}
+
+/// What is still being written when the snapshot is taken isn't part of it: it is no loss either.
+fn end_well(words: &mut Vec<u64>) {
+    if let Some((begin, _)) = unfinished(words) {
+        words.truncate(begin);
+    }
+    let from = words.len().saturating_sub(IN_FLIGHT);
+    for word in words.iter_mut().skip(from).filter(|word| **word as u32 == 0) {
+        *word = event::record_word(0, kind::FILLER, 0, 0);
+    }
+}
+
+impl Snapshot<'_> {
+    /// When it was taken, in ticks.
+    #[must_use]
+    pub fn ticks(&self) -> u64 {
+        self.after.ticks
+    }
+
+    /// Nanoseconds from the request until everything was held.
+    #[must_use]
+    pub fn nanoseconds_to_hold(&self) -> u64 {
+        self.after.monotonic_raw_ns.saturating_sub(self.before.monotonic_raw_ns)
+    }
+
+    /// Releases segments that end before the last `last_ns` nanoseconds.
+    fn let_go_before(&mut self, last_ns: u64) {
+        let start = self.arena.layout().start;
+        let since = ticks_before(&start, &self.after, last_ns);
+        let pool = self.arena.pool();
+        for thread in &mut self.threads {
+            let begins = |segment: &HeldSegment| segment_ticks(pool.segment(segment.index));
+            // A segment ends where the next one begins; the newest always stays.
+            let old = thread
+                .segments
+                .windows(2)
+                .take_while(|pair| begins(&pair[1]).is_some_and(|ticks| ticks <= since));
+            let count = old.count();
+            for segment in thread.segments.drain(..count) {
+                self.holder.release(segment.index);
+            }
+        }
+    }
+}
+
+/// The reading of the counter `nanoseconds` before `now`, by its rate since `start`.
+fn ticks_before(start: &ClockReading, now: &ClockReading, nanoseconds: u64) -> u64 {
+    let ticks = u128::from(now.ticks.saturating_sub(start.ticks));
+    let time = u128::from(now.monotonic_raw_ns.saturating_sub(start.monotonic_raw_ns));
+    if time == 0 || start.monotonic_raw_ns == 0 {
+        return 0;
+    }
+    let back = u64::try_from(u128::from(nanoseconds) * ticks / time).unwrap_or(u64::MAX);
+    now.ticks.saturating_sub(back)
+}
+
+/// The ticks with which a segment begins.
+fn segment_ticks(words: &[AtomicU64]) -> Option<u64> {
+    let [first, second, ..] = words else { return None };
+    let (first, second) = (Word::decode(first.load(Relaxed)), Word::decode(second.load(Relaxed)));
+    match (first, second) {
+        (
+            Word::Record { ticks_low, kind: kind::SEGMENT, .. },
+            Word::Payload { payload, kind: kind::SEGMENT, index: 1 },
+        ) => Some(u64::from(payload) << 32 | u64::from(ticks_low)),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everycall_format::event::{call_word, payload_word, record_word};
+
+    #[test]
+    fn what_is_just_being_written_is_no_loss() {
+        let call = |ticks| call_word(ticks, 0x1000);
+        // An interrupted hook's slot near the end; one further back was lost.
+        let mut words: Vec<u64> = (1..40).map(call).collect();
+        words[5] = 0;
+        words[36] = 0;
+        end_well(&mut words);
+        assert_eq!((words.len(), words[5]), (39, 0));
+        assert!(matches!(Word::decode(words[36]), Word::Record { kind: kind::FILLER, .. }));
+        // A record whose end isn't there.
+        let mut words = vec![call(1), record_word(2, kind::UNWOUND, 2, 0), payload_word(1, kind::UNWOUND, 1)];
+        assert_eq!(unfinished(&words), Some((1, 4)));
+        end_well(&mut words);
+        assert_eq!(words, [call(1)]);
+        let mut whole = vec![record_word(2, kind::EPOCH, 1, 0), payload_word(0, kind::EPOCH, 1), call(3)];
+        end_well(&mut whole);
+        assert_eq!(whole.len(), 3);
+    }
+
+    #[test]
+    fn what_only_others_hold_is_no_part_of_a_ring() {
+        let from = |numbers: &[u64]| {
+            let held = |number: &u64| HeldSegment { index: 0, number: *number, copy: None };
+            whole_from(&numbers.iter().map(held).collect::<Vec<_>>())
+        };
+        assert_eq!((from(&[]), from(&[7]), from(&[3, 4, 5]), from(&[1, 2, 9, 10])), (0, 0, 0, 2));
+        assert_eq!((from(&[1, 3, 5]), from(&[u64::MAX - 1, u64::MAX])), (2, 0));
+    }
+
+    #[test]
+    fn times_become_ticks() {
+        let reading =
+            |ticks, monotonic_raw_ns| ClockReading { ticks, monotonic_raw_ns, ..Default::default() };
+        let (start, now) = (reading(1000, 500), reading(4000, 1500));
+        assert_eq!(ticks_before(&start, &now, 100), 3700);
+        assert_eq!(ticks_before(&start, &now, u64::MAX), 0);
+        assert_eq!(ticks_before(&ClockReading::default(), &now, 100), 0, "nothing is known: everything");
+        assert_eq!(ticks_before(&now, &start, 100), 0);
+    }
+}

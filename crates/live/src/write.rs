@@ -1,0 +1,287 @@
+//! Writes a snapshot's trace file. A thread's segments are copied and released when it is its turn; where the program takes the
+//! memory up faster than that, all that is left is copied at once, the oldest segments first.
+
+use std::io::{self, Write};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
+
+use everycall_format::Wire;
+use everycall_format::arena::{ClockReading, process_state};
+use everycall_format::ect::{
+    ModuleImage, NO_PROCESS, ProcessRecord, SnapshotRecord, chunk, encoding, image_end, meta, reason,
+};
+use everycall_format::event::WORD_SIZE;
+use everycall_format::hub::origin;
+use everycall_recorder::host;
+use everycall_tracefile::{
+    Child, ChunkWriter, Ring, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
+};
+
+use crate::arena::LiveArena;
+use crate::holders::Holder;
+use crate::images;
+use crate::take::{HeldSegment, HeldThread, Snapshot};
+
+/// The only snapshot of the file.
+const SNAPSHOT: u32 = 0;
+/// Bytes of a thread that are copied before they are written; of larger rings, each segment is copied twice.
+const THREAD_COPY_MAX: u64 = 64 << 20;
+/// Bytes that are copied at once where the program runs out of segments.
+const RESCUE_MAX: u64 = 256 << 20;
+/// Images of modules are packed quickly: they are kept for a file that is gone, not for long.
+const IMAGE_COMPRESSION: i32 = 1;
+
+impl Snapshot<'_> {
+    /// Writes the trace file and releases everything. `tool_version` is everycall's. The output should be buffered.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn write(mut self, output: impl Write, tool_version: &str) -> io::Result<Summary> {
+        let mut file = ChunkWriter::begin(output)?;
+        let layout = *self.arena.layout();
+        let header = self.arena.header();
+        let mut summary = Summary {
+            traced: true,
+            off: header.state == process_state::OFF,
+            ring_size: layout.ring_size,
+            thread_capacity: layout.thread_capacity,
+            counters: header.counters,
+            ..Summary::default()
+        };
+        // What threads still write over comes first; tables stay.
+        self.rescue_where_needed();
+        file.chunk(chunk::META, &[&self.meta(tool_version)])?;
+        file.chunk(chunk::CLOCK, &[&array(&self.clock_readings())])?;
+        let (process, command) = self.process();
+        file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        let modules = self.arena.modules();
+        file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
+        let children = self.arena.children();
+        summary.children = children.iter().map(Child::from).collect();
+        file.chunk(chunk::CHILDREN, &[&array(&children)])?;
+        self.write_threads(&mut file, &mut summary)?;
+        let mut warnings = Vec::new();
+        images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {
+            let length = bytes.len() as u64;
+            let packed = zstd::bulk::compress(&bytes, IMAGE_COMPRESSION)?;
+            let record = ModuleImage { module, encoding: encoding::ZSTD, length };
+            file.chunk(chunk::MODULE_IMAGE, &[&bytes_of(&record), &packed])
+        })?;
+        summary.warnings.extend(warnings);
+        (summary.file_size, _) = file.end()?;
+        Ok(summary)
+    }
+
+    fn command(&self) -> Vec<Vec<u8>> {
+        let process = self.arena.process();
+        if process.command.is_empty() { vec![process.name.clone()] } else { process.command.clone() }
+    }
+
+    fn meta(&self, tool_version: &str) -> Vec<u8> {
+        let mut fields = vec![(meta::TOOL_VERSION, tool_version.as_bytes().to_vec())];
+        fields.extend(self.command().into_iter().map(|word| (meta::ARGUMENT, word)));
+        fields.extend(host::describe());
+        texts(fields.iter().map(|(key, text)| (*key, text.as_slice())))
+    }
+
+    /// Ours, and the runtime's from its start, unless somebody wrote over it.
+    fn clock_readings(&self) -> Vec<ClockReading> {
+        let start = self.arena.layout().start;
+        let is_sane = start.monotonic_raw_ns != 0
+            && start.ticks < self.before.ticks
+            && start.monotonic_raw_ns < self.before.monotonic_raw_ns;
+        let mut all = if is_sane { vec![start] } else { vec![] };
+        all.extend([self.before, self.after]);
+        all
+    }
+
+    fn process(&self) -> (ProcessRecord, Vec<u8>) {
+        let process = self.arena.process();
+        let command: Vec<u8> =
+            self.command().into_iter().flat_map(|word| [&word[..], b"\0"].concat()).collect();
+        let mut name = [0; 16];
+        name.iter_mut().zip(&process.name).for_each(|(to, from)| *to = *from);
+        let record = ProcessRecord {
+            record_size: ProcessRecord::SIZE as u32,
+            pid: process.pid,
+            parent_pid: process.parent,
+            parent: NO_PROCESS,
+            origin: origin::START,
+            ending: image_end::RUNNING,
+            start_ticks: self.arena.layout().start.ticks,
+            end_ticks: self.after.ticks,
+            name,
+            command_length: command.len() as u32,
+            reserved: 0,
+        };
+        (record, command)
+    }
+
+    fn write_threads<W: Write>(
+        &mut self,
+        file: &mut ChunkWriter<W>,
+        summary: &mut Summary,
+    ) -> io::Result<()> {
+        let layout = *self.arena.layout();
+        let pid = self.arena.process().pid;
+        let record = SnapshotRecord {
+            snapshot: SNAPSHOT,
+            reason: reason::REQUEST,
+            pid,
+            threads: self.threads.len() as u32,
+            ticks: self.after.ticks,
+            ring_size: layout.ring_size,
+            segment_size: layout.segment_size,
+            counters: summary.counters,
+        };
+        file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+        let mut missing = 0;
+        let mut pending = std::mem::take(&mut self.threads).into_iter();
+        let mut number = 0;
+        while let Some(mut thread) = pending.next() {
+            let source = ThreadSegments::copy(self.arena, &self.holder, &mut thread);
+            missing += source.missing;
+            let ring = Ring::survey(&source, thread.header, layout.segment_size);
+            let record = ring.thread_record(SNAPSHOT, number, pid, thread.slot, thread.header.name);
+            file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&thread.open_calls)])?;
+            ring.write_events(file, &record)?;
+            summary.threads.push(ring.summary(&record, self.after.ticks, |ticks| self.nanoseconds(ticks)));
+            thread.segments.iter().for_each(|segment| self.holder.release(segment.index));
+            number += 1;
+            if self.is_short() {
+                let mut rest: Vec<HeldThread> = pending.collect();
+                rescue(self.arena, &self.holder, &mut rest);
+                pending = rest.into_iter();
+            }
+        }
+        if missing > 0 {
+            summary.warnings.push(format!(
+                "{missing} segments were overwritten before they could be copied: the program writes more than {} meanwhile; \
+                 --last asks for less",
+                u64::from(layout.extra_segments) * layout.segment_size
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether the program has taken a good part of the segments that it may have beyond its rings.
+    fn is_short(&self) -> bool {
+        let pool = self.arena.pool();
+        let beyond = pool.in_use.load(Relaxed).saturating_sub(pool.ring_segments.load(Relaxed));
+        beyond > pool.extra / 4
+    }
+
+    fn rescue_where_needed(&mut self) {
+        if self.is_short() {
+            let mut threads = std::mem::take(&mut self.threads);
+            rescue(self.arena, &self.holder, &mut threads);
+            self.threads = threads;
+        }
+    }
+
+    /// Nanoseconds that `ticks` take.
+    fn nanoseconds(&self, ticks: u64) -> u64 {
+        let readings = self.clock_readings();
+        let (Some(first), Some(last)) = (readings.first(), readings.last()) else { return ticks };
+        let span = u128::from(last.ticks.saturating_sub(first.ticks)).max(1);
+        let time = u128::from(last.monotonic_raw_ns.saturating_sub(first.monotonic_raw_ns));
+        u64::try_from(u128::from(ticks) * time / span).unwrap_or(u64::MAX)
+    }
+}
+
+/// Copies and releases the segments of all threads, those first that are taken first from us.
+fn rescue(arena: &LiveArena, holder: &Holder<'_>, threads: &mut [HeldThread]) {
+    let mut left = RESCUE_MAX;
+    let longest = threads.iter().map(|thread| thread.segments.len()).max().unwrap_or(0);
+    for place in 0..longest {
+        for segment in threads.iter_mut().filter_map(|thread| thread.segments.get_mut(place)) {
+            if segment.copy.is_some() {
+                continue;
+            }
+            let Some(rest) = left.checked_sub(arena.layout().segment_size) else { return };
+            left = rest;
+            // One that isn't there any more is looked for once more, and counted, when it is its thread's turn.
+            if let Some(bytes) = copy(arena, holder, segment) {
+                segment.copy = Some(bytes);
+                holder.release(segment.index);
+            }
+        }
+    }
+}
+
+/// The bytes of a segment that is held.
+fn copy(arena: &LiveArena, holder: &Holder<'_>, segment: &HeldSegment) -> Option<Vec<u8>> {
+    let words = arena.pool().segment(segment.index);
+    let mut bytes = vec![0; words.len() * WORD_SIZE];
+    for (place, word) in bytes.as_chunks_mut::<WORD_SIZE>().0.iter_mut().zip(words) {
+        *place = word.load(Relaxed).to_le_bytes();
+    }
+    fence(Acquire);
+    (holder.is_held(segment.index) && is_segment(&bytes, segment.number)).then_some(bytes)
+}
+
+/// A thread's segments.
+struct ThreadSegments<'a> {
+    arena: &'a LiveArena,
+    holder: &'a Holder<'a>,
+    segments: Vec<HeldSegment>,
+    /// The last one, whole or as far as it was written.
+    newest: Option<(u64, Vec<u8>)>,
+    /// Segments that were taken from us before they were copied.
+    missing: u64,
+}
+
+impl<'a> ThreadSegments<'a> {
+    /// Takes over what a thread has; copies and releases it unless it is too much.
+    fn copy(arena: &'a LiveArena, holder: &'a Holder<'a>, thread: &mut HeldThread) -> ThreadSegments<'a> {
+        let segment_size = arena.layout().segment_size as usize;
+        let newest = thread.newest.take().map(|(number, words)| {
+            let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+            bytes.resize(bytes.len().min(segment_size), 0);
+            (number, bytes)
+        });
+        let mut segments = std::mem::take(&mut thread.segments);
+        if newest.is_some()
+            && let Some(last) = segments.pop()
+        {
+            holder.release(last.index);
+        }
+        let mut all = ThreadSegments { arena, holder, segments: Vec::new(), newest, missing: 0 };
+        if segments.len() as u64 * arena.layout().segment_size > THREAD_COPY_MAX {
+            thread.segments = segments.clone();
+            all.segments = segments;
+            return all;
+        }
+        for mut segment in segments {
+            if segment.copy.is_none() {
+                segment.copy = copy(arena, holder, &segment);
+                holder.release(segment.index);
+            }
+            if segment.copy.is_some() {
+                all.segments.push(segment);
+            } else {
+                all.missing += 1;
+            }
+        }
+        all
+    }
+}
+
+impl Segments for ThreadSegments<'_> {
+    fn each(&self, take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        for segment in &self.segments {
+            match &segment.copy {
+                Some(bytes) => take(segment.number, bytes)?,
+                None => {
+                    if let Some(bytes) = copy(self.arena, self.holder, segment) {
+                        take(segment.number, &bytes)?;
+                    }
+                }
+            }
+        }
+        match &self.newest {
+            Some((number, bytes)) if is_segment(bytes, *number) => take(*number, bytes),
+            _ => Ok(()),
+        }
+    }
+}
