@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! FOLDER/lib/everycall/    as, hook-calls.specs, everycall-rt.o, everycall-module.o, libeverycall.so
+//! FOLDER/lib/everycall/include/    everycall.h, compat/funtrace.h
 //! FOLDER/lib/pkgconfig/    everycall-MODE.pc for executables, everycall-MODE-module.pc for shared objects
 //! FOLDER/lib/cmake/everycall/everycall-config.cmake
 //! ```
@@ -17,10 +18,13 @@ use crate::compiler::Family;
 use crate::mode::Mode;
 use crate::prefix::Kit;
 use crate::toolbox::{SPECS_FILE, Toolbox};
-use crate::{MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
+use crate::{INCLUDE_FOLDER, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
 
 /// The library that is preloaded into programs without a runtime of their own; kits may lack it.
 const PRELOADED_LIBRARY: &str = "libeverycall.so";
+
+/// The headers of the kit; kits may lack them.
+const HEADERS: [&str; 2] = ["everycall.h", "compat/funtrace.h"];
 
 /// Writes the pkg-config modules and the CMake package into `folder`; `program` is what `as` will be a link to.
 ///
@@ -36,6 +40,15 @@ pub fn write_integration(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Res
         let source = kit.join(name);
         if name != PRELOADED_LIBRARY || source.exists() {
             fs::copy(&source, tools.join(name)).map_err(|error| named(&source, &error))?;
+        }
+    }
+    for header in HEADERS {
+        let (source, target) =
+            (kit.join(INCLUDE_FOLDER).join(header), tools.join(INCLUDE_FOLDER).join(header));
+        if source.exists() {
+            fs::create_dir_all(target.parent().unwrap_or(&tools))
+                .and_then(|()| fs::copy(&source, &target))
+                .map_err(|error| named(&source, &error))?;
         }
     }
     for mode in Mode::ALL {
@@ -61,6 +74,7 @@ fn named(path: &Path, error: &io::Error) -> io::Error {
 fn compile_options(mode: Mode, tools: &str) -> Vec<String> {
     let family = if mode.works_with(Family::Clang) { Family::Clang } else { Family::Gcc };
     let mut options = driver_options(mode, tools);
+    options.push(format!("-I{tools}/{INCLUDE_FOLDER}"));
     options.extend(mode.compile_options(family).iter().map(ToString::to_string));
     options
 }

@@ -32,6 +32,10 @@ pub use prefix::{Kit, cc_main, is_compiler_name, named_compiler_main};
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
+/// The kit's folder of headers.
+pub const INCLUDE_FOLDER: &str = "include";
+/// In it, the folder of headers that map other tracers' names to ours.
+pub const COMPAT_FOLDER: &str = "compat";
 /// The one symbol that a traced executable exports, by which shared objects find its runtime.
 pub const RUNTIME_SYMBOL: &str = "everycall_runtime_v1";
 

@@ -22,9 +22,13 @@ use crate::args::{Invocation, Obstacle, Stage};
 use crate::compiler::{self, CommandLine, Family};
 use crate::mode::Mode;
 use crate::toolbox::Toolbox;
-use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
+use crate::{
+    COMPAT_FOLDER, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED, INCLUDE_FOLDER, MODULE_OBJECT, RUNTIME_OBJECT,
+    RUNTIME_SYMBOL,
+};
 
-/// Gives the folder with the runtime's objects, unpacking it first if need be; only asked when something is linked.
+/// Gives the folder with the runtime's objects and headers, unpacking it first if need be; only asked when something is compiled
+/// or linked.
 pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
 
 const USAGE: &str = "\
@@ -145,10 +149,13 @@ fn run(mode: Option<Mode>, command: Vec<OsString>, kit: Kit<'_>) -> Result<Never
     let mode = take_mode(&mut line.args)?.or(mode);
     let path = compiler::find_program(&line.compiler).ok_or_else(|| not_found(&line.compiler))?;
     let invocation = Invocation::read(&line.args);
-    let ours = match invocation.stage {
+    let mut ours = match invocation.stage {
         Stage::NoCode => Vec::new(),
         _ => options(mode, &path, &invocation, kit)?,
     };
+    if invocation.compiles {
+        ours.extend(header_options(kit));
+    }
     execute(line, path, ours)
 }
 
@@ -205,6 +212,14 @@ fn options(
         options.extend(link_options(invocation, &kit()?));
     }
     Ok(options)
+}
+
+/// How the compiler finds `everycall.h`: after all other folders. Programs without it compile also where there is no kit.
+fn header_options(kit: Kit<'_>) -> Vec<OsString> {
+    let Ok(kit) = kit() else { return Vec::new() };
+    let include = kit.join(INCLUDE_FOLDER);
+    let folders = [include.clone(), include.join(COMPAT_FOLDER)];
+    folders.into_iter().flat_map(|folder| ["-idirafter".into(), folder.into_os_string()]).collect()
 }
 
 /// The least debug information that has functions and lines.

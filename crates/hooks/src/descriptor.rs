@@ -69,7 +69,9 @@ pub struct ModuleDescriptor {
     pub tail_exit_hook: AtomicU64,
 }
 
-/// How modules find the runtime of their process: the dynamic symbol `everycall_runtime_v1`.
+/// How modules and the program itself find the runtime of their process: the dynamic symbol `everycall_runtime_v1`.
+/// What follows `unregister` is for `everycall.h`, which declares the same; `size` says how much of it is there. Results are 0 or
+/// one of the header's error codes, negative.
 #[repr(C)]
 #[derive(Debug)]
 pub struct RuntimeTable {
@@ -81,4 +83,16 @@ pub struct RuntimeTable {
     pub register: unsafe extern "C" fn(*const ModuleDescriptor),
     /// The module is about to be unloaded.
     pub unregister: unsafe extern "C" fn(*const ModuleDescriptor),
+
+    /// `(class, has a value, name, value, frame)`: a label, instant or span of the calling thread. *Frame* is what
+    /// `__builtin_frame_address(0)` is in the function that calls this.
+    pub mark: unsafe extern "C" fn(u32, u32, *const u8, u64, u64) -> i32,
+    /// Ticks in a second.
+    pub ticks_per_second: unsafe extern "C" fn() -> u64,
+    /// `(record, frame)`: leaves the calling thread out, or takes it back.
+    pub record_thread: unsafe extern "C" fn(u32, u64) -> i32,
+    /// `(record, frame)`: switches tracing off or on for the process.
+    pub record_process: unsafe extern "C" fn(u32, u64) -> i32,
+    /// Bytes of the calling thread's ring.
+    pub ring_size: unsafe extern "C" fn(u64) -> i32,
 }

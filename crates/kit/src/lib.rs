@@ -1,4 +1,4 @@
-//! The compiled runtime, inside the binary, and its way into files where compilers and the dynamic linker
+//! The compiled runtime and the headers, inside the binary, and their way into files where compilers and the dynamic linker
 //! need some.
 
 use std::ffi::OsString;
@@ -14,11 +14,15 @@ pub const MODULE_OBJECT: &str = "everycall-module.o";
 /// The library that is preloaded into programs without a runtime.
 pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 
+/// The folder of `everycall.h`.
+pub const INCLUDE_FOLDER: &str = "include";
+
 /// The kit's files.
-pub const FILES: [(&str, &[u8]); 3] = [
+pub const FILES: [(&str, &[u8]); 4] = [
     (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
     (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
     (PRELOAD_LIBRARY, include_bytes!(concat!(env!("OUT_DIR"), "/libeverycall.so"))),
+    ("include/everycall.h", include_bytes!("../include/everycall.h")),
 ];
 
 /// The folder that holds this version's kit; unpacks it where that hasn't happened. The folder's name carries
@@ -50,8 +54,11 @@ pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
 }
 
 fn fill(folder: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o755).create(folder)?;
-    FILES.iter().try_for_each(|(name, bytes)| put(folder, name, bytes))
+    FILES.iter().try_for_each(|(name, bytes)| {
+        let path = folder.join(name);
+        fs::DirBuilder::new().recursive(true).mode(0o755).create(path.parent().unwrap_or(folder))?;
+        put(&path, bytes)
+    })
 }
 
 /// Whether all files are there, each in its length. (They are put there whole.)
@@ -62,13 +69,14 @@ fn is_whole(folder: &Path) -> bool {
 }
 
 /// Puts a file in place at once: others see all of it or nothing.
-fn put(folder: &Path, name: &str, bytes: &[u8]) -> io::Result<()> {
-    let temporary = folder.join(format!(".{name}.{}", std::process::id()));
+fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let written = (|| {
         let mut file: File =
             fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o644).open(&temporary)?;
         file.write_all(bytes)?;
-        fs::rename(&temporary, folder.join(name))
+        fs::rename(&temporary, path)
     })();
     if written.is_err() {
         let _ = fs::remove_file(&temporary);

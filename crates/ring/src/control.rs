@@ -5,7 +5,9 @@ use crate::primitive::{AtomicU32, AtomicU64};
 /// One thread's control block. It lies in private memory that a forked child finds wiped: then `end`
 /// is 0, so that the child's first event takes the slow path, and the parent's ring isn't touched.
 ///
-/// Rules of access: only the owning thread writes (hooks, and the slow path with signals blocked).
+/// Rules of access: only the owning thread writes (hooks, and the slow path with signals blocked), but for two fields: whoever
+/// switches tracing off sets `end` to 0, whoever switches it on turns `state` from OFF to ACTIVE. The owner looks after its own
+/// writes to these whether it has to take them back.
 /// Hooks use the fields of the first line by offset; if you change them, the assembly of the hooks
 /// room follows by itself (`offset_of!`), its golden disassembly has to be blessed.
 #[repr(C, align(64))]
@@ -54,10 +56,17 @@ pub struct Control {
     pub events: AtomicU64,
     /// Words in the current segment that aren't entries or exits.
     pub other_words: AtomicU64,
+
+    /// When recording went off in this thread, ticks; 0 while it is on. Stays until the record that says so is written.
+    pub gap_ticks: AtomicU64,
+    /// Why: one of [`everycall_format::event::gap`].
+    pub gap_reason: AtomicU32,
+    /// Not 0 while the program leaves this thread out.
+    pub left_out: AtomicU32,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Control>() == 128);
+const _: () = assert!(size_of::<Control>() == 192);
 
 /// [`Control::state`].
 pub mod state {
@@ -109,6 +118,9 @@ macro_rules! blank_control {
                     keep: AtomicU32::new(0),
                     events: AtomicU64::new(0),
                     other_words: AtomicU64::new(0),
+                    gap_ticks: AtomicU64::new(0),
+                    gap_reason: AtomicU32::new(0),
+                    left_out: AtomicU32::new(0),
                 }
             }
         }

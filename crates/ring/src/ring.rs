@@ -313,8 +313,12 @@ impl<'a> Ring<'a> {
         let control = self.control;
         if control.held_position.load(Relaxed) == 0 {
             let position = control.position.load(Relaxed);
-            let end = control.end.load(Relaxed);
-            let reserved = end..position.min(control.segment_end.load(Relaxed));
+            let last = position.min(control.segment_end.load(Relaxed));
+            let end = match control.end.load(Relaxed) {
+                0 => self.written_up_to(last),
+                end => end,
+            };
+            let reserved = end..last;
             for address in reserved.step_by(WORD_SIZE) {
                 if let Some(word) = self.words_from(address).first() {
                     self.give_up_slot(word, 0);
@@ -323,6 +327,19 @@ impl<'a> Ring<'a> {
             control.held_position.store(position, Relaxed);
             control.end.store(0, Relaxed);
         }
+    }
+
+    /// Where the slots begin that nobody has written, before `address`. Somebody else has set the end to 0: nothing tells
+    /// how many hooks have reserved a slot since and found it so. They are the last ones before the position.
+    fn written_up_to(&self, address: u64) -> u64 {
+        let begin = self.pool.address(self.control.current.load(Relaxed));
+        let mut first = address;
+        while first > begin
+            && self.words_from(first - WORD_SIZE as u64).first().is_some_and(|word| word.load(Relaxed) == 0)
+        {
+            first -= WORD_SIZE as u64;
+        }
+        first
     }
 
     /// Hooks write again by themselves.

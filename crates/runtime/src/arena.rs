@@ -3,7 +3,7 @@
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::Wire;
-use everycall_format::arena::{ArenaHeader, ModuleEntry, OpenCall, PAGE, ThreadHeader};
+use everycall_format::arena::{ArenaHeader, ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader};
 use everycall_ring::Pool;
 
 use crate::system;
@@ -152,6 +152,13 @@ impl Arena {
 
     pub(crate) fn put_start(&self, reading: &everycall_format::arena::ClockReading) {
         self.put(offset_of!(ArenaHeader, start) as u64, reading);
+    }
+
+    /// The clocks at the start.
+    pub(crate) fn start(&self) -> Option<ClockReading> {
+        let place = self.at(offset_of!(ArenaHeader, start) as u64);
+        // SAFETY: within the header; written before anybody asks.
+        ClockReading::read(unsafe { core::slice::from_raw_parts(place, ClockReading::SIZE) })
     }
 
     fn module_offset(&self, index: u32) -> Option<u64> {

@@ -10,7 +10,7 @@ use crate::arena::Arena;
 use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
 use crate::system;
-use crate::{hub, modules, start, threads};
+use crate::{hub, modules, pause, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
 use everycall_format::hub::origin;
@@ -77,7 +77,8 @@ fn begin_first(process: &'static Process) -> Option<()> {
     arena.thread_count().store(inheritance.slots_barred, Relaxed);
     modules::take_over(&arena, inheritance.modules);
     threads::begin_child();
-    process.begin_child(&arena, inheritance.state == arena_state::TRACING);
+    let sites_on = inheritance.state == arena_state::TRACING || pause::is_disabled();
+    process.begin_child(&arena, sites_on);
     arena.put_origin(origin::FORK, system::parent_id(), inheritance.parent_pid);
     arena.put_start(&start::clock_reading());
     // Claimed when all of that is there.

@@ -9,6 +9,8 @@
 //! slow       everything that a hook doesn't do itself
 //! open_calls the open-call stack: dead frames, frames that match an exit
 //! hub        where the recorder's arenas are found
+//! pause      recording off and on again, of one thread or all
+//! api        what the program itself asks for: `everycall.h`
 //! fork       a forked child gets an arena of its own
 //! system     system calls, nothing else of the operating system
 //! roots      the three forms: in executables, in modules, preloaded
@@ -24,12 +26,14 @@
 // What a form of the runtime doesn't need, the linker leaves out.
 #![cfg_attr(not(any(feature = "executable", feature = "shared")), allow(dead_code))]
 
+mod api;
 mod arena;
 mod fork;
 mod graveyard;
 mod hub;
 mod modules;
 mod open_calls;
+mod pause;
 mod process;
 mod roots;
 mod sites;

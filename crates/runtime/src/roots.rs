@@ -47,7 +47,7 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::{modules, start};
+    use crate::{api, modules, start};
     use core::ffi::c_int;
     use everycall_hooks::RuntimeTable;
 
@@ -59,6 +59,11 @@ mod runtime {
         size: size_of::<RuntimeTable>() as u32,
         register: modules::register,
         unregister: modules::unregister,
+        mark: api::mark,
+        ticks_per_second: api::ticks_per_second,
+        record_thread: api::record_thread,
+        record_process: api::record_process,
+        ring_size: api::ring_size,
     };
 
     /// What the C library calls, with the program's arguments and environment.

@@ -4,7 +4,7 @@
 use crate::arena::{Arena, Slot};
 use crate::open_calls::{Frame, OpenCalls};
 use crate::process::{self, Process, state as process_state};
-use crate::{fork, modules, system, threads};
+use crate::{fork, modules, pause, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, kind, payload_word, record_word};
@@ -13,8 +13,8 @@ use everycall_ring::{Advance, Control, Ring, Shortage, state};
 
 /// Events after which a thread's name is read again: most threads set it early in their lives.
 const FIRST_LOOK: usize = 64;
-/// Words that one event may need: epoch 2, unwound 3, unknown code 3.
-const EVENT_WORDS_MAX: usize = 8;
+/// Words that one event may need: epoch 2, gap 5, unknown code 3.
+const EVENT_WORDS_MAX: usize = 10;
 /// How long a thread that waits for a segment sleeps before it looks whether the recorder is still there.
 const STALL_LOOK_NS: u64 = 100_000_000;
 
@@ -73,6 +73,10 @@ pub(crate) unsafe extern "C" fn slow_path(
     if what & slow::PUSHED != 0 {
         thread.open.take_back();
     }
+    if pause::stop_if_asked(&thread) {
+        control.busy.store(0, Relaxed);
+        return;
+    }
     let body = what & slow::BODY != 0;
     let frame = match body {
         false => Frame::Start(stack_pointer),
@@ -87,7 +91,7 @@ pub(crate) unsafe extern "C" fn slow_path(
         threads::add_open_calls_to_dumps(&process.arena(), control);
     }
     let place = modules::place(process, module, address, body);
-    let ticks = thread.prepare();
+    let ticks = thread.prepare(EVENT_WORDS_MAX);
     if what & slow::EXIT == 0 {
         thread.entry(ticks, place, frame);
         if is_first {
@@ -101,6 +105,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     if is_first {
         thread.ring.end_after(FIRST_LOOK);
     }
+    pause::look_again(control);
     control.busy.store(0, Relaxed);
 }
 
@@ -137,24 +142,25 @@ fn wait_for_segment(arena: &Arena, bell: u32) {
     }
 }
 
-struct Thread<'a> {
+/// The calling thread, with signals blocked.
+pub(crate) struct Thread<'a> {
     process: &'static Process,
-    control: &'a Control,
-    slot: Slot,
-    ring: Ring<'a>,
-    open: OpenCalls<'a>,
+    pub(crate) control: &'a Control,
+    pub(crate) slot: Slot,
+    pub(crate) ring: Ring<'a>,
+    pub(crate) open: OpenCalls<'a>,
 }
 
 impl<'a> Thread<'a> {
-    fn new(process: &'static Process, control: &'a Control) -> Thread<'a> {
+    pub(crate) fn new(process: &'static Process, control: &'a Control) -> Thread<'a> {
         let slot = process.arena().slot(control.slot.load(Relaxed));
         let ring = threads::ring(&process.arena(), control, &slot);
         Thread { process, control, slot, ring, open: OpenCalls::new(control) }
     }
 
-    /// Makes room for an event and brings the clock's upper half up to date. The time of the event.
-    fn prepare(&self) -> u64 {
-        if !self.ring.has_room(EVENT_WORDS_MAX) {
+    /// Makes room for `words` and brings the clock's upper half up to date. The time of the event.
+    pub(crate) fn prepare(&self, words: usize) -> u64 {
+        if !self.ring.has_room(words) {
             self.advance();
         }
         let ticks = everycall_hooks::ticks();
@@ -198,7 +204,7 @@ impl<'a> Thread<'a> {
 
     /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many entries
     /// as the segment has words. Where that could be too many, every event goes on to come here.
-    fn resume(&self) {
+    pub(crate) fn resume(&self) {
         if self.control.deep.load(Relaxed) == 0 && self.open.room() > self.slot.segment_words() as u64 {
             self.ring.release();
         }
@@ -240,9 +246,20 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Records that `count` frames have been left, down to the depth as it is now.
-    fn left(&self, ticks: u64, count: u32) {
-        if count > 0 {
+    /// Records that `count` frames have been left, down to the depth as it is now; after a gap, with the gap.
+    pub(crate) fn left(&self, ticks: u64, count: u32) {
+        let since = self.control.gap_ticks.load(Relaxed);
+        self.control.gap_ticks.store(0, Relaxed);
+        if since != 0 {
+            let reason = self.control.gap_reason.load(Relaxed) as u8;
+            self.ring.push(&[
+                record_word(ticks, kind::GAP, 4, reason),
+                payload_word(since as u32, kind::GAP, 1),
+                payload_word((since >> 32) as u32, kind::GAP, 2),
+                payload_word(self.open.depth(), kind::GAP, 3),
+                payload_word(count, kind::GAP, 4),
+            ]);
+        } else if count > 0 {
             self.slot.unwound().fetch_add(u64::from(count), Relaxed);
             if self.open.depth() <= 1 {
                 // As when pthread_exit or a cancellation has ended the thread.

@@ -36,6 +36,7 @@ mod number {
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
+    pub const RT_SIGPROCMASK: usize = 14;
     pub const PWRITE64: usize = 18;
     pub const SCHED_YIELD: usize = 24;
     pub const MREMAP: usize = 25;
@@ -227,6 +228,22 @@ pub(crate) fn process_has_ended(process: u32) -> bool {
     let mut polled = file.0 as u64 | POLLIN << 32;
     // SAFETY: reads and writes one pollfd, a 64-bit word: the descriptor, then the events that are waited for.
     unsafe { syscall(number::POLL, [&raw mut polled as usize, 1, 0, 0, 0, 0]) == 1 }
+}
+
+/// Blocks the calling thread's signals, but for that of traps, whose blocking ends a program. What was blocked before.
+pub(crate) fn block_signals() -> u64 {
+    const SIGTRAP: u64 = 5;
+    set_signal_mask(!(1 << (SIGTRAP - 1)))
+}
+
+/// Sets the calling thread's blocked signals; those that were.
+pub(crate) fn set_signal_mask(mask: u64) -> u64 {
+    const SIG_SETMASK: usize = 2;
+    let mut before = 0_u64;
+    let arguments = [SIG_SETMASK, &raw const mask as usize, &raw mut before as usize, size_of::<u64>(), 0, 0];
+    // SAFETY: reads and writes one signal set of 64 bits.
+    unsafe { syscall(number::RT_SIGPROCMASK, arguments) };
+    before
 }
 
 /// The name of the calling thread, NUL padded.

@@ -67,6 +67,8 @@ fn begin_in(process: &'static Process, index: u32, stack: u32) -> Option<&'stati
     control.held_position.store(0, Relaxed);
     control.busy.store(0, Relaxed);
     control.keep.store(0, Relaxed);
+    control.gap_ticks.store(0, Relaxed);
+    control.left_out.store(0, Relaxed);
     control.open_base.store(base, Relaxed);
     control.open_limit.store(limit, Relaxed);
     control.open_top.store(base + size_of::<OpenCall>() as u64, Relaxed);
@@ -105,6 +107,17 @@ pub(crate) fn add_segment_to_dumps(arena: &Arena, index: u32) {
 /// Makes the calling thread's hooks return at once.
 pub(crate) fn leave_out() {
     set_control(&OFF);
+}
+
+/// Whether the calling thread was left out, by [`leave_out`].
+pub(crate) fn is_left_out(control: &Control) -> bool {
+    core::ptr::eq(control, &raw const OFF)
+}
+
+/// Takes back what [`leave_out`] did: the thread begins with its next event.
+pub(crate) fn take_back() {
+    // SAFETY: the slot is this thread's own.
+    unsafe { process::thread_slot().write(core::ptr::null()) };
 }
 
 /// Sets what the thread's hooks find in the thread-local slot.

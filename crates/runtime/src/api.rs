@@ -1,0 +1,236 @@
+//! What the program itself asks for, through `everycall.h`. Results are 0 or one of [`error`].
+//!
+//! Each function may be called anywhere, also in a signal handler: nothing here waits for another thread, and the calling
+//! thread's signals are blocked while its ring is changed.
+
+use crate::open_calls::Frame;
+use crate::process::{self, Process, state as process_state};
+use crate::slow::Thread;
+use crate::{pause, start, system, threads};
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
+use everycall_format::label::{self, NAME_MAX};
+use everycall_ring::{Control, state};
+
+/// As in `everycall.h`; the texts stand there.
+pub(crate) mod error {
+    pub(crate) const NOT_TRACED: i32 = -1;
+    pub(crate) const ARGUMENT: i32 = -2;
+    pub(crate) const BUSY: i32 = -3;
+    pub(crate) const NO_THREAD: i32 = -4;
+    pub(crate) const NO_ROOM: i32 = -5;
+    pub(crate) const STARTED_OFF: i32 = -6;
+}
+
+/// Words before a label: epoch 2, gap 5.
+const WORDS_BEFORE: usize = 7;
+/// From `__builtin_frame_address(0)` of a function that was called in a frame, to the stack pointer that a hook called in the same
+/// place would have: the return address is 8 above the one, and 32 above the other.
+const HOOK_BELOW_FRAME: u64 = 24;
+/// Rates are counted in so many bits.
+const RATE_BITS: u32 = 33;
+/// Ticks in a second as long as nothing is known of them.
+const RATE_UNKNOWN: u64 = 1_000_000_000;
+
+/// See [`everycall_hooks::RuntimeTable::mark`].
+///
+/// # Safety
+/// `name` is null or a C string.
+pub(crate) unsafe extern "C" fn mark(
+    class: u32,
+    has_value: u32,
+    name: *const u8,
+    value: u64,
+    frame: u64,
+) -> i32 {
+    if name.is_null() || !(u32::from(label::LABEL)..=u32::from(label::SPAN_END)).contains(&class) {
+        return error::ARGUMENT;
+    }
+    if pause::is_disabled() {
+        return 0;
+    }
+    // SAFETY: by contract.
+    let name = unsafe { start_of_text(name) };
+    let value = (has_value != 0).then_some(value);
+    code(with_thread(|thread| {
+        let empty = label::record(class as u8, 0, value, name);
+        let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
+        thread.left(ticks, thread.open.drop_dead(Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME))));
+        thread.ring.push(label::record(class as u8, ticks, value, name).words());
+    }))
+}
+
+/// As much of a C string as a label holds, and a byte more.
+///
+/// # Safety
+/// It is one, and stays.
+unsafe fn start_of_text(begin: *const u8) -> &'static [u8] {
+    let mut length = 0;
+    // SAFETY: by contract.
+    unsafe {
+        while length <= NAME_MAX && *begin.add(length) != 0 {
+            length += 1;
+        }
+        core::slice::from_raw_parts(begin, length)
+    }
+}
+
+/// See [`everycall_hooks::RuntimeTable::ticks_per_second`]. Measured since the process's start: exact to one in 100,000 after 10 ms.
+pub(crate) unsafe extern "C" fn ticks_per_second() -> u64 {
+    let Some(process) = traced() else { return RATE_UNKNOWN };
+    let Some(first) = process.arena().start() else { return RATE_UNKNOWN };
+    let now = start::clock_reading();
+    let ticks = now.ticks.wrapping_sub(first.ticks);
+    let nanoseconds = now.monotonic_raw_ns.wrapping_sub(first.monotonic_raw_ns);
+    let excess = (u64::BITS - ticks.leading_zeros()).saturating_sub(RATE_BITS);
+    let rate = ((ticks >> excess) * 1_000_000_000).checked_div(nanoseconds >> excess);
+    rate.filter(|rate| *rate != 0).unwrap_or(RATE_UNKNOWN)
+}
+
+/// See [`everycall_hooks::RuntimeTable::record_thread`].
+pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
+    let Some(process) = traced() else { return error::NOT_TRACED };
+    let mask = system::block_signals();
+    let result = match own_control() {
+        // It hasn't recorded anything, and is to record nothing.
+        None if record == 0 => {
+            threads::leave_out();
+            0
+        }
+        None => 0,
+        Some(control) if threads::is_left_out(control) => {
+            if record != 0 {
+                threads::take_back();
+            }
+            0
+        }
+        Some(control) if record == 0 => within(process, control, |thread| {
+            thread.ring.hold();
+            pause::leave_out(thread);
+        }),
+        Some(control) => {
+            pause::take_back(control);
+            go_on(process, control, frame)
+        }
+    };
+    system::set_signal_mask(mask);
+    result
+}
+
+/// See [`everycall_hooks::RuntimeTable::record_process`].
+pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
+    let Some(process) = traced() else { return error::NOT_TRACED };
+    if process.sites_on.load(Relaxed) == 0 {
+        return if record == 0 { 0 } else { error::STARTED_OFF };
+    }
+    let mask = system::block_signals();
+    let mut result = 0;
+    if record == 0 {
+        pause::disable(process);
+    } else {
+        pause::enable(process);
+        if let Some(control) = own_control() {
+            result = go_on(process, control, frame);
+        }
+    }
+    system::set_signal_mask(mask);
+    result
+}
+
+/// Says at once that the calling thread records again, where it didn't.
+fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i32 {
+    if control.gap_ticks.load(Relaxed) == 0 || control.state.load(Relaxed) != state::ACTIVE {
+        return 0;
+    }
+    let result = within(process, control, |thread| {
+        thread.ring.hold();
+        if !pause::stop_if_asked(thread) {
+            let ticks = thread.prepare(WORDS_BEFORE);
+            thread.left(ticks, thread.open.drop_dead(Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME))));
+            thread.resume();
+        }
+    });
+    // A handler within the slow path: that one says it.
+    if result == error::BUSY { 0 } else { result }
+}
+
+/// See [`everycall_hooks::RuntimeTable::ring_size`].
+pub(crate) unsafe extern "C" fn ring_size(bytes: u64) -> i32 {
+    if !bytes.is_power_of_two() || !(RING_SIZE_MIN..=RING_SIZE_MAX).contains(&bytes) {
+        return error::ARGUMENT;
+    }
+    let mut fits = true;
+    let result = with_control(|thread, process| {
+        let arena = process.arena();
+        let segments = bytes.checked_div(arena.layout().segment_size).unwrap_or(0).max(1) as u32;
+        let now = thread.slot.ring_segments().load(Relaxed);
+        let all = arena.ring_segments().load(Relaxed).saturating_sub(now).saturating_add(segments);
+        fits = segments <= now || all <= arena.layout().segment_capacity;
+        if fits {
+            arena.ring_segments().fetch_add(segments.wrapping_sub(now), Relaxed);
+            thread.slot.ring_segments().store(segments, Relaxed);
+            thread.control.ring_limit.store(segments.max(2), Relaxed);
+        }
+    });
+    match result {
+        Ok(()) if !fits => error::NO_ROOM,
+        other => code(other),
+    }
+}
+
+/// The process, where it is traced.
+pub(crate) fn traced() -> Option<&'static Process> {
+    process::process().filter(|process| process.state.load(Relaxed) == process_state::ON)
+}
+
+fn code(result: Result<(), i32>) -> i32 {
+    result.err().unwrap_or(0)
+}
+
+/// The calling thread's control block, as its hooks find it. (A forked child's only thread finds its parent's, wiped.)
+fn own_control() -> Option<&'static Control> {
+    // SAFETY: the thread-local slot is this thread's own.
+    unsafe { process::thread_slot().read().as_ref() }
+        .filter(|control| control.state.load(Relaxed) != state::BLANK)
+}
+
+/// Does something with the calling thread, which begins if it hasn't yet.
+fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<(), i32> {
+    let process = traced().ok_or(error::NOT_TRACED)?;
+    let mask = system::block_signals();
+    let control = own_control().or_else(|| threads::begin(process));
+    let result = match control {
+        Some(control) if !threads::is_left_out(control) => {
+            within(process, control, |thread| change(thread, process))
+        }
+        _ => error::NO_THREAD,
+    };
+    system::set_signal_mask(mask);
+    if result == 0 { Ok(()) } else { Err(result) }
+}
+
+/// The same, with room in its ring to write; nothing where it doesn't record.
+fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
+    let left_out = |control: &Control| control.state.load(Relaxed) == state::OFF;
+    if traced().is_some() && own_control().is_some_and(left_out) {
+        return Ok(());
+    }
+    with_control(|thread, _| {
+        thread.ring.hold();
+        if !pause::stop_if_asked(thread) {
+            write(thread);
+            thread.resume();
+        }
+    })
+}
+
+/// Does something with a thread, unless its slow path is running.
+fn within(process: &'static Process, control: &'static Control, work: impl FnOnce(&Thread<'_>)) -> i32 {
+    if control.busy.swap(1, Relaxed) != 0 {
+        return error::BUSY;
+    }
+    work(&Thread::new(process, control));
+    pause::look_again(control);
+    control.busy.store(0, Relaxed);
+    0
+}

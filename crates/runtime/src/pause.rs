@@ -1,0 +1,114 @@
+//! Recording off and on again: of one thread, which the program leaves out, or of all of them.
+//!
+//! Hooks look at nothing more for it than they do anyway. Whoever switches tracing off sets every thread's `end` to 0, so that its
+//! next event comes to the slow path, which turns its `state` to OFF: from then on hooks return as soon as they have seen that. Whoever
+//! switches it on turns those states back; the next event comes to the slow path once more, which writes the GAP record.
+//!
+//! A thread that writes its own `end` or `state` looks at the switch afterwards, and who turns the switch looks at them afterwards:
+//! so one of the two sees the other.
+
+use crate::process::Process;
+use crate::slow::Thread;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use everycall_format::arena::process_state as arena_state;
+use everycall_format::event::gap;
+use everycall_ring::{Control, state};
+
+/// Not 0 while tracing is off. Forked children begin with what it is.
+static DISABLED: AtomicU32 = AtomicU32::new(0);
+/// When it went off in every thread, ticks; 0 while that is being done.
+static DISABLED_TICKS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether tracing is off for the process.
+pub(crate) fn is_disabled() -> bool {
+    DISABLED.load(Relaxed) != 0
+}
+
+/// Whether the thread doesn't record now.
+pub(crate) fn is_off(control: &Control) -> bool {
+    is_disabled() || control.left_out.load(Relaxed) != 0
+}
+
+/// Stops the calling thread, whose ring is held, where it has to: true then.
+pub(crate) fn stop_if_asked(thread: &Thread<'_>) -> bool {
+    let control = thread.control;
+    let is_left_out = control.left_out.load(Relaxed) != 0;
+    if !is_left_out && !is_disabled() {
+        return false;
+    }
+    if control.gap_ticks.load(Relaxed) == 0 {
+        let now = everycall_hooks::ticks();
+        let (since, reason) = match DISABLED_TICKS.load(Relaxed) {
+            _ if is_left_out => (now, gap::THREAD),
+            0 => (now, gap::DISABLED),
+            ticks => (ticks.max(thread.slot.start_ticks().load(Relaxed)), gap::DISABLED),
+        };
+        control.gap_ticks.store(since, Relaxed);
+        control.gap_reason.store(reason.into(), Relaxed);
+    }
+    control.state.store(state::OFF, Relaxed);
+    fence(SeqCst);
+    if !is_off(control) {
+        control.state.store(state::ACTIVE, Relaxed);
+    }
+    true
+}
+
+/// After the calling thread has let its hooks write again.
+pub(crate) fn look_again(control: &Control) {
+    fence(SeqCst);
+    if is_disabled() {
+        control.end.store(0, Relaxed);
+    }
+}
+
+/// Leaves the calling thread out.
+pub(crate) fn leave_out(thread: &Thread<'_>) {
+    thread.control.left_out.store(1, Relaxed);
+    stop_if_asked(thread);
+}
+
+/// Takes the calling thread back; it records again with its next event, unless tracing is off.
+pub(crate) fn take_back(control: &Control) {
+    control.left_out.store(0, Relaxed);
+    if !is_disabled() {
+        control.state.store(state::ACTIVE, Relaxed);
+        fence(SeqCst);
+        // Where tracing has been switched off meanwhile, the next event finds that.
+    }
+}
+
+/// Switches tracing off in all threads.
+pub(crate) fn disable(process: &'static Process) {
+    if DISABLED.swap(1, SeqCst) != 0 {
+        return;
+    }
+    process.arena().state().store(arena_state::OFF, Relaxed);
+    for control in controls(process) {
+        control.end.store(0, Relaxed);
+    }
+    fence(SeqCst);
+    // Every hook that didn't see its end as 0 has read the clock before.
+    DISABLED_TICKS.store(everycall_hooks::ticks(), Relaxed);
+}
+
+/// Switches tracing on in all threads.
+pub(crate) fn enable(process: &'static Process) {
+    if DISABLED.swap(0, SeqCst) == 0 {
+        return;
+    }
+    DISABLED_TICKS.store(0, Relaxed);
+    process.arena().state().store(arena_state::TRACING, Relaxed);
+    fence(SeqCst);
+    for control in controls(process) {
+        if control.left_out.load(Relaxed) == 0 {
+            let _ = control.state.compare_exchange(state::OFF, state::ACTIVE, SeqCst, Relaxed);
+        }
+    }
+}
+
+fn controls(process: &'static Process) -> impl Iterator<Item = &'static Control> {
+    let arena = process.arena();
+    let count = arena.thread_count().load(SeqCst).min(arena.layout().thread_capacity);
+    (0..count).map(|index| process.control(index))
+}

@@ -1,0 +1,132 @@
+//! `everycall.h`: what programs say and ask is in the trace, in every mode, in C and C++; without everycall it does nothing.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use everycall_tests::{Mode, Place, Recording, everycall, programs, successful};
+
+fn include() -> String {
+    format!("-I{}", concat!(env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include"))
+}
+
+fn is_fine(recording: &Recording, what: &str) {
+    assert!(recording.output.status.success(), "{what}: {recording:?}");
+    assert_eq!(recording.stdout(), "there\n", "{what}");
+}
+
+/// The program in C and in C++.
+fn built(place: &Place, mode: Mode) -> [PathBuf; 2] {
+    let text = std::fs::read_to_string(programs().join("marks.c")).unwrap();
+    place.write("marks.cpp", &text);
+    ["marks.c", "marks.cpp"].map(|source| {
+        let name = format!("{}-{source}", mode.label()).replace('.', "-");
+        place.build(mode, &["-O1", "-Wall", "-Wextra", "-Wpedantic", "-Werror", source, "-pthread"], &name)
+    })
+}
+
+fn replay(place: &Place, recording: &Recording) -> String {
+    successful(place.command(everycall()).arg("replay").arg(&recording.file))
+}
+
+#[test]
+fn marks_and_gaps_are_on_the_timeline_in_every_mode() {
+    let place = Place::new("marks");
+    for mode in Mode::ALL {
+        for program in built(&place, mode) {
+            let what = program.display().to_string();
+            let recording = place.record(&[], &program, &[]);
+            is_fine(&recording, &what);
+            let trace = recording.trace();
+            assert_eq!(trace.losses(), 0, "{what}");
+            let calls = |name: &str| {
+                let is_it = |known: &&String| *known == name || known.starts_with(&format!("{name}("));
+                trace
+                    .tallies()
+                    .iter()
+                    .filter(|(known, _)| is_it(known))
+                    .map(|(_, tally)| tally.entries)
+                    .sum::<u64>()
+            };
+            assert_eq!((calls("request"), calls("excluded"), calls("in_gap")), (3, 0, 0), "{what}");
+            let shown = replay(&place, &recording);
+            let lines = |text: &str| shown.lines().filter(|line| line.contains(text)).count();
+            for (text, count) in [
+                ("@ request = 42", 1),
+                ("@ request = 100", 1),
+                ("@ request = 200", 1),
+                ("! half", 3),
+                ("[ all", 1),
+                ("] all", 1),
+                ("[ part = 1", 1),
+                ("] part = 1", 1),
+                ("@ landed = 1", 1),
+                ("not seen", 0),
+                ("the program left this thread out", 1),
+                ("tracing was disabled", 1),
+            ] {
+                assert_eq!(lines(text), count, "{what}: {text}\n{shown}");
+            }
+            // The frame that longjmp left ends before the label, which belongs to the one that landed.
+            let order: Vec<usize> =
+                ["unwound", "@ landed"].iter().map(|text| shown.find(text).unwrap_or_default()).collect();
+            assert!(order.is_sorted() && order[0] > 0, "{what}\n{shown}");
+        }
+    }
+}
+
+#[test]
+fn rings_grow_and_tracing_goes_off_and_on_while_threads_run() {
+    let place = Place::new("toggle");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
+        let [program, _] = built(&place, mode);
+        let recording = place.record(&["--ring-size", "64K"], &program, &["sizes"]);
+        is_fine(&recording, "sizes");
+        assert!(recording.trace().calls("leaf") > 100_000, "{mode:?}: the larger ring holds all of them");
+
+        let recording = place.record(&["--ring-size", "16M"], &program, &["toggle"]);
+        is_fine(&recording, "toggle");
+        let trace = recording.trace();
+        assert_eq!(trace.losses(), 0, "{mode:?}");
+        let shown: Vec<_> = trace.warnings.iter().collect();
+        assert!(shown.is_empty(), "{mode:?}: {shown:?}");
+        assert!(trace.calls("never") >= 40, "{mode:?}: new threads record where tracing is on");
+    }
+}
+
+#[test]
+fn off_from_the_start_stays_off() {
+    let place = Place::new("marks-off");
+    let [program, _] = built(&place, Mode::GCC_NOPS);
+    let output = Command::new(&program).arg("off").env("EVERYCALL_START", "off").output().unwrap();
+    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+}
+
+#[test]
+fn without_everycall_all_of_it_is_harmless() {
+    let place = Place::new("marks-plain");
+    let text = std::fs::read_to_string(programs().join("marks.c")).unwrap();
+    place.write("marks.cpp", &text);
+    let source = programs().join("marks.c");
+    for (line, is_cxx) in [
+        ("gcc -std=gnu89", false),
+        ("gcc -std=c99 -O2", false),
+        ("gcc -static -no-pie", false),
+        ("gcc -fPIC -fvisibility=hidden -O1", false),
+        ("clang-19 -std=gnu89 -O1", false),
+        ("clang-22", false),
+        ("g++ -std=c++98 -O1", true),
+        ("g++ -std=c++20", true),
+        ("clang++-19 -std=c++98", true),
+        ("clang++-22 -std=c++23 -O2", true),
+    ] {
+        let mut words = line.split(' ');
+        let mut compiler = place.command(words.next().unwrap());
+        compiler
+            .args(words)
+            .args(["-Wall", "-Wextra", "-Wpedantic", "-Werror", "-pthread", "-o", "plain"])
+            .arg(include());
+        compiler.arg(if is_cxx { place.file("marks.cpp") } else { source.clone() });
+        successful(&mut compiler);
+        assert_eq!(successful(&mut place.command(place.file("plain"))), "not there\n", "{line}");
+    }
+}
