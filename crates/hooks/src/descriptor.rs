@@ -1,5 +1,6 @@
 //! What a traced object and the runtime of its process know of each other.
 
+use core::ffi::c_void;
 use core::sync::atomic::{AtomicU32, AtomicU64};
 use everycall_ring::Control;
 
@@ -69,6 +70,9 @@ pub struct ModuleDescriptor {
     pub tail_exit_hook: AtomicU64,
 }
 
+/// A function of the program's that takes bytes: `(context, bytes, count)`; anything but 0 ends the writing.
+pub type ByteSink = unsafe extern "C" fn(*mut c_void, *const u8, usize) -> i32;
+
 /// How modules and the program itself find the runtime of their process: the dynamic symbol `everycall_runtime_v1`.
 /// What follows `unregister` is for `everycall.h`, which declares the same; `size` says how much of it is there. Results are 0 or
 /// one of the header's error codes, negative.
@@ -95,4 +99,11 @@ pub struct RuntimeTable {
     pub record_process: unsafe extern "C" fn(u32, u64) -> i32,
     /// Bytes of the calling thread's ring.
     pub ring_size: unsafe extern "C" fn(u64) -> i32,
+    /// `(since, result)`: takes a snapshot of all threads, from `since` (ticks) on. Its handle goes to `result`.
+    pub snapshot: unsafe extern "C" fn(u64, *mut u64) -> i32,
+    /// `(snapshot, descriptor, path, callback, context)`: writes a trace file, to the callback unless it is null, else to the path
+    /// unless it is null, else to the descriptor.
+    pub snapshot_write: unsafe extern "C" fn(u64, i32, *const u8, Option<ByteSink>, *mut c_void) -> i32,
+    /// Frees a snapshot.
+    pub snapshot_free: unsafe extern "C" fn(u64) -> i32,
 }

@@ -42,4 +42,4 @@ pub use arch::describe_object;
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::local_thread_slot;
 pub use arch::{syscall, thread_pointer, ticks};
-pub use descriptor::{ModuleDescriptor, RuntimeTable, SLOW_STACKS, SlowCall, slow};
+pub use descriptor::{ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACKS, SlowCall, slow};

@@ -38,6 +38,12 @@
 #define EVERYCALL_ERROR_NO_ROOM (-5)
 #define EVERYCALL_ERROR_STARTED_OFF (-6)
 #define EVERYCALL_ERROR_OLD_RUNTIME (-7)
+#define EVERYCALL_ERROR_NO_MEMORY (-8)
+#define EVERYCALL_ERROR_CALLBACK (-9)
+#define EVERYCALL_ERROR_NO_FOLDER (-10)
+#define EVERYCALL_ERROR_NOT_ALLOWED (-11)
+#define EVERYCALL_ERROR_DISK_FULL (-12)
+#define EVERYCALL_ERROR_WRITE (-13)
 
 #if defined(__x86_64__) && defined(__ELF__) && defined(__GNUC__)
 #define EVERYCALL_REACHES_RUNTIME_ 1
@@ -73,6 +79,9 @@ struct everycall_runtime_ {
     int32_t (*record_thread)(uint32_t, uint64_t);
     int32_t (*record_process)(uint32_t, uint64_t);
     int32_t (*ring_size)(uint64_t);
+    int32_t (*snapshot)(uint64_t, uint64_t *);
+    int32_t (*snapshot_write)(uint64_t, int32_t, const char *, int (*)(void *, const void *, size_t), void *);
+    int32_t (*snapshot_free)(uint64_t);
 };
 
 #if EVERYCALL_REACHES_RUNTIME_
@@ -91,7 +100,7 @@ extern const struct everycall_runtime_ everycall_runtime_v1 __attribute__((weak,
 EVERYCALL_INLINE_ int everycall_is_there(void)
 {
 #if EVERYCALL_REACHES_RUNTIME_
-    return EVERYCALL_REFUSAL_(ring_size) == 0;
+    return EVERYCALL_REFUSAL_(snapshot_free) == 0;
 #else
     return 0;
 #endif
@@ -108,7 +117,7 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
                "with more rights than its user has";
     case EVERYCALL_ERROR_ARGUMENT:
         return "an argument is out of its range: names and paths are not NULL, ring sizes are powers of two from 65536 to "
-               "1073741824 bytes, snapshots come from everycall_snapshot() and are freed once";
+               "1073741824 bytes, snapshots come from everycall_take_snapshot() and are freed once";
     case EVERYCALL_ERROR_BUSY:
         return "everycall is busy in this thread or with other snapshots: call it again later, and free snapshots that are no longer needed";
     case EVERYCALL_ERROR_NO_THREAD:
@@ -123,6 +132,20 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
     case EVERYCALL_ERROR_OLD_RUNTIME:
         return "the program carries an everycall runtime that is older than this everycall.h: link it again with the everycall that "
                "this header came with";
+    case EVERYCALL_ERROR_NO_MEMORY:
+        return "the kernel has no memory for the snapshot's lists (some KiB for each thread): free memory or raise its limit, and take "
+               "it again";
+    case EVERYCALL_ERROR_CALLBACK:
+        return "the function that was given for the snapshot's bytes didn't return 0: what it has got so far is not a whole trace";
+    case EVERYCALL_ERROR_NO_FOLDER:
+        return "the trace file can't be made: a folder of its path isn't there; make the folder first";
+    case EVERYCALL_ERROR_NOT_ALLOWED:
+        return "the trace file can't be made: the process may not write into that folder; name another one";
+    case EVERYCALL_ERROR_DISK_FULL:
+        return "the trace file can't be written: the disk, the quota or the limit of file sizes is full; make room, or ask for the last "
+               "part only (everycall_take_snapshot_up_to_age)";
+    case EVERYCALL_ERROR_WRITE:
+        return "the trace can't be written: see that the descriptor is open for writing and its reader still there";
     default:
         return "an error that this everycall.h doesn't know: it is older than the runtime";
     }
@@ -294,8 +317,200 @@ EVERYCALL_INLINE_ int everycall_set_ring_size(uint64_t bytes)
 #endif
 }
 
-#ifdef __cplusplus
+/*
+ * Snapshots: what the rings of all threads hold at the moment of the request, which are their last calls. Nobody is
+ * paused: threads leave the memory that is held to the snapshot, and go on in other memory. So snapshots are to be freed; up to
+ * 29 are there at a time, with those that others take of this process. Where a program holds more than 64 MiB beyond the rings, its threads
+ * overwrite the oldest part, and the trace says what is missing.
+ */
+
+/* A snapshot; 0 is none. */
+typedef uint64_t everycall_snapshot;
+
+/* Takes the bytes of a trace file, in order; returns 0 to go on. */
+typedef int (*everycall_sink)(void *context, const void *bytes, size_t count);
+
+/* Takes a snapshot from `since` (everycall_now()) on. Whole segments of 64 KiB are left out: some older events may be in it. */
+EVERYCALL_INLINE_ int everycall_take_snapshot_since(uint64_t since, everycall_snapshot *result)
+{
+    if (!result)
+        return EVERYCALL_ERROR_ARGUMENT;
+    *result = 0;
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(snapshot) != 0)
+        return EVERYCALL_REFUSAL_(snapshot);
+    return everycall_runtime_v1.snapshot(since, result);
+#else
+    (void)since;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
 }
+
+/* Takes a snapshot of everything. */
+EVERYCALL_INLINE_ int everycall_take_snapshot(everycall_snapshot *result)
+{
+    return everycall_take_snapshot_since(0, result);
+}
+
+/* Takes a snapshot of the last `ticks`. */
+EVERYCALL_INLINE_ int everycall_take_snapshot_up_to_age(uint64_t ticks, everycall_snapshot *result)
+{
+    uint64_t now = everycall_now();
+    return everycall_take_snapshot_since(now > ticks ? now - ticks : 0, result);
+}
+
+EVERYCALL_INLINE_ int everycall_write_snapshot_(everycall_snapshot snapshot, int descriptor, const char *path, everycall_sink sink,
+                                                void *context)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(snapshot_write) != 0)
+        return EVERYCALL_REFUSAL_(snapshot_write);
+    return everycall_runtime_v1.snapshot_write(snapshot, descriptor, path, sink, context);
+#else
+    (void)snapshot, (void)descriptor, (void)path, (void)sink, (void)context;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
+}
+
+/*
+ * Writes a snapshot to a trace file (.ect). The file appears under its name only when it is whole, and replaces what had that
+ * name; only its owner can read it. The snapshot stays.
+ */
+EVERYCALL_INLINE_ int everycall_write_snapshot(everycall_snapshot snapshot, const char *path)
+{
+    return everycall_write_snapshot_(snapshot, -1, path, 0, 0);
+}
+
+/* The same to an open file descriptor: a file, a pipe, a socket. */
+EVERYCALL_INLINE_ int everycall_write_snapshot_to_descriptor(everycall_snapshot snapshot, int descriptor)
+{
+    return everycall_write_snapshot_(snapshot, descriptor, 0, 0, 0);
+}
+
+/* The same to a function of yours. It must not free the snapshot. */
+EVERYCALL_INLINE_ int everycall_write_snapshot_to(everycall_snapshot snapshot, everycall_sink sink, void *context)
+{
+    return everycall_write_snapshot_(snapshot, -1, 0, sink, context);
+}
+
+/* Frees a snapshot. 0, no snapshot, is allowed. */
+EVERYCALL_INLINE_ int everycall_free_snapshot(everycall_snapshot snapshot)
+{
+    if (snapshot == 0)
+        return 0;
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(snapshot_free) != 0)
+        return EVERYCALL_REFUSAL_(snapshot_free);
+    return everycall_runtime_v1.snapshot_free(snapshot);
+#else
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
+}
+
+/* Takes a snapshot of everything from `since` on, writes it to a file and frees it. */
+EVERYCALL_INLINE_ int everycall_write_since(uint64_t since, const char *path)
+{
+    everycall_snapshot snapshot;
+    int result = everycall_take_snapshot_since(since, &snapshot);
+    if (result == 0) {
+        result = everycall_write_snapshot(snapshot, path);
+        everycall_free_snapshot(snapshot);
+    }
+    return result;
+}
+
+/* The same of everything. */
+EVERYCALL_INLINE_ int everycall_write_current(const char *path)
+{
+    return everycall_write_since(0, path);
+}
+
+#ifdef __cplusplus
+} /* extern "C" */
+
+namespace everycall {
+
+/* The longest time that scopes of a kind have taken; shared by all of them, also between threads. Zero at first. */
+class Slowest {
+public:
+    EVERYCALL_EXCLUDE explicit Slowest(uint64_t at_least_ns = 0) : ns_(at_least_ns) {}
+
+    /* Whether `ns` is longer than all before it, which it is among from now on. */
+    EVERYCALL_EXCLUDE bool is_beaten_by(uint64_t ns)
+    {
+        uint64_t before = __atomic_load_n(&ns_, __ATOMIC_RELAXED);
+        while (ns > before)
+            if (__atomic_compare_exchange_n(&ns_, &before, ns, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+                return true;
+        return false;
+    }
+
+    EVERYCALL_EXCLUDE uint64_t nanoseconds() const { return __atomic_load_n(&ns_, __ATOMIC_RELAXED); }
+
+private:
+    uint64_t ns_;
+};
+
+/*
+ * Takes a snapshot of the time that its scope took, if that was at least `threshold_ns`, or more than in any scope with the same
+ * Slowest before, and writes it to a file or hands it to a function, which may keep it and has to free it.
+ *
+ *     static everycall::Slowest slowest;
+ *     everycall::SlowScope guard("slowest.ect", slowest);
+ */
+class SlowScope {
+public:
+    typedef void (*Function)(void *context, everycall_snapshot snapshot, uint64_t nanoseconds);
+
+    EVERYCALL_EXCLUDE SlowScope(const char *path, uint64_t threshold_ns)
+        : start_(everycall_now()), threshold_ns_(threshold_ns), slowest_(0), path_(path), function_(0), context_(0)
+    {
+    }
+    EVERYCALL_EXCLUDE SlowScope(const char *path, Slowest &slowest)
+        : start_(everycall_now()), threshold_ns_(slowest.nanoseconds()), slowest_(&slowest), path_(path), function_(0), context_(0)
+    {
+    }
+    EVERYCALL_EXCLUDE SlowScope(Function function, void *context, uint64_t threshold_ns)
+        : start_(everycall_now()), threshold_ns_(threshold_ns), slowest_(0), path_(0), function_(function), context_(context)
+    {
+    }
+    EVERYCALL_EXCLUDE SlowScope(Function function, void *context, Slowest &slowest)
+        : start_(everycall_now()), threshold_ns_(slowest.nanoseconds()), slowest_(&slowest), path_(0), function_(function),
+          context_(context)
+    {
+    }
+
+    EVERYCALL_EXCLUDE ~SlowScope()
+    {
+        uint64_t ticks = everycall_now() - start_;
+        /* No counter is slower than half a tick in a nanosecond: the rate is only needed for scopes that may be too slow. */
+        if (start_ == 0 || ticks < threshold_ns_ / 2)
+            return;
+        uint64_t ns = (uint64_t)((double)ticks * 1e9 / (double)everycall_ticks_per_second());
+        if (slowest_ ? !slowest_->is_beaten_by(ns) : ns < threshold_ns_)
+            return;
+        if (path_) {
+            everycall_write_since(start_, path_);
+        } else if (function_) {
+            everycall_snapshot snapshot;
+            if (everycall_take_snapshot_since(start_, &snapshot) == 0)
+                function_(context_, snapshot, ns);
+        }
+    }
+
+private:
+    SlowScope(const SlowScope &);
+    SlowScope &operator=(const SlowScope &);
+
+    uint64_t start_;
+    uint64_t threshold_ns_;
+    Slowest *slowest_;
+    const char *path_;
+    Function function_;
+    void *context_;
+};
+
+} /* namespace everycall */
 #endif
 
 #endif

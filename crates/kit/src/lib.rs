@@ -18,11 +18,12 @@ pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 pub const INCLUDE_FOLDER: &str = "include";
 
 /// The kit's files.
-pub const FILES: [(&str, &[u8]); 4] = [
+pub const FILES: [(&str, &[u8]); 5] = [
     (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
     (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
     (PRELOAD_LIBRARY, include_bytes!(concat!(env!("OUT_DIR"), "/libeverycall.so"))),
     ("include/everycall.h", include_bytes!("../include/everycall.h")),
+    ("include/compat/funtrace.h", include_bytes!("../include/compat/funtrace.h")),
 ];
 
 /// The folder that holds this version's kit; unpacks it where that hasn't happened. The folder's name carries

@@ -6,10 +6,13 @@
 use crate::open_calls::Frame;
 use crate::process::{self, Process, state as process_state};
 use crate::slow::Thread;
+use crate::snapshot::{self, Sink};
 use crate::{pause, start, system, threads};
+use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
 use everycall_format::label::{self, NAME_MAX};
+use everycall_hooks::ByteSink;
 use everycall_ring::{Control, state};
 
 /// As in `everycall.h`; the texts stand there.
@@ -20,6 +23,13 @@ pub(crate) mod error {
     pub(crate) const NO_THREAD: i32 = -4;
     pub(crate) const NO_ROOM: i32 = -5;
     pub(crate) const STARTED_OFF: i32 = -6;
+    // -7 is the header's own.
+    pub(crate) const NO_MEMORY: i32 = -8;
+    pub(crate) const CALLBACK: i32 = -9;
+    pub(crate) const NO_FOLDER: i32 = -10;
+    pub(crate) const NOT_ALLOWED: i32 = -11;
+    pub(crate) const DISK_FULL: i32 = -12;
+    pub(crate) const WRITE: i32 = -13;
 }
 
 /// Words before a label: epoch 2, gap 5.
@@ -176,6 +186,49 @@ pub(crate) unsafe extern "C" fn ring_size(bytes: u64) -> i32 {
         Ok(()) if !fits => error::NO_ROOM,
         other => code(other),
     }
+}
+
+/// See [`everycall_hooks::RuntimeTable::snapshot`].
+///
+/// # Safety
+/// `result` is null or a place for a number.
+pub(crate) unsafe extern "C" fn snapshot(since: u64, result: *mut u64) -> i32 {
+    if result.is_null() {
+        return error::ARGUMENT;
+    }
+    let taken = traced().ok_or(error::NOT_TRACED).and_then(|process| snapshot::take(process, since));
+    // SAFETY: by contract.
+    unsafe { result.write(taken.unwrap_or(0)) };
+    code(taken.map(|_| ()))
+}
+
+/// See [`everycall_hooks::RuntimeTable::snapshot_write`].
+///
+/// # Safety
+/// `path` is null or a C string; the callback and its context belong together.
+pub(crate) unsafe extern "C" fn snapshot_write(
+    taken: u64,
+    descriptor: i32,
+    path: *const u8,
+    callback: Option<ByteSink>,
+    context: *mut c_void,
+) -> i32 {
+    let Some(process) = traced() else { return error::NOT_TRACED };
+    code(if let Some(callback) = callback {
+        snapshot::write(process, taken, Sink::Callback(callback, context))
+    } else if !path.is_null() {
+        // SAFETY: by contract.
+        unsafe { snapshot::write_file(process, taken, path) }
+    } else if descriptor >= 0 {
+        snapshot::write(process, taken, Sink::Descriptor(descriptor))
+    } else {
+        Err(error::ARGUMENT)
+    })
+}
+
+/// See [`everycall_hooks::RuntimeTable::snapshot_free`].
+pub(crate) unsafe extern "C" fn snapshot_free(taken: u64) -> i32 {
+    code(traced().ok_or(error::NOT_TRACED).and_then(|process| snapshot::free(process, taken)))
 }
 
 /// The process, where it is traced.

@@ -1,9 +1,12 @@
 //! Typed access to the arena's shared memory.
 
 use core::mem::offset_of;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::Wire;
-use everycall_format::arena::{ArenaHeader, ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader};
+use everycall_format::arena::{
+    ArenaHeader, COUNTERS, ClockReading, HOLDERS, HOLDERS_OFFSET, HolderEntry, ModuleEntry, OpenCall, PAGE,
+    ThreadHeader,
+};
 use everycall_ring::Pool;
 
 use crate::system;
@@ -154,6 +157,24 @@ impl Arena {
         self.put(offset_of!(ArenaHeader, start) as u64, reading);
     }
 
+    /// Entry `index` of the table of holders: process id, since when, when that process began.
+    pub(crate) fn holder(&self, index: u32) -> (&'static AtomicU32, &'static AtomicU64, &'static AtomicU64) {
+        let index = index.min(HOLDERS - 1);
+        let entry = self.at(HOLDERS_OFFSET + u64::from(index) * HolderEntry::SIZE as u64);
+        (
+            field!(entry, HolderEntry, pid, AtomicU32),
+            field!(entry, HolderEntry, since, AtomicU64),
+            field!(entry, HolderEntry, started, AtomicU64),
+        )
+    }
+
+    /// What is counted.
+    pub(crate) fn counters(&self) -> [u64; COUNTERS] {
+        let first = field!(self.base, ArenaHeader, counters, AtomicU64) as *const AtomicU64;
+        // SAFETY: within the header's array.
+        core::array::from_fn(|index| unsafe { &*first.add(index) }.load(Relaxed))
+    }
+
     /// The clocks at the start.
     pub(crate) fn start(&self) -> Option<ClockReading> {
         let place = self.at(offset_of!(ArenaHeader, start) as u64);
@@ -221,6 +242,13 @@ impl Arena {
         [part(layout.modules_offset, modules), part(layout.paths_offset, paths.min(layout.paths_size))]
     }
 
+    /// The same, of all modules that are there.
+    pub(crate) fn module_tables(&self) -> (&'static [u8], &'static [u8]) {
+        let modules = self.module_count().load(Acquire);
+        let [(_, modules), (_, paths)] = self.tables(modules, self.paths_used().load(Relaxed));
+        (modules, paths)
+    }
+
     /// Writes bytes that [`Arena::tables`] of an arena with the same layout gave.
     pub(crate) fn put_bytes(&self, offset: u64, bytes: &[u8]) {
         // SAFETY: within the arena by its layout; nobody else has this arena yet.
@@ -255,6 +283,12 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
+    /// The header as it is.
+    pub(crate) fn read(&self) -> Option<ThreadHeader> {
+        // SAFETY: a whole header in the arena.
+        ThreadHeader::read(unsafe { core::slice::from_raw_parts(self.header, ThreadHeader::SIZE) })
+    }
+
     pub(crate) fn state(&self) -> &AtomicU32 {
         field!(self.header, ThreadHeader, state, AtomicU32)
     }

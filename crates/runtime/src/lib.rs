@@ -11,6 +11,7 @@
 //! hub        where the recorder's arenas are found
 //! pause      recording off and on again, of one thread or all
 //! api        what the program itself asks for: `everycall.h`
+//! snapshot   what the program keeps and writes of its own rings
 //! fork       a forked child gets an arena of its own
 //! system     system calls, nothing else of the operating system
 //! roots      the three forms: in executables, in modules, preloaded
@@ -38,6 +39,7 @@ mod process;
 mod roots;
 mod sites;
 mod slow;
+mod snapshot;
 mod start;
 mod system;
 #[cfg(test)]

@@ -9,6 +9,7 @@
 
 use crate::arena::Arena;
 use crate::graveyard::Graveyard;
+use crate::snapshot::Snapshots;
 use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{
@@ -47,6 +48,8 @@ pub(crate) struct Process {
     pub(crate) next_code: AtomicU32,
     /// Ended threads and free slots.
     pub(crate) graveyard: Graveyard,
+    /// Snapshots that the program has taken of itself.
+    pub(crate) snapshots: Snapshots,
     /// Whether the program starts with its sites on.
     pub(crate) sites_on: AtomicU32,
     /// The arena's layout as it was checked at the start.

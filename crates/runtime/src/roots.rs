@@ -64,6 +64,9 @@ mod runtime {
         record_thread: api::record_thread,
         record_process: api::record_process,
         ring_size: api::ring_size,
+        snapshot: api::snapshot,
+        snapshot_write: api::snapshot_write,
+        snapshot_free: api::snapshot_free,
     };
 
     /// What the C library calls, with the program's arguments and environment.

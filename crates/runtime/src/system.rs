@@ -1,6 +1,7 @@
 //! System calls, by number, without a library: nothing here touches `errno` or can be interposed. The
 //! list of calls is short on purpose; `docs/limits.md` names it for seccomp filters.
 
+use crate::api::error;
 use everycall_hooks::syscall;
 
 pub(crate) const PROT_READ: usize = 1;
@@ -20,6 +21,11 @@ pub(crate) const CLOCK_MONOTONIC: usize = 1;
 pub(crate) const CLOCK_MONOTONIC_RAW: usize = 4;
 const O_RDONLY: usize = 0;
 const O_RDWR: usize = 2;
+const O_WRONLY: usize = 1;
+const O_CREAT: usize = 0o100;
+const O_EXCL: usize = 0o200;
+const O_NOFOLLOW: usize = 0o400_000;
+const AT_FDCWD: usize = -100_isize as usize;
 const O_CLOEXEC: usize = 0o2_000_000;
 const PR_GET_NAME: usize = 16;
 const RLIMIT_AS: usize = 9;
@@ -54,6 +60,8 @@ mod number {
     pub const CLOCK_GETTIME: usize = 228;
     pub const TGKILL: usize = 234;
     pub const OPENAT: usize = 257;
+    pub const UNLINKAT: usize = 263;
+    pub const RENAMEAT: usize = 264;
     pub const PRLIMIT64: usize = 302;
     pub const PIDFD_OPEN: usize = 434;
 }
@@ -127,11 +135,26 @@ impl File {
             return None;
         }
         let flags = O_CLOEXEC | if write { O_RDWR } else { O_RDONLY };
-        const AT_FDCWD: usize = -100_isize as usize;
         // SAFETY: the path ends with NUL.
         let descriptor =
             unsafe { syscall(number::OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags, 0, 0, 0]) };
         usize::try_from(descriptor).ok().map(File)
+    }
+
+    /// Makes a new file, for its owner alone, that is written. The path ends with NUL.
+    pub(crate) fn create(path: &[u8]) -> Result<File, i32> {
+        if path.last() != Some(&0) {
+            return Err(error::ARGUMENT);
+        }
+        let flags = O_CLOEXEC | O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
+        let arguments = [AT_FDCWD, path.as_ptr() as usize, flags, 0o600, 0, 0];
+        // SAFETY: the path ends with NUL.
+        let descriptor = unsafe { syscall(number::OPENAT, arguments) };
+        usize::try_from(descriptor).map(File).map_err(|_| file_error(descriptor))
+    }
+
+    pub(crate) fn descriptor(&self) -> i32 {
+        self.0 as i32
     }
 
     /// Reads up to `buffer.len()` bytes; 0 at the end and on errors.
@@ -186,6 +209,66 @@ pub(crate) fn warn(parts: &[&[u8]]) {
     }
     // SAFETY: reads the line only.
     unsafe { syscall(number::WRITE, [2, line.as_ptr() as usize, length, 0, 0, 0]) };
+}
+
+/// Writes some of `bytes`; how many.
+pub(crate) fn write(descriptor: i32, bytes: &[u8]) -> Result<usize, i32> {
+    const EINTR: isize = -4;
+    loop {
+        let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+        // SAFETY: reads the bytes only; where they go is the program's wish.
+        match unsafe { syscall(number::WRITE, arguments) } {
+            EINTR => {}
+            count @ 1.. => return Ok(count.cast_unsigned()),
+            other => return Err(file_error(other)),
+        }
+    }
+}
+
+/// Gives a file another name. Paths end with NUL.
+pub(crate) fn rename(from: &[u8], to: &[u8]) -> Result<(), i32> {
+    let arguments = [AT_FDCWD, from.as_ptr() as usize, AT_FDCWD, to.as_ptr() as usize, 0, 0];
+    // SAFETY: both paths end with NUL: `File::create` has seen to the longer one.
+    match unsafe { syscall(number::RENAMEAT, arguments) } {
+        0 => Ok(()),
+        other => Err(file_error(other)),
+    }
+}
+
+/// Removes a file, whose path ends with NUL.
+pub(crate) fn unlink(path: &[u8]) {
+    // SAFETY: as above.
+    unsafe { syscall(number::UNLINKAT, [AT_FDCWD, path.as_ptr() as usize, 0, 0, 0, 0]) };
+}
+
+/// What the header calls an error of files.
+fn file_error(result: isize) -> i32 {
+    const EPERM: isize = -1;
+    const ENOENT: isize = -2;
+    const EACCES: isize = -13;
+    const ENOTDIR: isize = -20;
+    const EFBIG: isize = -27;
+    const ENOSPC: isize = -28;
+    const EROFS: isize = -30;
+    const EDQUOT: isize = -122;
+    match result {
+        ENOENT | ENOTDIR => error::NO_FOLDER,
+        EPERM | EACCES | EROFS => error::NOT_ALLOWED,
+        EFBIG | ENOSPC | EDQUOT => error::DISK_FULL,
+        _ => error::WRITE,
+    }
+}
+
+/// The name of the process: that of its first thread. NUL padded.
+pub(crate) fn process_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    if let Some(file) = File::open(b"/proc/self/comm\0", false) {
+        let count = file.read(&mut name);
+        if let Some(end) = name.get_mut(count.saturating_sub(1)) {
+            *end = 0;
+        }
+    }
+    name
 }
 
 pub(crate) fn process_id() -> u32 {

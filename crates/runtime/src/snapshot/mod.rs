@@ -1,0 +1,20 @@
+//! Snapshots that the program takes of itself.
+//!
+//! ```text
+//! take    holds the segments of all threads: nobody waits, nothing is copied
+//! write   the trace file, straight from the segments that are held
+//! sink    where its bytes go: a descriptor, a file, a function of the program's
+//! ```
+//!
+//! A snapshot is an entry in the arena's table of holders, a list of the threads in memory of its own, and a bit in each segment
+//! that it holds. It allocates nothing but that memory, from the kernel, and takes no lock, so it may be taken in a signal
+//! handler, also one that interrupts another snapshot.
+
+mod crc;
+mod sink;
+mod take;
+mod write;
+
+pub(crate) use sink::Sink;
+pub(crate) use take::{Snapshots, free, take};
+pub(crate) use write::{write, write_file};

@@ -1,0 +1,365 @@
+//! Writes a snapshot as a trace file (`docs/format.md`), in bounded memory: one segment is copied at a time.
+
+use super::crc::Crc;
+use super::sink::Sink;
+use super::take::{Held, Noted, open, successor};
+use crate::api::error;
+use crate::arena::Arena;
+use crate::process::Process;
+use crate::start;
+use crate::system::{self, File};
+use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
+use everycall_format::Wire;
+use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall};
+use everycall_format::ect::{
+    ArrayHeader, CHUNK_ALIGN, CHUNK_MAGIC, ChunkHeader, EndRecord, EventsRecord, FileHeader, MAGIC,
+    MetaField, NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, VERSION_MAJOR, VERSION_MINOR, chunk,
+    encoding, image_end, meta, reason,
+};
+use everycall_format::event::{self, WORD_SIZE, Word, kind};
+use everycall_format::hub::origin;
+
+/// Bytes of the command line that are kept.
+const COMMAND_MAX: usize = 4096;
+/// Words at the end that may be zero though nothing is lost: each signal handler that interrupts a hook leaves one.
+const IN_FLIGHT: usize = 8;
+const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
+/// Bytes of a path with what is added to it for the time of writing.
+const PATH_MAX: usize = 4096 + 64;
+
+/// Writes a snapshot to `sink`.
+pub(crate) fn write(process: &'static Process, snapshot: u64, sink: Sink) -> Result<(), i32> {
+    let mut held = open(process, snapshot)?;
+    Output { sink, position: 0, chunks: 0 }.all(process, &mut held)
+}
+
+/// Writes a snapshot to a file, which appears under its name only when it is whole.
+///
+/// # Safety
+/// `path` is a C string.
+pub(crate) unsafe fn write_file(
+    process: &'static Process,
+    snapshot: u64,
+    path: *const u8,
+) -> Result<(), i32> {
+    let mut length = 0;
+    let mut name = [0; PATH_MAX];
+    // SAFETY: by contract.
+    while let byte @ 1.. = unsafe { *path.wrapping_add(length) } {
+        *name.get_mut(length).filter(|_| length < PATH_MAX - 64).ok_or(error::ARGUMENT)? = byte;
+        length += 1;
+    }
+    let mut temporary = name;
+    let numbers = [process.pid.load(Relaxed).into(), everycall_hooks::ticks()];
+    let mut end = length;
+    for number in numbers {
+        end = append_number(&mut temporary, end, number);
+    }
+    let file = File::create(&temporary)?;
+    let written = write(process, snapshot, Sink::Descriptor(file.descriptor()));
+    let done = written.and_then(|()| system::rename(&temporary, &name));
+    if done.is_err() {
+        system::unlink(&temporary);
+    }
+    done
+}
+
+/// Appends `.` and a number in hexadecimal; where the text ends then.
+fn append_number(text: &mut [u8], at: usize, number: u64) -> usize {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1) as usize;
+    if let Some(place) = text.get_mut(at) {
+        *place = b'.';
+    }
+    for index in 0..digits {
+        let digit = (number >> (4 * (digits - 1 - index))) as u8 & 15;
+        if let Some(place) = text.get_mut(at + 1 + index) {
+            *place = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
+        }
+    }
+    at + 1 + digits
+}
+
+/// The bytes of a structure.
+fn bytes<T: Wire>(value: &T) -> &[u8] {
+    // SAFETY: structures of the format have no padding, and lie in memory as in files.
+    unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), T::SIZE) }
+}
+
+/// The file that is being written.
+struct Output {
+    sink: Sink,
+    position: u64,
+    chunks: u32,
+}
+
+impl Output {
+    fn put(&mut self, part: &[u8]) -> Result<(), i32> {
+        self.position += part.len() as u64;
+        self.sink.put(part)
+    }
+
+    /// A chunk whose payload is `parts`, one after the other.
+    fn chunk(&mut self, kind: u32, parts: &[&[u8]]) -> Result<(), i32> {
+        let mut payload = Crc::new();
+        let mut length = 0;
+        for part in parts {
+            payload.add(part);
+            length += part.len() as u64;
+        }
+        let mut header = ChunkHeader {
+            magic: CHUNK_MAGIC,
+            kind,
+            number: self.chunks,
+            process: 0,
+            length,
+            payload_checksum: payload.value(),
+            header_checksum: 0,
+        };
+        header.header_checksum = checksum_before_last(bytes(&header));
+        self.put(bytes(&header))?;
+        for part in parts {
+            self.put(part)?;
+        }
+        let padding = length.next_multiple_of(CHUNK_ALIGN) - length;
+        self.put([0; CHUNK_ALIGN as usize].get(..padding as usize).unwrap_or(&[]))?;
+        self.chunks += 1;
+        Ok(())
+    }
+
+    fn all(&mut self, process: &'static Process, held: &mut Held<'_>) -> Result<(), i32> {
+        let arena = process.arena();
+        let mut header = FileHeader {
+            magic: MAGIC,
+            version_major: VERSION_MAJOR,
+            version_minor: VERSION_MINOR,
+            header_size: FileHeader::SIZE as u32,
+            flags: 0,
+            checksum: 0,
+        };
+        header.checksum = checksum_before_last(bytes(&header));
+        self.put(bytes(&header))?;
+        self.description(held)?;
+        let start = arena.start().unwrap_or_default();
+        let array = |size: usize, count: u32| ArrayHeader { entry_size: size as u32, count };
+        let now = start::clock_reading();
+        self.chunk(chunk::CLOCK, &[bytes(&array(ClockReading::SIZE, 2)), bytes(&start), bytes(&now)])?;
+        self.process(process, held, &start)?;
+        let (modules, paths) = arena.module_tables();
+        let count = (modules.len() as u64).checked_div(ModuleEntry::SIZE as u64).unwrap_or(0) as u32;
+        self.chunk(chunk::MODULES, &[bytes(&array(ModuleEntry::SIZE, count)), modules, paths])?;
+        self.threads(process, &arena, held)?;
+        let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
+        let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
+        self.chunk(chunk::END, &[bytes(&end)])
+    }
+
+    fn description(&mut self, held: &mut Held<'_>) -> Result<(), i32> {
+        let version = MetaField { key: meta::TOOL_VERSION, length: VERSION.len() as u32 };
+        let mut length = 0;
+        let mut add = |part: &[u8]| {
+            for byte in part {
+                if let Some(place) = held.buffer.get_mut(length) {
+                    *place = *byte;
+                    length += 1;
+                }
+            }
+            while !length.is_multiple_of(4) {
+                if let Some(place) = held.buffer.get_mut(length) {
+                    *place = 0;
+                }
+                length += 1;
+            }
+        };
+        add(bytes(&version));
+        add(VERSION);
+        let mut command = [0; COMMAND_MAX];
+        for word in words_of(command_line(&mut command)) {
+            add(bytes(&MetaField { key: meta::ARGUMENT, length: word.len() as u32 }));
+            add(word);
+        }
+        self.chunk(chunk::META, &[held.buffer.get(..length).unwrap_or(&[])])
+    }
+
+    fn process(
+        &mut self,
+        process: &'static Process,
+        held: &Held<'_>,
+        start: &ClockReading,
+    ) -> Result<(), i32> {
+        let mut command = [0; COMMAND_MAX];
+        let command = command_line(&mut command);
+        let record = ProcessRecord {
+            record_size: ProcessRecord::SIZE as u32,
+            pid: process.pid.load(Relaxed),
+            parent_pid: system::parent_id(),
+            parent: NO_PROCESS,
+            origin: origin::START,
+            ending: image_end::RUNNING,
+            start_ticks: start.ticks,
+            end_ticks: held.ticks,
+            name: system::process_name(),
+            command_length: command.len() as u32,
+            ..ProcessRecord::default()
+        };
+        self.chunk(chunk::PROCESS, &[bytes(&record), command])
+    }
+
+    fn threads(&mut self, process: &'static Process, arena: &Arena, held: &mut Held<'_>) -> Result<(), i32> {
+        let layout = arena.layout();
+        let pid = process.pid.load(Relaxed);
+        let record = SnapshotRecord {
+            snapshot: 0,
+            reason: reason::REQUEST,
+            pid,
+            threads: held.threads.iter().filter(|noted| noted.segments > 0).count() as u32,
+            ticks: held.ticks,
+            ring_size: layout.ring_size,
+            segment_size: layout.segment_size,
+            counters: arena.counters(),
+        };
+        self.chunk(chunk::SNAPSHOT, &[bytes(&record)])?;
+        let mut thread = 0;
+        for (noted, slot) in held.threads.iter().zip(0..) {
+            if noted.segments == 0 {
+                continue;
+            }
+            self.thread(arena, held.bit, held.buffer, noted, (slot, thread, pid))?;
+            thread += 1;
+        }
+        Ok(())
+    }
+
+    fn thread(
+        &mut self,
+        arena: &Arena,
+        bit: u32,
+        buffer: &mut [u8],
+        noted: &Noted,
+        (slot, thread, pid): (u32, u32, u32),
+    ) -> Result<(), i32> {
+        let header = &noted.header;
+        // SAFETY: as the snapshot has copied them.
+        let open_calls = unsafe {
+            core::slice::from_raw_parts(
+                noted.open_calls as *const u8,
+                noted.open_calls_count as usize * size_of::<OpenCall>(),
+            )
+        };
+        let record = ThreadRecord {
+            snapshot: 0,
+            thread,
+            pid,
+            tid: header.tid,
+            slot,
+            generation: header.generation,
+            start_ticks: header.start_ticks,
+            first_segment: noted.first_number,
+            segments: noted.last_number.saturating_sub(noted.first_number) + 1,
+            // Whoever reads the events counts them.
+            holes: 0,
+            name: header.name,
+            unwound: header.unwound,
+            orphan_exits: header.orphan_exits,
+            lost_busy: header.lost_busy,
+            deep: header.deep,
+            reserved: [0; 3],
+        };
+        let list =
+            ArrayHeader { entry_size: size_of::<OpenCall>() as u32, count: noted.open_calls_count as u32 };
+        self.chunk(chunk::THREAD, &[bytes(&record), bytes(&list), open_calls])?;
+        let mut next = Some((noted.first, noted.first_number));
+        while let Some((index, number)) = next {
+            let is_last = number == noted.last_number;
+            let words = if is_last { noted.last_words } else { u64::MAX };
+            if let Some(copied) = copy(arena, bit, index, (number, noted.last_number), words, buffer) {
+                let record = EventsRecord {
+                    snapshot: 0,
+                    thread,
+                    first_segment: number,
+                    words: copied as u64,
+                    encoding: encoding::RAW,
+                    lost: 0,
+                };
+                self.chunk(
+                    chunk::EVENTS,
+                    &[bytes(&record), buffer.get(..copied * WORD_SIZE).unwrap_or(&[])],
+                )?;
+            }
+            next = if is_last { None } else { successor(arena, bit, slot, noted, index, number) };
+        }
+        Ok(())
+    }
+}
+
+/// Copies up to `count` words of a segment; how many. `None` where it was taken from us.
+fn copy(
+    arena: &Arena,
+    bit: u32,
+    index: u32,
+    (number, newest): (u64, u64),
+    count: u64,
+    buffer: &mut [u8],
+) -> Option<usize> {
+    let source = arena.pool().segment(index);
+    let count = (count as usize).min(source.len());
+    let places = buffer.as_chunks_mut::<WORD_SIZE>().0;
+    for (place, word) in places.iter_mut().zip(source).take(count) {
+        *place = word.load(Relaxed).to_le_bytes();
+    }
+    fence(Acquire);
+    let is_it = arena.pool().is_held(index, bit)
+        && arena.pool().entries.get(index as usize).is_some_and(|entry| entry.number.load(Relaxed) == number);
+    if !is_it {
+        return None;
+    }
+    // Behind what was written of a thread's last segment there are zeros.
+    let written =
+        places.iter().take(count).rposition(|word| *word != [0; WORD_SIZE]).map_or(0, |last| last + 1);
+    let is_newest = number == newest;
+    let words = places.get_mut(..if is_newest { written } else { count })?;
+    // What was still being written when the snapshot was taken isn't part of it: it is no loss either.
+    for place in words.iter_mut().rev().take(IN_FLIGHT) {
+        if u64::from_le_bytes(*place) as u32 == 0 {
+            *place = event::record_word(0, kind::FILLER, 0, 0).to_le_bytes();
+        }
+    }
+    Some(whole_records(words))
+}
+
+/// How many of the words are left without a record at the end whose following words are missing.
+fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
+    for (word, following) in words.iter().rev().zip(0..=event::RECORD_MAX_PAYLOAD) {
+        match Word::decode(u64::from_le_bytes(*word)) {
+            Word::Payload { .. } => {}
+            Word::Record { count, .. } if usize::from(count) > following => {
+                return words.len().saturating_sub(following + 1);
+            }
+            _ => break,
+        }
+    }
+    words.len()
+}
+
+/// The checksum that a header ends with.
+fn checksum_before_last(header: &[u8]) -> u32 {
+    let mut crc = Crc::new();
+    crc.add(header.get(..header.len().saturating_sub(size_of::<u32>())).unwrap_or(&[]));
+    crc.value()
+}
+
+/// The words of the command line, each ended by a zero byte, as far as they fit.
+fn command_line(buffer: &mut [u8; COMMAND_MAX]) -> &[u8] {
+    let Some(file) = File::open(b"/proc/self/cmdline\0", false) else { return &[] };
+    let mut length = 0;
+    while let Some(free) = buffer.get_mut(length..).filter(|free| !free.is_empty()) {
+        match file.read(free) {
+            0 => break,
+            count => length += count,
+        }
+    }
+    buffer.get(..length).unwrap_or(&[])
+}
+
+fn words_of(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.strip_suffix(b"\0").unwrap_or(line).split(|byte| *byte == 0).filter(|_| !line.is_empty())
+}
