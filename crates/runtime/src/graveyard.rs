@@ -82,6 +82,12 @@ impl Graveyard {
         // All are taken: whoever ended first has to go.
         let _lock = Lock::take(&self.lock);
         let freed = self.free_place(process, &arena, LOOKS_IN_NEED, true);
+        if let (Some(_), Some(unneeded)) = (slot, freed.0) {
+            self.free_slot(&arena, unneeded);
+        }
+        if let (Some(_), Some(unneeded)) = (stack, freed.1) {
+            self.free_stack(&arena, unneeded);
+        }
         let (slot, stack) = (slot.or(freed.0), stack.or(freed.1));
         if slot.is_none() || stack.is_none() {
             if let Some(slot) = slot {
@@ -256,7 +262,8 @@ struct Lock<'a>(&'a AtomicU32);
 
 impl<'a> Lock<'a> {
     fn try_take(word: &'a AtomicU32) -> Option<Lock<'a>> {
-        word.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then_some(Lock(word))
+        // Not `then_some`: a lock that is made in vain would be dropped, and open the other's.
+        word.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then(|| Lock(word))
     }
 
     fn take(word: &'a AtomicU32) -> Lock<'a> {
