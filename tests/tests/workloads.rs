@@ -444,7 +444,9 @@ mod hooks {
             for at in returns.range(start..end) {
                 // Behind its hook, or itself the place that becomes one; `__cyg_profile` hooks are called earlier.
                 let has_exit = match mode.name {
-                    "nops" | "fentry" => exits.contains(&(at - 5)),
+                    // Or the one that the site begins with while it is off.
+                    "nops" => exits.contains(&(at - 5)) || exits.contains(at),
+                    "fentry" => exits.contains(&(at - 5)),
                     "xray" => exits.contains(at),
                     _ => exit_count > 0,
                 };

@@ -36,6 +36,8 @@ pub(crate) struct Member {
     pub arena: Arc<Arena>,
     pub pid: u32,
     pub parent_pid: u32,
+    /// Process that it was forked from, where it was.
+    forked_from: u32,
     /// Number of the member that it comes from.
     pub parent: Option<u32>,
     /// One of [`origin`].
@@ -125,6 +127,9 @@ impl Family {
         let claimed: Vec<Arc<Arena>> =
             self.taken.extract_if(.., |arena| arena.header().target_pid != 0).collect();
         claimed.into_iter().for_each(|arena| self.adopt(arena));
+        if self.next_number != before {
+            self.find_parents();
+        }
         for member in &mut self.living {
             member.modules.look(&member.arena, &mut self.files);
         }
@@ -145,6 +150,15 @@ impl Family {
             }
         }
         Ok(())
+    }
+
+    /// Forked children may be noticed before their parents.
+    fn find_parents(&mut self) {
+        let forked = |member: &&mut Member| member.origin == origin::FORK && member.parent.is_none();
+        for member in self.living.iter_mut().chain(&mut self.ended).filter(forked) {
+            let parent = self.numbers.get(&member.forked_from).copied();
+            member.parent = parent.filter(|parent| *parent != member.number);
+        }
     }
 
     fn adopt(&mut self, arena: Arc<Arena>) {
@@ -186,6 +200,7 @@ impl Family {
             arena,
             pid,
             parent_pid: header.parent_pid,
+            forked_from: header.forked_from,
             parent,
             origin: match (forked, parent) {
                 (true, _) => origin::FORK,
