@@ -89,8 +89,9 @@ fn hold_all(memory: &Memory, done: &AtomicBool, askers: &Mutex<u32>, bit: u32, r
         }
         numbers.sort_unstable();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each number once: {numbers:?}");
-        // As long as the pool has others for the writer: this asker may have been away for long.
-        if tally.refused == 0 && after - newest < memory.entries.len() as u64 / 8 {
+        // As long as the pool has others for the writer: this asker may have been away for long, and both may hold many.
+        let many = memory.entries.len() as u64 / 8;
+        if tally.refused == 0 && after - newest < many && (numbers.len() as u64) < 2 * many {
             let oldest = (newest + 2).saturating_sub(ring);
             assert!(
                 (oldest..=newest).all(|number| numbers.contains(&number)),

@@ -177,7 +177,8 @@ impl<'m> Writer<'m> {
         if !self.ring.has_room(1) {
             let ticks = self.ring.number() + 1;
             self.ring.close(ticks, false);
-            let how = Advance { ticks, open_calls: 0, keep: false, shortage: Shortage::Overwrite };
+            let keep = self.memory.keep_until.load(Relaxed) > ticks;
+            let how = Advance { ticks, open_calls: 0, keep, shortage: Shortage::Overwrite };
             assert!(self.ring.advance(how, |_, _| ()));
         }
         self.ring.push(&[word]);
