@@ -166,6 +166,16 @@ pub enum Word {
 }
 
 impl Word {
+    /// Whether it is an entry or exit, or begins a record that stands for one.
+    #[must_use]
+    pub const fn is_event(self) -> bool {
+        match self {
+            Word::Entry { .. } | Word::Exit { .. } => true,
+            Word::Record { kind, .. } => matches!(kind, kind::LATE | kind::ORPHAN_EXIT | kind::UNKNOWN_CODE),
+            Word::Empty | Word::Payload { .. } => false,
+        }
+    }
+
     /// Tells what `word` is. Total: every value has a meaning.
     #[must_use]
     pub const fn decode(word: u64) -> Word {

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering::Relaxed;
 
 use everycall_format::arena::{process_state, thread_state};
-use everycall_format::event::{Word, kind};
+use everycall_format::event::Word;
 use everycall_recorder::clock;
 
 use crate::arena::LiveArena;
@@ -68,7 +68,7 @@ fn describe(arena: &LiveArena) -> Listed {
             continue;
         }
         let words = pool.segment(index).iter().map(|word| word.load(Relaxed)).take_while(|word| *word != 0);
-        let in_it = words.filter(|word| is_event(*word)).count() as u64;
+        let in_it = words.filter(|word| Word::decode(*word).is_event()).count() as u64;
         if whose() == of {
             events = events.saturating_add(entry.events_before.load(Relaxed)).saturating_add(in_it);
         }
@@ -83,15 +83,5 @@ fn describe(arena: &LiveArena) -> Listed {
         ring_size: header.ring_size,
         on: header.state == process_state::TRACING,
         reached: arena.reached(),
-    }
-}
-
-fn is_event(word: u64) -> bool {
-    match Word::decode(word) {
-        Word::Entry { .. } | Word::Exit { .. } => true,
-        Word::Record { kind, .. } => {
-            matches!(kind, kind::LATE | kind::ORPHAN_EXIT | kind::UNKNOWN_CODE)
-        }
-        Word::Empty | Word::Payload { .. } => false,
     }
 }

@@ -281,7 +281,8 @@ impl<'a> Ring<'a> {
         for (word, value) in self.words_from(position).iter().zip(record) {
             word.store(*value, Relaxed);
         }
-        let others = record.len() as u64 - u64::from(record.first().is_some_and(|word| is_event(*word)));
+        let others = record.len() as u64
+            - u64::from(record.first().is_some_and(|word| Word::decode(*word).is_event()));
         control.other_words.store(control.other_words.load(Relaxed) + others, Relaxed);
     }
 
@@ -351,16 +352,5 @@ impl<'a> Ring<'a> {
             control.held_position.store(0, Relaxed);
             control.end.store(control.segment_end.load(Relaxed), Relaxed);
         }
-    }
-}
-
-/// Whether a record that begins with this word is an entry or exit, in whichever form.
-fn is_event(word: u64) -> bool {
-    match Word::decode(word) {
-        Word::Entry { .. } | Word::Exit { .. } => true,
-        Word::Record { kind, .. } => {
-            matches!(kind, kind::LATE | kind::ORPHAN_EXIT | kind::UNKNOWN_CODE)
-        }
-        Word::Empty | Word::Payload { .. } => false,
     }
 }

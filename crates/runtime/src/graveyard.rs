@@ -7,6 +7,7 @@
 //! turn, and asks the kernel.
 
 use crate::arena::{Arena, Slot};
+use crate::lock::Lock;
 use crate::process::Process;
 use crate::{system, threads};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -255,31 +256,6 @@ fn is_empty(arena: &Arena, stack: u32) -> bool {
     let first = arena.open_calls(stack).0 + OpenCall::SIZE as u64;
     // SAFETY: as above; the stack has at least two entries.
     unsafe { &*(first as *const AtomicU64) }.load(Relaxed) == 0
-}
-
-/// Held while slots change hands. A thread that begins takes it if nobody has it.
-struct Lock<'a>(&'a AtomicU32);
-
-impl<'a> Lock<'a> {
-    fn try_take(word: &'a AtomicU32) -> Option<Lock<'a>> {
-        // Not `then_some`: a lock that is made in vain would be dropped, and open the other's.
-        word.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then(|| Lock(word))
-    }
-
-    fn take(word: &'a AtomicU32) -> Lock<'a> {
-        loop {
-            if let Some(lock) = Lock::try_take(word) {
-                return lock;
-            }
-            system::yield_now();
-        }
-    }
-}
-
-impl Drop for Lock<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Release);
-    }
 }
 
 /// Takes the first slot off a list.

@@ -32,6 +32,7 @@ mod arena;
 mod fork;
 mod graveyard;
 mod hub;
+mod lock;
 mod modules;
 mod open_calls;
 mod pause;

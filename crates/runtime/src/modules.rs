@@ -1,10 +1,11 @@
 //! Traced objects come and go.
 
 use crate::arena::Arena;
+use crate::lock::Lock;
 use crate::process::{Process, state as process_state};
 use crate::sites::Text;
 use crate::slow::{Place, slow_path};
-use crate::system::{self, File};
+use crate::system::File;
 use crate::{fork, hub, process, sites};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, PAGE, counter, module_flags, module_state};
@@ -202,24 +203,6 @@ fn tell_recorder(arena: &Arena) {
         && !hub.wait_for(hub.ring(), hub::FILE_WAIT_NS)
     {
         arena.count(counter::RECORDER_LATE, 1);
-    }
-}
-
-/// A lock for the rare moments when modules come and go; never taken by a hook.
-struct Lock<'a>(&'a AtomicU32);
-
-impl<'a> Lock<'a> {
-    fn take(word: &'a AtomicU32) -> Lock<'a> {
-        while word.compare_exchange_weak(0, 1, Acquire, Relaxed).is_err() {
-            system::yield_now();
-        }
-        Lock(word)
-    }
-}
-
-impl Drop for Lock<'_> {
-    fn drop(&mut self) {
-        self.0.store(0, Release);
     }
 }
 

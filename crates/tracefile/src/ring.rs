@@ -166,13 +166,9 @@ pub fn tally(written: &[u8]) -> Tally {
     let mut tally = Tally::default();
     for word in words(written) {
         match Word::decode(word) {
-            Word::Entry { .. }
-            | Word::Exit { .. }
-            | Word::Record { kind: kind::LATE | kind::ORPHAN_EXIT | kind::UNKNOWN_CODE, .. } => {
-                tally.events += 1
-            }
+            word if word.is_event() => tally.events += 1,
             Word::Empty => tally.holes += 1,
-            Word::Record { .. } | Word::Payload { .. } => {}
+            _ => {}
         }
     }
     tally
