@@ -263,6 +263,49 @@ fn several_ask_at_once_and_for_several() {
     assert!(of(standing.pid)["recorder_pid"].is_null());
 }
 
+/// Whoever is done first takes nothing from the others: what the ring held at the request is there whole, less a segment.
+#[test]
+fn two_ask_at_once_again_and_again_and_each_gets_all() {
+    let place = Place::new("overlap");
+    let program = program(&place, Mode::GCC_NOPS);
+    let standing = Standing::alone(&program, &["0", "1", "0", "0"]);
+    // Until the ring is full: 16 segments of 8,192 words.
+    while standing.header().segments_taken < 17 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let (segment, ring) = (8192 - 12, 16);
+    let ask = |who: usize| {
+        (0..12)
+            .filter(|round| {
+                let name = format!("{who}-{round}.ect");
+                let mut command = place.command(everycall());
+                command.args(["snapshot", "-o", &name, &standing.pid.to_string()]);
+                let output = command.output().unwrap();
+                let said = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert!(output.status.success(), "{said}");
+                if said.contains("were overwritten before") {
+                    return false;
+                }
+                let trace = TraceView::tallies_only(&place.file(&name));
+                let busy = trace.threads.iter().find(|thread| &*thread.info.name == "busy-0").unwrap();
+                let events: u64 = busy.tallies.values().map(|tally| tally.entries + tally.exits).sum();
+                // The segment that is being cleared isn't there, and the newest one may just have begun.
+                assert!(events >= (ring - 2) * segment, "{who} {round}: {events}\n{said}");
+                std::fs::remove_file(place.file(&name)).unwrap();
+                true
+            })
+            .count()
+    };
+    let (one, two) = std::thread::scope(|scope| {
+        let one = scope.spawn(|| ask(1));
+        (ask(2), one.join().unwrap())
+    });
+    assert!(one + two > 4, "{one} {two}");
+    let header = standing.header();
+    assert_eq!(standing.held(), (0, 0));
+    assert_eq!(header.keep_until, 0, "nobody asks any more");
+}
+
 /// Whoever is killed while it holds segments is cleaned up after by the next one.
 #[test]
 fn askers_that_die() {

@@ -131,7 +131,8 @@ wire_struct! {
         /// Segments that were given back: low half the index of the last one, plus 1; upper half a
         /// counter of changes.
         pub free_segments: u64,
-        /// Until then (ticks) threads take new segments rather than their oldest: somebody is about to hold them.
+        /// Until then (ticks) threads take new segments rather than their oldest: somebody is about to hold them. The low byte counts
+        /// those who ask.
         pub keep_until: u64,
         /// Changes when the recorder gives segments back; a shared futex.
         pub pool_bell: u32,

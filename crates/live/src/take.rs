@@ -8,11 +8,12 @@
 //!    being written.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, fence};
+use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader};
 use everycall_format::event::{self, Word, kind};
 use everycall_recorder::clock;
+use everycall_ring::Keep;
 
 use crate::arena::LiveArena;
 use crate::error::LiveError;
@@ -73,9 +74,9 @@ pub struct Snapshot<'a> {
 pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, LiveError> {
     let holder = Holder::join(arena)?;
     let before = clock::read();
-    let keep = Keep::begin(arena);
-    let known = threads(arena, &keep);
-    let held = hold_all(arena, &holder, &keep);
+    let mut keep = Keep::begin(&arena.pool(), clock::ticks, KEEP_TICKS);
+    let known = threads(arena, &mut keep);
+    let held = hold_all(arena, &holder, &mut keep);
     let mut threads = by_thread(&holder, held, known);
     for thread in &mut threads {
         copy_newest(arena, &holder, thread);
@@ -97,43 +98,16 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
     Ok(snapshot)
 }
 
-/// The request to threads to leave their oldest segments alone.
-struct Keep<'a> {
-    field: &'a AtomicU64,
-    until: std::cell::Cell<u64>,
-}
-
-impl<'a> Keep<'a> {
-    fn begin(arena: &'a LiveArena) -> Keep<'a> {
-        let keep = Keep { field: arena.pool().keep_until, until: 0.into() };
-        keep.renew();
-        keep
-    }
-
-    fn renew(&self) {
-        let until = everycall_recorder::clock::ticks() + KEEP_TICKS;
-        self.until.set(until);
-        self.field.fetch_max(until, AcqRel);
-    }
-}
-
-impl Drop for Keep<'_> {
-    fn drop(&mut self) {
-        // Another one's request may reach further.
-        let _ = self.field.compare_exchange(self.until.get(), 0, AcqRel, Relaxed);
-    }
-}
-
 /// Threads by slot and generation, with the calls that were open.
 type Threads = BTreeMap<(u32, u32), (ThreadHeader, Vec<OpenCall>)>;
 
 /// The threads that there are at the request, before anything is held. Those that have ended may be given up at any time; what is held of them then
 /// is theirs all the same.
-fn threads(arena: &LiveArena, keep: &Keep<'_>) -> Threads {
+fn threads(arena: &LiveArena, keep: &mut Keep<'_>) -> Threads {
     let mut all = Threads::new();
     for slot in 0..arena.thread_count() {
         if slot.is_multiple_of(LOOK_EACH) {
-            keep.renew();
+            keep.renew(KEEP_TICKS);
         }
         if let Some(thread) = arena.thread(slot) {
             let open_calls = arena.open_calls(&thread);
@@ -152,12 +126,12 @@ struct Held {
     index: u32,
 }
 
-fn hold_all(arena: &LiveArena, holder: &Holder<'_>, keep: &Keep<'_>) -> Vec<Held> {
+fn hold_all(arena: &LiveArena, holder: &Holder<'_>, keep: &mut Keep<'_>) -> Vec<Held> {
     let mut held = Vec::new();
     let pool = arena.pool();
     for index in 0..arena.segments_taken() {
         if index.is_multiple_of(LOOK_EACH) {
-            keep.renew();
+            keep.renew(KEEP_TICKS);
         }
         if holder.hold(index)
             && let Some(entry) = pool.entries.get(index as usize)

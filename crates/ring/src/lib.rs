@@ -25,10 +25,12 @@
 
 mod clear;
 mod control;
+mod keep;
 mod pool;
 mod primitive;
 mod ring;
 
 pub use control::{Control, state};
+pub use keep::Keep;
 pub use pool::{Pool, SegmentEntry, Taken};
 pub use ring::{Advance, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, Shortage};

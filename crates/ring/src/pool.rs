@@ -62,7 +62,7 @@ pub struct Pool<'a> {
     pub ring_segments: &'a AtomicU32,
     /// Segments that may be in use beyond that.
     pub extra: u32,
-    /// Until then (ticks) rings take new segments rather than their oldest.
+    /// Until then (ticks) rings take new segments rather than their oldest: [`crate::Keep`].
     pub keep_until: &'a AtomicU64,
 }
 

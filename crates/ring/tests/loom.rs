@@ -14,7 +14,7 @@ mod model;
 
 use everycall_format::arena::holder;
 use everycall_reader::event::begins_segment;
-use everycall_ring::{SEGMENT_RECORD_WORDS, SPARE_WORDS};
+use everycall_ring::{Keep, SEGMENT_RECORD_WORDS, SPARE_WORDS};
 use loom::sync::Arc;
 use loom::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use model::{Memory, Writer, expected, is_coming};
@@ -185,5 +185,28 @@ fn the_pool_is_nobodys_twice() {
         other.join().unwrap();
         memory.check_accounts();
         assert_eq!(memory.pool().in_use.load(Relaxed), 0);
+    });
+}
+
+/// Two ask at the same time: as long as one of them does, the request stands; then it is taken back.
+#[test]
+fn a_request_stands_as_long_as_anybody_asks() {
+    const NOW: u64 = 1 << 32;
+    loom::model(|| {
+        let memory = Arc::new(Memory::new(RING, 0, SEGMENT_WORDS));
+        let ask = |memory: &Memory, length: u64| {
+            let pool = memory.pool();
+            let mut keep = Keep::begin(&pool, || NOW, length);
+            assert!(pool.keep_until.load(Relaxed) >= NOW + length);
+            keep.renew(length);
+            assert!(pool.keep_until.load(Relaxed) >= NOW + length);
+        };
+        let other = loom::thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || ask(&memory, 1 << 20)
+        });
+        ask(&memory, 1 << 10);
+        other.join().unwrap();
+        assert_eq!(memory.pool().keep_until.load(Relaxed), 0);
     });
 }

@@ -9,13 +9,15 @@ mod model;
 
 use everycall_format::arena::holder;
 use everycall_reader::event::begins_segment;
-use everycall_ring::SEGMENT_RECORD_WORDS;
+use everycall_ring::{Keep, SEGMENT_RECORD_WORDS};
 use model::{Memory, Writer, expected, is_coming};
-use std::sync::Mutex;
 use std::sync::atomic::{
     AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
 };
 use std::time::{Duration, Instant};
+
+/// The time, later than all that the writer knows, whose clock counts segments.
+const NOW: u64 = 1 << 32;
 
 /// Words that were believed, and segments that weren't.
 #[derive(Debug, Default)]
@@ -56,24 +58,19 @@ fn copy_head(memory: &Memory, place: u32) -> Vec<u64> {
 
 /// Holds all segments that are there, then looks at each. The promise: what was there when it began to hold is all there, less the one that
 /// the writer may just have taken.
-fn hold_all(memory: &Memory, done: &AtomicBool, askers: &Mutex<u32>, bit: u32, ring: u64) -> Tally {
+fn hold_all(memory: &Memory, done: &AtomicBool, bit: u32, ring: u64) -> Tally {
     let pool = memory.pool();
     let mut tally = Tally::default();
     loop {
         let last_time = done.load(Acquire);
         // As a snapshot does: from here on the writer takes new segments, as long as there are any.
-        let keep = |more: bool| {
-            let mut askers = askers.lock().unwrap();
-            *askers = if more { *askers + 1 } else { *askers - 1 };
-            pool.keep_until.store(if *askers > 0 { u64::MAX } else { 0 }, Relaxed);
-        };
-        keep(true);
+        let keep = Keep::begin(&pool, || NOW, 1 << 20);
         fence(SeqCst);
         let newest = memory.published.load(Acquire);
         let held: Vec<u32> =
             (0..memory.entries.len() as u32).filter(|place| pool.hold(*place, bit)).collect();
         let after = memory.published.load(Acquire);
-        keep(false);
+        drop(keep);
         let mut numbers = Vec::new();
         for place in held {
             let number = memory.entries[place as usize].number.load(Relaxed);
@@ -138,11 +135,11 @@ fn a_writer_at_full_speed() {
     let (ring, extra, segment_words) = if cfg!(miri) { (4, 12, 32) } else { (16, 512, 8192) };
     let seconds = std::env::var("RING_STRESS_SECONDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
     let memory = Memory::new(ring, extra, segment_words);
-    let (done, askers) = (AtomicBool::new(false), Mutex::new(0));
+    let done = AtomicBool::new(false);
     let mut writer = Writer::start(&memory, ring);
     let (one, two, looking) = std::thread::scope(|scope| {
-        let one = scope.spawn(|| hold_all(&memory, &done, &askers, holder::FIRST, ring.into()));
-        let two = scope.spawn(|| hold_all(&memory, &done, &askers, holder::FIRST << 1, ring.into()));
+        let one = scope.spawn(|| hold_all(&memory, &done, holder::FIRST, ring.into()));
+        let two = scope.spawn(|| hold_all(&memory, &done, holder::FIRST << 1, ring.into()));
         let looking = scope.spawn(|| look(&memory, &done));
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut goal = u64::from(ring);
@@ -156,6 +153,7 @@ fn a_writer_at_full_speed() {
     println!("{} events written", writer.next);
     println!("by holding: {one:?}, {two:?}; by looking: {looking:?}");
     memory.check_accounts();
+    assert_eq!(memory.pool().keep_until.load(Relaxed), 0, "the last asker takes the request back");
     // The last time nobody writes any more.
     assert!(one.words >= memory.events_per_segment() * u64::from(ring - 1));
     writer.end();

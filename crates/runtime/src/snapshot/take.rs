@@ -15,6 +15,7 @@ use core::sync::atomic::{
 };
 use everycall_format::arena::{HOLDERS, OpenCall, PAGE, ThreadHeader, holder, thread_state};
 use everycall_format::event::{Word, kind};
+use everycall_ring::Keep;
 
 /// Ticks for which threads leave their oldest segments alone, from now: some milliseconds.
 const KEEP_TICKS: u64 = 1 << 24;
@@ -84,9 +85,7 @@ pub(crate) fn take(process: &'static Process, since: u64) -> Result<u64, i32> {
     let arena = process.arena();
     let (entry, handle) = join(process, &arena).ok_or(error::BUSY)?;
     let bit = holder::FIRST << entry;
-    let keep = arena.pool().keep_until;
-    let until = everycall_hooks::ticks().wrapping_add(KEEP_TICKS);
-    keep.fetch_max(until, AcqRel);
+    let keep = Keep::begin(&arena.pool(), everycall_hooks::ticks, KEEP_TICKS);
     let threads = note(process, &arena, handle);
     let is_noted = threads.is_some();
     if let Some(threads) = threads {
@@ -94,8 +93,7 @@ pub(crate) fn take(process: &'static Process, since: u64) -> Result<u64, i32> {
         handle.ticks.store(everycall_hooks::ticks(), Relaxed);
         let_go_before(&arena, bit, threads, since);
     }
-    // Another one's request may reach further.
-    let _ = keep.compare_exchange(until, 0, AcqRel, Relaxed);
+    drop(keep);
     if !is_noted {
         leave(&arena, entry, handle);
         return Err(error::NO_MEMORY);
