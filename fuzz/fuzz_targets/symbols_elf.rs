@@ -5,7 +5,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use everycall_symbols::{FunctionId, ModuleIdentity, ModuleSymbols, SymbolOptions, site_report_of_image};
+use everycall_symbols::{FunctionId, Leave, ModuleIdentity, ModuleSymbols, SymbolOptions, site_report_of_image};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
@@ -15,11 +15,18 @@ fuzz_target!(|data: &[u8]| {
     let rows: Vec<(FunctionId, u64, u64)> =
         symbols.functions().map(|entry| (entry.id, entry.start, entry.size)).collect();
     assert!(rows.windows(2).all(|pair| pair[0].1 < pair[1].1), "sorted, one row for a start");
-    for (id, start, size) in rows {
+    for (id, start, size) in rows.iter().copied() {
         let function = symbols.function(id);
         assert!(!function.name.is_empty());
         assert_eq!((function.start, function.size), (start, size));
         assert_eq!(symbols.function_at(start), id);
+    }
+    for (id, start, size) in rows.iter().copied().take(1000) {
+        for address in (start..start.saturating_add(size)).take(64) {
+            if let Some(Leave::JumpByName(name)) = symbols.leave(address) {
+                let _ = symbols.is_called(id, &name);
+            }
+        }
     }
     let stray = symbols.function_at(u64::MAX);
     assert_eq!(symbols.function_at(u64::MAX), stray);

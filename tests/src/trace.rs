@@ -31,7 +31,7 @@ impl Call {
     pub fn text(&self) -> String {
         let inside: Vec<String> = self.inside.iter().map(Call::text).collect();
         let mark = match self.how {
-            EndKind::Returned | EndKind::ReturnedAfterGap => "",
+            EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap => "",
             EndKind::Unwound => "!",
             EndKind::CutAtEnd => "~",
             EndKind::CutAtLoss | EndKind::CutAtGap | EndKind::ExitLost => "?",

@@ -12,8 +12,8 @@ use std::sync::Arc;
 
 use everycall_export::{FunctionName, Names};
 use everycall_reader::{Module, Source, TraceFile};
-use everycall_symbols::{FunctionId, ModuleIdentity, ModuleSymbols, SourceFinder, SymbolOptions};
-use everycall_timeline::{Location, Trace};
+use everycall_symbols::{FunctionId, Leave, ModuleIdentity, ModuleSymbols, SourceFinder, SymbolOptions};
+use everycall_timeline::{Code, Location, Trace};
 
 use crate::arguments::SymbolArguments;
 
@@ -82,31 +82,8 @@ impl<'a> SymbolNames<'a> {
         known.flatten().map_or(FunctionKey::At(location), |id| FunctionKey::Known(location.module, id))
     }
 
-    /// Whether an entry and an exit belong to the same function; `None` where that isn't known.
-    pub fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
-        if entry == exit {
-            return Some(true);
-        }
-        let (FunctionKey::Known(module, entry_id), FunctionKey::Known(exit_module, exit_id)) =
-            (self.key(entry), self.key(exit))
-        else {
-            return None;
-        };
-        if module != exit_module {
-            return Some(false);
-        }
-        if entry_id == exit_id {
-            return Some(true);
-        }
-        // A function's cold part lies elsewhere; where its whole isn't certain, nothing is.
-        self.with_module(entry, |symbols| {
-            let mut whole = |id| {
-                let function = symbols.function(id);
-                let is_part = function.part.as_deref().is_some_and(|part| part.contains("cold"));
-                if is_part { function.whole } else { Some(id) }
-            };
-            Some(whole(entry_id)? == whole(exit_id)?)
-        })?
+    fn leave(&self, exit: Location) -> Option<Leave> {
+        self.with_module(exit, |symbols| symbols.leave(exit.image_address))?
     }
 
     /// The name of the function at a location, with all that is known of it.
@@ -210,6 +187,50 @@ impl<'a> SymbolNames<'a> {
         let another = module.inode != 0 && (now.dev(), now.ino()) != (module.device, module.inode);
         let modified_ns = i128::from(now.mtime()) * 1_000_000_000 + i128::from(now.mtime_nsec());
         another || self.ended_ns.is_some_and(|ended| modified_ns > i128::from(ended))
+    }
+}
+
+impl Code for SymbolNames<'_> {
+    fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
+        if entry == exit {
+            return Some(true);
+        }
+        let (FunctionKey::Known(module, entry_id), FunctionKey::Known(exit_module, exit_id)) =
+            (self.key(entry), self.key(exit))
+        else {
+            return None;
+        };
+        if module != exit_module {
+            return Some(false);
+        }
+        if entry_id == exit_id {
+            return Some(true);
+        }
+        // A function's cold part lies elsewhere; where its whole isn't certain, nothing is.
+        self.with_module(entry, |symbols| {
+            let mut whole = |id| {
+                let function = symbols.function(id);
+                let is_part = function.part.as_deref().is_some_and(|part| part.contains("cold"));
+                if is_part { function.whole } else { Some(id) }
+            };
+            Some(whole(entry_id)? == whole(exit_id)?)
+        })?
+    }
+
+    fn jumps(&self, exit: Location) -> bool {
+        matches!(self.leave(exit), Some(Leave::Jump(_) | Leave::JumpByName(_) | Leave::JumpAnywhere))
+    }
+
+    fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
+        match self.leave(exit)? {
+            Leave::Return => Some(false),
+            Leave::Jump(target) => Some(self.key(entry) == FunctionKey::Known(exit.module, target)),
+            Leave::JumpByName(name) => self.with_module(entry, |symbols| {
+                let id = symbols.function_at(entry.image_address);
+                symbols.is_called(id, &name)
+            })?,
+            Leave::JumpAnywhere => None,
+        }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::TraceFile;
-use everycall_timeline::{Location, ThreadEvents, Trace};
+use everycall_timeline::{ThreadEvents, Trace};
 
 use crate::exit_code;
 use crate::failure::Failure;
@@ -45,21 +45,17 @@ pub fn warn(trace: &Trace<'_>, path: &Path) {
     }
 }
 
-/// The timeline, whose pairings the symbols may veto.
+/// The timeline, whose pairings the symbols may veto, with the jumps that the code tells.
 pub struct TraceView<'t> {
     trace: &'t Trace<'t>,
     source: TraceSource<'t>,
-    same_function: Box<dyn Fn(Location, Location) -> Option<bool> + 't>,
+    names: &'t SymbolNames<'t>,
 }
 
 impl<'t> TraceView<'t> {
     /// A view of `trace` with names from `names`.
     pub fn new(trace: &'t Trace<'t>, names: &'t SymbolNames<'t>) -> TraceView<'t> {
-        TraceView {
-            trace,
-            source: TraceSource::new(trace, None),
-            same_function: Box::new(|entry, exit| names.same_function(entry, exit)),
-        }
+        TraceView { trace, source: TraceSource::new(trace, None), names }
     }
 
     /// Whether any label has this name.
@@ -69,7 +65,7 @@ impl<'t> TraceView<'t> {
 
     /// The timeline of the thread with this index in the trace.
     pub fn timeline(&self, thread: usize) -> ThreadEvents<'_> {
-        self.trace.thread_events_checked(thread, Some(&*self.same_function))
+        self.trace.thread_events_checked(thread, Some(self.names))
     }
 }
 

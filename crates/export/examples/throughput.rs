@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use everycall_export::{
     Begin, Count, End, EndKind, Filter, Format, FunctionName, Location, MarkName, Names, Process,
-    ReplayStyle, Source, Thread, TimelineEvent, export, parse_function, replay, replay_json,
+    ReplayStyle, Source, TailCall, Thread, TimelineEvent, export, parse_function, replay, replay_json,
 };
 
 const FUNCTIONS: u64 = 5_000;
@@ -62,11 +62,17 @@ impl Source for MadeUp {
                 // The product of two: some functions are called far more often than others.
                 let function = ((state >> 20 & 0xffff) * (state >> 44 & 0xffff) * FUNCTIONS) >> 32;
                 let location = Location { module: 0, image_address: 0x1000 + function * 64 };
-                let begin = Begin { depth: open.len() as u32, location, start_ns: now_ns, cut: false };
+                let begin = Begin {
+                    depth: open.len() as u32,
+                    location,
+                    start_ns: now_ns,
+                    cut: false,
+                    tail_call: TailCall::No,
+                };
                 open.push(begin);
                 return Some(TimelineEvent::Begin(begin));
             }
-            let Begin { depth, location, start_ns, cut: start_cut } = open.pop()?;
+            let Begin { depth, location, start_ns, cut: start_cut, .. } = open.pop()?;
             let how = EndKind::Returned;
             Some(TimelineEvent::End(End { depth, location, start_ns, end_ns: now_ns, how, start_cut }))
         })

@@ -12,9 +12,12 @@
 //! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for
 //! readers that keep them as doubles, for the first hundred days. A slice with something to remark has
 //! `args`: `remark` ("cut at start", "cut at end", "cut at a loss", "cut at a gap",
-//! "unwound", "exit lost", "partly not recorded"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
-//! slice that stands for deeper ones), `true_start_ns` and `true_dur_ns` (of a slice whose stamps were moved,
+//! "unwound", "exit lost", "partly not recorded", "ends in a tail call"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
+//! slice that stands for deeper ones), `tail_call_of` (the function of the slice before, which jumped there) or `perhaps_tail_call_of`
+//! (it jumped, and the code doesn't tell where to), `true_start_ns` and `true_dur_ns` (of a slice whose stamps were moved,
 //! see [`crate::draw`]).
+//!
+//! Tail calls are linked by arrows: `bind_id`, with `flow_out` at the one that jumps and `flow_in` at the one that it jumps to.
 //!
 //! Times when recording was off are slices named "not recorded", with `why`. Instants of the program have the category
 //! `label`, `instant` or `span` (an end that fits no span), and the `value` that they were given. Values above 2^53 are texts.
@@ -36,6 +39,7 @@ use crate::labels::put_value;
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::sink::Sink;
 use crate::source::{Source, Thread, process_titles};
+use crate::tails::Jumps;
 use crate::{Tally, text};
 
 pub(crate) fn write(
@@ -54,12 +58,13 @@ pub(crate) fn write(
     let mut processes = process_titles(source);
     let window = filter.window(source.end_ns());
     let mut prefix = Vec::new();
+    let mut next_chain = 1;
     for (index, thread) in source.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
             continue;
         }
         let mut events = filter.apply(source, index, window);
-        let mut pen = Pen::default();
+        let mut pen = Pen::new(next_chain);
         let mut any = false;
         while let Some(event) = events.next(&mut functions) {
             if !any {
@@ -81,7 +86,10 @@ pub(crate) fn write(
                     sink.put(&prefix);
                     put_slice(&mut sink.bytes, &slice, &mut titles, &functions);
                     if slice.has_remarks() {
-                        put_remarks(&mut sink.bytes, &slice, &pen, source);
+                        if slice.has_jumps {
+                            put_arrows(&mut sink.bytes, pen.jumps());
+                        }
+                        put_remarks(&mut sink.bytes, &slice, &pen, source, (&mut titles, &functions));
                     }
                     sink.put(b"}");
                     tally.slice(&slice);
@@ -106,6 +114,7 @@ pub(crate) fn write(
             }
             sink.spill()?;
         }
+        next_chain = pen.next_chain();
         tally.summary.threads += u64::from(any);
     }
     sink.put(b"\n]");
@@ -119,7 +128,7 @@ pub(crate) fn write(
 /// Slice names, as JSON.
 #[derive(Default)]
 struct Titles {
-    /// By function; empty for those that have no slice.
+    /// By function; empty for those that are named nowhere.
     json: Vec<Vec<u8>>,
     /// Which file a plain slice name stands for.
     files: FxHashMap<String, Option<String>>,
@@ -290,14 +299,37 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     bytes.push(b'}');
 }
 
+/// The arrows from and to a slice: a chain of tail calls is one flow.
 #[cold]
-fn put_remarks(bytes: &mut Vec<u8>, slice: &Slice, pen: &Pen, source: &impl Source) {
+fn put_arrows(bytes: &mut Vec<u8>, jumps: &Jumps) {
+    let Some(chain) = jumps.arrives_by.or(jumps.leaves_by) else { return };
+    bytes.extend_from_slice(b",\"bind_id\":");
+    put_string(bytes, &format!("{chain:#x}"));
+    if jumps.arrives_by.is_some() {
+        bytes.extend_from_slice(b",\"flow_in\":true");
+    }
+    if jumps.leaves_by.is_some() {
+        bytes.extend_from_slice(b",\"flow_out\":true");
+    }
+}
+
+#[cold]
+fn put_remarks(
+    bytes: &mut Vec<u8>,
+    slice: &Slice,
+    pen: &Pen,
+    source: &impl Source,
+    (titles, functions): (&mut Titles, &Functions<'_>),
+) {
     bytes.extend_from_slice(b",\"args\":");
     let mut members = Members::new(bytes);
     if slice.what.is_none() {
         put_number(members.key("calls"), slice.calls);
     }
     members.remarks(text::remarks(slice.start_cut, slice.how));
+    if let Some(tail) = pen.jumps().tail.filter(|_| slice.has_jumps) {
+        members.key(text::tail_key(tail)).extend_from_slice(titles.get(tail.of, functions));
+    }
     if slice.has_labels {
         let labels = pen.labels();
         labels.put_json(members.key("label"), source);

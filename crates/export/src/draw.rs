@@ -14,6 +14,7 @@ use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 use crate::filter::{Event, Point};
 use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
+use crate::tails::{Jumps, Tails};
 
 /// How many levels of calls are drawn. Perfetto takes 512, of which the last one shows what lies deeper.
 pub(crate) const LEVELS: usize = 511;
@@ -22,7 +23,8 @@ pub(crate) const LEVELS: usize = 511;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Drawn {
     /// A slice begins. `what` is none for calls that are too deep to be drawn.
-    Begin { what: Option<FunctionId>, at_ns: u64 },
+    /// `is_tail` for tail calls: [`Pen::jumps`].
+    Begin { what: Option<FunctionId>, at_ns: u64, is_tail: bool },
     /// The innermost slice ends.
     End(Slice),
     /// Something without a duration.
@@ -49,6 +51,8 @@ pub(crate) struct Slice {
     pub(crate) how: EndKind,
     /// Whether it has labels: [`Pen::labels`].
     pub(crate) has_labels: bool,
+    /// Whether a jump made or ended it: [`Pen::jumps`].
+    pub(crate) has_jumps: bool,
     /// How many calls it stands for; 1 but for calls that are too deep to be drawn.
     pub(crate) calls: u64,
 }
@@ -62,6 +66,7 @@ impl Slice {
             || self.moved.is_some()
             || self.what.is_none()
             || self.has_labels
+            || self.has_jumps
     }
 }
 
@@ -79,13 +84,21 @@ pub(crate) struct Pen {
     /// Calls in the present deep slice.
     deep_calls: u64,
     labels: OpenLabels,
+    tails: Tails,
+    /// Of the slice that began or ended last.
+    jumps: Jumps,
 }
 
 impl Pen {
+    /// `first_chain` is the number of the first chain of tail calls.
+    pub(crate) fn new(first_chain: u64) -> Pen {
+        Pen { tails: Tails::new(first_chain), ..Pen::default() }
+    }
+
     #[inline]
     pub(crate) fn draw(&mut self, event: Event) -> Option<Drawn> {
         match event {
-            Event::Begin { function, start_ns, .. } => {
+            Event::Begin { function, start_ns, tail, .. } => {
                 let mut what = Some(function);
                 if self.starts_ns.len() >= LEVELS {
                     self.deep_open += 1;
@@ -95,10 +108,11 @@ impl Pen {
                     }
                     what = None;
                 }
+                self.jumps = self.tails.begin(self.starts_ns.len() + 1, tail.filter(|_| what.is_some()));
                 let at_ns = self.stamp(start_ns);
                 self.just_begun = true;
                 self.starts_ns.push(at_ns);
-                Some(Drawn::Begin { what, at_ns })
+                Some(Drawn::Begin { what, at_ns, is_tail: self.jumps.any() })
             }
             Event::End { function, start_ns, end_ns, start_cut, how } => {
                 let mut what = Some(function);
@@ -112,13 +126,21 @@ impl Pen {
                     calls = std::mem::take(&mut self.deep_calls);
                 }
                 let has_labels = self.labels.end(self.starts_ns.len());
+                self.jumps = self.tails.end(self.starts_ns.len(), how);
+                if what.is_none() {
+                    self.tails.interrupt();
+                    self.jumps = Jumps::default();
+                }
+                let has_jumps = self.jumps.any();
                 let drawn_start_ns = self.starts_ns.pop()?;
                 let drawn_end_ns = self.stamp(end_ns);
                 self.just_begun = false;
                 let moved = (drawn_start_ns != start_ns || drawn_end_ns != end_ns)
                     .then(|| (start_ns, end_ns.saturating_sub(start_ns)));
                 let (start_ns, end_ns) = (drawn_start_ns, drawn_end_ns);
-                Some(Drawn::End(Slice { what, start_ns, end_ns, moved, start_cut, how, has_labels, calls }))
+                let slice =
+                    Slice { what, start_ns, end_ns, moved, start_cut, how, has_labels, has_jumps, calls };
+                Some(Drawn::End(slice))
             }
             // It may share its stamp with whatever else is there.
             Event::Point(point) => Some(Drawn::Point(Point { at_ns: point.at_ns.max(self.now_ns), ..point })),
@@ -138,6 +160,16 @@ impl Pen {
                 Some(Drawn::Gap(Gap { at_ns, until_ns, ..gap }))
             }
         }
+    }
+
+    /// What the slice that was begun or ended last has to do with jumps.
+    pub(crate) fn jumps(&self) -> &Jumps {
+        &self.jumps
+    }
+
+    /// Number of the next chain of tail calls.
+    pub(crate) fn next_chain(&self) -> u64 {
+        self.tails.next_chain()
     }
 
     /// The labels of the slice that ended last with any.

@@ -6,7 +6,9 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
 
-use everycall_timeline::{Begin, End, EndKind, Gap, InstantKind, LossKind, Mark, MarkKind, TimelineEvent};
+use everycall_timeline::{
+    Begin, End, EndKind, Gap, InstantKind, LossKind, Mark, MarkKind, TailCall, TimelineEvent,
+};
 use rustc_hash::FxHashSet;
 
 use crate::filter::Window;
@@ -20,11 +22,20 @@ const HELD_MARKS_MAX: usize = 4096;
 /// What passed: like [`TimelineEvent`], with functions numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    Begin { function: FunctionId, start_ns: u64, cut: bool },
+    Begin { function: FunctionId, start_ns: u64, cut: bool, tail: Option<Tail> },
     End { function: FunctionId, start_ns: u64, end_ns: u64, start_cut: bool, how: EndKind },
     Point(Point),
     Mark(Mark),
     Gap(Gap),
+}
+
+/// That a call was made by a jump out of another one, in whose place it stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tail {
+    /// The function that jumped.
+    pub(crate) of: FunctionId,
+    /// Whether it is known to have jumped there, and not elsewhere.
+    pub(crate) is_sure: bool,
 }
 
 /// Something without a duration.
@@ -51,6 +62,7 @@ struct Open {
     function: FunctionId,
     start_ns: u64,
     cut: bool,
+    tail: Option<Tail>,
     state: State,
     /// Whether a label of it is held.
     labelled: bool,
@@ -80,6 +92,8 @@ pub(crate) struct Filtered<I> {
     events: I,
     window: Window,
     stack: Vec<Open>,
+    /// The function of the call that ended last.
+    ended: Option<FunctionId>,
     /// Index of the outermost open call that matches the pattern.
     outermost_match: Option<usize>,
     /// Places of the calls that carry the label; none where every call will do.
@@ -107,6 +121,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             events,
             window,
             stack: Vec::new(),
+            ended: None,
             outermost_match: None,
             labelled: labelled.map(|places| places.into_iter().peekable()),
             begins: 0,
@@ -139,7 +154,8 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 return Some(released);
             }
             let shown = match event {
-                TimelineEvent::Begin(Begin { location, start_ns, cut, .. }) => {
+                TimelineEvent::Begin(begin) => {
+                    let Begin { location, start_ns, .. } = begin;
                     if start_ns > self.window.until_ns
                         && self.shown + self.held_calls == 0
                         && self.spans.is_empty()
@@ -148,7 +164,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                         return None;
                     }
                     let function = functions.id(location);
-                    self.begin(function, functions.get(function).matches, start_ns, cut)
+                    self.begin(function, functions.get(function).matches, begin)
                 }
                 TimelineEvent::End(End { end_ns, how, .. }) => self.end(end_ns, how),
                 TimelineEvent::Loss(loss) => self.point(Point {
@@ -172,7 +188,10 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
     }
 
     #[inline]
-    fn begin(&mut self, function: FunctionId, matches: bool, start_ns: u64, cut: bool) -> Option<Event> {
+    fn begin(&mut self, function: FunctionId, matches: bool, begin: Begin) -> Option<Event> {
+        let Begin { start_ns, cut, tail_call, .. } = begin;
+        let is_sure = tail_call == TailCall::Yes;
+        let tail = self.ended.filter(|_| tail_call != TailCall::No).map(|of| Tail { of, is_sure });
         let index = self.stack.len();
         if matches && self.outermost_match.is_none() {
             self.outermost_match = Some(index);
@@ -192,7 +211,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             }
             _ => State::Hidden,
         };
-        self.stack.push(Open { function, start_ns, cut, state, labelled: false });
+        self.stack.push(Open { function, start_ns, cut, tail, state, labelled: false });
         match state {
             State::Hidden => None,
             State::Held => {
@@ -202,14 +221,15 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             }
             State::Shown => {
                 self.shown += 1;
-                Some(Event::Begin { function, start_ns, cut })
+                Some(Event::Begin { function, start_ns, cut, tail })
             }
         }
     }
 
     #[inline]
     fn end(&mut self, end_ns: u64, how: EndKind) -> Option<Event> {
-        let Open { function, start_ns, cut, state, labelled } = self.stack.pop()?;
+        let Open { function, start_ns, cut, state, labelled, .. } = self.stack.pop()?;
+        self.ended = Some(function);
         if self.outermost_label == Some(self.stack.len()) {
             self.outermost_label = None;
         }
@@ -414,7 +434,8 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 self.held.pop_front();
                 self.held_calls -= 1;
                 self.shown += 1;
-                Some(Event::Begin { function: open.function, start_ns: open.start_ns, cut: open.cut })
+                let Open { function, start_ns, cut, tail, .. } = *open;
+                Some(Event::Begin { function, start_ns, cut, tail })
             }
         }
     }

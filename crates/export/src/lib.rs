@@ -24,6 +24,7 @@ mod replay;
 mod replay_json;
 mod sink;
 mod source;
+mod tails;
 #[cfg(test)]
 mod testing;
 mod text;
@@ -34,8 +35,8 @@ use std::io::{self, Write};
 use std::str::FromStr;
 
 pub use everycall_timeline::{
-    Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
-    MarkName, SameFunction, SpanEndKind, TimelineEvent, Trace,
+    Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
+    MarkName, SpanEndKind, TailCall, TimelineEvent, Trace,
 };
 pub use filter::{Filter, LabelPattern, parse_function};
 pub use names::{FunctionName, Names};

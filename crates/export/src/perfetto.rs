@@ -13,6 +13,8 @@
 //! about a dozen bytes. The remarks of a slice are annotations of its end: `remark`, `calls`,
 //! `true_start_ns`, `true_dur_ns`, with the meanings that they have in [`crate::chrome`].
 //!
+//! Tail calls carry `tail_call_of` or `perhaps_tail_call_of` at their begin, and the chain's flow: an arrow from the call that jumped.
+//!
 //! Labels of a slice are its annotation `label`, a dictionary. Labels, instants and spans have the category `label`,
 //! `instant` or `span`. Spans overlap as they like, so each thread has tracks for them, named "spans": as many as were open at a
 //! time.
@@ -32,6 +34,7 @@ use crate::names::{FunctionId, Functions, Names};
 use crate::protobuf::Message;
 use crate::sink::Sink;
 use crate::source::{Process, Source, Thread, process_titles};
+use crate::tails::Jumps;
 use crate::{Tally, text};
 
 /// Fields of `Trace` and `TracePacket`.
@@ -58,6 +61,7 @@ mod event {
     pub(super) const TRACK: u32 = 11;
     pub(super) const CATEGORY: u32 = 22;
     pub(super) const NAME: u32 = 23;
+    pub(super) const FLOW: u32 = 47;
     pub(super) const BEGIN: u64 = 1;
     pub(super) const END: u64 = 2;
     pub(super) const INSTANT: u64 = 3;
@@ -105,12 +109,13 @@ pub(crate) fn write(
     }
     put_family(&mut sink.bytes, source.processes());
     let mut track = Track::default();
+    let mut next_chain = 1;
     for (index, thread) in source.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
             continue;
         }
         let mut events = filter.apply(source, index, window);
-        let mut pen = Pen::default();
+        let mut pen = Pen::new(next_chain);
         let mut any = false;
         while let Some(event) = events.next(&mut functions) {
             let Some(drawn) = pen.draw(event) else { continue };
@@ -131,7 +136,12 @@ pub(crate) fn write(
                 track.put_head(&mut sink.bytes, thread);
             }
             match drawn {
-                Drawn::Begin { what, .. } => track.put_begin(&mut sink.bytes, at_ns, what, &functions),
+                Drawn::Begin { what, is_tail: false, .. } => {
+                    track.put_begin(&mut sink.bytes, at_ns, what, &functions);
+                }
+                Drawn::Begin { what, .. } => {
+                    track.put_tail_call(&mut sink.bytes, at_ns, what, pen.jumps(), &functions);
+                }
                 Drawn::End(slice) => {
                     track.put_end(&mut sink.bytes, at_ns, &slice, &pen, source);
                     tally.slice(&slice);
@@ -151,6 +161,7 @@ pub(crate) fn write(
             }
             sink.spill()?;
         }
+        next_chain = pen.next_chain();
         tally.summary.threads += u64::from(any);
     }
     // Nothing at all would be no trace to Perfetto.
@@ -239,7 +250,7 @@ impl Track {
         what: Option<FunctionId>,
         functions: &Functions<'_>,
     ) {
-        let number = what.map_or(NAME_DEEPER, |function| NAME_DEEPER + 1 + function.index() as u64);
+        let number = number_of(what);
         if self.named_in.get(number as usize) == Some(&self.sequence) {
             let packet = self.open_small(bytes, at_ns);
             let event = open_small(bytes, packet::TRACK_EVENT);
@@ -252,6 +263,13 @@ impl Track {
         }
     }
 
+    /// The name with this number, which the sequence has from now on.
+    fn first_name(&mut self, number: u64, what: Option<FunctionId>, functions: &Functions<'_>) -> String {
+        self.named_in.resize(self.named_in.len().max(number as usize + 1), 0);
+        self.named_in[number as usize] = self.sequence;
+        what.map_or_else(|| text::DEEPER.to_owned(), |function| functions.get(function).slice_name())
+    }
+
     #[cold]
     fn put_first_begin(
         &mut self,
@@ -261,20 +279,42 @@ impl Track {
         what: Option<FunctionId>,
         functions: &Functions<'_>,
     ) {
-        self.named_in.resize(self.named_in.len().max(number as usize + 1), 0);
-        self.named_in[number as usize] = self.sequence;
-        let name =
-            what.map_or_else(|| text::DEEPER.to_owned(), |function| functions.get(function).slice_name());
+        let name = self.first_name(number, what, functions);
         self.put_large(bytes, at_ns, |packet| {
-            packet.message(packet::INTERNED, |interned| {
-                interned.message(2, |entry| {
-                    entry.number(1, number);
-                    entry.text(2, &name);
-                });
-            });
+            put_interned(packet, number, &name);
             packet.message(packet::TRACK_EVENT, |event| {
                 event.number(event::TYPE, event::BEGIN);
                 event.number(event::NAME_NUMBER, number);
+            });
+        });
+    }
+
+    /// The begin of a call that a jump made, with the arrow to it.
+    #[cold]
+    fn put_tail_call(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        at_ns: u64,
+        what: Option<FunctionId>,
+        jumps: &Jumps,
+        functions: &Functions<'_>,
+    ) {
+        let number = number_of(what);
+        let is_new = self.named_in.get(number as usize) != Some(&self.sequence);
+        let name = is_new.then(|| self.first_name(number, what, functions));
+        self.put_large(bytes, at_ns, |packet| {
+            if let Some(name) = name {
+                put_interned(packet, number, &name);
+            }
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.number(event::TYPE, event::BEGIN);
+                event.number(event::NAME_NUMBER, number);
+                if let Some(chain) = jumps.arrives_by {
+                    event.fixed64(event::FLOW, chain);
+                }
+                if let Some(tail) = jumps.tail {
+                    put_text(event, text::tail_key(tail), &functions.get(tail.of).slice_name());
+                }
             });
         });
     }
@@ -283,7 +323,9 @@ impl Track {
     fn put_end(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice, pen: &Pen, source: &impl Source) {
         if slice.has_remarks() {
             let labels = slice.has_labels.then(|| pen.labels());
-            return self.put_end_with_remarks(bytes, at_ns, slice, labels, source);
+            let jumps = pen.jumps();
+            let arrow = jumps.leaves_by.filter(|_| slice.has_jumps && jumps.arrives_by.is_none());
+            return self.put_end_with_remarks(bytes, at_ns, slice, (labels, arrow), source);
         }
         let packet = self.open_small(bytes, at_ns);
         let event = open_small(bytes, packet::TRACK_EVENT);
@@ -298,12 +340,15 @@ impl Track {
         bytes: &mut Vec<u8>,
         at_ns: u64,
         slice: &Slice,
-        labels: Option<&Labels>,
+        (labels, arrow): (Option<&Labels>, Option<u64>),
         source: &impl Source,
     ) {
         self.put_large(bytes, at_ns, |packet| {
             packet.message(packet::TRACK_EVENT, |event| {
                 event.number(event::TYPE, event::END);
+                if let Some(chain) = arrow {
+                    event.fixed64(event::FLOW, chain);
+                }
                 if slice.what.is_none() {
                     put_number(event, "calls", slice.calls);
                 }
@@ -454,6 +499,22 @@ fn close_small(bytes: &mut [u8], start: usize) {
     let length = bytes.len() - start;
     debug_assert!(length < 0x80);
     bytes[start - 1] = length as u8;
+}
+
+/// Number of a slice's name.
+#[inline]
+fn number_of(what: Option<FunctionId>) -> u64 {
+    what.map_or(NAME_DEEPER, |function| NAME_DEEPER + 1 + function.index() as u64)
+}
+
+/// A slice's name, by number from here on.
+fn put_interned(packet: &mut Vec<u8>, number: u64, name: &str) {
+    packet.message(packet::INTERNED, |interned| {
+        interned.message(2, |entry| {
+            entry.number(1, number);
+            entry.text(2, name);
+        });
+    });
 }
 
 fn put_packet(bytes: &mut Vec<u8>, build: impl FnOnce(&mut Vec<u8>)) {

@@ -4,6 +4,7 @@
 pub(crate) trait Message {
     fn varint(&mut self, value: u64);
     fn number(&mut self, field: u32, value: u64);
+    fn fixed64(&mut self, field: u32, value: u64);
     fn bytes(&mut self, field: u32, value: &[u8]);
 
     fn text(&mut self, field: u32, value: &str) {
@@ -32,6 +33,11 @@ impl Message for Vec<u8> {
     fn number(&mut self, field: u32, value: u64) {
         self.varint(u64::from(field) << 3);
         self.varint(value);
+    }
+
+    fn fixed64(&mut self, field: u32, value: u64) {
+        self.varint(u64::from(field) << 3 | 1);
+        self.extend_from_slice(&value.to_le_bytes());
     }
 
     #[inline]

@@ -15,6 +15,8 @@
 //!   its name.
 //! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
 //!   whose exit is missing, `~` that of one during which recording was off.
+//! - `=>` behind a duration says that the call ended by jumping into another function, which returns in its place: a tail call.
+//!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
 //!   end of a span.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
@@ -28,7 +30,7 @@ use std::io::{self, Write};
 use everycall_timeline::{EndKind, Mark, MarkKind, MarkName};
 
 use crate::Summary;
-use crate::filter::{Event, Filter, Point};
+use crate::filter::{Event, Filter, Point, Tail};
 use crate::names::{FunctionId, Functions, Names};
 use crate::sink::Sink;
 use crate::source::{Process, Source, Thread};
@@ -162,14 +164,14 @@ impl Page<'_> {
             event = next(functions);
             lines += 1;
             match present {
-                Event::Begin { function, start_ns, cut } => match event {
+                Event::Begin { function, start_ns, cut, tail } => match event {
                     Some(Event::End { end_ns, how, .. }) => {
-                        self.leaf(functions, stack.len(), function, start_ns, end_ns, cut, how);
+                        self.leaf(functions, stack.len(), function, start_ns, end_ns, cut, tail, how);
                         self.summary.slices += 1;
                         event = next(functions);
                     }
                     _ => {
-                        self.opening(functions, stack.len(), function, start_ns, cut);
+                        self.opening(functions, stack.len(), function, start_ns, cut, tail);
                         stack.push(Open { function, line: lines });
                     }
                 },
@@ -215,18 +217,27 @@ impl Page<'_> {
         function: FunctionId,
         start_ns: u64,
         cut: bool,
+        tail: Option<Tail>,
     ) {
-        let indent = self.line_start(level, start_ns);
+        let indent = self.line_start(level, start_ns) + self.arrow(tail);
         let remark = if cut { "began earlier" } else { "" };
-        let tail = if cut { remark.len() + 4 } else { 2 };
-        let used = self.name(functions, function, indent, tail);
+        let rest = if cut { remark.len() + 4 } else { 2 };
+        let used = self.name(functions, function, indent, rest);
         self.sink.put(b" {");
         if cut {
             self.sink.put(b"  ");
             self.ink(Ink::Missing, format_args!("{remark}"));
         }
-        self.place(function, used + tail);
+        self.place(function, used + rest);
         self.sink.put(b"\n");
+    }
+
+    /// The arrow to a tail call; tells how many columns it takes.
+    fn arrow(&mut self, tail: Option<Tail>) -> usize {
+        let Some(tail) = tail else { return 0 };
+        let arrow = if tail.is_sure { "=> " } else { "=>? " };
+        self.ink(Ink::Mark, format_args!("{arrow}"));
+        arrow.len()
     }
 
     #[expect(clippy::too_many_arguments, reason = "what a begin and an end have, side by side")]
@@ -238,15 +249,16 @@ impl Page<'_> {
         start_ns: u64,
         end_ns: u64,
         cut: bool,
+        tail: Option<Tail>,
         how: EndKind,
     ) {
-        let indent = self.line_start(level, start_ns);
+        let indent = self.line_start(level, start_ns) + self.arrow(tail);
         let ending = Ending::new(start_ns, end_ns, cut, how);
-        let tail = 2 + ending.width();
-        let used = self.name(functions, function, indent, tail);
+        let rest = 2 + ending.width();
+        let used = self.name(functions, function, indent, rest);
         self.sink.put(b"  ");
         self.ending(&ending);
-        self.place(function, used + tail);
+        self.place(function, used + rest);
         self.sink.put(b"\n");
     }
 
@@ -371,6 +383,9 @@ impl Page<'_> {
         if !ending.remarks.is_empty() {
             self.ink(Ink::Missing, format_args!(", {}", ending.remarks));
         }
+        if ending.jumped {
+            self.ink(Ink::Mark, format_args!(" =>"));
+        }
     }
 
     fn ink(&mut self, ink: Ink, text: fmt::Arguments<'_>) {
@@ -406,6 +421,7 @@ struct Ending {
     ns: u64,
     duration: String,
     remarks: String,
+    jumped: bool,
 }
 
 impl Ending {
@@ -416,17 +432,21 @@ impl Ending {
             EndKind::ReturnedAfterGap => "~",
             _ if cut => ">",
             EndKind::ExitLost => "<",
-            EndKind::Returned | EndKind::Unwound => "",
+            EndKind::Returned | EndKind::Jumped | EndKind::Unwound => "",
         };
         let remarks = match (cut, how) {
             (false, EndKind::Returned) => String::new(),
+            // The arrow says it.
+            (_, EndKind::Jumped) => text::remarks(cut, EndKind::Returned).collect(),
             _ => text::remarks(cut, how).collect::<Vec<_>>().join(", "),
         };
-        Ending { ns, duration: format!("{bound}{}", Duration { ns }), remarks }
+        let duration = format!("{bound}{}", Duration { ns });
+        Ending { ns, duration, remarks, jumped: how == EndKind::Jumped }
     }
 
     fn width(&self) -> usize {
-        self.duration.len() + if self.remarks.is_empty() { 0 } else { 2 + self.remarks.len() }
+        let remarks = if self.remarks.is_empty() { 0 } else { 2 + self.remarks.len() };
+        self.duration.len() + remarks + if self.jumped { 3 } else { 0 }
     }
 }
 

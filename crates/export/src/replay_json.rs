@@ -15,19 +15,22 @@
 //! labels has `labels`, an object of their names and values (an array where a name has several), and `more_labels` where they were
 //! too many. A span's line is written when it ends; `stray_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
 //! wholly recorded or didn't return has `remarks`, an array of "cut at start", "cut at end", "cut at a loss",
-//! "cut at a gap", "unwound", "exit lost", "partly not recorded"; a span that isn't, likewise.
+//! "cut at a gap", "unwound", "exit lost", "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
+//! A call that the one before jumped to has `tail_call_of`, that one's function, or `perhaps_tail_call_of` where it jumped and the
+//! code doesn't tell where to.
 
 use std::io::{self, Write};
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind, SpanEndKind};
 
 use crate::Summary;
-use crate::filter::{Event, Filter, Point, PointKind};
+use crate::filter::{Event, Filter, Point, PointKind, Tail};
 use crate::json::{put_number, put_string};
 use crate::labels::{Labels, OpenLabels, put_value};
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::sink::Sink;
 use crate::source::{Source, Thread};
+use crate::tails::Tails as Jumping;
 use crate::text;
 
 /// Writes what `filter` lets through as JSON lines, thread by thread.
@@ -53,14 +56,19 @@ pub fn replay_json(
         let head = head(thread);
         let mut events = filter.apply(source, index, window);
         let mut labels = OpenLabels::default();
+        let mut jumps = Jumping::default();
         let mut depth = 0u64;
         let mut any = false;
         while let Some(event) = events.next(&mut functions) {
             any = true;
             match event {
-                Event::Begin { .. } => depth += 1,
+                Event::Begin { tail, .. } => {
+                    depth += 1;
+                    jumps.begin(depth as usize, tail);
+                }
                 Event::End { function, start_ns, end_ns, start_cut, how } => {
                     let has_labels = labels.end(depth as usize);
+                    let tail = jumps.end(depth as usize, how).tail;
                     depth -= 1;
                     summary.slices += 1;
                     let bytes = &mut sink.bytes;
@@ -74,6 +82,9 @@ pub fn replay_json(
                     bytes.extend_from_slice(tails.get(function, &functions));
                     if start_cut || how != EndKind::Returned {
                         put_remarks(bytes, text::remarks(start_cut, how));
+                    }
+                    if let Some(tail) = tail {
+                        put_tail(bytes, tail, &functions);
                     }
                     if has_labels {
                         put_labels(bytes, labels.ended(), source);
@@ -148,6 +159,14 @@ fn new_tail(function: &Function) -> Vec<u8> {
         put_number(&mut tail, line.into());
     }
     tail
+}
+
+#[cold]
+fn put_tail(bytes: &mut Vec<u8>, tail: Tail, functions: &Functions<'_>) {
+    bytes.push(b',');
+    put_string(bytes, text::tail_key(tail));
+    bytes.push(b':');
+    put_string(bytes, &functions.get(tail.of).name);
 }
 
 #[cold]

@@ -1,6 +1,6 @@
 //! What the outputs ask of a trace.
 
-use everycall_timeline::{MarkName, SameFunction, TimelineEvent, Trace};
+use everycall_timeline::{Code, MarkName, TimelineEvent, Trace};
 use rustc_hash::FxHashMap;
 
 /// A process as the outputs show it: one program's run in it.
@@ -54,7 +54,7 @@ pub trait Source {
 /// of their starts.
 pub struct TraceSource<'t> {
     trace: &'t Trace<'t>,
-    same_function: Option<SameFunction<'t>>,
+    code: Option<&'t dyn Code>,
     processes: Vec<Process>,
     threads: Vec<Thread>,
     /// By index of a thread here: its index in the trace.
@@ -63,9 +63,9 @@ pub struct TraceSource<'t> {
 }
 
 impl<'t> TraceSource<'t> {
-    /// `same_function` is asked whether an entry and an exit belong together.
+    /// `code` is asked whether an entry and an exit belong together, and for jumps into other functions.
     #[must_use]
-    pub fn new(trace: &'t Trace<'t>, same_function: Option<SameFunction<'t>>) -> Self {
+    pub fn new(trace: &'t Trace<'t>, code: Option<&'t dyn Code>) -> Self {
         let mut infos: Vec<_> = trace.threads().iter().collect();
         let mut place = vec![0; trace.processes().len()];
         for (index, relative) in trace.family().iter().enumerate() {
@@ -85,14 +85,7 @@ impl<'t> TraceSource<'t> {
             })
             .collect();
         let indices = infos.iter().map(|info| info.index).collect();
-        TraceSource {
-            trace,
-            same_function,
-            processes: processes(trace),
-            threads,
-            indices,
-            end_ns: end_ns(trace),
-        }
+        TraceSource { trace, code, processes: processes(trace), threads, indices, end_ns: end_ns(trace) }
     }
 
     /// The index in the trace of the thread with index `thread` here.
@@ -125,7 +118,7 @@ impl Source for TraceSource<'_> {
 
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {
         let index = self.indices.get(thread).copied().unwrap_or(usize::MAX);
-        self.trace.thread_events_checked(index, self.same_function)
+        self.trace.thread_events_checked(index, self.code)
     }
 }
 

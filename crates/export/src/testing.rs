@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 
 use everycall_timeline::{
-    Begin, End, EndKind, Gap, GapKind, Location, Loss, LossKind, Mark, MarkKind, MarkName, TimelineEvent,
+    Begin, End, EndKind, Gap, GapKind, Location, Loss, LossKind, Mark, MarkKind, MarkName, TailCall,
+    TimelineEvent,
 };
 
 use crate::filter::{Event, Filter};
@@ -19,15 +20,22 @@ pub(crate) struct Calls {
 
 impl Calls {
     pub(crate) fn begin(&mut self, function: u64, start_ns: u64) {
+        self.begin_tail(function, start_ns, TailCall::No);
+    }
+
+    pub(crate) fn begin_tail(&mut self, function: u64, start_ns: u64, tail_call: TailCall) {
         let location = Location { module: 0, image_address: function };
-        let begin = Begin { depth: self.stack.len() as u32, location, start_ns, cut: false };
+        let begin = Begin { depth: self.stack.len() as u32, location, start_ns, cut: false, tail_call };
         self.stack.push(begin);
         self.events.push(TimelineEvent::Begin(begin));
     }
 
     pub(crate) fn end(&mut self, end_ns: u64) {
-        let Begin { depth, location, start_ns, cut: start_cut } = self.stack.pop().unwrap();
-        let how = EndKind::Returned;
+        self.end_how(end_ns, EndKind::Returned);
+    }
+
+    pub(crate) fn end_how(&mut self, end_ns: u64, how: EndKind) {
+        let Begin { depth, location, start_ns, cut: start_cut, .. } = self.stack.pop().unwrap();
         self.events.push(TimelineEvent::End(End { depth, location, start_ns, end_ns, how, start_cut }));
     }
 

@@ -2,7 +2,7 @@
 
 use everycall_timeline::{EndKind, GapKind, LossKind, MarkName, SpanEndKind};
 
-use crate::filter::{Point, PointKind};
+use crate::filter::{Point, PointKind, Tail};
 use crate::names::Functions;
 use crate::source::Source;
 use crate::units::Count;
@@ -42,6 +42,11 @@ pub(crate) fn mark_name(source: &impl Source, name: MarkName) -> &str {
         "" => "(no name)",
         name => name,
     }
+}
+
+/// The name of the argument with the function of which a call is a tail call.
+pub(crate) fn tail_key(tail: Tail) -> &'static str {
+    if tail.is_sure { "tail_call_of" } else { "perhaps_tail_call_of" }
 }
 
 /// Name of slices that stand for times when recording was off.
@@ -90,6 +95,7 @@ fn reason(why: LossKind) -> &'static str {
 pub(crate) fn remarks(start_cut: bool, how: EndKind) -> impl Iterator<Item = &'static str> {
     let end = match how {
         EndKind::Returned => None,
+        EndKind::Jumped => Some("ends in a tail call"),
         EndKind::ReturnedAfterGap => Some("partly not recorded"),
         EndKind::Unwound => Some("unwound"),
         EndKind::CutAtEnd => Some("cut at end"),

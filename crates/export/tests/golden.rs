@@ -22,6 +22,13 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
         })
     }
+    fn of_jumps(format: Format) -> Writer {
+        Box::new(move |out| {
+            let (program, book) = common::jumps();
+            let all = Filter::default();
+            export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
+        })
+    }
     fn of_family(format: Format) -> Writer {
         Box::new(move |out| {
             let program = common::family();
@@ -65,6 +72,22 @@ fn outputs() -> Vec<(&'static str, Writer)> {
                 let all = Filter::default();
                 replay(&common::family(), &common::Book::default(), &all, ReplayStyle::default(), out)
                     .map(drop)
+            }),
+        ),
+        ("jumps.chrome.json", of_jumps(Format::Chrome)),
+        ("jumps.pftrace", of_jumps(Format::Perfetto)),
+        (
+            "jumps.terminal.txt",
+            Box::new(move |out| {
+                let (program, book) = common::jumps();
+                replay(&program, &book, &Filter::default(), terminal, out).map(drop)
+            }),
+        ),
+        (
+            "jumps.replay.jsonl",
+            Box::new(|out| {
+                let (program, book) = common::jumps();
+                replay_json(&program, &book, &Filter::default(), out).map(drop)
             }),
         ),
         (

@@ -60,6 +60,19 @@ impl Function {
     }
 }
 
+/// How a function is left at one of its exits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Leave {
+    /// It returns.
+    Return,
+    /// It jumps into a function of its module.
+    Jump(FunctionId),
+    /// It jumps into the function of this linker name, which may be another module's.
+    JumpByName(String),
+    /// It jumps to a place that its code doesn't tell: a virtual function, or through a pointer.
+    JumpAnywhere,
+}
+
 /// A row of a module's function table: what is known without reading DWARF.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionEntry<'a> {

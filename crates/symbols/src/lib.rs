@@ -19,6 +19,7 @@ mod address_ranges;
 mod budget;
 mod debug;
 mod elf;
+mod exits;
 mod file_bytes;
 mod frames;
 mod function;
@@ -34,7 +35,7 @@ mod table;
 mod warning;
 
 pub use budget::MEMORY_BASE_BYTES;
-pub use function::{Function, FunctionEntry, FunctionId, NameSource};
+pub use function::{Function, FunctionEntry, FunctionId, Leave, NameSource};
 pub use identity::{BuildIdText, ModuleIdentity};
 pub use module::ModuleSymbols;
 pub use name::{demangle, split_part};

@@ -6,7 +6,8 @@ use std::path::{Path, PathBuf};
 
 use crate::debug::{DebugInfo, Declaration, EntryId, SplitPlaces};
 use crate::elf;
-use crate::function::{Function, FunctionEntry, FunctionId, NameSource};
+use crate::exits::{AllNames, Exits, Leaving};
+use crate::function::{Function, FunctionEntry, FunctionId, Leave, NameSource};
 use crate::identity::ModuleIdentity;
 use crate::locate::{Located, LocatedFile, locate};
 use crate::name::{demangle, split_part};
@@ -29,6 +30,12 @@ pub struct ModuleSymbols {
     /// Rows of the table by name; filled when a part looks for its whole.
     by_name: Option<Vec<u32>>,
     debug: DebugState,
+    /// The module's own file.
+    file: Option<LocatedFile>,
+    /// Read when an exit is asked for.
+    exits: Option<Exits>,
+    /// Read when a name is asked for.
+    all_names: Option<AllNames>,
     warnings: Vec<SymbolWarning>,
 }
 
@@ -66,6 +73,9 @@ impl ModuleSymbols {
             stray_ids: HashMap::new(),
             functions: Vec::new(),
             by_name: None,
+            file: located.module.clone(),
+            exits: None,
+            all_names: None,
             debug: debug_state(located, options),
             warnings,
         }
@@ -114,6 +124,54 @@ impl ModuleSymbols {
             Some(entry) => self.name_entry(&entry).0,
             None => self.offset_name(self.strays.get(id.index() - self.table.len()).copied().unwrap_or(0)),
         }
+    }
+
+    /// How a function is left at the exit whose hook returns to this image address; `None` where that isn't known, as for
+    /// exits that are recorded by their function's own address.
+    pub fn leave(&mut self, image_address: u64) -> Option<Leave> {
+        let file = self.file.as_ref()?;
+        let exits = match &mut self.exits {
+            Some(exits) => exits,
+            unread => unread.insert(read(file, Exits::of)),
+        };
+        let is_start =
+            self.table.find(image_address).and_then(|id| self.table.start(id.index())) == Some(image_address);
+        let leaving = exits.at(&file.bytes, image_address, is_start)?;
+        Some(match leaving {
+            Leaving::Returns => Leave::Return,
+            Leaving::JumpsAnywhere => Leave::JumpAnywhere,
+            Leaving::JumpsToName(name) => Leave::JumpByName(String::from_utf8_lossy(&name).into_owned()),
+            Leaving::JumpsTo(target) => {
+                let id = self.function_at(target);
+                let entry = self.table.entry(id);
+                match entry.map(|entry| (entry.is_plt, entry.linkage_name)) {
+                    Some((_, b"__x86_return_thunk")) => Leave::Return,
+                    Some((_, name)) if is_indirect_thunk(name) => Leave::JumpAnywhere,
+                    Some((true, name)) => Leave::JumpByName(String::from_utf8_lossy(name).into_owned()),
+                    // A stub without a name, or code that nothing is known of.
+                    None => Leave::JumpAnywhere,
+                    Some(_) => Leave::Jump(id),
+                }
+            }
+        })
+    }
+
+    /// Whether a function is called by this linker name; `None` where the name stands for a choice of functions.
+    pub fn is_called(&mut self, id: FunctionId, linkage_name: &str) -> Option<bool> {
+        let Some(start) = self.table.start(id.index()) else { return Some(false) };
+        let Some(names) = self.all_names() else { return Some(false) };
+        if names.at(start).any(|name| name == linkage_name.as_bytes()) {
+            return Some(true);
+        }
+        (!names.is_indirect(linkage_name.as_bytes())).then_some(false)
+    }
+
+    fn all_names(&mut self) -> Option<&AllNames> {
+        let file = self.file.as_ref()?;
+        Some(match &mut self.all_names {
+            Some(names) => names,
+            unread => unread.insert(read(file, AllNames::of)),
+        })
     }
 
     /// The path that the module was recorded under.
@@ -256,6 +314,17 @@ impl Function {
         self.line = declaration.line;
         self
     }
+}
+
+/// Reads something of a file; nothing where the reader gives up on it.
+fn read<T: Default>(file: &LocatedFile, of: impl Fn(&elf::Elf<'_>) -> T) -> T {
+    let read = || elf::parse(&file.bytes).map(|elf| of(&elf)).unwrap_or_default();
+    catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()
+}
+
+/// Whether a jump to this function goes on to an address in a register.
+fn is_indirect_thunk(name: &[u8]) -> bool {
+    name.starts_with(b"__x86_indirect_thunk") || name.starts_with(b"__llvm_retpoline")
 }
 
 fn build_table(located: &Located) -> FunctionTable {

@@ -72,7 +72,7 @@ fn jump_slot(entry: &[u8], start: u64) -> Option<u64> {
 }
 
 /// Names of the symbols whose addresses the dynamic linker stores, by the slot's address.
-fn slot_targets<'d>(elf: &Elf<'d>) -> HashMap<u64, &'d [u8]> {
+pub(crate) fn slot_targets<'d>(elf: &Elf<'d>) -> HashMap<u64, &'d [u8]> {
     let mut targets = HashMap::new();
     let Some(relocations) = elf.dynamic_relocations() else { return targets };
     for (slot, relocation) in relocations {

@@ -234,12 +234,47 @@ fn note(elf: &Elf<'_>) -> Option<NoteReport> {
     found
 }
 
+/// One entry of a site list.
+pub(crate) struct SiteEntry {
+    /// Of the site or sled.
+    pub address: u64,
+    /// As the list has it.
+    pub kind: u32,
+}
+
+/// The entries of the site list in this section, in its order.
+pub(crate) fn entries(elf: &Elf<'_>, section_name: &str) -> Vec<SiteEntry> {
+    let Some((base, data)) = list(elf, section_name) else { return Vec::new() };
+    if section_name == XRAY_SECTION {
+        return data
+            .chunks_exact(32)
+            .zip((base..).step_by(32))
+            .filter_map(|(entry, at)| {
+                let distance = i64::from_le_bytes(*entry.first_chunk::<8>()?);
+                Some(SiteEntry { address: at.wrapping_add_signed(distance), kind: (*entry.get(16)?).into() })
+            })
+            .collect();
+    }
+    data.chunks_exact(12)
+        .zip((base..).step_by(12))
+        .filter_map(|(entry, at)| {
+            let distance = i32::from_le_bytes(*entry.first_chunk::<4>()?);
+            let kind = u32::from_le_bytes(*entry.get(8..)?.first_chunk::<4>()?);
+            Some(SiteEntry { address: at.wrapping_add_signed(distance.into()), kind })
+        })
+        .collect()
+}
+
+/// Address and bytes of a site list.
+fn list<'d>(elf: &Elf<'d>, section_name: &str) -> Option<(u64, &'d [u8])> {
+    let section = elf.section_by_name(section_name)?;
+    let (offset, size) = section.file_range()?;
+    Some((section.address(), bytes_at(elf.data(), offset, size)?))
+}
+
 /// The function starts that a site list names: of every entry, the address that its second field points to.
 pub(crate) fn function_starts(elf: &Elf<'_>, section_name: &str) -> Vec<u64> {
-    let Some(section) = elf.section_by_name(section_name) else { return Vec::new() };
-    let Some((offset, size)) = section.file_range() else { return Vec::new() };
-    let Some(data) = bytes_at(elf.data(), offset, size) else { return Vec::new() };
-    let base = section.address();
+    let Some((base, data)) = list(elf, section_name) else { return Vec::new() };
     let mut starts: Vec<u64> = if section_name == XRAY_SECTION {
         data.chunks_exact(32)
             .enumerate()

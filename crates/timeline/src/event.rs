@@ -46,6 +46,20 @@ pub struct Begin {
     pub start_ns: u64,
     /// It began earlier than that: its entry is not in the trace.
     pub cut: bool,
+    /// Whether the call that ended right before it, at the same depth, made it by jumping there.
+    pub tail_call: TailCall,
+}
+
+/// Whether a call was made by a jump out of another, in whose place it stands then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum TailCall {
+    /// Nothing says so.
+    #[default]
+    No,
+    /// The call before it jumped, and the code doesn't tell where to.
+    Perhaps,
+    /// The call before it jumped there.
+    Yes,
 }
 
 /// A call ends.
@@ -70,6 +84,8 @@ pub struct End {
 pub enum EndKind {
     /// By its exit.
     Returned,
+    /// By jumping into another function, which returns in its place: a tail call.
+    Jumped,
     /// By an exit, but recording was off in between: it may be several calls of its function.
     ReturnedAfterGap,
     /// Its frame was left without an exit: exception, longjmp, end of the thread. The moment is when

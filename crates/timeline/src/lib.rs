@@ -10,10 +10,11 @@
 //! events come in the order of time and nest strictly: each [`TimelineEvent::Begin`] gets its
 //! [`TimelineEvent::End`], the ones begun last first.
 //!
-//! The crate knows no output format and no symbols; a caller who has symbols can veto a pairing, see
-//! [`SameFunction`].
+//! The crate knows no output format and no symbols; a caller who has the modules' code can veto a pairing and
+//! tell which exits are jumps into other functions, see [`Code`].
 
 mod clock;
+mod code;
 mod event;
 mod family;
 mod location;
@@ -27,14 +28,15 @@ mod thread;
 mod trace;
 
 pub use clock::{Clock, ClockQuality};
+pub use code::Code;
 pub use event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
-    SpanEndKind, TimelineEvent,
+    SpanEndKind, TailCall, TimelineEvent,
 };
 pub use everycall_reader::Process;
 pub use family::Relative;
 pub use location::{Location, ModuleMap};
 pub use marks::{MarkNames, NamedMarks};
-pub use pairing::{PairingStats, SameFunction};
+pub use pairing::PairingStats;
 pub use thread::ThreadEvents;
 pub use trace::{ThreadInfo, Trace};

@@ -3,17 +3,14 @@
 use crate::clock::ClockWalk;
 use everycall_format::{event::gap, label};
 
+use crate::code::{Answers, Code};
 use crate::event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, SpanEndKind,
-    TimelineEvent,
+    TailCall, TimelineEvent,
 };
 use crate::location::{Location, ModuleMap};
 use crate::slots::{Step, What};
 use crate::spans::{self, Spans};
-
-/// Tells whether an entry and an exit belong to the same function; `None` where that isn't known.
-/// Answers are kept, so it may be slow, and must not change.
-pub type SameFunction<'a> = &'a (dyn Fn(Location, Location) -> Option<bool> + 'a);
 
 /// Calls that may be open at once; deeper ones are counted only.
 const DEPTH_MAX: usize = 1 << 19;
@@ -129,7 +126,9 @@ pub(crate) struct Pairing<'a> {
     clock: ClockWalk<'a>,
     modules: &'a ModuleMap,
     cursor: usize,
-    same: Answers<'a>,
+    code: Answers<'a>,
+    /// Where the call that ended last jumped away, as long as nothing happened since.
+    jumped: Option<Location>,
     stack: Vec<Frame>,
     /// Frames of the stack that are calls.
     depth: u32,
@@ -152,12 +151,13 @@ pub(crate) struct Pairing<'a> {
 }
 
 impl<'a> Pairing<'a> {
-    pub fn new(clock: ClockWalk<'a>, modules: &'a ModuleMap, same: Option<SameFunction<'a>>) -> Pairing<'a> {
+    pub fn new(clock: ClockWalk<'a>, modules: &'a ModuleMap, code: Option<&'a dyn Code>) -> Pairing<'a> {
         Pairing {
             clock,
             modules,
             cursor: 0,
-            same: Answers::new(same),
+            code: Answers::new(code),
+            jumped: None,
             stack: Vec::new(),
             depth: 0,
             too_deep: 0,
@@ -181,6 +181,7 @@ impl<'a> Pairing<'a> {
         self.spans = Spans::default();
         self.depth = 0;
         self.too_deep = 0;
+        self.jumped = None;
         self.collected = can_be.then(Cuts::default);
     }
 
@@ -199,10 +200,13 @@ impl<'a> Pairing<'a> {
         match step.what {
             What::Entry(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
-                self.open(
-                    Frame { location, start_ticks: ticks, start_ns: ns, start_cut: false, unnamed: 0 },
-                    out,
-                );
+                let tail_call = match self.jumped.take() {
+                    None => TailCall::No,
+                    Some(exit) => self.code.tail_call(exit, location),
+                };
+                let frame =
+                    Frame { location, start_ticks: ticks, start_ns: ns, start_cut: false, unnamed: 0 };
+                self.open(frame, tail_call, out);
             }
             What::Exit(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
@@ -215,15 +219,15 @@ impl<'a> Pairing<'a> {
     #[cold]
     fn rare(&mut self, ticks: u64, until: u64, what: What, out: &mut Vec<TimelineEvent>) {
         let at_ns = self.now_ns;
+        self.jumped = None;
         let unknown = |address| Location { module: Location::NO_MODULE, image_address: address };
         match what {
             What::Entry(_) | What::Exit(_) => {}
             What::UnknownEntry(address) => {
                 let location = unknown(address);
-                self.open(
-                    Frame { location, start_ticks: ticks, start_ns: at_ns, start_cut: false, unnamed: 0 },
-                    out,
-                );
+                let frame =
+                    Frame { location, start_ticks: ticks, start_ns: at_ns, start_cut: false, unnamed: 0 };
+                self.open(frame, TailCall::No, out);
             }
             What::UnknownExit(address) => self.exit(unknown(address), out),
             What::Unwound(count) => self.unwind(count, How::Is(EndKind::Unwound)),
@@ -278,14 +282,15 @@ impl<'a> Pairing<'a> {
     }
 
     #[inline]
-    fn open(&mut self, frame: Frame, out: &mut Vec<TimelineEvent>) {
+    fn open(&mut self, frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
         if self.stack.len() >= DEPTH_MAX {
             self.too_deep += 1;
             self.stats.too_deep += 1;
             return;
         }
         let Frame { location, start_ns, start_cut, .. } = frame;
-        out.push(TimelineEvent::Begin(Begin { depth: self.depth, location, start_ns, cut: start_cut }));
+        let depth = self.depth;
+        out.push(TimelineEvent::Begin(Begin { depth, location, start_ns, cut: start_cut, tail_call }));
         self.stack.push(frame);
         self.depth += 1;
         self.stats.calls += 1;
@@ -304,6 +309,7 @@ impl<'a> Pairing<'a> {
             EndKind::Unwound => self.stats.unwound += 1,
             EndKind::ExitLost => self.stats.exits_lost += 1,
             EndKind::Returned
+            | EndKind::Jumped
             | EndKind::ReturnedAfterGap
             | EndKind::CutAtEnd
             | EndKind::CutAtLoss
@@ -318,7 +324,7 @@ impl<'a> Pairing<'a> {
     fn ends_after_gap(&mut self, how: EndKind) -> EndKind {
         self.before_gap = self.stack.len();
         match how {
-            EndKind::Returned => EndKind::ReturnedAfterGap,
+            EndKind::Returned | EndKind::Jumped => EndKind::ReturnedAfterGap,
             EndKind::Unwound => EndKind::ExitLost,
             other => other,
         }
@@ -326,16 +332,25 @@ impl<'a> Pairing<'a> {
 
     #[inline]
     fn exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
+        self.jumped = None;
         if self.too_deep > 0 {
             self.too_deep -= 1;
             return;
         }
-        match self.stack.last() {
-            Some(top) if top.unnamed == 0 && self.same.ask(top.location, location) != Some(false) => {
-                self.close(EndKind::Returned, self.now_ns, out);
+        if let Some(top) = self.stack.last().filter(|top| top.unnamed == 0) {
+            let answer = self.code.exit(top.location, location);
+            if answer.same != Some(false) {
+                return self.leave(location, answer.jumps, out);
             }
-            _ => self.strange_exit(location, out),
         }
+        self.strange_exit(location, out);
+    }
+
+    /// The innermost call ends by its exit.
+    #[inline]
+    fn leave(&mut self, exit: Location, jumps: bool, out: &mut Vec<TimelineEvent>) {
+        self.jumped = jumps.then_some(exit);
+        self.close(if jumps { EndKind::Jumped } else { EndKind::Returned }, self.now_ns, out);
     }
 
     /// An exit that is not the innermost call's.
@@ -347,14 +362,16 @@ impl<'a> Pairing<'a> {
         {
             return cuts.calls.push(CutCall::Exit(location));
         }
-        let mut found = None;
+        let (mut found, mut jumps) = (None, false);
         for (distance, frame) in self.stack.iter().rev().take(SEARCH_DEPTH).enumerate() {
             // Calls without a name on top have ended without an exit, so that the next one may be meant.
             let is_next = self.stack[self.stack.len() - distance..].iter().all(|above| above.unnamed > 0);
-            let answer =
-                if frame.unnamed > 0 { Some(false) } else { self.same.ask(frame.location, location) };
-            if answer == Some(true) || answer.is_none() && is_next {
-                found = Some(distance);
+            if frame.unnamed > 0 {
+                continue;
+            }
+            let answer = self.code.exit(frame.location, location);
+            if answer.same == Some(true) || answer.same.is_none() && is_next {
+                (found, jumps) = (Some(distance), answer.jumps);
                 break;
             }
         }
@@ -366,7 +383,7 @@ impl<'a> Pairing<'a> {
         for _ in 0..distance {
             self.close(EndKind::ExitLost, now_ns, out);
         }
-        self.close(EndKind::Returned, now_ns, out);
+        self.leave(location, jumps, out);
     }
 
     /// The innermost `count` calls ended without an exit.
@@ -480,7 +497,7 @@ impl<'a> Pairing<'a> {
             let start_cut = true_ns < self.now_ns;
             let frame =
                 Frame { location, start_ticks: call.ticks, start_ns: self.now_ns, start_cut, unnamed: 0 };
-            self.open(frame, out);
+            self.open(frame, TailCall::No, out);
         }
         if !cuts.calls.is_empty() || !cuts.spans.is_empty() {
             self.now_ns = self.now_ns.max(self.clock.ns(first_ticks));
@@ -498,7 +515,7 @@ impl<'a> Pairing<'a> {
         let (start_ticks, start_ns) = (self.rim_ticks, self.now_ns);
         let frame = Frame { location, start_ticks, start_ns, start_cut: true, unnamed };
         if unnamed == 0 {
-            self.open(frame, out);
+            self.open(frame, TailCall::No, out);
         } else if self.stack.len() < DEPTH_MAX {
             self.stack.push(frame);
         }
@@ -509,6 +526,7 @@ impl<'a> Pairing<'a> {
     pub fn gap(&mut self, listed: &[ListedCall], count: Option<u64>, out: &mut Vec<TimelineEvent>) {
         let keep = self.stack.iter().zip(listed).take_while(|(frame, call)| frame.is(call)).count();
         self.too_deep = 0;
+        self.jumped = None;
         out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count, why: LossKind::Segments }));
         self.closing = Some(Closing { until: keep, how: How::Is(EndKind::CutAtLoss) });
     }
@@ -534,44 +552,5 @@ impl<'a> Pairing<'a> {
         self.stats.open_call_disagreements += expected as u64;
         self.at_end = AtEnd { listed, until_ns, ended_before, first_ticks };
         self.closing = Some(Closing { until: 0, how: How::AtEnd });
-    }
-}
-
-/// Pairs of locations that were asked about.
-struct Answers<'a> {
-    ask: Option<SameFunction<'a>>,
-    kept: Vec<Option<(Location, Location, Option<bool>)>>,
-}
-
-impl<'a> Answers<'a> {
-    /// Places for answers; a power of two.
-    const PLACES: usize = 1 << 12;
-
-    fn new(ask: Option<SameFunction<'a>>) -> Answers<'a> {
-        Answers { kept: vec![None; if ask.is_some() { Answers::PLACES } else { 0 }], ask }
-    }
-
-    /// Whether an entry and an exit belong to the same function.
-    #[inline]
-    fn ask(&mut self, entry: Location, exit: Location) -> Option<bool> {
-        if entry == exit {
-            return Some(true);
-        }
-        if entry.module != exit.module && entry.module_index().is_some() && exit.module_index().is_some() {
-            return Some(false);
-        }
-        let ask = self.ask?;
-        let hash = (entry.image_address.wrapping_mul(0x9e37_79b9_7f4a_7c15)
-            ^ exit.image_address.wrapping_mul(0xc2b2_ae3d_27d4_eb4f))
-            >> 40;
-        let place = &mut self.kept[hash as usize & (Answers::PLACES - 1)];
-        match place {
-            Some((kept_entry, kept_exit, answer)) if *kept_entry == entry && *kept_exit == exit => *answer,
-            _ => {
-                let answer = ask(entry, exit);
-                *place = Some((entry, exit, answer));
-                answer
-            }
-        }
     }
 }

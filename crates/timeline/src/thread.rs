@@ -3,11 +3,12 @@
 use everycall_reader::{Ending, Reason, Source};
 
 use crate::clock::Clock;
+use crate::code::Code;
 use crate::event::TimelineEvent;
 use crate::location::ModuleMap;
 use crate::marks::MarkNames;
 use crate::order::{Batch, Ordered};
-use crate::pairing::{Cuts, ListedCall, Pairing, PairingStats, SameFunction};
+use crate::pairing::{Cuts, ListedCall, Pairing, PairingStats};
 use crate::trace::ThreadInfo;
 
 /// Steps that are worked off together; what comes out of them is kept until it is asked for.
@@ -30,9 +31,9 @@ impl<'t> ThreadEvents<'t> {
         clock: &'t Clock,
         modules: &'t ModuleMap,
         names: &'t MarkNames,
-        same: Option<SameFunction<'t>>,
+        code: Option<&'t dyn Code>,
     ) -> ThreadEvents<'t> {
-        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, same));
+        let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, code));
         ThreadEvents { out: Vec::new(), given: 0, maker, stats: PairingStats::default() }
     }
 
@@ -107,7 +108,7 @@ impl<'t> Maker<'t> {
         clock: &'t Clock,
         modules: &'t ModuleMap,
         names: &'t MarkNames,
-        same: Option<SameFunction<'t>>,
+        code: Option<&'t dyn Code>,
     ) -> Maker<'t> {
         let key = thread.key;
         let mut cursor = 0;
@@ -122,7 +123,7 @@ impl<'t> Maker<'t> {
         let cuts = if thread.is_complete {
             Vec::new()
         } else {
-            let pairing = Pairing::new(clock.walk(), modules, same);
+            let pairing = Pairing::new(clock.walk(), modules, code);
             collect_cuts(Ordered::new(source.segments(key), names), pairing)
         };
         let snapshot = source.recording().snapshots.get(key.snapshot);
@@ -136,7 +137,7 @@ impl<'t> Maker<'t> {
         Maker {
             ordered: Ordered::new(source.segments(key), names),
             done: 0,
-            pairing: Pairing::new(clock.walk(), modules, same),
+            pairing: Pairing::new(clock.walk(), modules, code),
             listed,
             cuts,
             first_ticks: None,

@@ -5,10 +5,10 @@ use everycall_reader::{
 };
 
 use crate::clock::{Clock, ClockQuality};
+use crate::code::Code;
 use crate::family::{Relative, family};
 use crate::location::{Location, ModuleMap};
 use crate::marks::MarkNames;
-use crate::pairing::SameFunction;
 use crate::scan::{ThreadScan, scan_thread};
 use crate::thread::ThreadEvents;
 
@@ -188,16 +188,12 @@ impl<'a> Trace<'a> {
         self.thread_events_checked(index, None)
     }
 
-    /// Like [`Trace::thread_events`], with pairings checked by `same_function`.
+    /// Like [`Trace::thread_events`], with pairings checked, and jumps told, by `code`.
     #[must_use]
-    pub fn thread_events_checked<'t>(
-        &'t self,
-        index: usize,
-        same_function: Option<SameFunction<'t>>,
-    ) -> ThreadEvents<'t> {
+    pub fn thread_events_checked<'t>(&'t self, index: usize, code: Option<&'t dyn Code>) -> ThreadEvents<'t> {
         let thread = self.threads.get(index);
         let modules = thread.and_then(|thread| self.modules.get(thread.process)).unwrap_or(ModuleMap::EMPTY);
-        ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, same_function)
+        ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, code)
     }
 
     /// The module and address of a code offset of a process at a moment.

@@ -2,7 +2,7 @@
 
 use everycall_reader::TraceFile;
 use everycall_synth::{File, Module, Process, Ring, Thread};
-use everycall_timeline::{EndKind, InstantKind, Location, LossKind, TimelineEvent, Trace};
+use everycall_timeline::{Code, EndKind, InstantKind, Location, LossKind, TimelineEvent, Trace};
 
 const START: u64 = 1000;
 /// Functions lie 0x100 apart.
@@ -31,7 +31,7 @@ fn texts(trace: &Trace<'_>, symbols: bool) -> Vec<String> {
     let same = |entry: Location, exit: Location| {
         Some(entry.image_address / FUNCTION == exit.image_address / FUNCTION)
     };
-    let same = symbols.then_some(&same as &dyn Fn(Location, Location) -> Option<bool>);
+    let same = symbols.then_some(&same as &dyn Code);
     let origin = trace.clock().origin_ticks();
     let name = |location: Location| format!("{:x}", location.image_address / FUNCTION * FUNCTION);
     trace

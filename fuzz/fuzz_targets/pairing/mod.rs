@@ -1,28 +1,48 @@
 //! What holds for the timelines of any input.
 
 use everycall_reader::Source;
-use everycall_timeline::{Location, TimelineEvent, Trace};
+use everycall_timeline::{Code, EndKind, Location, TailCall, TimelineEvent, Trace};
+
+/// Code that says anything, the same each time.
+struct Anything;
+
+impl Code for Anything {
+    fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
+        (!exit.image_address.is_multiple_of(3)).then_some(entry == exit)
+    }
+
+    fn jumps(&self, exit: Location) -> bool {
+        exit.image_address.is_multiple_of(2)
+    }
+
+    fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
+        (!exit.image_address.is_multiple_of(4)).then_some(entry.image_address.is_multiple_of(5))
+    }
+}
 
 /// Reads everything and checks nesting and order.
 pub fn check(source: impl Source) {
     let Ok(trace) = Trace::open(source) else { return };
-    let same = |entry: Location, exit: Location| (exit.image_address % 3 != 0).then_some(entry == exit);
     for thread in trace.threads() {
-        for checked in [None, Some(&same as &_)] {
+        for checked in [None, Some(&Anything as &dyn Code)] {
             let mut open = Vec::new();
             let mut now = 0;
+            let mut jumped = false;
             for event in trace.thread_events_checked(thread.index, checked) {
                 assert!(event.at_ns() >= now, "time goes on");
                 now = event.at_ns();
+                let after_jump = std::mem::take(&mut jumped);
                 match event {
                     TimelineEvent::Begin(begin) => {
                         assert_eq!(begin.depth as usize, open.len());
+                        assert!(begin.tail_call == TailCall::No || after_jump);
                         open.push(begin);
                     }
                     TimelineEvent::End(end) => {
                         let begin = open.pop().expect("an end has its begin");
                         assert_eq!((begin.depth, begin.location), (end.depth, end.location));
                         assert_eq!(begin.start_ns, end.start_ns);
+                        jumped = end.how == EndKind::Jumped;
                     }
                     _ => {}
                 }

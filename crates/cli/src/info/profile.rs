@@ -137,13 +137,19 @@ fn top(all: &[(Location, Sums)], by: impl Fn(&Sums) -> u64, names: &SymbolNames<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everycall_timeline::{Begin, End};
+    use everycall_timeline::{Begin, End, TailCall};
 
     #[test]
     fn own_time_leaves_out_what_was_called() {
         let at = |address| Location { module: 0, image_address: address };
         let begin = |address, start_ns| {
-            TimelineEvent::Begin(Begin { depth: 0, location: at(address), start_ns, cut: false })
+            TimelineEvent::Begin(Begin {
+                depth: 0,
+                location: at(address),
+                start_ns,
+                cut: false,
+                tail_call: TailCall::No,
+            })
         };
         let end = |address, start_ns, end_ns| {
             let how = EndKind::Returned;

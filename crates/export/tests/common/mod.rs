@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use everycall_export::{
     Begin, End, EndKind, FunctionName, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark,
-    MarkKind, MarkName, Names, Process, Source, SpanEndKind, Thread, TimelineEvent,
+    MarkKind, MarkName, Names, Process, Source, SpanEndKind, TailCall, Thread, TimelineEvent,
 };
 
 /// A program whose calls are given one by one.
@@ -60,8 +60,16 @@ impl Program {
     }
 
     pub fn begin_cut(&mut self, function: u64, start_ns: u64, cut: bool) -> &mut Self {
+        self.begin_how(function, start_ns, cut, TailCall::No)
+    }
+
+    pub fn begin_tail(&mut self, function: u64, start_ns: u64, tail_call: TailCall) -> &mut Self {
+        self.begin_how(function, start_ns, false, tail_call)
+    }
+
+    fn begin_how(&mut self, function: u64, start_ns: u64, cut: bool, tail_call: TailCall) -> &mut Self {
         let location = Location { module: 0, image_address: function };
-        let begin = Begin { depth: self.open.len() as u32, location, start_ns, cut };
+        let begin = Begin { depth: self.open.len() as u32, location, start_ns, cut, tail_call };
         self.open.push(begin);
         self.push(TimelineEvent::Begin(begin))
     }
@@ -71,7 +79,7 @@ impl Program {
     }
 
     pub fn end_how(&mut self, end_ns: u64, how: EndKind) -> &mut Self {
-        let Begin { depth, location, start_ns, cut: start_cut } = self.open.pop().expect("an open call");
+        let Begin { depth, location, start_ns, cut: start_cut, .. } = self.open.pop().expect("an open call");
         self.push(TimelineEvent::End(End { depth, location, start_ns, end_ns, how, start_cut }))
     }
 
@@ -271,4 +279,33 @@ pub fn family() -> Program {
     program.process(101, 100, &["./app", "--work"]).thread(101, "app").begin(1, 20_000).end(40_000);
     program.process(101, 100, &["/bin/other", "a b"]).thread(101, "other").begin(2, 50_000).end(60_000);
     program
+}
+
+/// A thread with tail calls: a chain of three, one whose target isn't known, one into a function that isn't traced.
+#[allow(dead_code, reason = "not every test file has tail calls")]
+pub fn jumps() -> (Program, Book) {
+    let mut program = Program::default();
+    program
+        .thread(100, "jumps")
+        .begin(1, 0)
+        .begin(2, 100)
+        .begin(3, 200)
+        .end(300)
+        .end_how(400, EndKind::Jumped)
+        .begin_tail(4, 400, TailCall::Yes)
+        .end_how(500, EndKind::Jumped)
+        .begin_tail(2, 510, TailCall::Yes)
+        .begin(3, 520)
+        .end(530)
+        .end(600)
+        .begin(5, 700)
+        .end_how(800, EndKind::Jumped)
+        .begin_tail(3, 850, TailCall::Perhaps)
+        .end(900)
+        .begin(5, 1_000)
+        .end_how(1_100, EndKind::Jumped)
+        .begin(3, 1_200)
+        .end(1_300)
+        .end(2_000);
+    (program, everything().1)
 }

@@ -1,0 +1,245 @@
+//! How functions are left: at an exit that returns, or at one that jumps into another function.
+//!
+//! An exit's address is where its hook returns to. Where the module lists its sites, the site tells what it is;
+//! else the instruction at that address does. Exits that are known by their function alone tell nothing.
+
+use object::read::elf::ProgramHeader;
+use object::{LittleEndian, elf};
+
+use everycall_format::site::{SITES_SECTION, XRAY_SECTION, site_kind, sled_kind};
+
+use crate::elf::{CodeSections, Elf, bytes_at, code_symbols};
+use crate::plt;
+use crate::sites::{SiteEntry, entries};
+
+/// Bytes of a call with a 32-bit displacement: what a site is when it is on.
+const CALL_SIZE: u64 = 5;
+/// From a sled of a tail exit to where its hook returns to, and on to the jump.
+const SLED_RETURN: u64 = 8;
+const SLED_REST: u64 = 3;
+/// Bytes that one instruction may have.
+const INSTRUCTION_SIZE_MAX: u64 = 15;
+
+/// How a function is left.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Leaving {
+    /// It returns.
+    Returns,
+    /// It jumps to an image address.
+    JumpsTo(u64),
+    /// It jumps to the function of this name, wherever that is.
+    JumpsToName(Vec<u8>),
+    /// It jumps to an address that it computes.
+    JumpsAnywhere,
+}
+
+/// The exits of one module, as its file tells them.
+#[derive(Default)]
+pub(crate) struct Exits {
+    /// Where hooks of exits return to, ascending, and whether a jump follows, and where.
+    sites: Vec<(u64, Option<u64>)>,
+    /// Code in the file: first address, first byte, bytes.
+    code: Vec<(u64, u64, u64)>,
+    /// Slots that jumps lead through, ascending, with the names of their targets.
+    slots: Vec<(u64, Vec<u8>)>,
+}
+
+impl Exits {
+    pub(crate) fn of(elf: &Elf<'_>) -> Self {
+        let mut sites = Vec::new();
+        for SiteEntry { address, kind } in entries(elf, SITES_SECTION) {
+            let behind = address.wrapping_add(CALL_SIZE);
+            match kind {
+                site_kind::TAIL_EXIT => sites.push((behind, Some(behind))),
+                site_kind::EXIT | site_kind::RETURN => sites.push((behind, None)),
+                _ => {}
+            }
+        }
+        for SiteEntry { address, kind } in entries(elf, XRAY_SECTION) {
+            if kind == u32::from(sled_kind::TAIL_EXIT) {
+                let behind = address.wrapping_add(SLED_RETURN);
+                sites.push((behind, Some(behind.wrapping_add(SLED_REST))));
+            } else if kind == u32::from(sled_kind::EXIT) {
+                sites.push((address.wrapping_add(CALL_SIZE), None));
+            }
+        }
+        sites.sort_unstable();
+        let code = elf
+            .elf_program_headers()
+            .iter()
+            .filter(|header| {
+                header.p_type(LittleEndian) == elf::PT_LOAD
+                    && header.p_flags(LittleEndian).0 & elf::PF_X.0 != 0
+            })
+            .map(|header| {
+                let (offset, size) = header.file_range(LittleEndian);
+                (header.p_vaddr(LittleEndian), offset, size)
+            })
+            .collect();
+        let mut slots: Vec<_> =
+            plt::slot_targets(elf).into_iter().map(|(slot, name)| (slot, name.to_vec())).collect();
+        slots.sort_unstable();
+        Self { sites, code, slots }
+    }
+
+    /// How the exit at `address` leaves its function; `None` where that isn't known. `is_start` says whether a function
+    /// begins at an address. `image` is the module's file.
+    pub(crate) fn at(&self, image: &[u8], address: u64, is_start: bool) -> Option<Leaving> {
+        let at = self.sites.partition_point(|site| site.0 < address);
+        if let Some((_, jump)) = self.sites.get(at).filter(|site| site.0 == address) {
+            return match jump {
+                None => Some(Leaving::Returns),
+                Some(jump) => match self.instruction(image, *jump) {
+                    Some(Leaving::Returns) | None => Some(Leaving::JumpsAnywhere),
+                    jump => jump,
+                },
+            };
+        }
+        // An exit's hook returns behind a call; what is a function's first address came without it.
+        if is_start || !self.follows_call(image, address) {
+            return None;
+        }
+        self.instruction(image, address)
+    }
+
+    fn follows_call(&self, image: &[u8], address: u64) -> bool {
+        let direct = address.checked_sub(CALL_SIZE).and_then(|from| self.bytes(image, from));
+        let through_slot = address.checked_sub(CALL_SIZE + 1).and_then(|from| self.bytes(image, from));
+        direct.is_some_and(|bytes| bytes.starts_with(&[0xe8]))
+            || through_slot.is_some_and(|bytes| bytes.starts_with(&[0xff, 0x15]))
+    }
+
+    /// Code from `address` on: as much as an instruction may have, or what there is.
+    fn bytes<'i>(&self, image: &'i [u8], address: u64) -> Option<&'i [u8]> {
+        self.code.iter().find_map(|&(start, offset, size)| {
+            let inside = address.checked_sub(start).filter(|inside| *inside < size)?;
+            bytes_at(image, offset.checked_add(inside)?, INSTRUCTION_SIZE_MAX.min(size - inside))
+        })
+    }
+
+    /// What the jump or return at `address` does; `None` for any other instruction.
+    fn instruction(&self, image: &[u8], address: u64) -> Option<Leaving> {
+        let mut rest = self.bytes(image, address)?;
+        let size = rest.len();
+        // Nested functions keep a register around their hooks.
+        rest = rest.strip_prefix(&[0x41, 0x5a]).unwrap_or(rest);
+        // Prefixes that mean nothing to jumps and returns, or to processors without their extension; then REX.
+        while let [0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65, after @ ..] = rest {
+            rest = after;
+        }
+        if let [0x40..=0x4f, after @ ..] = rest {
+            rest = after;
+        }
+        let behind = |after: &[u8]| address.wrapping_add((size - after.len()) as u64);
+        match rest {
+            [0xc3 | 0xc2, ..] => Some(Leaving::Returns),
+            [0xeb, distance, after @ ..] => {
+                let distance = i64::from(distance.cast_signed());
+                Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
+            }
+            [0xe9, a, b, c, d, after @ ..] => {
+                let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
+                Some(Leaving::JumpsTo(behind(after).wrapping_add_signed(distance)))
+            }
+            [0xff, 0x25, a, b, c, d, after @ ..] => {
+                let distance = i64::from(i32::from_le_bytes([*a, *b, *c, *d]));
+                let slot = behind(after).wrapping_add_signed(distance);
+                let at = self.slots.partition_point(|(known, _)| *known < slot);
+                let named = self.slots.get(at).filter(|(known, _)| *known == slot);
+                Some(named.map_or(Leaving::JumpsAnywhere, |(_, name)| Leaving::JumpsToName(name.clone())))
+            }
+            [0xff, operands, ..] if operands >> 3 & 7 == 4 => Some(Leaving::JumpsAnywhere),
+            _ => None,
+        }
+    }
+}
+
+/// All names of the functions of a module, by address, aliases and indirect functions included.
+#[derive(Default)]
+pub(crate) struct AllNames {
+    /// By address, then by name.
+    rows: Vec<NameRow>,
+    text: Vec<u8>,
+}
+
+struct NameRow {
+    start: u64,
+    from: u32,
+    size: u16,
+    /// An indirect function, whose resolver lies there.
+    is_indirect: bool,
+}
+
+impl AllNames {
+    pub(crate) fn of(elf: &Elf<'_>) -> Self {
+        let code = CodeSections::of(elf);
+        let (mut rows, mut text) = (Vec::new(), Vec::new());
+        for symbol in [false, true].into_iter().flat_map(|is_dynamic| code_symbols(elf, &code, is_dynamic)) {
+            // Symbols of a hostile file may share one long name.
+            if text.len() + symbol.name.len() > elf.data().len() {
+                break;
+            }
+            let (Ok(from), Ok(size)) = (u32::try_from(text.len()), u16::try_from(symbol.name.len())) else {
+                break;
+            };
+            text.extend_from_slice(symbol.name);
+            let is_indirect = symbol.kind == elf::STT_GNU_IFUNC;
+            rows.push(NameRow { start: symbol.start, from, size, is_indirect });
+        }
+        rows.sort_unstable_by(|a, b| (a.start, name_of(&text, a)).cmp(&(b.start, name_of(&text, b))));
+        rows.dedup_by(|a, b| (a.start, name_of(&text, a)) == (b.start, name_of(&text, b)));
+        Self { rows, text }
+    }
+
+    /// The names of functions that begin at `address`, in alphabetical order.
+    pub(crate) fn at(&self, address: u64) -> impl Iterator<Item = &[u8]> {
+        let from = self.rows.partition_point(|row| row.start < address);
+        let here = self.rows[from..].iter().take_while(move |row| row.start == address);
+        here.filter(|row| !row.is_indirect).map(|row| name_of(&self.text, row))
+    }
+
+    /// Whether an indirect function has this name.
+    pub(crate) fn is_indirect(&self, name: &[u8]) -> bool {
+        self.rows.iter().any(|row| row.is_indirect && name_of(&self.text, row) == name)
+    }
+}
+
+fn name_of<'t>(text: &'t [u8], row: &NameRow) -> &'t [u8] {
+    &text[row.from as usize..][..row.size.into()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn leaving(bytes: &[u8]) -> Option<Leaving> {
+        let exits = Exits {
+            sites: Vec::new(),
+            code: vec![(0x1000, 0, bytes.len() as u64)],
+            slots: vec![(0x2000, b"g".to_vec())],
+        };
+        exits.at(bytes, 0x1005, false)
+    }
+
+    #[test]
+    fn the_next_instruction_tells() {
+        let call = [0xe8, 1, 2, 3, 4];
+        let behind = |rest: &[u8]| leaving(&[&call, rest].concat());
+        assert_eq!(behind(&[0xc3]), Some(Leaving::Returns));
+        assert_eq!(behind(&[0xf3, 0xc3]), Some(Leaving::Returns));
+        assert_eq!(behind(&[0xc2, 8, 0]), Some(Leaving::Returns));
+        assert_eq!(behind(&[0x41, 0x5a, 0xc3]), Some(Leaving::Returns));
+        assert_eq!(behind(&[0xeb, 0xfe]), Some(Leaving::JumpsTo(0x1005)));
+        assert_eq!(behind(&[0xf2, 0xe9, 0, 1, 0, 0]), Some(Leaving::JumpsTo(0x110b)));
+        assert_eq!(behind(&[0xe9, 0xf0, 0xff, 0xff, 0xff]), Some(Leaving::JumpsTo(0xffa)));
+        assert_eq!(behind(&[0xff, 0x25, 0xf5, 0x0f, 0, 0]), Some(Leaving::JumpsToName(b"g".to_vec())));
+        assert_eq!(behind(&[0xff, 0x25, 0xf6, 0x0f, 0, 0]), Some(Leaving::JumpsAnywhere));
+        assert_eq!(behind(&[0xff, 0xe0]), Some(Leaving::JumpsAnywhere));
+        assert_eq!(behind(&[0x3e, 0x41, 0xff, 0x63, 8]), Some(Leaving::JumpsAnywhere));
+        for other in [&[][..], &[0x90], &[0xff, 0xd0], &[0xe9, 0, 0], &[0x0f, 0x84, 0, 0, 0, 0], &[0xff]] {
+            assert_eq!(behind(other), None, "{other:x?}");
+        }
+        assert_eq!(leaving(&[0x90, 0x90, 0x90, 0x90, 0x90, 0xc3]), None, "no call before it");
+        assert_eq!(leaving(&[]), None);
+    }
+}

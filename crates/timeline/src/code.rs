@@ -1,0 +1,108 @@
+//! What the modules' code says about events, asked for once for each pair of places.
+
+use crate::event::TailCall;
+use crate::location::Location;
+
+/// What the modules' code tells. Answers are kept, so finding them may be slow, and they must not change.
+///
+/// A closure that tells [`Code::same_function`] knows that alone.
+pub trait Code {
+    /// Whether an entry and an exit belong to the same function; `None` where that isn't known.
+    fn same_function(&self, entry: Location, exit: Location) -> Option<bool>;
+
+    /// Whether at this exit the function jumps into another one, rather than returning; false where that isn't
+    /// known.
+    fn jumps(&self, exit: Location) -> bool {
+        let _ = exit;
+        false
+    }
+
+    /// Whether the jump at this exit leads into the function of this entry; `None` where that isn't known.
+    fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
+        let _ = (exit, entry);
+        None
+    }
+}
+
+impl<F: Fn(Location, Location) -> Option<bool>> Code for F {
+    fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
+        self(entry, exit)
+    }
+}
+
+/// What is known of an exit and the call that it may end.
+#[derive(Clone, Copy)]
+pub(crate) struct Exit {
+    /// Whether they are of the same function.
+    pub same: Option<bool>,
+    /// Whether the function jumps away there.
+    pub jumps: bool,
+}
+
+/// Pairs of locations that were asked about.
+pub(crate) struct Answers<'a> {
+    code: Option<&'a dyn Code>,
+    exits: Kept<Exit>,
+    /// Exit, then entry.
+    tail_calls: Kept<TailCall>,
+}
+
+/// Answers by pairs of locations, one for each place in the table.
+type Kept<T> = Vec<Option<(Location, Location, T)>>;
+
+/// Places for answers of one kind; a power of two.
+const PLACES: usize = 1 << 12;
+
+impl<'a> Answers<'a> {
+    pub fn new(code: Option<&'a dyn Code>) -> Answers<'a> {
+        let places = if code.is_some() { PLACES } else { 0 };
+        Answers { code, exits: vec![None; places], tail_calls: Vec::new() }
+    }
+
+    /// What is known of an exit and a call that was entered at `entry`.
+    #[inline]
+    pub fn exit(&mut self, entry: Location, exit: Location) -> Exit {
+        // Of an exit that is told by its function alone, nobody knows what it does.
+        if entry == exit {
+            return Exit { same: Some(true), jumps: false };
+        }
+        if entry.module != exit.module && entry.module_index().is_some() && exit.module_index().is_some() {
+            return Exit { same: Some(false), jumps: false };
+        }
+        let Some(code) = self.code else { return Exit { same: None, jumps: false } };
+        kept(&mut self.exits, entry, exit, || {
+            let same = code.same_function(entry, exit);
+            Exit { same, jumps: same != Some(false) && code.jumps(exit) }
+        })
+    }
+
+    /// Whether the call that is entered at `entry` was made by the jump at `exit`.
+    #[cold]
+    pub fn tail_call(&mut self, exit: Location, entry: Location) -> TailCall {
+        let Some(code) = self.code else { return TailCall::No };
+        if self.tail_calls.is_empty() {
+            self.tail_calls.resize(PLACES, None);
+        }
+        kept(&mut self.tail_calls, exit, entry, || match code.jumps_to(exit, entry) {
+            Some(true) => TailCall::Yes,
+            Some(false) => TailCall::No,
+            None => TailCall::Perhaps,
+        })
+    }
+}
+
+#[inline]
+fn kept<T: Copy>(table: &mut Kept<T>, first: Location, second: Location, find: impl FnOnce() -> T) -> T {
+    let hash = (first.image_address.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        ^ second.image_address.wrapping_mul(0xc2b2_ae3d_27d4_eb4f))
+        >> 40;
+    let place = &mut table[hash as usize & (PLACES - 1)];
+    match place {
+        Some((kept_first, kept_second, answer)) if *kept_first == first && *kept_second == second => *answer,
+        _ => {
+            let answer = find();
+            *place = Some((first, second, answer));
+            answer
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! Tail calls: an exit that jumps, and the entry right behind it.
+
+use everycall_reader::TraceFile;
+use everycall_synth::{File, Module, Process, Ring, Rng, Thread};
+use everycall_timeline::{Code, EndKind, Location, TailCall, TimelineEvent, Trace};
+
+const START: u64 = 1000;
+const FUNCTION: u64 = 0x100;
+
+/// Functions have 256 bytes. Exits at `f0` jump to the function whose number is theirs plus one, those at `f8` anywhere.
+struct Jumpy;
+
+impl Code for Jumpy {
+    fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
+        Some(entry.image_address / FUNCTION == exit.image_address / FUNCTION)
+    }
+
+    fn jumps(&self, exit: Location) -> bool {
+        exit.image_address % FUNCTION >= 0xf0
+    }
+
+    fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
+        let next = exit.image_address / FUNCTION + 1 == entry.image_address / FUNCTION;
+        (exit.image_address % FUNCTION == 0xf0).then_some(next)
+    }
+}
+
+fn process(ring: Ring) -> Process {
+    let start = 0x40_0000;
+    let module = Module {
+        base: start - 0x1000,
+        start,
+        end: start + 0x10_0000,
+        code_start: 0x1000,
+        ..Module::default()
+    };
+    let end_ticks = START + 10_000_000;
+    let thread = Thread { tid: 1, name: String::new(), start_ticks: START, ring };
+    Process { pid: 1, modules: vec![module], threads: vec![thread], end_ticks, ..Process::default() }
+}
+
+/// `+2` begins function 2, `=>+3` as a certain tail call, `=>?+4` perhaps; `-2` ends it, `-2=>` by a jump.
+fn texts(ring: Ring) -> Vec<String> {
+    let bytes = File::of(&process(ring));
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let number = |location: Location| location.image_address / FUNCTION;
+    let mut depth = 0;
+    trace
+        .thread_events_checked(0, Some(&Jumpy))
+        .filter_map(|event| match event {
+            TimelineEvent::Begin(begin) => {
+                assert_eq!(begin.depth, depth);
+                depth += 1;
+                let arrow = match begin.tail_call {
+                    TailCall::No => "",
+                    TailCall::Perhaps => "=>?",
+                    TailCall::Yes => "=>",
+                };
+                Some(format!("{arrow}+{}", number(begin.location)))
+            }
+            TimelineEvent::End(end) => {
+                depth -= 1;
+                let how = match end.how {
+                    EndKind::Returned => String::new(),
+                    EndKind::Jumped => "=>".to_owned(),
+                    other => format!(" {other:?}"),
+                };
+                Some(format!("-{}{how}", number(end.location)))
+            }
+            TimelineEvent::Loss(_) => Some("loss".to_owned()),
+            _ => None,
+        })
+        .collect()
+}
+
+/// Code offsets by function.
+fn entry(function: u32) -> u32 {
+    function * FUNCTION as u32
+}
+fn returns(function: u32) -> u32 {
+    entry(function) + 0x20
+}
+fn jumps(function: u32) -> u32 {
+    entry(function) + 0xf0
+}
+fn jumps_anywhere(function: u32) -> u32 {
+    entry(function) + 0xf8
+}
+
+#[test]
+fn calls_are_linked_where_nothing_is_between() {
+    let mut ring = Ring::new(64, 4096, START);
+    let mut at = START;
+    let mut next = || {
+        at += 10;
+        at
+    };
+    ring.enter(next(), entry(40));
+    // A chain.
+    ring.enter(next(), entry(20));
+    ring.exit(next(), jumps(20));
+    ring.enter(next(), entry(21));
+    ring.exit(next(), jumps(21));
+    ring.enter(next(), entry(22));
+    ring.exit(next(), returns(22));
+    // Into a function that isn't traced; the caller goes on.
+    ring.enter(next(), entry(20));
+    ring.exit(next(), jumps(20));
+    ring.enter(next(), entry(30));
+    ring.exit(next(), returns(30));
+    // Nobody knows where to.
+    ring.enter(next(), entry(20));
+    ring.exit(next(), jumps_anywhere(20));
+    ring.enter(next(), entry(30));
+    ring.exit(next(), returns(30));
+    // A signal's handler, a loss, a label, a gap, an exit of the caller: each comes between.
+    ring.enter(next(), entry(20));
+    ring.exit(next(), jumps(20));
+    ring.enter(next(), entry(35));
+    ring.exit(next(), returns(35));
+    ring.enter(next(), entry(21));
+    ring.exit(next(), jumps(21));
+    ring.busy(next(), 1);
+    ring.enter(next(), entry(22));
+    ring.exit(next(), jumps(22));
+    ring.mark(next(), 1, "label", None);
+    ring.enter(next(), entry(23));
+    ring.exit(next(), jumps_anywhere(23));
+    let from = next();
+    ring.gap(from, next(), 1, 1);
+    ring.enter(next(), entry(24));
+    ring.exit(next(), jumps_anywhere(24));
+    ring.exit(next(), returns(40));
+    ring.enter(next(), entry(25));
+    ring.exit(next(), jumps(25));
+    let got = texts(ring).join(" ");
+    assert_eq!(
+        got,
+        "+40 +20 -20=> =>+21 -21=> =>+22 -22 +20 -20=> +30 -30 +20 -20=> =>?+30 -30 \
+         +20 -20=> +35 -35 +21 -21=> loss +22 -22=> +23 -23=> +24 -24=> -40 ReturnedAfterGap +25 -25=>"
+    );
+}
+
+/// The handler's events are written first and lie later in time: what counts is the order of time.
+#[test]
+fn order_is_that_of_time() {
+    let mut ring = Ring::new(64, 4096, START);
+    ring.enter(START + 10, entry(20));
+    ring.exit(START + 20, jumps(20));
+    // The hook of the tail call has read its clock; a handler runs before it has its slot.
+    ring.enter(START + 40, entry(35));
+    ring.exit(START + 50, returns(35));
+    ring.enter(START + 30, entry(21));
+    ring.exit(START + 60, returns(21));
+    assert_eq!(texts(ring).join(" "), "+20 -20=> =>+21 +35 -35 -21");
+}
+
+/// Exits that are known by their function's address alone tell nothing.
+#[test]
+fn without_code_nothing_is_a_jump() {
+    let mut ring = Ring::new(64, 4096, START);
+    ring.enter(START + 10, jumps(20));
+    ring.exit(START + 20, jumps(20));
+    ring.enter(START + 30, entry(21));
+    ring.exit(START + 40, jumps(21));
+    let bytes = File::of(&process(ring));
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let ends = |code: Option<&dyn Code>| -> Vec<EndKind> {
+        let ends = trace.thread_events_checked(0, code).filter_map(|event| match event {
+            TimelineEvent::End(end) => Some(end.how),
+            _ => None,
+        });
+        ends.collect()
+    };
+    assert_eq!(ends(Some(&Jumpy)), [EndKind::Returned, EndKind::Jumped]);
+    assert_eq!(ends(None), [EndKind::Returned, EndKind::Returned]);
+}
+
+/// Whatever is around them, also where the ring has wrapped.
+#[test]
+fn a_million_tail_calls_stay_at_one_depth() {
+    let mut ring = Ring::new(1 << 13, 4096, START);
+    let mut rng = Rng::new(7);
+    let mut at = START;
+    ring.enter(at, entry(20));
+    for step in 0..1_000_000_u32 {
+        let (of, to) = (20 + step % 2, 20 + (step + 1) % 2);
+        at += 1 + rng.below(3);
+        // Even ones jump to the next, odd ones to one that nobody knows.
+        ring.exit(at, if of == 20 { jumps(of) } else { jumps_anywhere(of) });
+        ring.enter(at, entry(to));
+    }
+    ring.exit(at + 1, returns(20));
+    let texts = texts(ring);
+    assert_eq!(texts.len(), 2_000_002);
+    assert_eq!(texts.iter().filter(|text| *text == "=>+21").count(), 500_000);
+    assert_eq!(texts.iter().filter(|text| *text == "=>?+20").count(), 500_000);
+}
