@@ -10,7 +10,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use everycall_export::{FunctionName, Names};
+use everycall_export::{Details, FunctionName, Names};
 use everycall_reader::{Module, Source, TraceFile};
 use everycall_symbols::{FunctionId, Leave, ModuleIdentity, ModuleSymbols, SourceFinder, SymbolOptions};
 use everycall_timeline::{Code, Location, Trace};
@@ -25,6 +25,24 @@ const WARNINGS_SHOWN: usize = 10;
 pub enum FunctionKey {
     /// A function that the module's symbols know.
     Known(u32, FunctionId),
+    /// An address.
+    At(Location),
+}
+
+/// A function as its source has it: its clones are the same.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum FunctionGroup {
+    /// One with a name.
+    Named {
+        /// Its module.
+        module: u32,
+        /// Its name.
+        name: String,
+        /// Where it is declared.
+        place: Option<(String, Option<u32>)>,
+        /// Itself, where several functions have the name and nothing tells which of them a part belongs to.
+        alone: Option<FunctionId>,
+    },
     /// An address.
     At(Location),
 }
@@ -82,6 +100,28 @@ impl<'a> SymbolNames<'a> {
         known.flatten().map_or(FunctionKey::At(location), |id| FunctionKey::Known(location.module, id))
     }
 
+    /// The function at a location as its source has it.
+    pub fn group(&self, location: Location) -> FunctionGroup {
+        let FunctionKey::Known(module, id) = self.key(location) else { return FunctionGroup::At(location) };
+        let FunctionName { name, file, line, .. } = self.name(location);
+        let is_ambiguous =
+            line.is_none() && self.with_module(location, |symbols| symbols.is_ambiguous(id)) == Some(true);
+        FunctionGroup::Named {
+            module,
+            name: name.into_owned(),
+            place: file.map(|file| (file.into_owned(), line)),
+            alone: is_ambiguous.then_some(id),
+        }
+    }
+
+    /// The linker's name of the function at a location.
+    pub fn symbol(&self, location: Location) -> Option<String> {
+        self.with_module(location, |symbols| {
+            let id = symbols.function_at(location.image_address);
+            symbols.function(id).linkage_name.clone()
+        })?
+    }
+
     fn leave(&self, exit: Location) -> Option<Leave> {
         self.with_module(exit, |symbols| symbols.leave(exit.image_address))?
     }
@@ -92,7 +132,7 @@ impl<'a> SymbolNames<'a> {
             let id = symbols.function_at(location.image_address);
             let function = symbols.function(id);
             let file = function.file.as_ref().map(|file| self.shown_path(file));
-            let name = match function.coroutine_part() {
+            let name = match function.own_part() {
                 Some(part) => format!("{} [{part}]", function.name),
                 None => function.name.clone(),
             };
@@ -239,12 +279,37 @@ impl Names for SymbolNames<'_> {
         self.name(Location { module: location.module, image_address: location.image_address })
     }
 
+    fn details(&self, location: everycall_export::Location) -> Details {
+        self.with_module(location, |symbols| details(symbols, location)).unwrap_or_default()
+    }
+
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {
         let odd_paths = self.odd_paths.borrow();
         let path = odd_paths.get(file).map_or(Path::new(file), |path| path);
         // What isn't at hand isn't shown; the export is whole without it.
         let text = self.sources.borrow_mut().text(path).ok()?;
         Some(Cow::Owned(text.to_string()))
+    }
+}
+
+/// What is known of a function beyond its name.
+fn details(symbols: &mut ModuleSymbols, location: Location) -> Details {
+    let id = symbols.function_at(location.image_address);
+    let (twins, more) = symbols.twins(id);
+    let function = symbols.function(id).clone();
+    let name = |linkage: &String| everycall_symbols::demangle(everycall_symbols::split_part(linkage).0);
+    // Other names of one function in the source are none of other functions.
+    let mut others: Vec<String> = twins.iter().map(name).filter(|name| *name != function.name).collect();
+    others.dedup();
+    let has_others = !others.is_empty();
+    if has_others && more > 0 {
+        others.push(format!("and {more} more"));
+    }
+    let is_one_of_many = function.may_have_clones() || has_others;
+    Details {
+        symbol: function.linkage_name.clone().filter(|_| is_one_of_many),
+        same_code_as: others,
+        ..Details::default()
     }
 }
 

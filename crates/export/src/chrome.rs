@@ -14,7 +14,9 @@
 //! `args`: `remark` ("cut at start", "cut at end", "cut at a loss", "cut at a gap",
 //! "unwound", "exit lost", "partly not recorded", "ends in a tail call"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
 //! slice that stands for deeper ones), `tail_call_of` (the function of the slice before, which jumped there) or `perhaps_tail_call_of`
-//! (it jumped, and the code doesn't tell where to), `true_start_ns` and `true_dur_ns` (of a slice whose stamps were moved,
+//! (it jumped, and the code doesn't tell where to), `symbol` (the linker's name, where several functions may have the name), `same_code_as` (functions with the same
+//! code at the same address), `inlined_not_timed` (calls that the compiler inlined into its function, as a tree in one text),
+//! `true_start_ns` and `true_dur_ns` (of a slice whose stamps were moved,
 //! see [`crate::draw`]).
 //!
 //! Tail calls are linked by arrows: `bind_id`, with `flow_out` at the one that jumps and `flow_in` at the one that it jumps to.
@@ -85,7 +87,8 @@ pub(crate) fn write(
                     put_separator(&mut sink.bytes, &mut first);
                     sink.put(&prefix);
                     put_slice(&mut sink.bytes, &slice, &mut titles, &functions);
-                    if slice.has_remarks() {
+                    let has_details = slice.what.is_some_and(|function| !titles.details(function).is_empty());
+                    if slice.has_remarks() || has_details {
                         if slice.has_jumps {
                             put_arrows(&mut sink.bytes, pen.jumps());
                         }
@@ -130,6 +133,8 @@ pub(crate) fn write(
 struct Titles {
     /// By function; empty for those that are named nowhere.
     json: Vec<Vec<u8>>,
+    /// By function: members of `args` that are the same for all of its slices.
+    details: Vec<Vec<u8>>,
     /// Which file a plain slice name stands for.
     files: FxHashMap<String, Option<String>>,
 }
@@ -160,6 +165,22 @@ impl Titles {
         }
         self.json.resize_with(self.json.len().max(id.index() + 1), Vec::new);
         put_string(&mut self.json[id.index()], &name);
+        self.details.resize_with(self.json.len(), Vec::new);
+        let details = &mut self.details[id.index()];
+        for (key, text) in text::details(&functions.details(id)) {
+            if !details.is_empty() {
+                details.push(b',');
+            }
+            put_string(details, key);
+            details.push(b':');
+            put_string(details, &text);
+        }
+    }
+
+    /// What is known of a function that was named before, as members of an object.
+    #[inline]
+    fn details(&self, id: FunctionId) -> &[u8] {
+        self.details.get(id.index()).map_or(&[], Vec::as_slice)
     }
 
     /// The functions that have a slice, with their slice names.
@@ -237,6 +258,14 @@ impl<'a> Members<'a> {
         put_string(self.bytes, name);
         self.bytes.push(b':');
         self.bytes
+    }
+
+    /// Adds members that are written already.
+    fn ready(&mut self, written: &[u8]) {
+        if !written.is_empty() {
+            self.bytes.push(std::mem::replace(&mut self.next, b','));
+            self.bytes.extend_from_slice(written);
+        }
     }
 
     fn remarks<'t>(&mut self, remarks: impl Iterator<Item = &'t str>) {
@@ -340,6 +369,9 @@ fn put_remarks(
     if let Some((start_ns, dur_ns)) = slice.moved {
         put_number(members.key("true_start_ns"), start_ns);
         put_number(members.key("true_dur_ns"), dur_ns);
+    }
+    if let Some(function) = slice.what {
+        members.ready(titles.details(function));
     }
     members.end();
 }

@@ -22,6 +22,7 @@ mod perfetto;
 mod protobuf;
 mod replay;
 mod replay_json;
+mod shorten;
 mod sink;
 mod source;
 mod tails;
@@ -39,9 +40,10 @@ pub use everycall_timeline::{
     MarkName, SpanEndKind, TailCall, TimelineEvent, Trace,
 };
 pub use filter::{Filter, LabelPattern, parse_function};
-pub use names::{FunctionName, Names};
-pub use replay::{ReplayStyle, replay, shortened_name};
+pub use names::{Details, FunctionName, Inlined, Names};
+pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
+pub use shorten::shortened_name;
 pub use source::{Process, Source, Thread, TraceSource, end_ns, process_name};
 pub use units::{Count, Duration, ParseError, parse_ids, parse_time};
 

@@ -19,10 +19,40 @@ pub struct FunctionName<'a> {
     pub line: Option<u32>,
 }
 
+/// What is known of a function beyond its name and place; it is shown with each of its calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Details {
+    /// The linker's name, where several functions may have the name.
+    pub symbol: Option<String>,
+    /// Other functions that have the same code at the same address.
+    pub same_code_as: Vec<String>,
+    /// The calls that the compiler inlined there, each before those inlined into it.
+    pub inlined: Vec<Inlined>,
+    /// How many more it inlined.
+    pub more_inlined: u64,
+}
+
+/// A call that isn't there: the compiler has put the function's code in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Inlined {
+    /// Inlined calls around it.
+    pub level: u32,
+    /// The function that would have been called.
+    pub name: String,
+    /// File name and line of the call, where they are known.
+    pub place: Option<String>,
+}
+
 /// Whoever knows names and sources.
 pub trait Names {
     /// The function at `location`, which is asked for once, and lies in a module.
     fn function(&self, location: Location) -> FunctionName<'_>;
+
+    /// More about the function at `location`; asked for functions that are shown.
+    fn details(&self, location: Location) -> Details {
+        let _ = location;
+        Details::default()
+    }
 
     /// The text of a source file, if it is at hand.
     fn source(&self, file: &str) -> Option<Cow<'_, str>>;
@@ -49,6 +79,8 @@ pub(crate) struct Function {
     pub(crate) module: String,
     pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
+    /// Where it was first entered or left.
+    location: Location,
     /// Whether the filter's pattern matches it.
     pub(crate) matches: bool,
 }
@@ -105,7 +137,8 @@ impl<'a> Functions<'a> {
         };
         let matches = self.pattern.is_none_or(|pattern| pattern.is_match(&name));
         let file = file.map(Cow::into_owned);
-        let function = Function { name: name.into_owned(), module: module.into_owned(), file, line, matches };
+        let (name, module) = (name.into_owned(), module.into_owned());
+        let function = Function { name, module, file, line, location, matches };
         // Each holds a name on the heap: memory ends long before the numbers do.
         let id = FunctionId(u32::try_from(self.functions.len()).unwrap_or(u32::MAX));
         self.functions.push(function);
@@ -116,6 +149,15 @@ impl<'a> Functions<'a> {
     #[inline]
     pub(crate) fn get(&self, id: FunctionId) -> &Function {
         &self.functions[id.index()]
+    }
+
+    /// More about a function.
+    pub(crate) fn details(&self, id: FunctionId) -> Details {
+        let location = self.get(id).location;
+        match location.module_index() {
+            Some(_) => self.names.details(location),
+            None => Details::default(),
+        }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Function> {

@@ -19,7 +19,10 @@
 //! `instant` or `span`. Spans overlap as they like, so each thread has tracks for them, named "spans": as many as were open at a
 //! time.
 //!
-//! Field numbers are those of `protos/perfetto/trace` in Perfetto's sources, and stable.
+//! What is the same for all calls of a function (`symbol`, `same_code_as`, `inlined_not_timed`) is written once in a thread too.
+
+mod details;
+mod fields;
 
 use std::collections::BTreeSet;
 use std::io;
@@ -37,44 +40,8 @@ use crate::source::{Process, Source, Thread, process_titles};
 use crate::tails::Jumps;
 use crate::{Tally, text};
 
-/// Fields of `Trace` and `TracePacket`.
-mod packet {
-    pub(super) const PACKET: u32 = 1;
-    pub(super) const PROCESS_TREE: u32 = 2;
-    pub(super) const CLOCK_SNAPSHOT: u32 = 6;
-    pub(super) const TIMESTAMP: u32 = 8;
-    pub(super) const SEQUENCE: u32 = 10;
-    pub(super) const TRACK_EVENT: u32 = 11;
-    pub(super) const INTERNED: u32 = 12;
-    pub(super) const SEQUENCE_FLAGS: u32 = 13;
-    pub(super) const DEFAULTS: u32 = 59;
-    pub(super) const TRACK: u32 = 60;
-    /// Of `SEQUENCE_FLAGS`: numbers of names begin anew.
-    pub(super) const STATE_CLEARED: u64 = 1;
-}
-
-/// Fields of `TrackEvent`, and values of its type.
-mod event {
-    pub(super) const ANNOTATION: u32 = 4;
-    pub(super) const TYPE: u32 = 9;
-    pub(super) const NAME_NUMBER: u32 = 10;
-    pub(super) const TRACK: u32 = 11;
-    pub(super) const CATEGORY: u32 = 22;
-    pub(super) const NAME: u32 = 23;
-    pub(super) const FLOW: u32 = 47;
-    pub(super) const BEGIN: u64 = 1;
-    pub(super) const END: u64 = 2;
-    pub(super) const INSTANT: u64 = 3;
-}
-
-/// Fields of `DebugAnnotation`.
-mod annotation {
-    pub(super) const UNSIGNED: u32 = 3;
-    pub(super) const STRING: u32 = 6;
-    pub(super) const NAME: u32 = 10;
-    pub(super) const DICTIONARY: u32 = 11;
-    pub(super) const ARRAY: u32 = 12;
-}
+use self::details::DetailTexts;
+use self::fields::{annotation, event, interned, packet};
 
 const CLOCK_REALTIME: u64 = 1;
 const CLOCK_BOOTTIME: u64 = 6;
@@ -182,6 +149,7 @@ struct Track {
     now_ns: u64,
     /// By number of a name: the last sequence that has it.
     named_in: Vec<u64>,
+    details: DetailTexts,
     lanes: Lanes,
 }
 
@@ -256,6 +224,7 @@ impl Track {
             let event = open_small(bytes, packet::TRACK_EVENT);
             bytes.number(event::TYPE, event::BEGIN);
             bytes.number(event::NAME_NUMBER, number);
+            bytes.extend_from_slice(self.details.annotations(what));
             close_small(bytes, event);
             close_small(bytes, packet);
         } else {
@@ -263,11 +232,18 @@ impl Track {
         }
     }
 
-    /// The name with this number, which the sequence has from now on.
-    fn first_name(&mut self, number: u64, what: Option<FunctionId>, functions: &Functions<'_>) -> String {
+    /// The name with this number and what goes with it, which the sequence has from now on.
+    fn first_use(&mut self, number: u64, what: Option<FunctionId>, functions: &Functions<'_>) -> Vec<u8> {
         self.named_in.resize(self.named_in.len().max(number as usize + 1), 0);
         self.named_in[number as usize] = self.sequence;
-        what.map_or_else(|| text::DEEPER.to_owned(), |function| functions.get(function).slice_name())
+        let name =
+            what.map_or_else(|| text::DEEPER.to_owned(), |function| functions.get(function).slice_name());
+        let mut interned = Vec::new();
+        put_entry(&mut interned, interned::EVENT_NAME, number, &name);
+        if let Some(function) = what {
+            self.details.put_interned(&mut interned, function, functions);
+        }
+        interned
     }
 
     #[cold]
@@ -279,12 +255,14 @@ impl Track {
         what: Option<FunctionId>,
         functions: &Functions<'_>,
     ) {
-        let name = self.first_name(number, what, functions);
+        let interned = self.first_use(number, what, functions);
+        let annotations = self.details.annotations(what).to_vec();
         self.put_large(bytes, at_ns, |packet| {
-            put_interned(packet, number, &name);
+            packet.bytes(packet::INTERNED, &interned);
             packet.message(packet::TRACK_EVENT, |event| {
                 event.number(event::TYPE, event::BEGIN);
                 event.number(event::NAME_NUMBER, number);
+                event.extend_from_slice(&annotations);
             });
         });
     }
@@ -301,14 +279,16 @@ impl Track {
     ) {
         let number = number_of(what);
         let is_new = self.named_in.get(number as usize) != Some(&self.sequence);
-        let name = is_new.then(|| self.first_name(number, what, functions));
+        let new = is_new.then(|| self.first_use(number, what, functions));
+        let annotations = self.details.annotations(what).to_vec();
         self.put_large(bytes, at_ns, |packet| {
-            if let Some(name) = name {
-                put_interned(packet, number, &name);
+            if let Some(interned) = new {
+                packet.bytes(packet::INTERNED, &interned);
             }
             packet.message(packet::TRACK_EVENT, |event| {
                 event.number(event::TYPE, event::BEGIN);
                 event.number(event::NAME_NUMBER, number);
+                event.extend_from_slice(&annotations);
                 if let Some(chain) = jumps.arrives_by {
                     event.fixed64(event::FLOW, chain);
                 }
@@ -507,13 +487,11 @@ fn number_of(what: Option<FunctionId>) -> u64 {
     what.map_or(NAME_DEEPER, |function| NAME_DEEPER + 1 + function.index() as u64)
 }
 
-/// A slice's name, by number from here on.
-fn put_interned(packet: &mut Vec<u8>, number: u64, name: &str) {
-    packet.message(packet::INTERNED, |interned| {
-        interned.message(2, |entry| {
-            entry.number(1, number);
-            entry.text(2, name);
-        });
+/// A text that is known by its number from here on.
+fn put_entry(interned: &mut Vec<u8>, field: u32, number: u64, text: &str) {
+    interned.message(field, |entry| {
+        entry.number(1, number);
+        entry.text(2, text);
     });
 }
 

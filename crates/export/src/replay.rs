@@ -17,6 +17,8 @@
 //!   whose exit is missing, `~` that of one during which recording was off.
 //! - `=>` behind a duration says that the call ended by jumping into another function, which returns in its place: a tail call.
 //!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
+//! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
+//!   came by there or not.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
 //!   end of a span.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
@@ -31,11 +33,12 @@ use everycall_timeline::{EndKind, Mark, MarkKind, MarkName};
 
 use crate::Summary;
 use crate::filter::{Event, Filter, Point, Tail};
-use crate::names::{FunctionId, Functions, Names};
+use crate::names::{Details, FunctionId, Functions, Names};
+use crate::shorten::{Shortable, columns};
 use crate::sink::Sink;
 use crate::source::{Process, Source, Thread};
 use crate::text;
-use crate::units::Duration;
+use crate::units::{Count, Duration};
 
 /// How many levels are indented.
 const LEVELS_INDENTED: usize = 16;
@@ -101,15 +104,7 @@ struct Page<'a> {
 struct Label {
     name: Shortable,
     place: String,
-}
-
-/// A text with what is left of it where there is less room.
-#[derive(Clone, Default)]
-struct Shortable {
-    whole: String,
-    whole_columns: usize,
-    elided: String,
-    elided_columns: usize,
+    details: Details,
 }
 
 /// A call whose line has been written.
@@ -230,6 +225,7 @@ impl Page<'_> {
         }
         self.place(function, used + rest);
         self.sink.put(b"\n");
+        self.inlined(function, level + 1);
     }
 
     /// The arrow to a tail call; tells how many columns it takes.
@@ -260,6 +256,7 @@ impl Page<'_> {
         self.ending(&ending);
         self.place(function, used + rest);
         self.sink.put(b"\n");
+        self.inlined(function, level + 1);
     }
 
     fn closing(
@@ -313,6 +310,29 @@ impl Page<'_> {
         self.sink.put(b"\n");
     }
 
+    /// The calls that were inlined into a function, without times: nobody took them.
+    fn inlined(&mut self, function: FunctionId, level: usize) {
+        let details = std::mem::take(&mut self.labels[function.index()].details);
+        let time_width = self.time_width;
+        let indent = |level: usize| time_width + 5 + 2 * level.min(2 * LEVELS_INDENTED);
+        for call in &details.inlined {
+            let place =
+                call.place.as_deref().map(|place| format!(" at {}", visible(place))).unwrap_or_default();
+            let tail = format!("  inlined{place}, not timed");
+            let start = indent(level + call.level as usize);
+            let name = Shortable::new(visible(&call.name)).fitting(self.room(start + 2 + tail.len()));
+            self.sink.bytes.resize(self.sink.bytes.len() + start, b' ');
+            self.ink(Ink::Faint, format_args!("- {name}{tail}"));
+            self.sink.put(b"\n");
+        }
+        if details.more_inlined > 0 {
+            self.sink.bytes.resize(self.sink.bytes.len() + indent(level), b' ');
+            self.ink(Ink::Faint, format_args!("- and {} more inlined calls", Count(details.more_inlined)));
+            self.sink.put(b"\n");
+        }
+        self.labels[function.index()].details = details;
+    }
+
     /// What is missing, and why.
     fn remark(&mut self, indent: usize, what: &str, detail: &str) {
         let detail = Shortable::new(visible(detail)).fitting(self.room(indent + what.len() + 8));
@@ -348,7 +368,8 @@ impl Page<'_> {
             let function = functions.get(id);
             let name = visible(if function.name.is_empty() { "(no name)" } else { &function.name });
             let place = visible(&function.place().unwrap_or_default());
-            self.labels[id.index()] = Label { name: Shortable::new(name), place };
+            let details = functions.details(id);
+            self.labels[id.index()] = Label { name: Shortable::new(name), place, details };
         }
         let room = self.room(used + tail);
         used + self.labels[id.index()].name.put(&mut self.sink.bytes, room)
@@ -477,126 +498,9 @@ fn visible(text: &str) -> String {
     shown
 }
 
-fn columns(text: &str) -> usize {
-    if text.is_ascii() { text.len() } else { text.chars().count() }
-}
-
-impl Shortable {
-    fn new(whole: String) -> Shortable {
-        let elided = elide_brackets(&whole);
-        Shortable { whole_columns: columns(&whole), elided_columns: columns(&elided), whole, elided }
-    }
-
-    /// A text without brackets or scopes that mean anything.
-    fn plain(whole: String) -> Shortable {
-        let whole_columns = columns(&whole);
-        Shortable { elided: whole.clone(), elided_columns: whole_columns, whole, whole_columns }
-    }
-
-    /// Appends what fits into `room` columns; tells how many it takes.
-    fn put(&self, bytes: &mut Vec<u8>, room: usize) -> usize {
-        if self.whole_columns <= room {
-            bytes.extend_from_slice(self.whole.as_bytes());
-            return self.whole_columns;
-        }
-        if self.elided_columns <= room {
-            bytes.extend_from_slice(self.elided.as_bytes());
-            return self.elided_columns;
-        }
-        // Scopes go from the outside, the function's own name last.
-        for (at, _) in self.elided.match_indices("::") {
-            let own = &self.elided[at..];
-            let width = 1 + columns(own);
-            if width <= room {
-                bytes.extend_from_slice("…".as_bytes());
-                bytes.extend_from_slice(own.as_bytes());
-                return width;
-            }
-        }
-        let kept = room.saturating_sub(1);
-        let end = self.elided.char_indices().nth(kept).map_or(self.elided.len(), |(end, _)| end);
-        bytes.extend_from_slice(&self.elided.as_bytes()[..end]);
-        bytes.extend_from_slice("…".as_bytes());
-        kept + 1
-    }
-
-    fn fitting(&self, room: usize) -> String {
-        let mut bytes = Vec::new();
-        self.put(&mut bytes, room);
-        String::from_utf8_lossy(&bytes).into_owned()
-    }
-}
-
-/// A function's name in at most `width` columns, as [`replay`] shows it: template and call arguments go first, then outer
-/// scopes.
-#[must_use]
-pub fn shortened_name(name: &str, width: usize) -> String {
-    Shortable::new(name.to_owned()).fitting(width)
-}
-
-/// `f<…>(…)` for `f<int>(std::vector<int>)`; what `operator` is called stays.
-fn elide_brackets(name: &str) -> String {
-    let mut short = String::new();
-    let mut nesting = 0u32;
-    let mut rest = name;
-    while let Some(character) = rest.chars().next() {
-        if nesting == 0 && (rest.starts_with("operator") || rest.starts_with("(anonymous namespace)")) {
-            let symbol = |c: char| !c.is_alphanumeric() && !matches!(c, ' ' | '_');
-            let word = if rest.starts_with('(') { "(anonymous namespace)" } else { "operator" };
-            let end = match &rest[word.len()..] {
-                _ if word.starts_with('(') => word.len(),
-                after if after.starts_with("()") => word.len() + 2,
-                after => word.len() + after.find(|c| !symbol(c) || c == '(').unwrap_or(after.len()),
-            };
-            short.push_str(&rest[..end]);
-            rest = &rest[end..];
-            continue;
-        }
-        let closes = matches!(character, ')' | '>') && !short.ends_with('-');
-        if closes && nesting > 0 {
-            nesting -= 1;
-        }
-        if nesting == 0 {
-            short.push(character);
-        }
-        if matches!(character, '(' | '<') {
-            if nesting == 0 && !rest[1..].starts_with([')', '>']) {
-                short.push('…');
-            }
-            nesting += 1;
-        }
-        rest = &rest[character.len_utf8()..];
-    }
-    short
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn long_names_lose_their_arguments_first() {
-        let name = "ns::f<std::map<int, char> >(std::vector<int> const&, long) const";
-        let label = Shortable::new(name.to_owned());
-        assert_eq!(label.fitting(200), name);
-        assert_eq!(label.fitting(30), "ns::f<…>(…) const");
-        assert_eq!(label.fitting(16), "…::f<…>(…) const");
-        assert_eq!(label.fitting(10), "ns::f<…>(…");
-        assert_eq!(label.put(&mut Vec::new(), 10), 10);
-        assert_eq!(label.put(&mut Vec::new(), 16), 16);
-        for (name, short) in [
-            ("f()", "f()"),
-            ("(anonymous namespace)::g(int)", "(anonymous namespace)::g(…)"),
-            ("A::operator()(int) const", "A::operator()(…) const"),
-            ("operator<<(std::ostream&, A)", "operator<<(…)"),
-            ("A::operator->() const", "A::operator->() const"),
-            ("A<1>::operator std::vector<int>()", "A<…>::operator std::vector<…>()"),
-            (">)(<", ">)(…"),
-            ("<T as U<V>>::f", "<…>::f"),
-        ] {
-            assert_eq!(elide_brackets(name), short);
-        }
-    }
 
     #[test]
     fn terminals_are_not_steered() {

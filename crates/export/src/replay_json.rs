@@ -17,7 +17,9 @@
 //! wholly recorded or didn't return has `remarks`, an array of "cut at start", "cut at end", "cut at a loss",
 //! "cut at a gap", "unwound", "exit lost", "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
 //! A call that the one before jumped to has `tail_call_of`, that one's function, or `perhaps_tail_call_of` where it jumped and the
-//! code doesn't tell where to.
+//! code doesn't tell where to. `symbol` is the linker's name where several functions may have the name, `same_code_as` the functions with the
+//! same code at the same address. With inlined calls asked for, `inlined_not_timed` has those of the call's function: `level` (inlined
+//! calls around it), `name`, `at` (file and line of the call); `more_inlined` counts those that were left out.
 
 use std::io::{self, Write};
 
@@ -27,7 +29,7 @@ use crate::Summary;
 use crate::filter::{Event, Filter, Point, PointKind, Tail};
 use crate::json::{put_number, put_string};
 use crate::labels::{Labels, OpenLabels, put_value};
-use crate::names::{Function, FunctionId, Functions, Names};
+use crate::names::{Details, Function, FunctionId, Functions, Names};
 use crate::sink::Sink;
 use crate::source::{Source, Thread};
 use crate::tails::Tails as Jumping;
@@ -138,14 +140,14 @@ impl Tails {
         }
         let tail = &mut self.0[id.index()];
         if tail.is_empty() {
-            *tail = new_tail(functions.get(id));
+            *tail = new_tail(functions.get(id), &functions.details(id));
         }
         tail
     }
 }
 
 #[cold]
-fn new_tail(function: &Function) -> Vec<u8> {
+fn new_tail(function: &Function, details: &Details) -> Vec<u8> {
     let mut tail = b",\"name\":".to_vec();
     put_string(&mut tail, &function.name);
     tail.extend_from_slice(b",\"module\":");
@@ -158,7 +160,43 @@ fn new_tail(function: &Function) -> Vec<u8> {
         tail.extend_from_slice(b",\"line\":");
         put_number(&mut tail, line.into());
     }
+    if let Some(symbol) = &details.symbol {
+        tail.extend_from_slice(b",\"symbol\":");
+        put_string(&mut tail, symbol);
+    }
+    if !details.same_code_as.is_empty() {
+        tail.extend_from_slice(b",\"same_code_as\":");
+        put_list(&mut tail, &details.same_code_as, |tail, name| put_string(tail, name));
+    }
+    if !details.inlined.is_empty() {
+        tail.extend_from_slice(b",\"inlined_not_timed\":");
+        put_list(&mut tail, &details.inlined, |tail, call| {
+            tail.extend_from_slice(b"{\"level\":");
+            put_number(tail, call.level.into());
+            tail.extend_from_slice(b",\"name\":");
+            put_string(tail, &call.name);
+            if let Some(place) = &call.place {
+                tail.extend_from_slice(b",\"at\":");
+                put_string(tail, place);
+            }
+            tail.push(b'}');
+        });
+    }
+    if details.more_inlined > 0 {
+        tail.extend_from_slice(b",\"more_inlined\":");
+        put_number(&mut tail, details.more_inlined);
+    }
     tail
+}
+
+/// An array.
+fn put_list<T>(bytes: &mut Vec<u8>, items: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
+    let mut separator = b'[';
+    for item in items {
+        bytes.push(std::mem::replace(&mut separator, b','));
+        put(bytes, item);
+    }
+    bytes.push(b']');
 }
 
 #[cold]

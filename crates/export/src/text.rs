@@ -3,7 +3,8 @@
 use everycall_timeline::{EndKind, GapKind, LossKind, MarkName, SpanEndKind};
 
 use crate::filter::{Point, PointKind, Tail};
-use crate::names::Functions;
+use crate::names::{Details, Functions, Inlined};
+use crate::shorten::shortened_name;
 use crate::source::Source;
 use crate::units::Count;
 
@@ -47,6 +48,53 @@ pub(crate) fn mark_name(source: &impl Source, name: MarkName) -> &str {
 /// The name of the argument with the function of which a call is a tail call.
 pub(crate) fn tail_key(tail: Tail) -> &'static str {
     if tail.is_sure { "tail_call_of" } else { "perhaps_tail_call_of" }
+}
+
+/// Columns of a name among details.
+const DETAIL_WIDTH: usize = 100;
+
+/// The arguments with what is known of a function, as key and text.
+pub(crate) fn details(details: &Details) -> Vec<(&'static str, String)> {
+    let mut arguments = Vec::new();
+    if let Some(symbol) = &details.symbol {
+        arguments.push(("symbol", symbol.clone()));
+    }
+    if !details.same_code_as.is_empty() {
+        arguments.push(("same_code_as", details.same_code_as.join("; ")));
+    }
+    if !details.inlined.is_empty() {
+        arguments.push(("inlined_not_timed", inlined_calls(&details.inlined, details.more_inlined)));
+    }
+    arguments
+}
+
+/// `f(int) at a.cpp:3 { g() at b.h:7 }; h() at a.cpp:4`.
+fn inlined_calls(calls: &[Inlined], more: u64) -> String {
+    let mut text = String::new();
+    let mut level = 0;
+    for (index, call) in calls.iter().enumerate() {
+        if index > 0 {
+            match call.level.checked_sub(level) {
+                Some(0) => text.push_str("; "),
+                Some(_) => text.push_str(" { "),
+                None => {
+                    (call.level..level).for_each(|_| text.push_str(" }"));
+                    text.push_str("; ");
+                }
+            }
+        }
+        level = call.level;
+        text.push_str(&shortened_name(&call.name, DETAIL_WIDTH));
+        if let Some(place) = &call.place {
+            text.push_str(" at ");
+            text.push_str(place);
+        }
+    }
+    (0..level).for_each(|_| text.push_str(" }"));
+    if more > 0 {
+        text.push_str(&format!("; and {} more", Count(more)));
+    }
+    text
 }
 
 /// Name of slices that stand for times when recording was off.

@@ -51,12 +51,20 @@ pub struct Function {
 }
 
 impl Function {
-    /// What this part of a coroutine does: `actor` or `destroy` (gcc), `resume`, `destroy` or `cleanup` (clang). They
-    /// are functions of their own beside the one that makes the coroutine, under the same name.
+    /// The part, where it is a function of its own under the same name: that of a coroutine, `actor` or `destroy` (gcc), `resume`,
+    /// `destroy` or `cleanup` (clang), beside the one that makes the coroutine; `resolver`, which chooses among the
+    /// versions of a function.
     #[must_use]
-    pub fn coroutine_part(&self) -> Option<&str> {
+    pub fn own_part(&self) -> Option<&str> {
         let first = self.part.as_deref()?.split('.').next()?;
-        ["actor", "resume", "destroy", "cleanup"].contains(&first).then_some(first)
+        ["actor", "resume", "destroy", "cleanup", "resolver"].contains(&first).then_some(first)
+    }
+
+    /// Whether there may be other functions under this one's name that are the same in the source: parts, specialised
+    /// copies and versions of it, and what compilers make of constructors and destructors.
+    #[must_use]
+    pub fn may_have_clones(&self) -> bool {
+        self.part.is_some() || self.linkage_name.as_deref().is_some_and(crate::name::is_structor)
     }
 }
 

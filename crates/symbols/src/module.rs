@@ -15,6 +15,9 @@ use crate::options::SymbolOptions;
 use crate::table::FunctionTable;
 use crate::warning::SymbolWarning;
 
+/// Names that [`ModuleSymbols::twins`] gives of one function.
+const TWINS_MAX: usize = 8;
+
 /// The functions of one module.
 ///
 /// Opening reads the symbols; DWARF is read unit by unit when [`function`](Self::function) asks for it.
@@ -118,7 +121,7 @@ impl ModuleSymbols {
     }
 
     /// The name that [`function`](Self::function) would give, from symbols alone: cheap enough to match patterns
-    /// against every function.
+    /// against every function. (Of functions that were folded into one, it may be another one's.)
     pub fn name(&self, id: FunctionId) -> String {
         match self.table.entry(id) {
             Some(entry) => self.name_entry(&entry).0,
@@ -164,6 +167,27 @@ impl ModuleSymbols {
             return Some(true);
         }
         (!names.is_indirect(linkage_name.as_bytes())).then_some(false)
+    }
+
+    /// The other names of a function: linkers fold functions whose code is the same, and sources give one function
+    /// several names. In alphabetical order, at most eight, and how many more there are.
+    pub fn twins(&mut self, id: FunctionId) -> (Vec<String>, usize) {
+        let Some(entry) = self.table.entry(id) else { return (Vec::new(), 0) };
+        let start = entry.start;
+        let own = self.function(id).linkage_name.clone().unwrap_or_default();
+        let Some(names) = self.all_names() else { return (Vec::new(), 0) };
+        let mut others = names.at(start).filter(|name| **name != *own.as_bytes());
+        let twins =
+            others.by_ref().take(TWINS_MAX).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
+        (twins, others.count())
+    }
+
+    /// Whether several functions have the name that this one's would be without the suffix of a part: then names
+    /// don't tell which of them a part belongs to.
+    pub fn is_ambiguous(&mut self, id: FunctionId) -> bool {
+        let Some(entry) = self.table.entry(id) else { return false };
+        let name = String::from_utf8_lossy(entry.linkage_name).into_owned();
+        self.rows_named(split_part(&name).0.as_bytes()).len() > 1
     }
 
     fn all_names(&mut self) -> Option<&AllNames> {
@@ -217,7 +241,9 @@ impl ModuleSymbols {
         }
         let declaration = self.declaration(id);
         let whole = self.whole_of(id, declaration.entry);
-        Function { whole, ..function.declared(declaration) }
+        let entry_name = declaration.entry_name.clone();
+        let function = Function { whole, ..function.declared(declaration) };
+        self.called_as_declared(function, entry_name)
     }
 
     /// Demangled name, part, and linker name of a row.
@@ -231,6 +257,25 @@ impl ModuleSymbols {
         }
         let (whole, part) = split_part(&linkage_name);
         (demangle(whole), part.map(str::to_owned), linkage_name)
+    }
+
+    /// Where a linker folded functions with the same code, the one whose declaration was found gives the name: so that
+    /// name and line belong together.
+    fn called_as_declared(&mut self, function: Function, entry_name: Option<Vec<u8>>) -> Function {
+        let Some(entry_name) = entry_name else { return function };
+        let start = function.start;
+        let is_twin = |names: &AllNames| names.at(start).any(|name| *name == *entry_name);
+        if !self.all_names().is_some_and(is_twin) {
+            return function;
+        }
+        let linkage_name = String::from_utf8_lossy(&entry_name).into_owned();
+        let (whole, part) = split_part(&linkage_name);
+        let name = demangle(whole);
+        if name == function.name {
+            return function;
+        }
+        let part = part.map(str::to_owned);
+        Function { name, part, linkage_name: Some(linkage_name), ..function }
     }
 
     fn offset_name(&self, address: u64) -> String {

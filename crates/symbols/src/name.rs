@@ -24,6 +24,10 @@ const PART_WORDS: [&str; 12] = [
     "clone",
 ];
 
+/// Beginnings of the words with which compilers name versions of a function for processors.
+const VERSION_WORDS: [&str; 12] =
+    ["default", "arch_", "avx", "sse", "ssse", "popcnt", "bmi", "fma", "xop", "aes", "pclmul", "ifunc"];
+
 /// Splits `f.part.0.cold` into `f` and `part.0.cold`, and takes off the number that link-time optimisation and gcc's
 /// nested functions tell local functions of one name apart by: `f.2847`. A C name that merely holds a dot stays whole.
 pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
@@ -73,6 +77,7 @@ fn is_number(word: &str) -> bool {
 /// Words and numbers; a number only after a word.
 fn is_part_word(word: &str, index: usize) -> bool {
     PART_WORDS.contains(&word)
+        || (index == 0 && VERSION_WORDS.iter().any(|version| word.starts_with(version)))
         || (index > 0 && !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
@@ -97,14 +102,59 @@ pub fn demangle(linkage_name: &str) -> String {
     if linkage_name.len() > MANGLED_SIZE_MAX || !linkage_name.starts_with('_') {
         return linkage_name.to_owned();
     }
+    if let Some((kind, target)) = split_thunk(linkage_name) {
+        let target = demangle_whole(&format!("_Z{target}"), "");
+        return if target.is_empty() { linkage_name.to_owned() } else { format!("{kind} to {target}") };
+    }
+    demangle_whole(linkage_name, linkage_name)
+}
+
+/// What kind of thunk a name is, and the name of the function that it leads to, without `_Z`.
+fn split_thunk(linkage_name: &str) -> Option<(&'static str, &str)> {
+    let rest = linkage_name.strip_prefix("_ZT")?;
+    let (kind, target) = match rest.as_bytes().first()? {
+        b'h' => ("non-virtual thunk", without_offset(rest)?),
+        b'v' => ("virtual thunk", without_offset(rest)?),
+        b'c' => ("covariant return thunk", without_offset(without_offset(&rest[1..])?)?),
+        _ => return None,
+    };
+    Some((kind, target))
+}
+
+/// What stands behind `h NUMBER _` or `v NUMBER _ NUMBER _`: by how much a thunk moves a pointer.
+fn without_offset(text: &str) -> Option<&str> {
+    let number = |text: &'_ str| -> Option<usize> {
+        let digits = text.strip_prefix('n').unwrap_or(text);
+        let end = digits.find(|c: char| !c.is_ascii_digit()).filter(|&end| end > 0)?;
+        digits[end..].starts_with('_').then_some(text.len() - digits.len() + end + 1)
+    };
+    let first = &text[1..];
+    match text.as_bytes().first()? {
+        b'h' => Some(&first[number(first)?..]),
+        b'v' => {
+            let second = &first[number(first)?..];
+            Some(&second[number(second)?..])
+        }
+        _ => None,
+    }
+}
+
+/// `linkage_name` in the language of its source, or `otherwise`.
+fn demangle_whole(linkage_name: &str, otherwise: &str) -> String {
     let demangled = catch_unwind(AssertUnwindSafe(|| {
         let name = Name::new(linkage_name, NameMangling::Mangled, Language::Unknown);
         name.demangle(DemangleOptions::complete())
     }));
     match demangled {
         Ok(Some(name)) if !name.is_empty() => name,
-        _ => linkage_name.to_owned(),
+        _ => otherwise.to_owned(),
     }
+}
+
+/// Whether a linker name is that of a C++ constructor or destructor: these have several under one name in the source.
+pub(crate) fn is_structor(linkage_name: &str) -> bool {
+    let is_kind = |word: &[u8]| matches!(word, [b'C', b'1'..=b'5', b'E' | b'I'] | [b'D', b'0'..=b'5', b'E']);
+    linkage_name.starts_with("_ZN") && linkage_name.as_bytes().windows(3).any(is_kind)
 }
 
 #[cfg(test)]
@@ -123,6 +173,10 @@ mod tests {
             ("nested.0", ("nested", Some("0"))),
             ("nested.0.part.1", ("nested.0", Some("part.1"))),
             ("local.2847", ("local", Some("2847"))),
+            ("f.avx2", ("f", Some("avx2"))),
+            ("f.arch_haswell.0", ("f", Some("arch_haswell.0"))),
+            ("f.default.1", ("f", Some("default.1"))),
+            ("f.resolver", ("f", Some("resolver"))),
             ("a.b", ("a.b", None)),
             ("a.1b", ("a.1b", None)),
             (".hidden", (".hidden", None)),
@@ -148,6 +202,16 @@ mod tests {
     }
 
     #[test]
+    fn structors_are_known_by_their_names() {
+        for name in ["_ZN1AC1Ev", "_ZN2ns1AIiED0Ev", "_ZN1AC2ERKS_", "_ZN1AC1IiEET_"] {
+            assert!(is_structor(name), "{name}");
+        }
+        for name in ["_ZN1A1fEv", "main", "_Z2C1Ev", "_ZN3foo3barIiEEvT_"] {
+            assert!(!is_structor(name), "{name}");
+        }
+    }
+
+    #[test]
     fn names_of_three_schemes_are_demangled() {
         for (name, want) in [
             ("_ZN3foo3barIiEEvT_", "void foo::bar<int>(int)"),
@@ -156,6 +220,13 @@ mod tests {
             ("main", "main"),
             ("_start", "_start"),
             ("_Zbroken", "_Zbroken"),
+            ("_ZThn16_N1D1gEi", "non-virtual thunk to D::g(int)"),
+            ("_ZTv0_n24_N1DD1Ev", "virtual thunk to D::~D()"),
+            ("_ZTcv0_n32_v0_n24_N1D4selfEv", "covariant return thunk to D::self()"),
+            ("_ZTchn32_h32_N1D4selfEv", "covariant return thunk to D::self()"),
+            ("_ZThn16_", "_ZThn16_"),
+            ("_ZTh", "_ZTh"),
+            ("_ZTv0_n_N1DD1Ev", "_ZTv0_n_N1DD1Ev"),
         ] {
             assert_eq!(demangle(name), want, "{name}");
         }

@@ -197,6 +197,7 @@ fn counters(report: &Report<'_>) -> Value {
 fn function(row: &Row) -> Value {
     json!({
         "name": row.name,
+        "symbols": row.symbols,
         "module": row.module,
         "file": row.file,
         "line": row.line,

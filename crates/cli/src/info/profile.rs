@@ -1,20 +1,22 @@
 //! Calls and time per function, over all threads.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use everycall_timeline::{EndKind, Location, TimelineEvent, Trace};
 
-use crate::symbol_names::{FunctionKey, SymbolNames};
+use crate::symbol_names::{FunctionGroup, SymbolNames};
 use crate::trace_view::TraceView;
 
 /// Functions that are listed.
 const LISTED: usize = 10;
 
-/// What one function did.
+/// What one function did: clones of it, such as what compilers make of one constructor, are the same function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
     /// Demangled name.
     pub name: String,
+    /// The linker's names of what was called: more than one where there are clones.
+    pub symbols: Vec<String>,
     /// File name of its module.
     pub module: String,
     /// Source file.
@@ -54,59 +56,85 @@ struct Sums {
     own_ns: u64,
 }
 
+/// Sums by function, while the trace is gone through.
+struct Totals<'a> {
+    /// Which function a location belongs to.
+    function_of: &'a dyn Fn(Location) -> FunctionGroup,
+    /// By location: its function's place among `functions`.
+    places: HashMap<Location, usize>,
+    by_group: HashMap<FunctionGroup, usize>,
+    functions: Vec<Function>,
+}
+
+struct Function {
+    /// Where it was entered, the lowest one first at the end.
+    locations: Vec<Location>,
+    sums: Sums,
+    /// Calls of it that are open in the thread at hand.
+    open: u32,
+}
+
+impl<'a> Totals<'a> {
+    fn new(function_of: &'a dyn Fn(Location) -> FunctionGroup) -> Totals<'a> {
+        Totals { function_of, places: HashMap::new(), by_group: HashMap::new(), functions: Vec::new() }
+    }
+
+    fn place(&mut self, location: Location) -> usize {
+        if let Some(&place) = self.places.get(&location) {
+            return place;
+        }
+        let new = self.functions.len();
+        let place = *self.by_group.entry((self.function_of)(location)).or_insert(new);
+        if place == new {
+            self.functions.push(Function { locations: Vec::new(), sums: Sums::default(), open: 0 });
+        }
+        self.functions[place].locations.push(location);
+        self.places.insert(location, place);
+        place
+    }
+}
+
 impl Profile {
     /// Goes through the timeline of every thread.
     pub fn of(trace: &Trace<'_>, view: &TraceView<'_>, names: &SymbolNames<'_>) -> Profile {
         let mut profile = Profile::default();
-        let mut sums: HashMap<Location, Sums> = HashMap::new();
+        let function_of = |location| names.group(location);
+        let mut totals = Totals::new(&function_of);
         for thread in 0..trace.threads().len() {
-            profile.add_thread(view.timeline(thread), &mut sums);
+            profile.add_thread(view.timeline(thread), &mut totals);
         }
-        let mut functions: HashMap<FunctionKey, (Location, Sums)> = HashMap::new();
-        for (location, sum) in sums {
-            let (first, total) = functions.entry(names.key(location)).or_insert((location, Sums::default()));
-            // Any of its locations names it; the lowest makes the choice the same each time.
-            *first = location.min(*first);
-            total.calls += sum.calls;
-            total.total_ns = total.total_ns.saturating_add(sum.total_ns);
-            total.own_ns = total.own_ns.saturating_add(sum.own_ns);
-        }
+        let mut functions = totals.functions;
+        functions.iter_mut().for_each(|function| function.locations.sort_unstable());
         profile.functions = functions.len() as u64;
-        profile.calls = functions.values().map(|(_, sums)| sums.calls).sum();
-        let all: Vec<_> = functions.into_values().collect();
-        profile.by_calls = top(&all, |sums| sums.calls, names);
-        profile.by_own_time = top(&all, |sums| sums.own_ns, names);
+        profile.calls = functions.iter().map(|function| function.sums.calls).sum();
+        profile.by_calls = top(&functions, |sums| sums.calls, names);
+        profile.by_own_time = top(&functions, |sums| sums.own_ns, names);
         profile
     }
 
-    fn add_thread(
-        &mut self,
-        events: impl Iterator<Item = TimelineEvent>,
-        sums: &mut HashMap<Location, Sums>,
-    ) {
-        // Nanoseconds of the calls within each open call.
-        let mut inner_ns: Vec<u64> = Vec::new();
-        let mut open_calls: HashMap<Location, u32> = HashMap::new();
+    fn add_thread(&mut self, events: impl Iterator<Item = TimelineEvent>, totals: &mut Totals<'_>) {
+        // Of each open call: its function, and nanoseconds of the calls within it.
+        let mut open: Vec<(usize, u64)> = Vec::new();
         for event in events {
             match event {
                 TimelineEvent::Begin(begin) => {
-                    inner_ns.push(0);
-                    *open_calls.entry(begin.location).or_default() += 1;
+                    let place = totals.place(begin.location);
+                    totals.functions[place].open += 1;
+                    open.push((place, 0));
                 }
                 TimelineEvent::End(end) => {
                     let duration = end.end_ns.saturating_sub(end.start_ns);
-                    let inner = inner_ns.pop().unwrap_or(0);
-                    if let Some(outer) = inner_ns.last_mut() {
+                    let Some((place, inner)) = open.pop() else { continue };
+                    if let Some((_, outer)) = open.last_mut() {
                         *outer = outer.saturating_add(duration);
                     }
-                    let sum = sums.entry(end.location).or_default();
-                    sum.calls += 1;
-                    let open = open_calls.entry(end.location).or_insert(1);
-                    *open = open.saturating_sub(1);
+                    let Function { sums, open, .. } = &mut totals.functions[place];
+                    sums.calls += 1;
+                    *open -= 1;
                     if *open == 0 {
-                        sum.total_ns = sum.total_ns.saturating_add(duration);
+                        sums.total_ns = sums.total_ns.saturating_add(duration);
                     }
-                    sum.own_ns = sum.own_ns.saturating_add(duration.saturating_sub(inner));
+                    sums.own_ns = sums.own_ns.saturating_add(duration.saturating_sub(inner));
                     self.unwound += u64::from(end.how == EndKind::Unwound);
                 }
                 TimelineEvent::Instant(_) => self.unmatched_exits += 1,
@@ -116,22 +144,27 @@ impl Profile {
     }
 }
 
-fn top(all: &[(Location, Sums)], by: impl Fn(&Sums) -> u64, names: &SymbolNames<'_>) -> Vec<Row> {
-    let mut sorted: Vec<_> = all.iter().filter(|(_, sums)| by(sums) > 0).collect();
-    sorted.sort_by_key(|(location, sums)| (std::cmp::Reverse(by(sums)), *location));
-    let row = |(location, sums): &(Location, Sums)| {
-        let name = names.name(*location);
-        Row {
+fn top(all: &[Function], by: impl Fn(&Sums) -> u64, names: &SymbolNames<'_>) -> Vec<Row> {
+    // Any of its locations names it; the lowest makes the choice the same each time.
+    let lowest = |function: &Function| function.locations.first().copied();
+    let mut sorted: Vec<_> = all.iter().filter(|function| by(&function.sums) > 0).collect();
+    sorted.sort_by_key(|function| (std::cmp::Reverse(by(&function.sums)), lowest(function)));
+    let row = |function: &Function| {
+        let name = names.name(lowest(function)?);
+        let symbols: BTreeSet<_> = function.locations.iter().filter_map(|at| names.symbol(*at)).collect();
+        let Sums { calls, total_ns, own_ns } = function.sums;
+        Some(Row {
             name: name.name.into_owned(),
+            symbols: symbols.into_iter().collect(),
             module: name.module.into_owned(),
             file: name.file.map(std::borrow::Cow::into_owned),
             line: name.line,
-            calls: sums.calls,
-            total_ns: sums.total_ns,
-            own_ns: sums.own_ns,
-        }
+            calls,
+            total_ns,
+            own_ns,
+        })
     };
-    sorted.into_iter().take(LISTED).map(row).collect()
+    sorted.into_iter().filter_map(row).take(LISTED).collect()
 }
 
 #[cfg(test)]
@@ -164,16 +197,25 @@ mod tests {
         };
         let events =
             [begin(1, 0), begin(2, 10), end(2, 10, 40), begin(2, 50), end(2, 50, 60), end(1, 0, 100)];
-        let mut sums = HashMap::new();
-        Profile::default().add_thread(events.into_iter(), &mut sums);
-        let of = |address| sums[&at(address)];
+        // Functions 1 and 3 are clones.
+        let clones = |location: Location| {
+            let image_address = if location.image_address == 3 { 1 } else { location.image_address };
+            FunctionGroup::At(Location { image_address, ..location })
+        };
+        let sums = |events: &[TimelineEvent], address| {
+            let mut totals = Totals::new(&clones);
+            Profile::default().add_thread(events.iter().copied(), &mut totals);
+            let place = totals.place(at(address));
+            totals.functions[place].sums
+        };
+        let of = |address| sums(&events, address);
         assert_eq!((of(1).calls, of(1).total_ns, of(1).own_ns), (1, 100, 60));
         assert_eq!((of(2).calls, of(2).total_ns, of(2).own_ns), (2, 40, 40));
 
-        let recursive = [begin(1, 0), begin(1, 10), end(1, 10, 40), end(1, 0, 100)];
-        let mut sums = HashMap::new();
-        Profile::default().add_thread(recursive.into_iter(), &mut sums);
-        let sum = sums[&at(1)];
-        assert_eq!((sum.calls, sum.total_ns, sum.own_ns), (2, 100, 100));
+        for inner in [1, 3] {
+            let recursive = [begin(1, 0), begin(inner, 10), end(inner, 10, 40), end(1, 0, 100)];
+            let sum = sums(&recursive, 1);
+            assert_eq!((sum.calls, sum.total_ns, sum.own_ns), (2, 100, 100));
+        }
     }
 }

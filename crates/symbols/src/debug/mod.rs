@@ -45,6 +45,8 @@ pub(crate) struct Declaration {
     pub name: Option<String>,
     /// The entry in DWARF: ranges of one function share it.
     pub entry: Option<EntryId>,
+    /// The name of that entry, where it isn't the table's: linkers fold functions with the same code.
+    pub entry_name: Option<Vec<u8>>,
 }
 
 /// The debugging information of one module.
@@ -206,10 +208,20 @@ impl DebugInfo {
                 path
             }
         });
-        let is_named =
-            table.entry(crate::FunctionId(function)).is_some_and(|entry| !entry.linkage_name.is_empty());
-        let name = found.linkage_name.or(found.plain_name).filter(|_| !is_named);
+        let known = table.entry(crate::FunctionId(function)).map_or(&[][..], |entry| entry.linkage_name);
+        let name = found.linkage_name.or(found.plain_name);
+        let is_same =
+            |name: &[u8]| String::from_utf8_lossy(known).split('.').next() == str::from_utf8(name).ok();
+        let is_exact = name.as_deref().is_some_and(is_same);
         let declaration = self.declarations.entry(function).or_default();
+        if entry.is_some() && (is_exact || declaration.entry.is_none()) {
+            // Of several functions that were folded into one, the one that gives its name counts.
+            if is_exact && declaration.entry_name.is_some() {
+                *declaration = Declaration::default();
+            }
+            declaration.entry_name = name.clone().filter(|_| !is_exact);
+        }
+        let name = name.filter(|_| known.is_empty());
         // The first word stays, for file and line together: the second may be the line program's.
         if declaration.line.is_none() && found.line.is_some() {
             declaration.line = found.line;

@@ -1,0 +1,131 @@
+//! Several names for one function, and several functions for one name.
+
+mod common;
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use common::{Workshop, functions, has_tool, open};
+use everycall_symbols::SymbolOptions;
+
+/// Two pairs of functions with the same code, in two files, and one with other code.
+const FOLDED: [(&str, &str); 3] = [
+    (
+        "one.cpp",
+        "extern int sink;\n\
+         int first(int x) { sink += x; return sink * 3; }\n\
+         int zweite(int x) { sink += x; return sink * 3; }\n\
+         int alone(int x) { sink -= x; return sink * 5; }\n",
+    ),
+    (
+        "two.cpp",
+        "extern int sink;\n\
+         \n\
+         namespace ns { int third(int x) { sink += x; return sink * 3; } }\n\
+         template <class T> T twice(T x) { sink += 7; return x * 2; }\n\
+         template int twice<int>(int);\n\
+         template unsigned twice<unsigned>(unsigned);\n",
+    ),
+    (
+        "main.cpp",
+        "int sink; int first(int); int zweite(int); int alone(int); namespace ns { int third(int); }\n\
+         template <class T> T twice(T x);\n\
+         int main() { return first(1) + zweite(2) + alone(3) + ns::third(4) + twice(1) + int(twice(1u)); }\n",
+    ),
+];
+
+fn fold(command: &str) -> (Workshop, std::path::PathBuf) {
+    let workshop = Workshop::new();
+    for (name, text) in FOLDED {
+        std::fs::write(workshop.path(name), text).unwrap();
+    }
+    let words: Vec<&str> = command.split_whitespace().collect();
+    workshop.run(&[&words[..], &["one.cpp", "two.cpp", "main.cpp", "-o", "out"]].concat());
+    let path = workshop.path("out");
+    (workshop, path)
+}
+
+/// Name and line belong together, and the others are told.
+#[test]
+fn folded_functions_have_one_name_and_tell_the_others() {
+    for (tool, command) in [
+        ("ld.lld-19", "clang++-19 -O2 -g -ffunction-sections -fuse-ld=lld-19 -Wl,--icf=all"),
+        ("ld.lld-19", "clang++-19 -O2 -g -flto=thin -ffunction-sections -fuse-ld=lld-19 -Wl,--icf=all"),
+        ("ld.gold", "g++ -O2 -g -ffunction-sections -fuse-ld=gold -Wl,--icf=all"),
+    ] {
+        if !has_tool(tool) {
+            continue;
+        }
+        let lines = BTreeMap::from([
+            ("first(int)", 2),
+            ("zweite(int)", 3),
+            ("ns::third(int)", 3),
+            ("int twice<int>(int)", 4),
+            ("unsigned int twice<unsigned int>(unsigned int)", 4),
+        ]);
+        let (_workshop, path) = fold(command);
+        let mut symbols = open(&path, &SymbolOptions::bare());
+        let all = functions(&mut symbols);
+        let find = |name: &str| all.iter().find(|function| function.name == name);
+        let folded: Vec<_> = lines.keys().filter_map(|name| find(name)).collect();
+        // gold leaves templates alone.
+        let rows = if tool == "ld.gold" { 3 } else { 2 };
+        assert_eq!(folded.len(), rows, "{command}: {folded:?}");
+        for function in &folded {
+            assert_eq!(function.line, Some(lines[&*function.name]), "{command}: {function:?}");
+            let id = symbols.function_at(function.start);
+            let (twins, more) = symbols.twins(id);
+            let names: BTreeSet<String> =
+                twins.iter().map(|name| everycall_symbols::demangle(name)).collect();
+            assert_eq!(more, 0);
+            assert!(!names.contains(&function.name), "{names:?}");
+            let expected = if function.name.contains("twice") { 3 - rows } else { 2 };
+            assert_eq!(twins.len(), expected, "{command}: {twins:?}");
+            assert!(names.iter().all(|name| lines.contains_key(&**name)), "{command}: {names:?}");
+        }
+        let alone = find("alone(int)").unwrap();
+        let id = symbols.function_at(alone.start);
+        assert_eq!((symbols.twins(id), alone.line), ((Vec::new(), 0), Some(4)));
+        // Each time the same.
+        let again = functions(&mut open(&path, &SymbolOptions::bare()));
+        assert_eq!(all, again);
+    }
+}
+
+/// What nm calls them, and what they are in the source.
+#[test]
+fn clones_are_the_same_function() {
+    let workshop = Workshop::new();
+    std::fs::write(
+        workshop.path("a.cpp"),
+        "struct B { virtual ~B(); virtual int f(int); int b; };\n\
+         struct C { virtual ~C(); virtual int g(int); int c; };\n\
+         struct D : B, C { D(int); ~D() override; int f(int) override; int g(int) override; };\n\
+         int sink;\n\
+         D::D(int x) { sink += x; }\n\
+         D::~D() { sink++; }\n\
+         int D::f(int x) { return sink += x; }\n\
+         int D::g(int x) { return sink -= x; }\n\
+         __attribute__((target_clones(\"avx2\", \"default\"))) int versions(int x) { return sink += x; }\n\
+         int user(int x) { D d(x); return versions(x); }\n",
+    )
+    .unwrap();
+    for compiler in ["g++", "clang++-19"] {
+        workshop.run(&[compiler, "-O2", "-g", "-shared", "-fPIC", "a.cpp", "-o", "a.so"]);
+        let mut symbols = open(&workshop.path("a.so"), &SymbolOptions::bare());
+        let all = functions(&mut symbols);
+        let of = |name: &str| all.iter().filter(|function| function.name == name).collect::<Vec<_>>();
+        for (name, line, count) in [("D::~D()", 6, 2), ("D::D(int)", 5, 1)] {
+            let clones = of(name);
+            assert!(clones.len() >= count, "{compiler}: {clones:?}");
+            assert!(clones.iter().all(|clone| clone.line == Some(line) && clone.may_have_clones()));
+        }
+        let versions = of("versions(int)");
+        let own: Vec<_> = versions.iter().filter(|version| version.own_part().is_none()).collect();
+        assert!(own.len() >= 2, "{compiler}: {versions:?}");
+        let resolver = versions.iter().find(|version| version.own_part() == Some("resolver"));
+        assert!(resolver.is_some(), "{compiler}: {versions:?}");
+        assert!(!of("non-virtual thunk to D::g(int)").is_empty(), "{compiler}");
+        assert!(!of("non-virtual thunk to D::~D()").is_empty(), "{compiler}");
+        assert!(all.iter().all(|function| !function.name.contains('{')), "{compiler}");
+    }
+}
