@@ -169,7 +169,7 @@ pub mod counter {
     pub const THREADS_RECYCLED: usize = 1;
     /// Segments that were lost with them.
     pub const SEGMENTS_RECYCLED: usize = 2;
-    /// Modules for which the table or the code space had no room.
+    /// Modules that the code space had no room for at all, and which stayed off.
     pub const MODULES_UNTRACED: usize = 3;
     /// Sites that did not hold the expected bytes, or could not be written.
     pub const SITES_UNPATCHED: usize = 4;
@@ -187,13 +187,17 @@ pub mod counter {
     pub const MODULES_OF_OTHER_VERSION: usize = 10;
     /// Ticks that threads waited for the recorder to store what they had written.
     pub const STALL_TICKS: usize = 11;
+    /// Modules that found no entry or code range left: their calls are those of an unknown module.
+    pub const MODULES_WITHOUT_PLACE: usize = 12;
+    /// Entries of unloaded modules that were given to others.
+    pub const MODULE_ENTRIES_REUSED: usize = 13;
 
     /// What each one means, for reports; in the order of the numbers.
-    pub const MEANINGS: [&str; 12] = [
+    pub const MEANINGS: [&str; 14] = [
         "threads that found no free ring and ran untraced",
         "rings of ended threads that were given to new ones",
         "ring segments of ended threads that were given up for new ones",
-        "modules for which the module table had no room",
+        "modules that were too large for what is left of the code space, and stayed off",
         "sites that could not be switched on",
         "modules whose path could not be found",
         "forked children, which ran untraced",
@@ -202,6 +206,8 @@ pub mod counter {
         "second runtimes in the process, which stood aside",
         "modules of another version, which stayed off",
         "ticks that threads waited until their events were stored",
+        "modules for which the module table had no room: their calls are shown as those of an unknown module",
+        "entries of unloaded modules that were given to others",
     ];
 }
 
@@ -241,8 +247,10 @@ wire_struct! {
         pub device: u64,
         /// Its inode.
         pub inode: u64,
+        /// How many modules had this entry before, and were unloaded.
+        pub predecessors: u32,
         /// Zero.
-        pub reserved: u64,
+        pub reserved: u32,
     }
 }
 
@@ -262,6 +270,8 @@ pub mod module_flags {
     pub const NOPS: u32 = 2;
     /// Has XRay sleds.
     pub const XRAY: u32 = 4;
+    /// Its code offsets were another module's before, which was unloaded.
+    pub const REUSED_CODE: u32 = 8;
 }
 
 wire_struct! {

@@ -40,6 +40,8 @@ pub const EXIT: u32 = 1 << 31;
 pub const OFFSET_MASK: u32 = EXIT - 1;
 /// Code offsets from here up are escapes; the code space ends here.
 pub const ESCAPE_FIRST: u32 = 0x7f00_0000;
+/// Code offsets from here to [`ESCAPE_FIRST`] are shared by all modules for which there was no place: nobody knows whose they are.
+pub const NO_PLACE_FIRST: u32 = 0x7e00_0000;
 /// Code offsets below this are never given to a module, so that no event word is zero.
 pub const OFFSET_FIRST: u32 = 0x1000;
 /// Bytes of a word.

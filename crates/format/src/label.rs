@@ -20,6 +20,10 @@ pub const INSTANT: u8 = 2;
 pub const SPAN_BEGIN: u8 = 3;
 /// The innermost open span with the same name and value (or lack of one) ends.
 pub const SPAN_END: u8 = 4;
+/// The runtime's own: the module of this file name was loaded.
+pub const MODULE_LOADED: u8 = 5;
+/// The runtime's own: the module of this file name was unloaded.
+pub const MODULE_UNLOADED: u8 = 6;
 /// The bits of the detail that hold the class.
 pub const CLASS_MASK: u8 = 0x0f;
 /// Set in the detail where the program gave no value.

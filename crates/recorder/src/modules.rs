@@ -4,7 +4,7 @@
 //! A path comes from the traced program. Only regular ELF files are opened, and what is kept has the build id
 //! that the module has in memory, or the inode that was mapped.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -51,11 +51,24 @@ struct Held {
     stamp: Stamp,
 }
 
-/// Every module's file, by its index in the module table.
+/// A module that the program has or had.
+#[derive(Debug)]
+struct Known {
+    entry: ModuleEntry,
+    path: Option<Vec<u8>>,
+    held: Option<Arc<Held>>,
+}
+
+/// Every module that was ever seen: an entry of the arena's table may be given to another module when its own was unloaded.
 #[derive(Debug, Default)]
 pub struct Modules {
-    held: Vec<Option<Arc<Held>>>,
+    known: Vec<Known>,
+    /// Which of them each entry of the table has now.
+    current: Vec<usize>,
 }
+
+/// So many modules are remembered of one process; a reader takes no more.
+const KNOWN_MAX: usize = 1 << 16;
 
 /// Files that are held, for all processes together: those that run the same program share one descriptor.
 #[derive(Debug, Default)]
@@ -85,21 +98,76 @@ impl Files {
 impl Modules {
     /// Opens the files of modules that are new since the last look.
     pub fn look(&mut self, arena: &Arena, files: &mut Files) {
-        let header = arena.header();
-        for index in self.held.len() as u32..arena.module_count() {
+        let pid = arena.header().target_pid;
+        for index in 0..arena.module_count() {
+            let place = index as usize;
             let module = arena.module(index);
             if module.state != module_state::COMPLETE {
+                if place < self.current.len() {
+                    // It is being given to another one, which will ring.
+                    continue;
+                }
                 // It will be there at the next bell.
                 break;
             }
+            let current = self.current.get(place).and_then(|number| self.known.get_mut(*number));
+            if let Some(known) = current {
+                if known.entry.predecessors == module.predecessors {
+                    known.entry = module;
+                    continue;
+                }
+                if known.entry.unloaded_ticks == 0 {
+                    known.entry.unloaded_ticks = module.loaded_ticks;
+                }
+            }
+            if self.known.len() == KNOWN_MAX {
+                continue;
+            }
             let path = arena.module_path(&module);
-            let held = path.and_then(|path| files.hold(path, &module, header.target_pid));
-            self.held.push(held);
+            if arena.module(index).predecessors != module.predecessors {
+                continue;
+            }
+            let held = path.clone().and_then(|path| files.hold(path, &module, pid));
+            let number = self.known.len();
+            self.known.push(Known { entry: module, path, held });
+            match self.current.get_mut(place) {
+                Some(current) => *current = number,
+                None => self.current.push(number),
+            }
         }
     }
 
-    /// The files that are no longer at their paths, with their modules' indices; calls `keep` for one after the other, which
-    /// may ask for its bytes: they, or a sentence that says why there are none.
+    /// Every module with its path, as they go into a file, those first that the process has now, at the places of their entries.
+    pub fn table(&self, arena: &Arena) -> Vec<(ModuleEntry, Vec<u8>)> {
+        (0..arena.module_count())
+            .map(|index| self.now(arena, index))
+            .chain(self.former().map(|known| (known.entry, known.path.clone().unwrap_or_default())))
+            .collect()
+    }
+
+    fn now(&self, arena: &Arena, index: u32) -> (ModuleEntry, Vec<u8>) {
+        let entry = arena.module(index);
+        let path = arena.module_path(&entry).unwrap_or_default();
+        match self.current.get(index as usize).and_then(|number| self.known.get(*number)) {
+            Some(known) if entry.predecessors != known.entry.predecessors => {
+                (known.entry, known.path.clone().unwrap_or_default())
+            }
+            _ => (entry, path),
+        }
+    }
+
+    /// Those whose entries were given to others.
+    fn former(&self) -> impl Iterator<Item = &Known> {
+        let current: HashSet<usize> = self.current.iter().copied().collect();
+        self.known
+            .iter()
+            .enumerate()
+            .filter(move |(number, _)| !current.contains(number))
+            .map(|(_, known)| known)
+    }
+
+    /// The files that are no longer at their paths, with their modules' places in [`Modules::table`]; calls `keep` for one after the
+    /// other, which may ask for its bytes: they, or a sentence that says why there are none.
     ///
     /// # Errors
     ///
@@ -109,23 +177,24 @@ impl Modules {
         arena: &Arena,
         mut keep: impl FnMut(Identity, u32, &dyn Fn() -> Result<Vec<u8>, String>) -> io::Result<()>,
     ) -> io::Result<()> {
-        for (index, held) in (0..).zip(&self.held) {
-            let Some(held) = held else { continue };
-            let module = arena.module(index);
-            let Some(path_bytes) = arena.module_path(&module) else { continue };
-            let path = Path::new(OsStr::from_bytes(&path_bytes));
-            if is_still_there(path, held, &module) {
+        let present = self.current.iter().filter_map(|number| self.known.get(*number));
+        let former = (arena.module_count()..).zip(self.former());
+        for (index, known) in (0..).zip(present).chain(former) {
+            let (Some(held), Some(path_bytes)) = (&known.held, &known.path) else { continue };
+            let module = &known.entry;
+            let path = Path::new(OsStr::from_bytes(path_bytes));
+            if is_still_there(path, held, module) {
                 continue;
             }
             let bytes = || {
-                read_image(held, &module).map_err(|reason| {
+                read_image(held, module).map_err(|reason| {
                     format!(
                         "{} was changed while the program ran, and {reason}; its functions will be shown as module+offset",
                         path.display()
                     )
                 })
             };
-            keep(identity(path_bytes.clone(), &module), index, &bytes)?;
+            keep(identity(path_bytes.clone(), module), index, &bytes)?;
         }
         Ok(())
     }

@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence;
 use std::time::{Duration, Instant};
 
-use everycall_format::arena::{OpenCall, ThreadHeader, holder, module_state, stream, thread_state};
+use everycall_format::arena::{OpenCall, ThreadHeader, counter, holder, module_state, stream, thread_state};
 use everycall_format::ect::{ThreadRecord, chunk};
 use everycall_format::event::WORD_SIZE;
 use everycall_tracefile::{
@@ -82,8 +82,8 @@ pub(crate) struct ArenaStream {
     pid: u32,
     threads: HashMap<Owner, Thread>,
     next_index: u32,
-    /// Complete entries of the module table that the file has; `None` for a new file.
-    modules: Option<u32>,
+    /// Modules that the file has, with those whose entries others have got since; `None` for a new file.
+    modules: Option<u64>,
     ends_due: Instant,
     /// Slot that was served last.
     last_slot: u32,
@@ -337,15 +337,19 @@ impl ArenaStream {
     /// Writes the module table where there are new ones since it was written last.
     fn write_modules<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
         let count = self.arena.module_count();
-        if self.modules == Some(count) {
+        let reused = self.arena.header().counters[counter::MODULE_ENTRIES_REUSED];
+        let all = reused.saturating_add(count.into());
+        if self.modules == Some(all) {
             return Ok(());
         }
         let modules: Vec<_> = (0..count).map(|index| self.arena.module(index)).collect();
-        let complete = modules.iter().filter(|module| module.state == module_state::COMPLETE).count() as u32;
-        if self.modules == Some(complete) {
+        let incomplete =
+            modules.iter().filter(|module| module.state != module_state::COMPLETE).count() as u64;
+        let seen = all - incomplete.min(all);
+        if self.modules == Some(seen) {
             return Ok(());
         }
-        self.modules = Some(complete);
+        self.modules = Some(seen);
         let with_paths = modules.into_iter().map(|module| {
             let path = self.arena.module_path(&module).unwrap_or_default();
             (module, path)

@@ -365,11 +365,7 @@ impl<W: Write> TraceWriter<W> {
 
     fn modules(&mut self, member: &mut Member) -> io::Result<()> {
         let arena = &member.arena;
-        let modules = (0..arena.module_count()).map(|index| {
-            let module = arena.module(index);
-            (module, arena.module_path(&module).unwrap_or_default())
-        });
-        let table = module_table(modules, &mut self.summary);
+        let table = module_table(member.modules.table(arena), &mut self.summary);
         self.file.chunk(chunk::MODULES, &[&table])?;
         let (file, images) = (&mut self.file, &mut self.images);
         member.modules.moved(arena, |identity, module, bytes| {

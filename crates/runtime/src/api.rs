@@ -70,6 +70,25 @@ pub(crate) unsafe extern "C" fn mark(
     }))
 }
 
+/// A mark of the runtime's own, where the calling thread records already. `stack_pointer`: frames below it are dead.
+pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
+    let Some(process) = traced().filter(|_| !pause::is_disabled()) else { return };
+    let mask = system::block_signals();
+    if let Some(control) = own_control().filter(|control| control.state.load(Relaxed) == state::ACTIVE) {
+        within(process, control, |thread| {
+            thread.ring.hold();
+            if !pause::stop_if_asked(thread) {
+                let empty = label::record(class, 0, None, name);
+                let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
+                thread.left(ticks, thread.open.drop_dead(Frame::Body(stack_pointer)));
+                thread.ring.push(label::record(class, ticks, None, name).words());
+                thread.resume();
+            }
+        });
+    }
+    system::set_signal_mask(mask);
+}
+
 /// As much of a C string as a label holds, and a byte more.
 ///
 /// # Safety

@@ -217,18 +217,27 @@ impl Arena {
         Some(field!(self.at(self.module_offset(index)?), ModuleEntry, unloaded_ticks, AtomicU64))
     }
 
-    /// Stores a path; where it begins and its length, or `None` where there is no room.
-    pub(crate) fn put_path(&self, path: &[u8]) -> Option<(u32, u32)> {
-        let begin = self.paths_used().fetch_add(path.len() as u64, Relaxed);
-        let fits = begin.checked_add(path.len() as u64).is_some_and(|end| end <= self.layout.paths_size);
-        fits.then(|| {
-            // SAFETY: within the paths, and reserved for us alone.
-            let place = unsafe {
-                core::slice::from_raw_parts_mut(self.at(self.layout.paths_offset + begin), path.len())
-            };
-            place.copy_from_slice(path);
-            (begin as u32, path.len() as u32)
-        })
+    /// Stores a path, in the place (beginning and length) of one that isn't needed any more if it fits there; where it begins and its
+    /// length, or `None` where there is no room.
+    pub(crate) fn put_path(&self, path: &[u8], free: (u32, u32)) -> Option<(u32, u32)> {
+        let size = path.len() as u64;
+        let begin = match free {
+            (begin, length) if size <= length.into() => begin.into(),
+            _ => {
+                let begin = self.paths_used().load(Relaxed);
+                if begin.checked_add(size).is_none_or(|end| end > self.layout.paths_size) {
+                    return None;
+                }
+                // Nobody else does this at the same time: whoever comes here holds the module lock.
+                self.paths_used().store(begin + size, Relaxed);
+                begin
+            }
+        };
+        // SAFETY: within the paths, and for us alone.
+        let place =
+            unsafe { core::slice::from_raw_parts_mut(self.at(self.layout.paths_offset + begin), path.len()) };
+        place.copy_from_slice(path);
+        Some((begin as u32, path.len() as u32))
     }
 
     /// The first `modules` entries of the module table, the first `paths` bytes of the paths, each with its offset.

@@ -10,7 +10,7 @@ use crate::arena::Arena;
 use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
 use crate::system;
-use crate::{hub, modules, pause, start, threads};
+use crate::{hub, module_table, pause, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
 use everycall_format::hub::origin;
@@ -52,7 +52,7 @@ fn begin_first(process: &'static Process) -> Option<()> {
         parent,
         parent_pid: parent.target_pid().load(Relaxed),
         state: parent.state().load(Relaxed),
-        modules: modules::known().min(parent.layout().module_capacity),
+        modules: module_table::known().min(parent.layout().module_capacity),
         paths: parent.paths_used().load(Relaxed).min(parent.layout().paths_size),
         slots_barred: barred_slots(process, &parent),
     };
@@ -75,7 +75,7 @@ fn begin_first(process: &'static Process) -> Option<()> {
     arena.module_count().store(inheritance.modules, Relaxed);
     arena.paths_used().store(inheritance.paths, Relaxed);
     arena.thread_count().store(inheritance.slots_barred, Relaxed);
-    modules::take_over(&arena, inheritance.modules);
+    module_table::take_over(&arena, inheritance.modules);
     threads::begin_child();
     let sites_on = inheritance.state == arena_state::TRACING || pause::is_disabled();
     process.begin_child(&arena, sites_on);

@@ -5,6 +5,9 @@
 //! process    the process's state, private, gone in a forked child
 //! arena      typed access to the shared memory
 //! modules    traced objects come and go: their place in the code space, their sites
+//! module_table  which entry and range of the code space they get, and get again
+//! image      an object in memory: its code, its build id
+//! mapped_file   the file that lies at an address
 //! threads    a thread's first event gives it a slot
 //! slow       everything that a hook doesn't do itself
 //! open_calls the open-call stack: dead frames, frames that match an exit
@@ -32,7 +35,10 @@ mod arena;
 mod fork;
 mod graveyard;
 mod hub;
+mod image;
 mod lock;
+mod mapped_file;
+mod module_table;
 mod modules;
 mod open_calls;
 mod pause;

@@ -144,7 +144,7 @@ impl Process {
         // SAFETY: the thread that starts the child is alone, and nobody asks for the layout of a blank process.
         unsafe { *self.layout.get() = *arena.layout() };
         self.pid.store(system::process_id(), Relaxed);
-        self.next_code.store(crate::modules::next_code(), Relaxed);
+        self.next_code.store(crate::module_table::next_code(), Relaxed);
         self.sites_on.store(sites_on.into(), Relaxed);
         self.graveyard.keep_as_parent();
     }

@@ -1,5 +1,6 @@
 //! From code offset and time to module and image address.
 
+use everycall_format::arena::module_flags;
 use everycall_reader::Module;
 
 /// An address in a function, as its module states it.
@@ -40,6 +41,8 @@ struct Stay {
     module: u32,
     /// Image address = code offset + this, wrapping.
     shift: u64,
+    /// Others may have had the range before it, of which the trace doesn't know.
+    is_reused: bool,
 }
 
 impl Stay {
@@ -73,6 +76,7 @@ impl ModuleMap {
                 loaded: module.loaded_ticks,
                 unloaded: module.unloaded_ticks.unwrap_or(u64::MAX),
                 module: module.same_file as u32,
+                is_reused: module.flags & module_flags::REUSED_CODE != 0,
                 shift: module.start.wrapping_sub(module.base).wrapping_sub(u64::from(module.code_start)),
             })
             .collect();
@@ -115,12 +119,12 @@ impl ModuleMap {
                 if before.is_none_or(|other| other.unloaded < stay.unloaded) {
                     before = Some(stay);
                 }
-            } else if after.is_none_or(|other| stay.loaded < other.loaded) {
+            } else if !stay.is_reused && after.is_none_or(|other| stay.loaded < other.loaded) {
                 after = Some(stay);
             }
         }
         // A module's last events may come after its unloading was noted, and its first ones just
-        // before its registration was; the range is nobody else's at that time.
+        // before its registration was; the range is nobody else's at that time, unless it was given from one to the other.
         match before.or(after) {
             Some(stay) => located(stay, offset),
             None => Location { module: Location::LOST_MODULE, image_address: u64::from(offset) },
@@ -146,6 +150,17 @@ mod tests {
             unloaded_ticks: unloaded,
             ..Module::default()
         }
+    }
+
+    #[test]
+    fn a_reused_range_names_nothing_before_its_module() {
+        let mut only = module(0x3000, 1, 0x7f00_0000, 20, None);
+        let at =
+            |only: &Module, ticks| ModuleMap::new(std::slice::from_ref(only)).locate(&mut 0, 0x3010, ticks);
+        assert_eq!(at(&only, 10).module, 0);
+        only.flags = module_flags::REUSED_CODE;
+        assert_eq!(at(&only, 10).module, Location::LOST_MODULE);
+        assert_eq!(at(&only, 30).module, 0);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! The names of labels, instants and spans: each is kept once and numbered.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 
 use everycall_format::label;
@@ -46,6 +47,7 @@ impl MarkNames {
 
     /// Counts a mark of the class in `detail`.
     pub(crate) fn count(&mut self, name: &[u8], detail: u8) {
+        let name: &[u8] = &full_name(name, detail);
         let number = match self.numbers.get(name) {
             Some(number) => *number,
             None => self.add(name),
@@ -53,7 +55,7 @@ impl MarkNames {
         let Some(named) = self.names.get_mut(number as usize) else { return };
         match detail & label::CLASS_MASK {
             label::LABEL => named.labels += 1,
-            label::INSTANT => named.instants += 1,
+            label::INSTANT | label::MODULE_LOADED | label::MODULE_UNLOADED => named.instants += 1,
             label::SPAN_BEGIN => named.spans += 1,
             _ => {}
         }
@@ -73,9 +75,18 @@ impl MarkNames {
         number
     }
 
-    /// The number of a name that was counted.
-    pub(crate) fn number(&self, name: &[u8]) -> MarkName {
-        MarkName(self.numbers.get(name).copied().unwrap_or(NAMES_MAX as u32))
+    /// The number of a name that was counted, with its class.
+    pub(crate) fn number(&self, name: &[u8], detail: u8) -> MarkName {
+        MarkName(self.numbers.get(&*full_name(name, detail)).copied().unwrap_or(NAMES_MAX as u32))
+    }
+}
+
+/// What a mark is called: the runtime's own marks say what happened to whom.
+fn full_name(name: &[u8], detail: u8) -> Cow<'_, [u8]> {
+    match detail & label::CLASS_MASK {
+        label::MODULE_LOADED => [b"loaded ", name].concat().into(),
+        label::MODULE_UNLOADED => [b"unloaded ", name].concat().into(),
+        _ => name.into(),
     }
 }
 
@@ -91,9 +102,9 @@ mod tests {
         }
         names.count(&3_u32.to_le_bytes(), label::LABEL | label::NO_VALUE);
         assert_eq!(names.all().len(), NAMES_MAX + 1);
-        assert_eq!(names.number(&3_u32.to_le_bytes()), MarkName(3));
+        assert_eq!(names.number(&3_u32.to_le_bytes(), label::LABEL), MarkName(3));
         assert_eq!((names.all()[3].spans, names.all()[3].labels), (1, 1));
-        let further = names.number(&u32::MAX.to_le_bytes());
+        let further = names.number(&u32::MAX.to_le_bytes(), label::LABEL);
         assert_eq!((names.text(further), names.all()[further.0 as usize].spans), (FURTHER, 10));
         assert_eq!(names.text(MarkName(u32::MAX)), "");
     }

@@ -156,7 +156,7 @@ impl<'a> Ordered<'a> {
 
     fn decode(&mut self) {
         let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, .. } = self;
-        let name = |slot| names.number(label_name(words, slot).bytes());
+        let name = |slot, detail| names.number(label_name(words, slot).bytes(), detail);
         let mut latest_now = *latest;
         for event in Events::new(words) {
             let Some(mut step) = depth.step(event, name) else { continue };

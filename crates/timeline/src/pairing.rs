@@ -261,7 +261,7 @@ impl<'a> Pairing<'a> {
         let simple = |kind| Some(Mark { at_ns, name, value, kind });
         let mark = match class {
             label::LABEL => simple(MarkKind::Label),
-            label::INSTANT => simple(MarkKind::Instant),
+            label::INSTANT | label::MODULE_LOADED | label::MODULE_UNLOADED => simple(MarkKind::Instant),
             label::SPAN_BEGIN => {
                 let mark = self.spans.begin(key, at_ns, false);
                 self.stats.spans_too_many = self.spans.too_many;

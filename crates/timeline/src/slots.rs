@@ -62,7 +62,7 @@ impl SlotDepth {
 
     /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot.
     #[inline]
-    pub fn step(&mut self, event: Event, name: impl Fn(u32) -> MarkName) -> Option<Step> {
+    pub fn step(&mut self, event: Event, name: impl Fn(u32, u8) -> MarkName) -> Option<Step> {
         let what = match event.kind {
             EventKind::Entry { offset } => {
                 self.enter();
@@ -72,7 +72,7 @@ impl SlotDepth {
                 self.leave();
                 What::Exit(offset)
             }
-            EventKind::Label { detail, value } => What::Label(detail, name(event.slot), value),
+            EventKind::Label { detail, value } => What::Label(detail, name(event.slot, detail), value),
             other => self.rare(other)?,
         };
         Some(Step { ticks: event.ticks, what })
