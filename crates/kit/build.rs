@@ -28,6 +28,8 @@ const INLINED: [&str; 8] = [
     "_ZNSaIwE10deallocateEPwm",
 ];
 const TABLE: &str = "everycall_runtime_v1";
+/// What the dynamic linker tells debuggers.
+const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
 const WEAK: [&str; 6] = [
     "__start_everycall_sites",
@@ -49,7 +51,7 @@ fn main() {
 
     let offered = [&HOOKS[..], &INLINED[..]].concat();
     let executable = object(&out, &crates, "executable", &offered, &[TABLE], &[]);
-    let module = object(&out, &crates, "module", &offered, &[], &[TABLE]);
+    let module = object(&out, &crates, "module", &offered, &[], &[TABLE, OBJECTS]);
     let shared = object(&out, &crates, "shared", &[], &[TABLE], &[]);
     fs::rename(executable, out.join("everycall-rt.o")).expect("rename");
     fs::rename(module, out.join("everycall-module.o")).expect("rename");

@@ -32,6 +32,8 @@
 
 mod api;
 mod arena;
+#[cfg(feature = "module")]
+mod base_namespace;
 mod fork;
 mod graveyard;
 mod hub;

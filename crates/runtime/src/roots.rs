@@ -90,20 +90,28 @@ mod runtime {
 
 #[cfg(feature = "module")]
 mod module {
+    use crate::base_namespace;
+    use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
     use everycall_hooks::{RuntimeTable, describe_object};
 
     core::arch::global_asm!(".weak everycall_runtime_v1");
 
-    /// The table of the process's runtime, where there is one of our version.
-    fn runtime() -> Option<&'static RuntimeTable> {
-        let table: *const RuntimeTable;
-        // SAFETY: loads an address that the dynamic linker has put in, or null.
+    /// The runtime, where it was found.
+    static RUNTIME: AtomicPtr<RuntimeTable> = AtomicPtr::new(core::ptr::null_mut());
+
+    /// The table of the process's runtime, where there is one of our version. In an initialiser.
+    unsafe fn runtime() -> Option<&'static RuntimeTable> {
+        let mut table: *const RuntimeTable;
+        // SAFETY: loads an address that the dynamic linker has put in, or null; the rest by contract.
         unsafe {
             core::arch::asm!(
                 "mov {}, qword ptr [rip + everycall_runtime_v1@GOTPCREL]",
                 out(reg) table,
                 options(nostack, pure, readonly, preserves_flags)
             );
+            if table.is_null() {
+                table = base_namespace::find(c"everycall_runtime_v1").cast();
+            }
             table.as_ref().filter(|table| table.abi == everycall_format::site::RUNTIME_ABI)
         }
     }
@@ -117,14 +125,17 @@ mod module {
     static END: unsafe extern "C" fn() = end;
 
     unsafe extern "C" fn begin() {
-        if let Some(runtime) = runtime() {
+        // SAFETY: this is one.
+        if let Some(runtime) = unsafe { runtime() } {
+            RUNTIME.store(core::ptr::from_ref(runtime).cast_mut(), Relaxed);
             // SAFETY: this object's own descriptor.
             unsafe { (runtime.register)(describe_object(everycall_format::site::RUNTIME_ABI)) };
         }
     }
 
     unsafe extern "C" fn end() {
-        if let Some(runtime) = runtime() {
+        // SAFETY: null or what the initialiser found; the process's runtime stays.
+        if let Some(runtime) = unsafe { RUNTIME.load(Relaxed).as_ref() } {
             // SAFETY: this object's own descriptor.
             unsafe { (runtime.unregister)(describe_object(everycall_format::site::RUNTIME_ABI)) };
         }
