@@ -100,6 +100,53 @@ fn a_library_is_replaced_under_its_path() {
     }
 }
 
+/// In a namespace of its own, and with its own symbols first.
+#[test]
+fn namespaces() {
+    let place = Place::new("namespaces");
+    for mode in Mode::ALL {
+        // The C library comes along: through it the library finds the runtime.
+        let text = "#include <stdlib.h>\n\
+            __attribute__((noinline)) int alpha(int v) { return v + atoi(\"1\"); }\n\
+            int use(int v) { return alpha(v) + 1; }\n";
+        let source = place.write("namespaces.c", text);
+        let arguments = ["-O1", "-shared", "-fPIC", source.to_str().unwrap()];
+        let library = place.build(mode, &arguments, &format!("spaces-{}.so", mode.label()));
+        let recording = place.record(&[], &program(&place, mode), &["spaces", library.to_str().unwrap()]);
+        assert_eq!(recording.stdout(), "6\n", "{mode:?}: {recording:?}");
+        let trace = recording.trace();
+        let texts: Vec<String> = main_calls(&trace).iter().map(Call::text).collect();
+        assert_eq!(texts, ["space(use(alpha))", "space(use(alpha))"], "{mode:?}");
+    }
+}
+
+/// Libraries so large that the code space is used up: ranges are given on, and calls keep the names of their time.
+#[test]
+fn more_code_than_the_space_holds() {
+    let place = Place::new("space");
+    let mode = Mode::GCC_NOPS;
+    let names = ["alpha", "gamma"];
+    let paths = names.map(|name| {
+        let text = format!(
+            "char room[150 << 20];\n\
+             __attribute__((noinline)) int {name}(int v) {{ __asm__ volatile(\"\" : \"+r\"(v)); return v; }}\n\
+             int use(int v) {{ return {name}(v) + 1; }}\n"
+        );
+        let source = place.write(&format!("{name}.c"), &text);
+        let options = ["-O1", "-shared", "-fPIC", "-Wl,--build-id=none", source.to_str().unwrap()];
+        place.build(mode, &options, &format!("{name}.so"))
+    });
+    let [first, second] = [0, 1].map(|which: usize| paths[which].to_str().unwrap());
+    let recording = place.record(&[], &program(&place, mode), &["turns", "40", first, second]);
+    assert_eq!(recording.stdout(), "160\n", "{recording:?}");
+    let trace = recording.trace();
+    for (number, call) in main_calls(&trace).iter().enumerate() {
+        assert_eq!(call.text(), format!("turn(use({}))", names[number % 2]), "turn {number}");
+    }
+    assert!(trace.counters[counter::MODULE_ENTRIES_REUSED] >= 60);
+    assert_eq!(trace.counters[counter::MODULES_WITHOUT_PLACE], 0);
+}
+
 /// Copies of a library whose only function has the copy's number in its name.
 fn numbered(place: &Place, mode: Mode, folder: &Path, count: usize) {
     let text = "__attribute__((noinline)) static int work_0000(int v) { __asm__ volatile(\"\" : \"+r\"(v)); return v; }\n\
