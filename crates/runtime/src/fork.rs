@@ -31,7 +31,7 @@ struct Inheritance {
 /// The first event, or module, of a child. Whether it is traced from now on. Threads that come at the same time wait for
 /// the first one; a signal handler within it doesn't.
 pub(crate) fn begin(process: &'static Process) -> bool {
-    let own = system::thread_id();
+    let own = system::thread_id().unwrap_or(u32::MAX);
     if let Err(starter) = process.starter.compare_exchange(0, own, AcqRel, Acquire) {
         while process.state.load(Acquire) == process_state::BLANK {
             if starter == own {

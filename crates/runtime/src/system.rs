@@ -281,9 +281,10 @@ pub(crate) fn parent_id() -> u32 {
     unsafe { syscall(number::GETPPID, [0; 6]) as u32 }
 }
 
-pub(crate) fn thread_id() -> u32 {
+/// The calling thread's id; `None` where a filter of system calls doesn't tell.
+pub(crate) fn thread_id() -> Option<u32> {
     // SAFETY: only returns a number.
-    unsafe { syscall(number::GETTID, [0; 6]) as u32 }
+    u32::try_from(unsafe { syscall(number::GETTID, [0; 6]) }).ok()
 }
 
 /// Whether the process has no such thread any more.

@@ -32,8 +32,10 @@ pub(crate) fn begin_child() {
 
 /// Gives the calling thread a slot, a ring and a control block. `None` where it runs untraced.
 pub(crate) fn begin(process: &'static Process) -> Option<&'static Control> {
-    let place = process.graveyard.take_place(process);
-    let begun = place.and_then(|(slot, stack)| begin_in(process, slot, stack));
+    // A filter that refuses this refuses the others, too, and nobody would notice the thread's end.
+    let tid = system::thread_id();
+    let place = tid.and_then(|_| process.graveyard.take_place(process));
+    let begun = place.zip(tid).and_then(|((slot, stack), tid)| begin_in(process, slot, stack, tid));
     match begun {
         Some(control) => set_control(control),
         None => {
@@ -44,7 +46,7 @@ pub(crate) fn begin(process: &'static Process) -> Option<&'static Control> {
     begun
 }
 
-fn begin_in(process: &'static Process, index: u32, stack: u32) -> Option<&'static Control> {
+fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Option<&'static Control> {
     let arena = process.arena();
     let slot = arena.slot(index);
     let control = process.control(index);
@@ -54,7 +56,7 @@ fn begin_in(process: &'static Process, index: u32, stack: u32) -> Option<&'stati
     let (base, limit) = arena.open_calls(stack);
     clear_open_calls(base, limit);
     slot.open_calls().store(stack + 1, Relaxed);
-    slot.tid().store(system::thread_id(), Relaxed);
+    slot.tid().store(tid, Relaxed);
     slot.start_ticks().store(ticks, Relaxed);
     slot.end_ticks().store(0, Relaxed);
     slot.set_name(system::thread_name());
