@@ -16,7 +16,7 @@ pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
 
 /// What the tests need.
-pub const TESTS: [Package; 14] = [
+pub const TESTS: [Package; 16] = [
     ("g++", "g++"),
     ("binutils", "objcopy"),
     ("clang-19", "clang-19"),
@@ -29,6 +29,8 @@ pub const TESTS: [Package; 14] = [
     ("ninja-build", "ninja"),
     ("pkg-config", "pkg-config"),
     ("gdb", "gdb"),
+    ("strace", "strace"),
+    ("valgrind", "valgrind"),
     ("chromium", "chromium"),
     ("npm", "npm"),
 ];

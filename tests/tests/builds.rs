@@ -1,0 +1,165 @@
+//! Builds with options that change the code around calls, and programs under other tools: the same results as without us, nothing
+//! for sanitizers to say, and every call in the trace. `EVERYCALL_FULL=1` takes every option in every mode.
+
+use std::path::Path;
+use std::process::Command;
+
+use everycall_tests::{Mode, Place, Recording, Tally};
+
+/// Calls of [`everycall_tests::programs`]' `builds.cpp`: function, entries, exits.
+const CALLS: [(&str, u64, u64); 5] = [
+    ("work(int)", 4, 4),
+    ("catcher(int)", 2400, 2400),
+    ("thrower(int)", 2400, 1600),
+    ("leaf(int)", 1600, 1600),
+    ("main", 1, 1),
+];
+const PRINTED: &str = "480800\n";
+
+const OPTIONS: [&[&str]; 17] = [
+    &["-O1", "-fsanitize=address"],
+    &["-O1", "-fsanitize=undefined"],
+    &["-O1", "-fsanitize=thread"],
+    &["-O2", "-fcf-protection=full"],
+    &["-O2", "-fno-plt"],
+    &["-O2", "-fPIE", "-pie", "-ffunction-sections", "-Wl,--gc-sections"],
+    &["-O0"],
+    &["-O3"],
+    &["-Os"],
+    &["-O2", "-g", "-gsplit-dwarf"],
+    &["-O2", "-static"],
+    &["-O2", "-fPIE", "-static-pie"],
+    &["-O2", "-no-pie"],
+    &["-O2", "-fno-omit-frame-pointer"],
+    &["-O2", "-fstack-protector-all"],
+    &["-O2", "-fstack-clash-protection"],
+    &["-O2", "-march=native"],
+];
+
+fn is_full() -> bool {
+    std::env::var_os("EVERYCALL_FULL").is_some()
+}
+
+/// Whether the compiler can do it without us: clang's sanitizers are in a package of their own.
+fn is_possible(place: &Place, mode: Mode, options: &[&str]) -> bool {
+    let source = place.write("empty.cpp", "int main() {}");
+    let mut command = place.command(mode.cxx);
+    let output = command.args(options).arg(source).args(["-o", "empty"]).output();
+    output.is_ok_and(|output| output.status.success())
+}
+
+/// `calls_exit_unwinding`: as gcc's exits in `finstrument` are cleanups, they are called where an exception leaves.
+fn check(recording: &Recording, calls_exit_unwinding: bool, note: &str) {
+    assert!(recording.output.status.success(), "{note}: {recording:?}");
+    assert_eq!(recording.stdout(), PRINTED, "{note}: {recording:?}");
+    let said = String::from_utf8_lossy(&recording.output.stderr);
+    for word in ["Sanitizer", "runtime error", "ERROR", "WARNING"] {
+        assert!(!said.contains(word), "{note}: {said}");
+    }
+    let trace = recording.trace();
+    let tallies = trace.tallies();
+    for (name, entries, exits) in CALLS {
+        let exits = if calls_exit_unwinding { entries } else { exits };
+        assert_eq!(tallies.get(name), Some(&Tally { entries, exits }), "{note}: {name}");
+    }
+    assert_eq!((trace.losses(), trace.threads.len()), (0, 5), "{note}");
+    assert!(trace.threads.iter().all(|thread| thread.strays == 0), "{note}");
+}
+
+#[test]
+fn every_option_in_every_mode() {
+    let place = Place::new("builds");
+    for (place_of_mode, mode) in Mode::ALL.into_iter().enumerate() {
+        for (number, options) in OPTIONS.iter().enumerate() {
+            // Each option in one mode at least, each mode with some.
+            let is_chosen = number % Mode::ALL.len() == place_of_mode || number < 3 && mode == Mode::GCC_NOPS;
+            if !(is_full() || is_chosen) || !is_possible(&place, mode, options) {
+                continue;
+            }
+            let arguments = [*options, &["builds.cpp", "-pthread"]].concat();
+            let program = place.build(mode, &arguments, "builds");
+            let recording = place.record(&["--ring-size", "4M"], &program, &[]);
+            check(&recording, mode == Mode::GCC_FINSTRUMENT, &format!("{mode:?} {options:?}"));
+        }
+    }
+}
+
+/// Objects of two compilers and four modes, whose functions call each other and throw through each other.
+#[test]
+fn objects_of_both_compilers_in_one_program() {
+    let place = Place::new("both");
+    let modes = [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT];
+    let text = std::fs::read_to_string(everycall_tests::programs().join("builds.cpp")).unwrap();
+    // One function an object: the others are declared.
+    let functions = ["int leaf(int v)", "int thrower(int v)", "int catcher(int v)", "void work(int count)"];
+    let mut objects = Vec::new();
+    for (number, (function, mode)) in functions.into_iter().zip(modes).enumerate() {
+        let mut part = text
+            .replace("static std::mutex lock;", "extern std::mutex lock;")
+            .replace("static long total;", "extern long total;");
+        part.truncate(part.find("int main()").unwrap());
+        for other in functions.into_iter().filter(|other| *other != function) {
+            let begin = part.find(&format!("{other} {{")).unwrap();
+            let end = begin + part[begin..].find("\n}\n").unwrap() + 2;
+            part.replace_range(begin..end, &format!("{other};"));
+        }
+        let source = place.write(&format!("part-{number}.cpp"), &part);
+        let arguments = ["-O1", "-fPIE", "-c", source.to_str().unwrap()];
+        objects.push(place.build(mode, &arguments, &format!("part-{number}.o")));
+    }
+    let mut main = text
+        .replace("static std::mutex lock;", "std::mutex lock;")
+        .replace("static long total;", "long total;");
+    for function in functions {
+        let begin = main.find(&format!("{function} {{")).unwrap();
+        let end = begin + main[begin..].find("\n}\n").unwrap() + 2;
+        main.replace_range(begin..end, &format!("{function};"));
+    }
+    let source = place.write("main.cpp", &main);
+    let objects: Vec<&str> = objects.iter().map(|path| path.to_str().unwrap()).collect();
+    let arguments = [&["-O1", source.to_str().unwrap()], &objects[..], &["-pthread"]].concat();
+    let program = place.build(Mode::GCC_NOPS, &arguments, "both");
+    check(&place.record(&["--ring-size", "4M"], &program, &[]), false, "both compilers");
+}
+
+/// A stripped program has the same calls, under other names.
+#[test]
+fn stripped() {
+    let place = Place::new("stripped");
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FINSTRUMENT] {
+        let program = place.build(mode, &["-O2", "-s", "builds.cpp", "-pthread"], "builds");
+        let whole = place.build(mode, &["-O2", "builds.cpp", "-pthread"], "whole");
+        let calls = |program: &Path| {
+            let recording = place.record(&["--ring-size", "4M"], program, &[]);
+            assert_eq!(recording.stdout(), PRINTED, "{mode:?}: {recording:?}");
+            // Clones share a name where there are names.
+            recording.tallies().tallies().values().map(|tally| tally.entries).sum::<u64>()
+        };
+        assert_eq!(calls(&program), calls(&whole), "{mode:?}");
+    }
+}
+
+/// Under gdb, valgrind and strace the program does what it does without us, traced.
+#[test]
+fn under_other_tools() {
+    let place = Place::new("tools");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "builds.cpp", "-pthread"], "builds");
+    let program = program.to_str().unwrap();
+    let tools: [&[&str]; 3] = [
+        &["valgrind", "-q", "--error-exitcode=9", program],
+        &["strace", "-f", "-o", "/dev/null", program],
+        &["gdb", "-q", "-batch", "-ex", "run", "--args", program],
+    ];
+    for tool in tools {
+        let plain = Command::new(tool[0]).args(&tool[1..]).output().unwrap();
+        assert!(String::from_utf8_lossy(&plain.stdout).contains(PRINTED), "{tool:?}: {plain:?}");
+        assert!(plain.status.success(), "{tool:?}: {plain:?}");
+        let recording = place.record(&["--ring-size", "4M"], Path::new(tool[0]), &tool[1..]);
+        assert!(recording.stdout().contains(PRINTED), "{tool:?}: {recording:?}");
+        assert!(recording.output.status.success(), "{tool:?}: {recording:?}");
+        let tallies = recording.trace().tallies();
+        for (name, entries, exits) in CALLS {
+            assert_eq!(tallies.get(name), Some(&Tally { entries, exits }), "{tool:?}: {name}");
+        }
+    }
+}
