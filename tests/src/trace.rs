@@ -201,25 +201,34 @@ impl TraceView {
 
 /// Function names by location.
 struct Names {
-    modules: Vec<ModuleSymbols>,
+    /// Which of `files` each module is: one file may be loaded many times, in many processes.
+    modules: Vec<usize>,
+    files: Vec<ModuleSymbols>,
     known: BTreeMap<Location, String>,
 }
 
 impl Names {
     fn of(trace: &Trace<'_>) -> Names {
-        let open = |module: &everycall_reader::Module| {
+        let mut names = Names { modules: Vec::new(), files: Vec::new(), known: BTreeMap::new() };
+        let mut by_identity = BTreeMap::new();
+        for module in trace.modules() {
             let path = module.path_lossy().into_owned();
-            let identity = ModuleIdentity::new(Path::new(&path), &module.build_id);
-            ModuleSymbols::open(&identity, &SymbolOptions::default())
-        };
-        Names { modules: trace.modules().iter().map(open).collect(), known: BTreeMap::new() }
+            let file = *by_identity.entry((path.clone(), module.build_id.clone())).or_insert_with(|| {
+                let identity = ModuleIdentity::new(Path::new(&path), &module.build_id);
+                names.files.push(ModuleSymbols::open(&identity, &SymbolOptions::default()));
+                names.files.len() - 1
+            });
+            names.modules.push(file);
+        }
+        names
     }
 
     fn of_location(&mut self, location: Location) -> String {
         if let Some(name) = self.known.get(&location) {
             return name.clone();
         }
-        let name = match location.module_index().and_then(|index| self.modules.get_mut(index)) {
+        let file = location.module_index().and_then(|index| self.modules.get(index));
+        let name = match file.and_then(|file| self.files.get_mut(*file)) {
             Some(module) => {
                 let id = module.function_at(location.image_address);
                 module.function(id).name.clone()
