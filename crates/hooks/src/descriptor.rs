@@ -8,7 +8,8 @@ use everycall_ring::Control;
 ///
 /// - `what`: a set of [`slow`];
 /// - `control`: the thread's control block, null where it has none yet;
-/// - `slot`: the slot that the hook has reserved and not written, null where there is none;
+/// - `slot`: the slot that the hook has reserved and not written, null where there is none; exit hooks have written the ticks
+///   (its upper half) unless the clock's upper half has changed;
 /// - `address`: an address in the function (sited and `fentry` hooks), or the function's (`__cyg_profile`);
 /// - `stack_pointer`: comparable with those in the open-call stack;
 /// - `module`: whose hook it was.

@@ -35,4 +35,4 @@ pub use control::{Control, state};
 pub use free_list::FreeList;
 pub use keep::Keep;
 pub use pool::{Pool, SegmentEntry, Taken};
-pub use ring::{Advance, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, Shortage};
+pub use ring::{Advance, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, Shortage, Size};

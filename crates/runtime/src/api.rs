@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn mark(
     code(with_thread(|thread| {
         let empty = label::record(class as u8, 0, value, name);
         let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
-        thread.left(ticks, thread.open.drop_dead(Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME))));
+        thread.drop_dead(ticks, Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME)));
         thread.ring.push(label::record(class as u8, ticks, value, name).words());
     }))
 }
@@ -80,7 +80,7 @@ pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
             if !pause::stop_if_asked(thread) {
                 let empty = label::record(class, 0, None, name);
                 let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
-                thread.left(ticks, thread.open.drop_dead(Frame::Body(stack_pointer)));
+                thread.drop_dead(ticks, Frame::Body(stack_pointer));
                 thread.ring.push(label::record(class, ticks, None, name).words());
                 thread.resume();
             }
@@ -175,7 +175,7 @@ fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i3
         thread.ring.hold();
         if !pause::stop_if_asked(thread) {
             let ticks = thread.prepare(WORDS_BEFORE);
-            thread.left(ticks, thread.open.drop_dead(Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME))));
+            thread.drop_dead(ticks, Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME)));
             thread.resume();
         }
     });

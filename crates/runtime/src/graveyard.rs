@@ -9,7 +9,7 @@
 use crate::arena::{Arena, Slot};
 use crate::lock::Lock;
 use crate::process::Process;
-use crate::{system, threads};
+use crate::{system, threads, triggers};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
 use everycall_format::arena::{OpenCall, PAGE, counter, stream, thread_state};
@@ -235,6 +235,7 @@ impl Graveyard {
             arena.count(counter::SEGMENTS_RECYCLED, slot.segment().load(Relaxed) + 1);
         }
         threads::ring(arena, process.control(index), &slot).give_up(is_streaming);
+        triggers::count_beyond(process, process.control(index));
         arena.ring_segments().fetch_sub(slot.ring_segments().load(Relaxed), Relaxed);
         slot.generation().fetch_add(1, Relaxed);
         if let Some(stack) = slot.open_calls().load(Relaxed).checked_sub(1) {

@@ -5,6 +5,7 @@
 //! signal handler that never returned. (An entry whose word is 0 was raised by a hook that was interrupted
 //! before it wrote the word; its stack pointer is there already.)
 
+use crate::triggers::OpenCallFacts;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::OpenCall;
@@ -80,6 +81,72 @@ impl<'a> OpenCalls<'a> {
         unsafe { &*((entry + offset_of!(OpenCall, stack_pointer) as u64) as *const AtomicU64) }
     }
 
+    /// Upper half of an entry's ticks, and above it its stamp: hooks write both at once.
+    fn ticks_high(&self, entry: u64) -> &'a AtomicU32 {
+        // SAFETY: as above.
+        unsafe { &*((entry + offset_of!(OpenCall, ticks_high) as u64) as *const AtomicU32) }
+    }
+
+    fn stamp(&self, entry: u64) -> &'a AtomicU32 {
+        // SAFETY: as above.
+        unsafe { &*((entry + offset_of!(OpenCall, stamp) as u64) as *const AtomicU32) }
+    }
+
+    fn facts(&self, entry: u64) -> OpenCallFacts {
+        let word = self.word(entry).load(Relaxed);
+        OpenCallFacts {
+            code: word as u32 & !EXIT,
+            ticks: u64::from(self.ticks_high(entry).load(Relaxed)) << 32 | word >> 32,
+            stamp: self.stamp(entry).load(Relaxed),
+        }
+    }
+
+    /// Entries that there are; calls beyond the stack's capacity have none.
+    pub(crate) fn entries(&self) -> u32 {
+        (self.top().saturating_sub(self.first()) / ENTRY) as u32
+    }
+
+    fn entries_from(&self, place: u32) -> impl Iterator<Item = u64> + use<> {
+        (self.first() + u64::from(place) * ENTRY..self.top()).step_by(ENTRY as usize)
+    }
+
+    /// The innermost call that has an entry.
+    pub(crate) fn innermost_call(&self) -> Option<OpenCallFacts> {
+        self.innermost().map(|entry| self.facts(entry))
+    }
+
+    /// Gives each call from place `from` on, outermost first, with its place.
+    pub(crate) fn each_from(&self, from: u32, mut each: impl FnMut(u32, OpenCallFacts)) {
+        for (place, entry) in (from..).zip(self.entries_from(from)) {
+            each(place, self.facts(entry));
+        }
+    }
+
+    /// Stamps each call from place `from` on that has no stamp and gets one for its word.
+    pub(crate) fn stamp_from(&self, from: u32, mut stamp: impl FnMut(u64) -> Option<u32>) {
+        for entry in self.entries_from(from).filter(|entry| self.stamp(*entry).load(Relaxed) == 0) {
+            if let Some(stamp) = stamp(self.word(entry).load(Relaxed)) {
+                self.stamp(entry).store(stamp, Relaxed);
+            }
+        }
+    }
+
+    /// Marks the calls whose code is wanted, as [`OpenCalls::watch_innermost`] does.
+    pub(crate) fn watch(&self, is_wanted: impl Fn(u32) -> bool) {
+        for entry in self.entries_from(0) {
+            if is_wanted(self.facts(entry).code) {
+                self.watch_entry(entry);
+            }
+        }
+    }
+
+    fn watch_entry(&self, entry: u64) {
+        let pointer = self.stack_pointer(entry);
+        pointer.store(pointer.load(Relaxed) | WATCHED, Relaxed);
+        let word = self.word(entry);
+        word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
+    }
+
     /// The innermost entry.
     fn innermost(&self) -> Option<u64> {
         (self.top() > self.first()).then(|| self.top() - ENTRY)
@@ -100,10 +167,7 @@ impl<'a> OpenCalls<'a> {
     /// Marks the innermost call so that no exit hook takes it for its own: its exit comes to the slow path.
     pub(crate) fn watch_innermost(&self) {
         if let Some(entry) = self.innermost() {
-            let pointer = self.stack_pointer(entry);
-            pointer.store(pointer.load(Relaxed) | WATCHED, Relaxed);
-            let word = self.word(entry);
-            word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
+            self.watch_entry(entry);
         }
     }
 
@@ -116,15 +180,14 @@ impl<'a> OpenCalls<'a> {
         let entry = self.top();
         self.control.open_top.store(entry + ENTRY, Relaxed);
         self.stack_pointer(entry).store(frame.stack_pointer(), Relaxed);
-        // SAFETY: as above.
-        let high = unsafe { &*((entry + offset_of!(OpenCall, ticks_high) as u64) as *const AtomicU32) };
-        high.store(ticks_high, Relaxed);
+        self.ticks_high(entry).store(ticks_high, Relaxed);
+        self.stamp(entry).store(0, Relaxed);
         self.word(entry).store(word, Relaxed);
         true
     }
 
-    /// Removes the frames that are gone when a call is entered at `frame`. How many they were.
-    pub(crate) fn drop_dead(&self, frame: Frame) -> u32 {
+    /// Removes the frames that are gone when a call is entered at `frame`, and gives each before. How many they were.
+    pub(crate) fn drop_dead(&self, frame: Frame, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
         let depth = self.depth();
         while let Some(entry) = self.innermost() {
             let pointer = self.stack_pointer(entry).load(Relaxed);
@@ -135,6 +198,7 @@ impl<'a> OpenCalls<'a> {
                 break;
             }
             self.control.deep.store(0, Relaxed);
+            dead(self.facts(entry));
             self.pop();
         }
         depth - self.depth()
@@ -177,12 +241,15 @@ impl<'a> OpenCalls<'a> {
         None
     }
 
-    /// Removes `count` frames, the ones beyond the capacity first.
-    pub(crate) fn drop_frames(&self, count: u32) {
+    /// Removes `count` frames, the ones beyond the capacity first, and gives each that has an entry before.
+    pub(crate) fn drop_frames(&self, count: u32, mut dead: impl FnMut(OpenCallFacts)) {
         let deep = self.control.deep.load(Relaxed);
         let beyond = deep.min(count);
         self.control.deep.store(deep - beyond, Relaxed);
         for _ in beyond..count {
+            if let Some(call) = self.innermost_call() {
+                dead(call);
+            }
             self.pop();
         }
     }
