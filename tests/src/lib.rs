@@ -12,12 +12,10 @@
 //! ```
 
 pub mod abi;
-pub mod journal;
+pub mod outline;
 mod place;
-mod standing;
 mod trace;
 pub mod workloads;
 
 pub use place::{Mode, Place, Recording, everycall, programs, successful};
-pub use standing::Standing;
 pub use trace::{Call, Tally, ThreadTrace, TraceView};

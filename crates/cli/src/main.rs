@@ -25,7 +25,6 @@ mod rotation;
 mod snapshot;
 mod symbol_names;
 mod trace_view;
-mod triggers;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

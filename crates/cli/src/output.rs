@@ -20,10 +20,8 @@ const BUFFER: usize = 256 << 10;
 
 /// Runs `replay`.
 pub fn replay(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
-    let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-    let mut file = trace_view::open(&arguments.trace)?;
-    trace_view::select(&mut file, kept, &arguments.trace)?;
+    let file = trace_view::open(&arguments.trace)?;
     let trace = trace_view::trace(&file, &arguments.trace)?;
     let names = SymbolNames::new(&file, &trace, &arguments.symbols);
     let view = TraceView::new(&trace, &names);
@@ -44,11 +42,9 @@ pub fn replay(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
 
 /// Runs `export`.
 pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
-    let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let output = arguments.output.unwrap_or_else(|| default_output(&arguments.trace, arguments.format));
-    let mut file = trace_view::open(&arguments.trace)?;
-    trace_view::select(&mut file, kept, &arguments.trace)?;
+    let file = trace_view::open(&arguments.trace)?;
     let trace = trace_view::trace(&file, &arguments.trace)?;
     let names = SymbolNames::new(&file, &trace, &arguments.symbols);
     let view = TraceView::new(&trace, &names);

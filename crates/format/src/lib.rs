@@ -25,7 +25,6 @@ pub mod event;
 pub mod hub;
 pub mod label;
 pub mod site;
-pub mod trigger;
 mod wire;
 
 pub use wire::{Field, Wire};

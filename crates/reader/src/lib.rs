@@ -21,7 +21,6 @@ mod payload;
 mod processes;
 mod segments;
 mod source;
-mod triggers;
 mod words;
 
 pub use arena::ArenaImage;
@@ -32,4 +31,3 @@ pub use model::{
     Snapshot, Source, Thread, ThreadKey,
 };
 pub use source::{ReadAt, Seekable};
-pub use triggers::{KeptCall, Trigger};
