@@ -12,10 +12,12 @@
 //! ```
 
 pub mod abi;
-pub mod outline;
+pub mod journal;
 mod place;
+mod standing;
 mod trace;
 pub mod workloads;
 
 pub use place::{Mode, Place, Recording, everycall, programs, successful};
+pub use standing::Standing;
 pub use trace::{Call, Tally, ThreadTrace, TraceView};

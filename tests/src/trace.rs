@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
-use everycall_reader::{Process, TraceFile};
+use everycall_reader::{KeptCall, Process, TraceFile};
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
 use everycall_timeline::{EndKind, Location, ThreadInfo, TimelineEvent, Trace};
 
@@ -83,6 +83,20 @@ pub struct TraceView {
     pub processes: Vec<Process>,
 }
 
+impl ThreadTrace {
+    /// The call that began at `start_ns`, wherever it is.
+    #[must_use]
+    pub fn call_at(&self, name: &str, start_ns: u64) -> Option<&Call> {
+        fn find<'c>(calls: &'c [Call], name: &str, start_ns: u64) -> Option<&'c Call> {
+            calls.iter().find_map(|call| {
+                let is_it = call.name == name && call.start_ns == start_ns;
+                if is_it { Some(call) } else { find(&call.inside, name, start_ns) }
+            })
+        }
+        find(&self.calls, name, start_ns)
+    }
+}
+
 impl TraceView {
     /// Decodes a whole trace. Trees are kept, so this is for small traces; see [`TraceView::tallies_only`].
     ///
@@ -102,8 +116,26 @@ impl TraceView {
         Self::decode(path, false)
     }
 
+    /// Decodes the moment of a kept call: the view, and when the call began and ended, in nanoseconds since the origin.
+    ///
+    /// # Panics
+    /// Where the file can't be read.
+    #[must_use]
+    pub fn moment(path: &Path, kept: &KeptCall) -> (TraceView, u64, u64) {
+        let mut file = TraceFile::open(File::open(path).expect("the trace opens")).expect("the trace is one");
+        file.select_snapshots(|snapshot| snapshot.number == kept.snapshot);
+        let trace = Trace::open(&file).expect("the trace is readable");
+        let (begin, end) = (trace.clock().ns(kept.start_ticks), trace.clock().ns(kept.end_ticks));
+        drop(trace);
+        (Self::of_file(file, true), begin, end)
+    }
+
     fn decode(path: &Path, trees: bool) -> TraceView {
         let file = TraceFile::open(File::open(path).expect("the trace opens")).expect("the trace is one");
+        Self::of_file(file, trees)
+    }
+
+    fn of_file(file: TraceFile<'_>, trees: bool) -> TraceView {
         let trace = Trace::open(file).expect("the trace is readable");
         let mut names = Names::of(&trace);
         let mut threads = Vec::new();
@@ -200,26 +232,35 @@ impl TraceView {
 }
 
 /// Function names by location.
-pub(crate) struct Names {
-    modules: Vec<ModuleSymbols>,
+struct Names {
+    /// Which of `files` each module is: one file may be loaded many times, in many processes.
+    modules: Vec<usize>,
+    files: Vec<ModuleSymbols>,
     known: BTreeMap<Location, String>,
 }
 
 impl Names {
-    pub(crate) fn of(trace: &Trace<'_>) -> Names {
-        let open = |module: &everycall_reader::Module| {
+    fn of(trace: &Trace<'_>) -> Names {
+        let mut names = Names { modules: Vec::new(), files: Vec::new(), known: BTreeMap::new() };
+        let mut by_identity = BTreeMap::new();
+        for module in trace.modules() {
             let path = module.path_lossy().into_owned();
-            let identity = ModuleIdentity::new(Path::new(&path), &module.build_id);
-            ModuleSymbols::open(&identity, &SymbolOptions::default())
-        };
-        Names { modules: trace.modules().iter().map(open).collect(), known: BTreeMap::new() }
+            let file = *by_identity.entry((path.clone(), module.build_id.clone())).or_insert_with(|| {
+                let identity = ModuleIdentity::new(Path::new(&path), &module.build_id);
+                names.files.push(ModuleSymbols::open(&identity, &SymbolOptions::default()));
+                names.files.len() - 1
+            });
+            names.modules.push(file);
+        }
+        names
     }
 
-    pub(crate) fn of_location(&mut self, location: Location) -> String {
+    fn of_location(&mut self, location: Location) -> String {
         if let Some(name) = self.known.get(&location) {
             return name.clone();
         }
-        let name = match location.module_index().and_then(|index| self.modules.get_mut(index)) {
+        let file = location.module_index().and_then(|index| self.modules.get(index));
+        let name = match file.and_then(|file| self.files.get_mut(*file)) {
             Some(module) => {
                 let id = module.function_at(location.image_address);
                 module.function(id).name.clone()

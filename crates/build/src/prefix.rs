@@ -22,7 +22,6 @@ use crate::args::{Invocation, Obstacle, Stage};
 use crate::compiler::{self, CommandLine, Family};
 use crate::mode::Mode;
 use crate::toolbox::Toolbox;
-use crate::wrap;
 use crate::{
     COMPAT_FOLDER, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED, INCLUDE_FOLDER, MODULE_OBJECT, RUNTIME_OBJECT,
     RUNTIME_SYMBOL,
@@ -210,9 +209,7 @@ fn options(
         }
     }
     if invocation.links() {
-        let kit = kit()?;
-        options.extend(link_options(invocation, &kit));
-        options.extend(wrap::options(invocation, compiler, &kit));
+        options.extend(link_options(invocation, &kit()?));
     }
     Ok(options)
 }

@@ -7,6 +7,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids, parse_time};
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
+use everycall_triggers::Trigger;
 use regex::Regex;
 
 const EXAMPLES: &str = "\
@@ -102,6 +103,27 @@ pub struct RecordArguments {
     /// Keep only the newest so many files
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
     pub keep_files: Option<u32>,
+    /// Keep the moment whenever a call takes longer, as in 'handle_request > 20ms'; may be given several times
+    ///
+    /// The function is named as people or the linker write it, with or without scope and parameters; * stands for anything. For each
+    /// call that is kept, the trace gets a snapshot of its own: all that it called, and all other threads as far back as their
+    /// memory reaches.
+    #[arg(long, value_name = "FUNCTION > TIME", help_heading = "Slow calls", conflicts_with = "stream")]
+    pub trigger: Vec<Trigger>,
+    /// Keep so many calls of each trigger at most [default: 20]
+    #[arg(long, value_name = "COUNT", help_heading = "Slow calls", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
+    pub keep: Option<u32>,
+    /// Which ones, where there are more [default: slowest]
+    #[arg(long, value_enum, help_heading = "Slow calls", requires = "trigger")]
+    pub keep_by: Option<KeepBy>,
+    /// Keep at most one of each trigger in this time; 0 for all of them [default: 1s]
+    ///
+    /// With --keep-by slowest, it is the slowest one of that time.
+    #[arg(long, value_name = "TIME", help_heading = "Slow calls", value_parser = parse_time, requires = "trigger")]
+    pub keep_every: Option<u64>,
+    /// Memory for the events of calls that may be kept, beyond each thread's own, such as 256M [default: 64M]
+    #[arg(long, value_name = "SIZE", help_heading = "Slow calls", value_parser = size, requires = "trigger")]
+    pub trigger_memory: Option<u64>,
     /// Load the runtime into a program that carries none, for the traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -242,6 +264,9 @@ pub struct FilterArguments {
     /// Only calls that the program gave this label, with all that they call
     #[arg(long, value_name = "NAME[=VALUE]")]
     label: Option<LabelPattern>,
+    /// Only the moment of this kept call, as `everycall info` numbers them
+    #[arg(long, value_name = "NUMBER")]
+    pub kept: Option<usize>,
     /// Only so many levels of nesting
     #[arg(long, value_name = "LEVELS")]
     depth: Option<u32>,
@@ -294,6 +319,17 @@ pub enum TextFormat {
     Text,
     /// For programs.
     Json,
+}
+
+/// Which calls stay where there are more than are kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum KeepBy {
+    /// The slowest ones.
+    Slowest,
+    /// The first ones.
+    First,
+    /// The newest ones.
+    Newest,
 }
 
 /// When to use colours.

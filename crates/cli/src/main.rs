@@ -25,6 +25,7 @@ mod rotation;
 mod snapshot;
 mod symbol_names;
 mod trace_view;
+mod triggers;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

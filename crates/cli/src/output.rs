@@ -20,8 +20,10 @@ const BUFFER: usize = 256 << 10;
 
 /// Runs `replay`.
 pub fn replay(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
+    let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-    let file = trace_view::open(&arguments.trace)?;
+    let mut file = trace_view::open(&arguments.trace)?;
+    trace_view::select(&mut file, kept, &arguments.trace)?;
     let trace = trace_view::trace(&file, &arguments.trace)?;
     let names = SymbolNames::new(&file, &trace, &arguments.symbols);
     let view = TraceView::new(&trace, &names);
@@ -42,9 +44,11 @@ pub fn replay(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
 
 /// Runs `export`.
 pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
+    let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let output = arguments.output.unwrap_or_else(|| default_output(&arguments.trace, arguments.format));
-    let file = trace_view::open(&arguments.trace)?;
+    let mut file = trace_view::open(&arguments.trace)?;
+    trace_view::select(&mut file, kept, &arguments.trace)?;
     let trace = trace_view::trace(&file, &arguments.trace)?;
     let names = SymbolNames::new(&file, &trace, &arguments.symbols);
     let view = TraceView::new(&trace, &names);

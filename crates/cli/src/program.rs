@@ -8,10 +8,10 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use everycall_symbols::{LinkKind, SiteError, SiteReport, site_report};
-use object::LittleEndian;
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{Dyn, ElfFile};
+use object::{LittleEndian, Object, ObjectSymbol};
 
 /// What is known of a program before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -144,6 +144,70 @@ fn judge(path: &Path, report: &SiteReport) -> Prospect {
          (or CC='everycall cc -- gcc' for make). If it only starts a traced program, add --launcher; if it loads traced \
          plugins, add --preload"
     ))
+}
+
+/// What a program consists of before it runs, as far as that may be traced.
+#[derive(Clone, Debug, Default)]
+pub struct Objects {
+    /// The program and libraries of its own with traced functions.
+    pub traced: Vec<PathBuf>,
+    /// Whether any of them loads others.
+    loads: bool,
+    /// Whether any of them starts programs.
+    starts: bool,
+}
+
+impl Objects {
+    /// Whether functions may come later that aren't in these. `follows`: also those of programs that it starts.
+    pub fn may_bring_more(&self, follows: bool) -> bool {
+        self.loads || follows && self.starts
+    }
+}
+
+/// What `program` consists of; `None` where that can't be told, or it only starts other programs.
+pub fn traced_objects(program: &OsStr) -> Option<Objects> {
+    let path = find(program)?;
+    let report = site_report(&path).ok()?;
+    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    if !report.is_traceable() && is_launcher(&name) {
+        return None;
+    }
+    let mut objects = Objects::default();
+    let mut waiting = vec![path];
+    let mut seen: Vec<OsString> = Vec::new();
+    while let Some(object) = waiting.pop() {
+        for library in needed(&object).unwrap_or_default() {
+            let name = library.file_name().unwrap_or_default().to_owned();
+            if !seen.contains(&name) && seen.len() < LIBRARIES_MAX {
+                seen.push(name);
+                waiting.push(library);
+            }
+        }
+        let (loads, starts) = calls(&object).unwrap_or((true, true));
+        objects.loads |= loads;
+        objects.starts |= starts;
+        if site_report(&object).is_ok_and(|report| report.is_traceable()) {
+            objects.traced.push(object);
+        }
+    }
+    (!objects.traced.is_empty()).then_some(objects)
+}
+
+/// Whether an object calls what loads libraries, and what starts programs.
+fn calls(object: &Path) -> Option<(bool, bool)> {
+    const LOADS: [&str; 2] = ["dlopen", "dlmopen"];
+    const STARTS: [&str; 5] = ["exec", "fexecve", "posix_spawn", "system", "popen"];
+    let file = fs::File::open(object).ok()?;
+    let cache = ReadCache::new(file);
+    let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
+    let names =
+        elf.dynamic_symbols().chain(elf.symbols()).filter_map(|symbol| symbol.name().ok().map(str::to_owned));
+    let (mut loads, mut starts) = (false, false);
+    for name in names {
+        loads |= LOADS.contains(&name.as_str());
+        starts |= STARTS.iter().any(|begin| name.starts_with(begin));
+    }
+    Some((loads, starts))
 }
 
 /// Whether the name is that of a launcher, also with a version behind it, such as `python3.11`.

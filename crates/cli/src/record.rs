@@ -15,7 +15,7 @@ use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::program::{self, Prospect};
-use crate::{progress, report, rotation};
+use crate::{progress, report, rotation, triggers};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -37,7 +37,8 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let memory = arguments.stream_memory.unwrap_or(STREAM_MEMORY);
     let stream = arguments.stream.then_some(Stream { stall: arguments.stall, memory });
     let options = Options { ring_size: ring_size(arguments.ring_size), follow: !arguments.no_follow, stream };
-    let recorder = Recorder::create(options)?;
+    let (triggers, outcome) = triggers::prepare(&arguments, &output)?.unzip();
+    let recorder = Recorder::with_triggers(options, triggers)?;
     let buffered = BufWriter::with_capacity(BUFFER, file);
     let mut file = TraceWriter::begin(buffered, &launch, env!("CARGO_PKG_VERSION"))
         .map_err(|error| not_recorded(Failure::writing(&output, error)))?;
@@ -55,7 +56,10 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         output = rotation::name(&named, summary.earlier_files.saturating_add(1));
     }
     match &written {
-        Ok(summary) if !quiet => report::print(summary, &output),
+        Ok(summary) if !quiet => {
+            report::print(summary, &output);
+            outcome.iter().for_each(|outcome| report::print_triggers(outcome, &output));
+        }
         Ok(_) => {}
         Err(failure) => {
             if arguments.stream && !failure.is_quiet() {

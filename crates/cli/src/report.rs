@@ -7,6 +7,7 @@ use everycall_export::{Count, Duration};
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::env::{self, RING_SIZE_MAX};
 use everycall_recorder::{Summary, ThreadSummary};
+use everycall_triggers::{Outcome, Tally};
 
 /// Threads and children that are named one by one.
 const NAMED_MAX: usize = 4;
@@ -58,6 +59,42 @@ impl fmt::Display for Several {
 /// Prints the report to standard error.
 pub fn print(summary: &Summary, output: &Path) {
     eprint!("{}", text(summary, output));
+}
+
+/// Prints what came of triggers to standard error.
+pub fn print_triggers(outcome: &Outcome, output: &Path) {
+    let tallies = outcome.tallies();
+    for tally in &tallies {
+        eprintln!("  {}", trigger_text(tally));
+    }
+    if let Some(error) = outcome.error() {
+        eprintln!("  calls that could not be kept: {error}");
+    }
+    if tallies.iter().any(|tally| tally.kept > 0) {
+        eprintln!("  kept calls: everycall info {}", output.display());
+    }
+}
+
+/// What came of a trigger.
+fn trigger_text(tally: &Tally) -> String {
+    let Tally { text, functions, fired, kept, missed } = tally;
+    let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
+    match (functions, fired) {
+        (0, _) => format!("{text}: no function of that name came"),
+        (_, 0) => format!("{text}: never, in {}", Several(*functions, "function", "functions")),
+        _ => {
+            let mut sentence = format!("{text}: {}, {} kept", Several(*fired, "call", "calls"), Count(*kept));
+            for (count, what) in
+                [(suppressed, "not kept for --keep and --keep-every"), (*missed, "that could not be kept")]
+            {
+                if count > 0 {
+                    // Writing to a string doesn't fail.
+                    let _ = write!(sentence, ", {} {what}", Count(count));
+                }
+            }
+            sentence
+        }
+    }
 }
 
 fn text(summary: &Summary, output: &Path) -> String {

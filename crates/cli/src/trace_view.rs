@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use everycall_export::{self as export, TraceSource};
-use everycall_reader::TraceFile;
+use everycall_reader::{Reason, Source as _, TraceFile};
 use everycall_timeline::{ThreadEvents, Trace};
 
 use crate::exit_code;
@@ -31,6 +31,25 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
         return Err(failed("is not a regular file; name a trace file made by `everycall record`".to_owned()));
     }
     TraceFile::open(file).map_err(|error| failed(error.to_string()))
+}
+
+/// Leaves the moment of kept call `number` in a file, counted from 1; without a number, everything but such moments.
+pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path) -> Result<(), Failure> {
+    let kept = &file.recording().kept;
+    let Some(number) = number else {
+        file.select_snapshots(|snapshot| snapshot.reason != Reason::Trigger);
+        return Ok(());
+    };
+    let Some(wanted) = number.checked_sub(1).and_then(|index| kept.get(index)).map(|kept| kept.snapshot)
+    else {
+        let there = match kept.len() {
+            0 => "no calls were kept; `everycall record --trigger` keeps them".to_owned(),
+            count => format!("its kept calls have numbers from 1 to {count}; `everycall info` lists them"),
+        };
+        return Err(Failure::new(exit_code::FAILED, format!("{}: {there}", path.display())));
+    };
+    file.select_snapshots(|snapshot| snapshot.number == wanted);
+    Ok(())
 }
 
 /// The timeline of an opened file.

@@ -314,11 +314,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 self.held.push_back(Held::Mark(mark));
                 None
             }
-            MarkKind::Label
-            | MarkKind::Instant
-            | MarkKind::Throw
-            | MarkKind::Catch
-            | MarkKind::StraySpanEnd => {
+            MarkKind::Label | MarkKind::Instant | MarkKind::StraySpanEnd => {
                 if self.is_within(mark.at_ns) && self.is_selected() {
                     self.in_order(Held::Mark(mark))
                 } else {

@@ -6,6 +6,7 @@
 //! modules_offset         ModuleEntry[module_capacity]
 //! children_offset        ChildEntry[child_capacity]
 //! paths_offset           bytes of the modules' paths
+//! triggers_at            what crate::trigger declares, where there is room for it
 //! segment_table_offset   SegmentEntry[segment_capacity]
 //! threads_offset         ThreadHeader[thread_capacity]
 //! open_calls_offset      open-call stacks, as many as threads, open_call_stride bytes each:
@@ -146,8 +147,8 @@ wire_struct! {
         pub counters: [u64; COUNTERS],
         /// The traced process that it was forked from, directly or not; 0 for none.
         pub forked_from: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Functions that [triggers](crate::trigger) may name; 0 where the arena has no room for triggers.
+        pub trigger_sites: u32,
     }
 }
 
@@ -431,8 +432,9 @@ wire_struct! {
         pub stack_pointer: u64,
         /// Upper half of the counter at its entry: the start is `ticks_high << 32 | word >> 32`.
         pub ticks_high: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// Of a call that a [trigger](crate::trigger) names and that has been open since an earlier segment: low half of the number of
+        /// events that its thread wrote before its entry, 1 for 0; else 0.
+        pub stamp: u32,
     }
 }
 
@@ -466,6 +468,17 @@ impl ArenaHeader {
     /// two, see [`crate::env`]) and at least `extra_size` bytes of segments that may be held beyond them; everything else has its default.
     #[must_use]
     pub fn with_layout(ring_size: u64, thread_capacity: u32, extra_size: u64) -> ArenaHeader {
+        ArenaHeader::with_triggers(ring_size, thread_capacity, extra_size, 0)
+    }
+
+    /// The same, with room for triggers that name up to `trigger_sites` functions.
+    #[must_use]
+    pub fn with_triggers(
+        ring_size: u64,
+        thread_capacity: u32,
+        extra_size: u64,
+        trigger_sites: u32,
+    ) -> ArenaHeader {
         let segment_size = (ring_size / SEGMENTS_PER_RING).min(SEGMENT_SIZE_MAX);
         let segments = |size: u64| size.checked_div(segment_size).unwrap_or(0);
         let extra_segments = u32::try_from(segments(extra_size)).unwrap_or(u32::MAX / 2);
@@ -474,7 +487,8 @@ impl ArenaHeader {
         let modules_offset = PAGE;
         let children_offset = modules_offset + u64::from(MODULE_CAPACITY) * size_of::<ModuleEntry>() as u64;
         let paths_offset = children_offset + u64::from(CHILD_CAPACITY) * size_of::<ChildEntry>() as u64;
-        let segment_table_offset = (paths_offset + PATHS_SIZE).next_multiple_of(PAGE);
+        let segment_table_offset =
+            (paths_offset + PATHS_SIZE).next_multiple_of(PAGE) + crate::trigger::area_size(trigger_sites);
         let threads_offset = (segment_table_offset
             + u64::from(segment_capacity) * size_of::<SegmentEntry>() as u64)
             .next_multiple_of(PAGE);
@@ -505,6 +519,7 @@ impl ArenaHeader {
             segments_offset,
             segment_capacity,
             extra_segments,
+            trigger_sites,
             ..ArenaHeader::default()
         }
     }
@@ -570,6 +585,7 @@ impl ArenaHeader {
             && within(self.modules_offset, self.module_capacity.into(), size_of::<ModuleEntry>() as u64)
             && within(self.children_offset, self.child_capacity.into(), size_of::<ChildEntry>() as u64)
             && within(self.paths_offset, 1, self.paths_size)
+            && self.triggers_fit()
             && within(
                 self.segment_table_offset,
                 self.segment_capacity.into(),

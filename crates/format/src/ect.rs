@@ -21,7 +21,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 2;
+pub const VERSION_MINOR: u16 = 3;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -92,6 +92,10 @@ pub mod chunk {
     pub const PROCESS_END: u32 = 9;
     /// [`super::ProcessRecord`], then the words of its command line, each ended by a zero byte.
     pub const PROCESS: u32 = 10;
+    /// [`super::ArrayHeader`], then [`super::TriggerRecord`]s, then their texts. Since version 2.3.
+    pub const TRIGGERS: u32 = 11;
+    /// [`super::KeptCall`], behind its snapshot. Since version 2.3.
+    pub const KEPT: u32 = 12;
     /// [`super::EndRecord`]: the file is whole.
     pub const END: u32 = 15;
 }
@@ -190,7 +194,7 @@ pub mod reason {
     pub const PROCESS_END: u32 = 1;
     /// Somebody asked.
     pub const REQUEST: u32 = 2;
-    /// A trigger fired.
+    /// A call met a trigger's condition; a [`KeptCall`](super::KeptCall) says which.
     pub const TRIGGER: u32 = 3;
     /// The process was recorded as a whole, while it ran. Its own chunk and those of its threads may come again, and the last of
     /// each counts. Since version 2.2.
@@ -325,6 +329,57 @@ pub mod image_end {
     /// It was running when the recording ended.
     pub const RUNNING: u32 = 3;
 }
+
+wire_struct! {
+    /// A trigger, and what came of it.
+    pub struct TriggerRecord [64] {
+        /// Where its text begins, from the end of the entries.
+        pub text_offset: u32,
+        /// Bytes of its text.
+        pub text_length: u32,
+        /// Calls that met the condition.
+        pub fired: u64,
+        /// Snapshots of these that are in the file.
+        pub kept: u64,
+        /// Calls of these that were to be kept and couldn't be.
+        pub missed: u64,
+        /// Functions that it names.
+        pub functions: u64,
+        /// Zero.
+        pub reserved: [u64; 3],
+    }
+}
+
+wire_struct! {
+    /// The call for which a snapshot was taken.
+    pub struct KeptCall [96] {
+        /// Number of the snapshot.
+        pub snapshot: u32,
+        /// Index of the trigger.
+        pub trigger: u32,
+        /// Index of its thread in the snapshot; [`NO_THREAD`] where the thread isn't there.
+        pub thread: u32,
+        /// Kernel thread id.
+        pub tid: u32,
+        /// Code offset of its entry.
+        pub code: u32,
+        /// A set of [`crate::trigger::call_flags`].
+        pub flags: u32,
+        /// When it was entered.
+        pub start_ticks: u64,
+        /// When it was left.
+        pub end_ticks: u64,
+        /// What it had to exceed, in ticks.
+        pub threshold: u64,
+        /// Events of its thread since its entry that were overwritten before they were copied.
+        pub missing: u64,
+        /// Zero.
+        pub reserved: [u64; 5],
+    }
+}
+
+/// [`KeptCall::thread`] where the thread isn't in the snapshot.
+pub const NO_THREAD: u32 = u32::MAX;
 
 wire_struct! {
     /// Last chunk of a whole file.

@@ -25,6 +25,7 @@ pub mod event;
 pub mod hub;
 pub mod label;
 pub mod site;
+pub mod trigger;
 mod wire;
 
 pub use wire::{Field, Wire};

@@ -8,7 +8,8 @@ use everycall_ring::Control;
 ///
 /// - `what`: a set of [`slow`];
 /// - `control`: the thread's control block, null where it has none yet;
-/// - `slot`: the slot that the hook has reserved and not written, null where there is none;
+/// - `slot`: the slot that the hook has reserved and not written, null where there is none; exit hooks have written the ticks
+///   (its upper half) unless the clock's upper half has changed;
 /// - `address`: an address in the function (sited and `fentry` hooks), or the function's (`__cyg_profile`);
 /// - `stack_pointer`: comparable with those in the open-call stack;
 /// - `module`: whose hook it was.
@@ -106,9 +107,4 @@ pub struct RuntimeTable {
     pub snapshot_write: unsafe extern "C" fn(u64, i32, *const u8, Option<ByteSink>, *mut c_void) -> i32,
     /// Frees a snapshot.
     pub snapshot_free: unsafe extern "C" fn(u64) -> i32,
-
-    /// `(what, stack pointer, name)`, from the kit's wrappers: something is thrown (`label::THROW`), a handler or a cleanup is entered
-    /// (`CATCH`, `CLEANUP`), or the program jumps (0). *Stack pointer* is what it is where the program goes on, or was where it threw;
-    /// *name* is the exception's type as the C++ ABI writes it, or null.
-    pub unwinding: unsafe extern "C" fn(u32, u64, *const u8),
 }

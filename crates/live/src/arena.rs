@@ -2,6 +2,7 @@
 //! everything else is the traced program's word, now.
 
 use std::mem::offset_of;
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::Wire;
@@ -50,6 +51,16 @@ impl LiveArena {
             return Err(LiveError::Damaged);
         }
         Ok(Some(LiveArena { mapping, layout, process: process.clone() }))
+    }
+
+    /// The arena of process `pid` in a memory file that we have open; `None` where there is none.
+    ///
+    /// # Errors
+    ///
+    /// It can't be mapped, or is of another version or damaged.
+    pub fn of_file(file: BorrowedFd<'_>, pid: u32) -> Result<Option<LiveArena>, LiveError> {
+        let mapping = Mapping::of_file(file).map_err(LiveError::Map)?;
+        LiveArena::open(mapping, &ProcessFacts { pid, ..ProcessFacts::default() })
     }
 
     /// The process that writes it.

@@ -255,6 +255,17 @@ fn end_well(words: &mut Vec<u64>) {
 }
 
 impl Snapshot<'_> {
+    /// The place among the threads of the one in slot `slot` with this generation, and how many events it wrote before the oldest segment
+    /// that is held; `None` where it isn't there.
+    #[must_use]
+    pub fn thread(&self, slot: u32, generation: u32) -> Option<(u32, u64)> {
+        let is_it = |thread: &HeldThread| (thread.slot, thread.header.generation) == (slot, generation);
+        let place = self.threads.iter().position(is_it)?;
+        let oldest = self.threads.get(place)?.segments.first()?;
+        let entry = self.arena.pool().entries.get(oldest.index as usize)?;
+        Some((u32::try_from(place).ok()?, entry.events_before.load(Relaxed)))
+    }
+
     /// When it was taken, in ticks.
     #[must_use]
     pub fn ticks(&self) -> u64 {
@@ -265,6 +276,26 @@ impl Snapshot<'_> {
     #[must_use]
     pub fn nanoseconds_to_hold(&self) -> u64 {
         self.after.monotonic_raw_ns.saturating_sub(self.before.monotonic_raw_ns)
+    }
+
+    /// Leaves of each thread what its ring had at `moment`, in ticks, and what came since; of the one in slot `slot` with this generation, at least
+    /// everything from `since` on. Rings that were larger, because somebody asked them to keep what they have, become what they were.
+    pub fn leave_rings(&mut self, moment: u64, slot: u32, generation: u32, since: u64) {
+        let pool = self.arena.pool();
+        for thread in &mut self.threads {
+            let place_at = |ticks: u64| {
+                let begins = |segment: &HeldSegment| segment_ticks(pool.segment(segment.index));
+                thread.segments.partition_point(|segment| begins(segment).is_some_and(|begin| begin <= ticks))
+            };
+            let limit = thread.header.ring_segments.max(1) as usize;
+            let mut first = place_at(moment).saturating_sub(limit);
+            if (thread.slot, thread.header.generation) == (slot, generation) {
+                first = first.min(place_at(since).saturating_sub(1));
+            }
+            for segment in thread.segments.drain(..first) {
+                self.holder.release(segment.index);
+            }
+        }
     }
 
     /// Releases segments that end before the last `last_ns` nanoseconds.

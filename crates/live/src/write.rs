@@ -59,7 +59,7 @@ impl Snapshot<'_> {
         let children = self.arena.children();
         summary.children = children.iter().map(Child::from).collect();
         file.chunk(chunk::CHILDREN, &[&array(&children)])?;
-        self.write_threads(&mut file, &mut summary)?;
+        self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
         let mut warnings = Vec::new();
         images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {
             let length = bytes.len() as u64;
@@ -117,16 +117,35 @@ impl Snapshot<'_> {
         (record, command)
     }
 
+    /// Writes the snapshot's threads alone, as chunks of a trace file that has the rest, and releases everything. `number` and `reason` are
+    /// the snapshot's.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn write_into<W: Write>(
+        mut self,
+        file: &mut ChunkWriter<W>,
+        number: u32,
+        reason: u32,
+    ) -> io::Result<()> {
+        self.rescue_where_needed();
+        let mut summary = Summary { counters: self.arena.header().counters, ..Summary::default() };
+        self.write_threads(file, &mut summary, number, reason)
+    }
+
     fn write_threads<W: Write>(
         &mut self,
         file: &mut ChunkWriter<W>,
         summary: &mut Summary,
+        snapshot: u32,
+        reason: u32,
     ) -> io::Result<()> {
         let layout = *self.arena.layout();
         let pid = self.arena.process().pid;
         let record = SnapshotRecord {
-            snapshot: SNAPSHOT,
-            reason: reason::REQUEST,
+            snapshot,
+            reason,
             pid,
             threads: self.threads.len() as u32,
             ticks: self.after.ticks,
@@ -142,7 +161,7 @@ impl Snapshot<'_> {
             let source = ThreadSegments::copy(self.arena, &self.holder, &mut thread);
             missing += source.missing;
             let ring = Ring::survey(&source, thread.header, layout.segment_size);
-            let record = ring.thread_record(SNAPSHOT, number, pid, thread.slot, thread.header.name);
+            let record = ring.thread_record(snapshot, number, pid, thread.slot, thread.header.name);
             file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&thread.open_calls)])?;
             ring.write_events(file, &record)?;
             summary.threads.push(ring.summary(&record, self.after.ticks, |ticks| self.nanoseconds(ticks)));

@@ -316,6 +316,8 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::EVENTS => "events",
         chunk::CHILDREN => "children",
         chunk::PROCESS_END => "facts of the process's end",
+        chunk::TRIGGERS => "triggers",
+        chunk::KEPT => "facts of a kept call",
         chunk::END => "last facts",
         _ => "contents of an unknown chunk",
     }

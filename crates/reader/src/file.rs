@@ -16,6 +16,7 @@ use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::FileSegments;
 use crate::source::ReadAt;
+use crate::triggers;
 use crate::words;
 
 /// The largest zstd window that is read.
@@ -60,6 +61,23 @@ impl<'a> TraceFile<'a> {
         };
         Indexer::default().run(&mut file, first);
         Ok(file)
+    }
+
+    /// Leaves out all snapshots but those that `is_wanted`; everything else stays, [`Recording::kept`] too.
+    pub fn select_snapshots(&mut self, is_wanted: impl Fn(&Snapshot) -> bool) {
+        let mut places = HashMap::new();
+        let mut index = 0;
+        self.recording.snapshots.retain(|snapshot| {
+            let stays = is_wanted(snapshot);
+            if stays {
+                places.insert(index, places.len());
+            }
+            index += 1;
+            stays
+        });
+        let threads = std::mem::take(&mut self.threads).into_iter();
+        let moved = |key: ThreadKey| Some(ThreadKey { snapshot: *places.get(&key.snapshot)?, ..key });
+        self.threads = threads.filter_map(|(key, chunks)| Some((moved(key)?, chunks))).collect();
     }
 
     /// Whether the file of a module was kept in the trace, because another one has its path now.
@@ -320,7 +338,7 @@ impl Indexer {
         if chunk.kind == chunk::MODULE_IMAGE {
             return self.image(file, chunk, warnings);
         }
-        if !matches!(chunk.kind, chunk::META..=chunk::PROCESS | chunk::END) {
+        if !matches!(chunk.kind, chunk::META..=chunk::KEPT | chunk::END) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
             }
@@ -417,6 +435,11 @@ impl Indexer {
                 recording.process_end = Some(payload::process_end(&record));
             }
             chunk::PROCESS => self.processes.add(chunk.process, bytes)?,
+            chunk::TRIGGERS => triggers::read_triggers(bytes, recording)?,
+            chunk::KEPT => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                triggers::read_kept(bytes, process, recording)?;
+            }
             _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),
         }
         Ok(())
@@ -525,6 +548,7 @@ impl Indexer {
             warn(&mut warnings, Warning::UnknownChunks { kind, count });
         }
         file.recording.warnings = warnings;
+        file.recording.kept.sort_by_key(|kept| (kept.end_ticks, kept.snapshot));
         let places = self.processes.numbers();
         self.processes.finish(&mut file.recording);
         for ((process, place), chunk) in self.images {

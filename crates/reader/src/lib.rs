@@ -21,6 +21,7 @@ mod payload;
 mod processes;
 mod segments;
 mod source;
+mod triggers;
 mod words;
 
 pub use arena::ArenaImage;
@@ -31,3 +32,4 @@ pub use model::{
     Snapshot, Source, Thread, ThreadKey,
 };
 pub use source::{ReadAt, Seekable};
+pub use triggers::{KeptCall, Trigger};

@@ -6,6 +6,7 @@ use std::ops::Range;
 use everycall_format::arena::{COUNTERS, ClockReading, module_flags};
 
 use crate::error::Warning;
+use crate::triggers::{KeptCall, Trigger};
 
 /// A recording: everything but the events and the open calls, which are read per thread.
 #[derive(Clone, Debug, Default)]
@@ -24,6 +25,10 @@ pub struct Recording {
     pub process_end: Option<ProcessEnd>,
     /// Snapshots in the order of the file. An arena holds one.
     pub snapshots: Vec<Snapshot>,
+    /// Triggers.
+    pub triggers: Vec<Trigger>,
+    /// Calls that were kept for them, in the order of their ends.
+    pub kept: Vec<KeptCall>,
     /// What was damaged, missing or not understood.
     pub warnings: Vec<Warning>,
 }

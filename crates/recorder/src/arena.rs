@@ -6,12 +6,13 @@
 //! Sizes and offsets come from the header that we wrote, never from what stands in the arena now.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
     ArenaHeader, EXTRA_SIZE, ModuleEntry, OpenCall, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
 };
+use everycall_format::trigger::{NEVER, SITES, TriggerHeader};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
@@ -23,6 +24,8 @@ use crate::shared_pool::SharedPool;
 const THREAD_CAPACITY_MIN: u32 = 4;
 /// Bytes of segments beyond the rings where memory is limited.
 const EXTRA_MIN: u64 = 1 << 20;
+/// Ticks for which threads keep their oldest segments after a call that is to be kept, until we come: some 100 ms.
+const TRIGGER_KEEP_TICKS: u64 = 1 << 28;
 /// The arena takes at most this part of the address space that the program may have.
 const ADDRESS_SPACE_SHARE: u64 = 2;
 
@@ -45,7 +48,11 @@ pub struct Stream {
 
 /// What the arenas of a recording look like.
 #[derive(Clone, Copy, Debug)]
-pub struct Capacity(ArenaHeader);
+pub struct Capacity {
+    layout: ArenaHeader,
+    /// Bytes that threads may take beyond their rings for triggers.
+    trigger_memory: u64,
+}
 
 impl Capacity {
     /// Arenas with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
@@ -55,8 +62,25 @@ impl Capacity {
     ///
     /// Not even a few threads fit.
     pub fn find(ring_size: u64, stream: Option<Stream>) -> Result<Capacity, RecordError> {
+        Capacity::with_triggers(ring_size, stream, None)
+    }
+
+    /// The same; with `trigger_memory`, also with room for triggers, whose calls' threads may take so many bytes beyond their rings.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Capacity::find`].
+    pub fn with_triggers(
+        ring_size: u64,
+        stream: Option<Stream>,
+        trigger_memory: Option<u64>,
+    ) -> Result<Capacity, RecordError> {
+        let sites = trigger_memory.map_or(0, |_| SITES);
+        let beyond = trigger_memory.unwrap_or(0);
         let extra_min = stream.map_or(EXTRA_MIN, |stream| stream.memory.min(EXTRA_MIN));
-        let smallest = ArenaHeader::with_layout(ring_size, THREAD_CAPACITY_MIN, extra_min).arena_size;
+        let smallest_extra = extra_min.saturating_add(beyond);
+        let smallest =
+            ArenaHeader::with_triggers(ring_size, THREAD_CAPACITY_MIN, smallest_extra, sites).arena_size;
         let limits = [
             ("RLIMIT_AS", "ulimit -v", Resource::As, ADDRESS_SPACE_SHARE),
             ("RLIMIT_FSIZE", "ulimit -f", Resource::Fsize, 1),
@@ -73,15 +97,17 @@ impl Capacity {
         loop {
             let extra_wanted = stream.map_or(EXTRA_SIZE, |stream| stream.memory);
             let extra = if capacity == THREAD_CAPACITY { extra_wanted } else { extra_min };
-            let mut layout = ArenaHeader::with_layout(ring_size, capacity, extra);
+            let extra = extra.saturating_add(beyond);
+            let mut layout = ArenaHeader::with_triggers(ring_size, capacity, extra, sites);
             layout.stream = match stream {
                 None => everycall_format::arena::stream::OFF,
                 Some(Stream { stall: false, .. }) => everycall_format::arena::stream::ON,
                 Some(Stream { stall: true, .. }) => everycall_format::arena::stream::STALL,
             };
-            let made = if layout.arena_size <= allowed { Some(Arena::with_layout(layout)) } else { None };
+            let made =
+                if layout.arena_size <= allowed { Some(Arena::with_layout(layout, beyond)) } else { None };
             match made {
-                Some(Ok(_)) => return Ok(Capacity(layout)),
+                Some(Ok(_)) => return Ok(Capacity { layout, trigger_memory: beyond }),
                 Some(Err(source)) if capacity <= THREAD_CAPACITY_MIN => {
                     return Err(RecordError::Arena { ring_size, source });
                 }
@@ -93,7 +119,7 @@ impl Capacity {
     /// Sizes and offsets of the arenas.
     #[must_use]
     pub fn layout(&self) -> &ArenaHeader {
-        &self.0
+        &self.layout
     }
 
     /// Makes an arena.
@@ -102,12 +128,12 @@ impl Capacity {
     ///
     /// No memory, or no descriptor.
     pub fn arena(&self) -> io::Result<Arena> {
-        Arena::with_layout(self.0)
+        Arena::with_layout(self.layout, self.trigger_memory)
     }
 }
 
 impl Arena {
-    fn with_layout(mut layout: ArenaHeader) -> io::Result<Arena> {
+    fn with_layout(mut layout: ArenaHeader, trigger_memory: u64) -> io::Result<Arena> {
         layout.recorder_pid = std::process::id();
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("everycall-arena", flags)?;
@@ -117,6 +143,20 @@ impl Arena {
         layout.write(&mut header);
         if rustix::io::pwrite(&file, &header, 0)? != header.len() {
             return Err(io::ErrorKind::WriteZero.into());
+        }
+        if let Some(at) = layout.triggers_at() {
+            let segments = trigger_memory.checked_div(layout.segment_size).unwrap_or(0);
+            let triggers = TriggerHeader {
+                floor: NEVER,
+                segments_allowed: u32::try_from(segments).unwrap_or(u32::MAX),
+                keep_ticks: TRIGGER_KEEP_TICKS,
+                ..TriggerHeader::default()
+            };
+            let mut header = vec![0; TriggerHeader::SIZE];
+            triggers.write(&mut header);
+            if rustix::io::pwrite(&file, &header, at)? != header.len() {
+                return Err(io::ErrorKind::WriteZero.into());
+            }
         }
         Ok(Arena { file, layout })
     }
@@ -129,6 +169,12 @@ impl Arena {
     /// Its pool of segments, in our memory.
     pub(crate) fn shared_pool(&self) -> io::Result<SharedPool> {
         SharedPool::map(self.file.as_fd(), &self.layout)
+    }
+
+    /// Its memory file.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
     }
 
     /// Bytes of memory that it takes.

@@ -15,6 +15,7 @@ use std::time::Instant;
 
 use everycall_format::ect::image_end;
 use everycall_format::hub::{SPARES, origin};
+use everycall_format::trigger::TriggerSite;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
 use rustix::event::{EventfdFlags, Timespec, eventfd};
@@ -27,6 +28,8 @@ use crate::hub::Hub;
 use crate::modules::{Files, Modules};
 use crate::names::Names;
 use crate::proc_files;
+use crate::shared_triggers::SharedTriggers;
+use crate::triggers::{FindSites, Watched};
 
 /// A traced process: one program's run in it.
 #[derive(Debug)]
@@ -55,10 +58,13 @@ pub(crate) struct Member {
     pidfd: Option<OwnedFd>,
     /// [`image_end`] and ticks, once it is over.
     pub end: Option<(u32, u64)>,
+    /// The triggers in its arena.
+    triggers: Option<Arc<SharedTriggers>>,
+    /// What triggers name in each module, and which module that is: how many had its entry before, and where its code begins.
+    sites: Vec<((u32, u32), Vec<TriggerSite>)>,
 }
 
 /// All processes, and the arenas for those to come.
-#[derive(Debug)]
 pub(crate) struct Family {
     pub hub: Arc<Hub>,
     capacity: Capacity,
@@ -75,6 +81,16 @@ pub(crate) struct Family {
     /// Readable when somebody has ended, or is new; none where the kernel has none to give.
     ends: Option<Arc<OwnedFd>>,
     news: Option<OwnedFd>,
+    /// Knows which functions triggers name.
+    sites: Option<Box<dyn FindSites>>,
+    /// Processes that aren't members any more, and that whoever keeps calls hasn't seen since.
+    retired: Vec<Watched>,
+}
+
+impl std::fmt::Debug for Family {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Family").field("living", &self.living).finish_non_exhaustive()
+    }
 }
 
 /// In the place of a member's number, for news.
@@ -86,7 +102,12 @@ const SPARES_ALONE: usize = 1;
 
 impl Family {
     /// A family without members. Not even one arena is an error.
-    pub fn new(hub: Hub, capacity: Capacity, follow: bool) -> io::Result<Family> {
+    pub fn new(
+        hub: Hub,
+        capacity: Capacity,
+        follow: bool,
+        sites: Option<Box<dyn FindSites>>,
+    ) -> io::Result<Family> {
         let mut family = Family {
             hub: Arc::new(hub),
             capacity,
@@ -100,6 +121,8 @@ impl Family {
             next_number: 0,
             ends: epoll::create(CreateFlags::CLOEXEC).ok().map(Arc::new),
             news: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).ok(),
+            sites,
+            retired: Vec::new(),
         };
         if let (Some(ends), Some(news)) = (&family.ends, &family.news) {
             let flags = EventFlags::IN | EventFlags::ET;
@@ -132,6 +155,9 @@ impl Family {
         }
         for member in &mut self.living {
             member.modules.look(&member.arena, &mut self.files);
+            if let Some(sites) = &mut self.sites {
+                member.find_sites(sites.as_mut());
+            }
         }
         if self.next_number != before
             && let Some(news) = &self.news
@@ -215,7 +241,12 @@ impl Family {
             names_due: Instant::now(),
             pidfd: None,
             end: None,
+            triggers: None,
+            sites: Vec::new(),
         };
+        if self.sites.is_some() {
+            member.triggers = SharedTriggers::map(&member.arena).ok().flatten().map(Arc::new);
+        }
         match pidfd {
             Some(Ok(pidfd)) => {
                 let number = EventData::new_u64(number.into());
@@ -246,6 +277,13 @@ impl Family {
             pid = proc_files::parent(pid)?;
         }
         None
+    }
+
+    /// The processes with triggers, and those that have gone since the last call.
+    pub fn watched(&mut self) -> Vec<Watched> {
+        let mut watched = std::mem::take(&mut self.retired);
+        watched.extend(self.members().filter_map(Member::watched));
+        watched
     }
 
     /// What is readable when somebody has ended, or is new.
@@ -329,7 +367,9 @@ impl Family {
             bytes -= size;
             excess += 1;
         }
-        self.ended.drain(..excess).collect()
+        let taken: Vec<Member> = self.ended.drain(..excess).collect();
+        self.retired.extend(taken.iter().filter_map(Member::watched));
+        taken
     }
 
     /// Ends the recording: nobody gets an arena any more. All members that are left, in the order of their numbers; those
@@ -353,6 +393,31 @@ impl Family {
 }
 
 impl Member {
+    fn watched(&self) -> Option<Watched> {
+        let triggers = Arc::clone(self.triggers.as_ref()?);
+        Some(Watched { number: self.number, pid: self.pid, arena: Arc::clone(&self.arena), triggers })
+    }
+
+    /// Names the functions of new modules that triggers want.
+    fn find_sites(&mut self, finder: &mut dyn FindSites) {
+        let Some(triggers) = &self.triggers else { return };
+        let mut is_new = false;
+        for (place, (module, path, file)) in self.modules.present().enumerate() {
+            let whose = (module.predecessors, module.code_start);
+            if self.sites.get(place).is_some_and(|(known, _)| *known == whose) {
+                continue;
+            }
+            let sites = finder.sites(module, path, file);
+            is_new |= !sites.is_empty();
+            self.sites.resize_with(self.sites.len().max(place + 1), Default::default);
+            self.sites[place] = (whose, sites);
+        }
+        if is_new {
+            let all = self.sites.iter().flat_map(|(_, sites)| sites);
+            triggers.replace(all.copied().collect());
+        }
+    }
+
     /// Whether the process is gone, for kernels that don't tell.
     fn is_over(&self) -> bool {
         let pid = Pid::from_raw(self.pid.cast_signed());

@@ -11,6 +11,7 @@
 //! - [`program`]: the traced program, which must not notice that it has a recorder.
 //! - `family`: it and its descendants, from their claims to their ends; `bell` answers them.
 //! - [`clock`], [`names`], [`modules`]: what is noticed while they run.
+//! - [`triggers`]: functions that triggers name, and calls that are kept, by others' choice.
 //! - `stream`: everything of a run, stored while it runs.
 //! - [`trace`]: the file.
 //!
@@ -34,13 +35,17 @@ pub mod names;
 mod proc_files;
 pub mod program;
 mod shared_pool;
+mod shared_triggers;
 mod signals;
 mod stream;
 pub mod trace;
+pub mod triggers;
 
 pub use arena::{Arena, Stream};
 pub use error::RecordError;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
 pub use program::{Ended, Launch, Options, Recorder, Running, start};
+pub use shared_triggers::{Fired, Quiet, SharedTriggers};
 pub use signals::{die_of, outlive_size_limit};
 pub use trace::{Progress, Rotation, TraceWriter};
+pub use triggers::{FindSites, KeepCalls, Triggers, Watched};

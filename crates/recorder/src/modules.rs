@@ -166,6 +166,15 @@ impl Modules {
             .map(|(_, known)| known)
     }
 
+    /// The modules that the process has now, at the places of their entries: each with its path and, where it could be opened, its file.
+    pub fn present(&self) -> impl Iterator<Item = (&ModuleEntry, &[u8], Option<&File>)> {
+        let known = self.current.iter().filter_map(|number| self.known.get(*number));
+        known.map(|known| {
+            let path = known.path.as_deref().unwrap_or_default();
+            (&known.entry, path, known.held.as_ref().map(|held| &held.file))
+        })
+    }
+
     /// The files that are no longer at their paths, with their modules' places in [`Modules::table`]; calls `keep` for one after the
     /// other, which may ask for its bytes: they, or a sentence that says why there are none.
     ///
@@ -232,6 +241,13 @@ fn is_same_module(file: &File, stamp: Stamp, module: &ModuleEntry) -> bool {
         Ok(_) => (stamp.device, stamp.inode) == (module.device, module.inode) && module.inode != 0,
         Err(_) => false,
     }
+}
+
+/// The build id of the ELF file at `path`; none where it has none or isn't one.
+#[must_use]
+pub fn build_id_of(path: &Path) -> Option<Vec<u8>> {
+    std::fs::metadata(path).ok().filter(Metadata::is_file)?;
+    build_id(&File::open(path).ok()?).ok()?
 }
 
 /// The build id of an ELF file; an error where it is none. It reads the notes that the program has in memory too, and

@@ -23,6 +23,7 @@ use crate::family::{Family, Member};
 use crate::hub::Hub;
 use crate::signals::{Received, Signals, send};
 use crate::trace::TraceWriter;
+use crate::triggers::{KeepCalls, Keeper, Triggers};
 
 /// A signal sent to the whole group has reached the program by then, and may have ended it.
 const FORWARD_DELAY: Duration = Duration::from_millis(10);
@@ -59,7 +60,19 @@ pub struct Options {
 
 /// The memory for a recording, before its program runs.
 #[derive(Debug)]
-pub struct Recorder(Family);
+pub struct Recorder {
+    family: Family,
+    keep: Option<KeepBox>,
+}
+
+/// Whoever keeps calls.
+struct KeepBox(Box<dyn KeepCalls>);
+
+impl std::fmt::Debug for KeepBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeepBox")
+    }
+}
 
 impl Recorder {
     /// Makes the memory.
@@ -68,10 +81,22 @@ impl Recorder {
     ///
     /// There is none, or limits forbid it.
     pub fn create(options: Options) -> Result<Recorder, RecordError> {
-        let capacity = Capacity::find(options.ring_size, options.stream)?;
+        Recorder::with_triggers(options, None)
+    }
+
+    /// Makes the memory for a recording with triggers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Recorder::create`].
+    pub fn with_triggers(options: Options, triggers: Option<Triggers>) -> Result<Recorder, RecordError> {
+        let memory = triggers.as_ref().map(|triggers| triggers.memory);
+        let capacity = Capacity::with_triggers(options.ring_size, options.stream, memory)?;
+        let (sites, keep) = triggers.map(|triggers| (triggers.sites, KeepBox(triggers.keep))).unzip();
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
         let hub = Hub::create(options.follow).map_err(no_memory)?;
-        Family::new(hub, capacity, options.follow).map(Recorder).map_err(no_memory)
+        let family = Family::new(hub, capacity, options.follow, sites).map_err(no_memory)?;
+        Ok(Recorder { family, keep })
     }
 }
 
@@ -83,6 +108,7 @@ pub struct Running {
     signals: Signals,
     readings: Readings,
     bell: Bell,
+    keeper: Option<Keeper>,
 }
 
 /// A recording that has ended, and all that was noticed in it.
@@ -94,6 +120,7 @@ pub struct Ended {
     end: ProcessEnd,
     readings: Readings,
     status: ExitStatus,
+    keep: Option<KeepBox>,
 }
 
 /// Starts the program. From here on this process ignores what the terminal sends to both of them.
@@ -102,7 +129,7 @@ pub struct Ended {
 ///
 /// It isn't there, it can't be executed, or there is no process for it.
 pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError> {
-    let Recorder(family) = recorder;
+    let Recorder { family, keep } = recorder;
     let hub = family.hub.path();
     let preload = launch.preload.as_deref().map(with_present_preloads);
     let mut environment: Vec<(&str, &OsStr)> = vec![(env::RECORDER, hub.as_os_str())];
@@ -120,7 +147,8 @@ pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
     let family = Arc::new(Mutex::new(family));
     let bell = Bell::attend(Arc::clone(&family));
-    Ok(Running { family, child, signals, readings, bell })
+    let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&family), keep));
+    Ok(Running { family, child, signals, readings, bell, keeper })
 }
 
 /// What is preloaded already stays in front: sanitizers insist on being first.
@@ -212,15 +240,20 @@ impl Running {
             }
         }
         self.bell.stop();
+        let mut keep = self.keeper.and_then(Keeper::stop);
         let mut family = lock(&self.family);
+        let watched = family.watched();
         let now = self.readings.take();
         let members = family.disband(now);
         self.readings.take();
         let (children, untraced) = (family.hub.children(), family.hub.header().untraced);
         drop(family);
+        if let Some(keep) = &mut keep {
+            keep.look(&watched);
+        }
         let Some((status, end)) = ended else { return Err(system(io::ErrorKind::NotFound.into())) };
-        let Running { readings, .. } = self;
-        Ok(Ended { members, children, untraced, end, readings, status })
+        let keep = keep.map(KeepBox);
+        Ok(Ended { members, children, untraced, end, readings: self.readings, status, keep })
     }
 
     fn is_zombie(&self) -> io::Result<bool> {
@@ -273,10 +306,13 @@ impl Ended {
     ///
     /// The output's, also of what was to be written earlier.
     pub fn write<W: Write>(self, mut file: TraceWriter<W>) -> io::Result<(Summary, W)> {
-        let Ended { mut members, children, untraced, end, readings, .. } = self;
+        let Ended { mut members, children, untraced, end, readings, keep, .. } = self;
         file.clock(&readings, members.first())?;
         for member in &mut members {
             file.member(member, &readings)?;
+        }
+        if let Some(KeepBox(mut keep)) = keep {
+            keep.write(&mut |process, kind, payload| file.chunk(process, kind, payload))?;
         }
         file.end(&children, untraced, &end, &readings)
     }

@@ -88,6 +88,26 @@ impl SharedPool {
         self.word(offset_of!(ArenaHeader, pool_waiters))
     }
 
+    /// The 32-bit field at `offset`; `None` where that isn't one of what is mapped.
+    pub(crate) fn word_at(&self, offset: u64) -> Option<&AtomicU32> {
+        let offset = self.inside(offset, size_of::<AtomicU32>())?;
+        // SAFETY: inside the mapping, aligned; atomics may be shared.
+        Some(unsafe { &*self.base.add(offset).cast() })
+    }
+
+    /// The 64-bit field at `offset`; `None` where that isn't one of what is mapped.
+    pub(crate) fn long_at(&self, offset: u64) -> Option<&AtomicU64> {
+        let offset = self.inside(offset, size_of::<AtomicU64>())?;
+        // SAFETY: inside the mapping, aligned; atomics may be shared.
+        Some(unsafe { &*self.base.add(offset).cast() })
+    }
+
+    fn inside(&self, offset: u64, size: usize) -> Option<usize> {
+        let offset = usize::try_from(offset).ok()?;
+        let end = offset.checked_add(size)?;
+        (end <= self.length && offset.is_multiple_of(size)).then_some(offset)
+    }
+
     fn word(&self, offset: usize) -> &AtomicU32 {
         // SAFETY: the offset is that of an aligned 32-bit field of the header, which is mapped.
         unsafe { &*self.base.add(offset).cast() }

@@ -330,6 +330,12 @@ impl<W: Write> TraceWriter<W> {
         self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])
     }
 
+    /// Writes a chunk of process number `process` that somebody else has made.
+    pub(crate) fn chunk(&mut self, process: u32, kind: u32, payload: &[u8]) -> io::Result<()> {
+        self.file.set_process(process);
+        self.file.chunk(kind, &[payload])
+    }
+
     fn add_to_summary(&mut self, member: &Member, header: &ArenaHeader) {
         let layout = member.arena.layout();
         let summary = &mut self.summary;

@@ -2,7 +2,7 @@
 //!
 //! `cargo bench -p everycall-ring`; nanoseconds per segment, and per word of it. Medians of 31; pin it: `taskset -c 1`.
 
-use everycall_ring::{Advance, Control, Pool, Ring, SegmentEntry, Shortage};
+use everycall_ring::{Advance, Control, Pool, Ring, SegmentEntry, Shortage, Size};
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
@@ -35,7 +35,7 @@ fn main() {
         // As if hooks had filled the segment.
         control.position.store(control.segment_end.load(Relaxed), Relaxed);
         let ticks = ticks.into();
-        let how = Advance { ticks, open_calls: 0, keep: false, shortage: Shortage::Overwrite };
+        let how = Advance { ticks, open_calls: 0, size: Size::Limit, shortage: Shortage::Overwrite };
         black_box(ring).close(ticks, false);
         assert!(ring.advance(how, |_, _| ()));
     };

@@ -5,9 +5,9 @@ use crate::primitive::{AtomicU32, AtomicU64};
 /// One thread's control block. It lies in private memory that a forked child finds wiped: then `end`
 /// is 0, so that the child's first event takes the slow path, and the parent's ring isn't touched.
 ///
-/// Rules of access: only the owning thread writes (hooks, and the slow path with signals blocked), but for two fields: whoever
-/// switches tracing off sets `end` to 0, whoever switches it on turns `state` from OFF to ACTIVE. The owner looks after its own
-/// writes to these whether it has to take them back.
+/// Rules of access: only the owning thread writes (hooks, and the slow path with signals blocked), but for three fields: whoever
+/// switches tracing off sets `end` to 0, whoever switches it on turns `state` from OFF to ACTIVE, and whoever adds triggers lowers
+/// `floor`. The owner looks after its own writes to these whether it has to take them back.
 /// Hooks use the fields of the first line by offset; if you change them, the assembly of the hooks
 /// room follows by itself (`offset_of!`), its golden disassembly has to be blessed.
 #[repr(C, align(64))]
@@ -31,8 +31,11 @@ pub struct Control {
     pub slot: AtomicU32,
     /// Calls open beyond `open_limit`.
     pub deep: AtomicU32,
-    /// Not 0 while the slow path runs.
-    pub busy: AtomicU64,
+    /// Exits of calls that took at least so many ticks come to the slow path: a [trigger](everycall_format::trigger) may want them.
+    /// (Of calls that took 2^32 ticks and more, only what remains is compared; their exits come there anyway.)
+    pub floor: AtomicU32,
+    /// Place in the open-call stack, plus 1, of the outermost call that was open at the last look and that a trigger names.
+    pub matching: AtomicU32,
 
     /// Number of the segment that is being written.
     pub segment: AtomicU64,
@@ -50,8 +53,8 @@ pub struct Control {
     pub ring_count: AtomicU32,
     /// Segments that it may have.
     pub ring_limit: AtomicU32,
-    /// Not 0 while the ring keeps its oldest segments though it is full.
-    pub keep: AtomicU32,
+    /// Segments beyond that limit that are counted for triggers.
+    pub beyond: AtomicU32,
     /// Entries and exits before the current segment.
     pub events: AtomicU64,
     /// Words in the current segment that aren't entries or exits.
@@ -63,6 +66,13 @@ pub struct Control {
     pub gap_reason: AtomicU32,
     /// Not 0 while the program leaves this thread out.
     pub left_out: AtomicU32,
+
+    /// Not 0 while the slow path runs.
+    pub busy: AtomicU32,
+    /// Open calls at the last look for those that triggers name.
+    pub looked_depth: AtomicU32,
+    /// Events at that look.
+    pub looked_events: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -106,7 +116,8 @@ macro_rules! blank_control {
                     open_limit: AtomicU64::new(0),
                     slot: AtomicU32::new(0),
                     deep: AtomicU32::new(0),
-                    busy: AtomicU64::new(0),
+                    floor: AtomicU32::new(u32::MAX),
+                    matching: AtomicU32::new(0),
                     segment: AtomicU64::new(0),
                     segment_end: AtomicU64::new(0),
                     held_position: AtomicU64::new(0),
@@ -115,12 +126,15 @@ macro_rules! blank_control {
                     oldest: AtomicU32::new(0),
                     ring_count: AtomicU32::new(0),
                     ring_limit: AtomicU32::new(0),
-                    keep: AtomicU32::new(0),
+                    beyond: AtomicU32::new(0),
                     events: AtomicU64::new(0),
                     other_words: AtomicU64::new(0),
                     gap_ticks: AtomicU64::new(0),
                     gap_reason: AtomicU32::new(0),
                     left_out: AtomicU32::new(0),
+                    busy: AtomicU32::new(0),
+                    looked_depth: AtomicU32::new(0),
+                    looked_events: AtomicU64::new(0),
                 }
             }
         }

@@ -25,12 +25,14 @@
 
 mod clear;
 mod control;
+mod free_list;
 mod keep;
 mod pool;
 mod primitive;
 mod ring;
 
 pub use control::{Control, state};
+pub use free_list::FreeList;
 pub use keep::Keep;
 pub use pool::{Pool, SegmentEntry, Taken};
-pub use ring::{Advance, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, Shortage};
+pub use ring::{Advance, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, Shortage, Size};

@@ -3,6 +3,7 @@
 //! A segment's `holders` say who needs it ([`everycall_format::arena::holder`]). Nobody waits for anybody: every step is
 //! one atomic operation, and a process that dies between two of them costs a segment at most.
 
+use crate::free_list::FreeList;
 use crate::primitive::{
     AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -53,8 +54,7 @@ pub struct Pool<'a> {
     pub segment_words: usize,
     /// Segments taken from the pool's end so far.
     pub taken: &'a AtomicU32,
-    /// The list of those that were given back: index plus 1, and a counter of changes in the upper half, so that
-    /// nobody takes a list for the one that he saw before.
+    /// Those that were given back: a [`FreeList`].
     pub free: &'a AtomicU64,
     /// Segments that belong to a thread or are held.
     pub in_use: &'a AtomicU32,
@@ -106,30 +106,16 @@ impl<'a> Pool<'a> {
     }
 
     fn take_given_back(&self) -> Option<Taken> {
-        let mut head = self.free.load(Acquire);
-        loop {
-            let index = (head as u32).checked_sub(1)?;
-            let entry = self.entries.get(index as usize)?;
-            let next = entry.next.load(Relaxed);
-            match self.free.compare_exchange_weak(head, changed(head, next), AcqRel, Acquire) {
-                Ok(_) => return Some(Taken { index, written: entry.written.load(Relaxed) }),
-                Err(now) => head = now,
-            }
-        }
+        let entry = |index: u32| self.entries.get(index as usize);
+        let index = FreeList::new(self.free).take(|index| Some(entry(index)?.next.load(Relaxed)))?;
+        Some(Taken { index, written: entry(index)?.written.load(Relaxed) })
     }
 
     /// Gives a segment back that nobody holds any more.
     fn give_back(&self, index: u32) {
         let Some(entry) = self.entries.get(index as usize) else { return };
         self.in_use.fetch_sub(1, Relaxed);
-        let mut head = self.free.load(Relaxed);
-        loop {
-            entry.next.store(head as u32, Relaxed);
-            match self.free.compare_exchange_weak(head, changed(head, index + 1), AcqRel, Relaxed) {
-                Ok(_) => return,
-                Err(now) => head = now,
-            }
-        }
+        FreeList::new(self.free).give(index, |next| entry.next.store(next, Relaxed));
     }
 
     /// Holds segment `index` with `bit`, unless nobody has it or it is being cleared. Whose it is has to be looked at
@@ -190,9 +176,4 @@ impl<'a> Pool<'a> {
             entry.holders.store(holder::OWNER, Release);
         }
     }
-}
-
-/// The list's next state.
-fn changed(head: u64, first: u32) -> u64 {
-    ((head >> 32).wrapping_add(1) << 32) | u64::from(first)
 }

@@ -30,6 +30,17 @@ pub enum Shortage {
     Wait,
 }
 
+/// What becomes of a ring that has as many segments as it may, or more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Size {
+    /// It goes back to its limit.
+    Limit,
+    /// It stays as large as it is.
+    Stay,
+    /// It grows: its oldest segments are kept, as long as there are others.
+    Grow,
+}
+
 /// How a thread goes on to its next segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Advance {
@@ -37,8 +48,8 @@ pub struct Advance {
     pub ticks: u64,
     /// Open calls.
     pub open_calls: u32,
-    /// Whether the ring keeps its oldest segments though it is full.
-    pub keep: bool,
+    /// What becomes of a full ring.
+    pub size: Size,
     /// Where there is no segment.
     pub shortage: Shortage,
 }
@@ -117,7 +128,7 @@ impl<'a> Ring<'a> {
     fn next_segment(&self, how: Advance) -> Option<Taken> {
         let control = self.control;
         let limit = control.ring_limit.load(Relaxed);
-        if !how.keep {
+        if how.size == Size::Limit {
             for _ in 0..GIVE_BACK_MAX {
                 if control.ring_count.load(Relaxed) <= limit {
                     break;
@@ -128,7 +139,7 @@ impl<'a> Ring<'a> {
         let count = control.ring_count.load(Relaxed);
         let more = if count < limit {
             self.pool.take()
-        } else if how.keep {
+        } else if how.size == Size::Grow {
             self.pool.take_extra()
         } else {
             None
@@ -188,6 +199,17 @@ impl<'a> Ring<'a> {
         for _ in 0..self.control.ring_count.load(Relaxed) {
             self.let_go();
         }
+    }
+
+    /// The events before the current segment, and its words as far as they are reserved.
+    #[must_use]
+    pub fn current(&self) -> (u64, &'a [AtomicU64]) {
+        let control = self.control;
+        let begin = self.pool.address(control.current.load(Relaxed));
+        let used = control.segment_end.load(Relaxed).min(self.cursor().load(Relaxed));
+        let words = self.pool.segment(control.current.load(Relaxed));
+        let count = used.saturating_sub(begin) as usize / WORD_SIZE;
+        (control.events.load(Relaxed), words.get(..count).unwrap_or(words))
     }
 
     /// Where the next word goes.

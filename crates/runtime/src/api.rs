@@ -65,7 +65,7 @@ pub(crate) unsafe extern "C" fn mark(
     code(with_thread(|thread| {
         let empty = label::record(class as u8, 0, value, name);
         let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
-        thread.left(ticks, thread.open.drop_dead(Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME))));
+        thread.drop_dead(ticks, Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME)));
         thread.ring.push(label::record(class as u8, ticks, value, name).words());
     }))
 }
@@ -80,7 +80,7 @@ pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
             if !pause::stop_if_asked(thread) {
                 let empty = label::record(class, 0, None, name);
                 let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
-                thread.left(ticks, thread.open.drop_dead(Frame::Body(stack_pointer)));
+                thread.drop_dead(ticks, Frame::Body(stack_pointer));
                 thread.ring.push(label::record(class, ticks, None, name).words());
                 thread.resume();
             }
@@ -93,7 +93,7 @@ pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
 ///
 /// # Safety
 /// It is one, and stays.
-pub(crate) unsafe fn start_of_text(begin: *const u8) -> &'static [u8] {
+unsafe fn start_of_text(begin: *const u8) -> &'static [u8] {
     let mut length = 0;
     // SAFETY: by contract.
     unsafe {
@@ -175,7 +175,7 @@ fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i3
         thread.ring.hold();
         if !pause::stop_if_asked(thread) {
             let ticks = thread.prepare(WORDS_BEFORE);
-            thread.left(ticks, thread.open.drop_dead(Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME))));
+            thread.drop_dead(ticks, Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME)));
             thread.resume();
         }
     });
@@ -266,11 +266,6 @@ fn own_control() -> Option<&'static Control> {
         .filter(|control| control.state.load(Relaxed) != state::BLANK)
 }
 
-/// Whether the calling thread has begun and isn't left out.
-pub(crate) fn is_recording() -> bool {
-    traced().is_some() && own_control().is_some_and(|control| control.state.load(Relaxed) == state::ACTIVE)
-}
-
 /// Does something with the calling thread, which begins if it hasn't yet.
 fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<(), i32> {
     let process = traced().ok_or(error::NOT_TRACED)?;
@@ -287,7 +282,7 @@ fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<()
 }
 
 /// The same, with room in its ring to write; nothing where it doesn't record.
-pub(crate) fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
+fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
     let left_out = |control: &Control| control.state.load(Relaxed) == state::OFF;
     if traced().is_some() && own_control().is_some_and(left_out) {
         return Ok(());

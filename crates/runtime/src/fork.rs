@@ -10,6 +10,7 @@ use crate::arena::Arena;
 use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
 use crate::system;
+use crate::triggers::Triggers;
 use crate::{hub, module_table, pause, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
@@ -112,11 +113,13 @@ fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
     let Spare { file, header } = spare;
     let parent = &inheritance.parent;
     let layout = parent.layout();
-    if header.arena_size != layout.arena_size || header.ring_size != layout.ring_size {
+    let shape = |header: &ArenaHeader| (header.arena_size, header.ring_size, header.trigger_sites);
+    if shape(&header) != shape(layout) {
         return None;
     }
-    let copied = parent.tables(inheritance.modules, inheritance.paths);
-    if !copied.iter().all(|(offset, bytes)| file.write_at(bytes, *offset)) {
+    let tables = parent.tables(inheritance.modules, inheritance.paths);
+    let triggers = Triggers::of(parent).map(|triggers| triggers.inheritance(parent)).unwrap_or_default();
+    if !tables.iter().chain(&triggers).all(|(offset, bytes)| file.write_at(bytes, *offset)) {
         return None;
     }
     // From here on the parent's arena can't be reached.

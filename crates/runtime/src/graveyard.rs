@@ -9,11 +9,12 @@
 use crate::arena::{Arena, Slot};
 use crate::lock::Lock;
 use crate::process::Process;
-use crate::{system, threads};
+use crate::{system, threads, triggers};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
 use everycall_format::arena::{OpenCall, PAGE, counter, stream, thread_state};
 use everycall_format::env::KeepEnded;
+use everycall_ring::FreeList;
 
 /// Threads that are looked after when one begins.
 const LOOKS: u32 = 2;
@@ -22,7 +23,7 @@ const LOOKS_IN_NEED: u32 = 64;
 /// Slots that are emptied when one begins.
 const BURIALS: u32 = 2;
 
-/// The ended threads, the longest ended first, and the free slots. For whoever holds the lock.
+/// The ended threads, the longest ended first, for whoever holds the lock; and the free slots, for all.
 #[derive(Debug, Default)]
 pub(crate) struct Graveyard {
     lock: AtomicU32,
@@ -33,10 +34,11 @@ pub(crate) struct Graveyard {
     /// Slots of ended threads, index plus 1: a list by [`Slot::next`].
     first: AtomicU32,
     last: AtomicU32,
-    /// Free slots, index plus 1: a list in the same way.
-    free: AtomicU32,
-    /// Open-call stacks that nobody has any more, index plus 1: a list by the words of their sentinels.
-    free_stacks: AtomicU32,
+    /// Free slots: a [`FreeList`] by the same words. Whoever finds the lock closed takes from it, too, else each time that threads begin together
+    /// would leave a slot and a stack more.
+    free: AtomicU64,
+    /// Open-call stacks that nobody has any more: a [`FreeList`] by the words of their sentinels.
+    free_stacks: AtomicU64,
     /// Open-call stacks that were taken so far.
     stacks_taken: AtomicU32,
     /// Bytes that the ended threads occupy.
@@ -70,83 +72,86 @@ impl Graveyard {
     /// none.
     pub(crate) fn take_place(&self, process: &'static Process) -> Option<(u32, u32)> {
         let arena = process.arena();
-        let mut place = (None, None);
         if let Some(_lock) = Lock::try_take(&self.lock) {
-            place = self.free_place(process, &arena, LOOKS, false);
+            self.make_room(process, &arena, LOOKS);
         }
-        let slot = place.0.or_else(|| next_of(arena.thread_count(), arena.layout().thread_capacity));
-        let stack = place.1.or_else(|| next_of(&self.stacks_taken, arena.layout().thread_capacity));
-        if let (Some(slot), Some(stack)) = (slot, stack) {
+        let capacity = arena.layout().thread_capacity;
+        let slot = self.take_slot(&arena).or_else(|| next_of(arena.thread_count(), capacity));
+        let stack = self.take_stack(&arena).or_else(|| next_of(&self.stacks_taken, capacity));
+        let place = match (slot, stack) {
+            (Some(slot), Some(stack)) => Some((slot, stack)),
+            _ => self.place_in_need(process, &arena, slot, stack),
+        };
+        if let Some((slot, _)) = place {
             self.newest.store(slot + 1, Relaxed);
-            return Some((slot, stack));
         }
-        // All are taken: whoever ended first has to go.
+        place
+    }
+
+    /// What is missing of a place where all are taken: whoever ended first has to go.
+    fn place_in_need(
+        &self,
+        process: &'static Process,
+        arena: &Arena,
+        mut slot: Option<u32>,
+        mut stack: Option<u32>,
+    ) -> Option<(u32, u32)> {
         let _lock = Lock::take(&self.lock);
-        let freed = self.free_place(process, &arena, LOOKS_IN_NEED, true);
-        if let (Some(_), Some(unneeded)) = (slot, freed.0) {
-            self.free_slot(&arena, unneeded);
+        self.make_room(process, arena, LOOKS_IN_NEED);
+        loop {
+            slot = slot.or_else(|| self.take_slot(arena));
+            stack = stack.or_else(|| self.take_stack(arena));
+            if slot.is_some() && stack.is_some() || !self.bury_oldest(process, arena) {
+                break;
+            }
         }
-        if let (Some(_), Some(unneeded)) = (stack, freed.1) {
-            self.free_stack(&arena, unneeded);
-        }
-        let (slot, stack) = (slot.or(freed.0), stack.or(freed.1));
         if slot.is_none() || stack.is_none() {
             if let Some(slot) = slot {
-                self.free_slot(&arena, slot);
+                self.free_slot(arena, slot);
             }
             if let Some(stack) = stack {
-                self.free_stack(&arena, stack);
+                self.free_stack(arena, stack);
             }
         }
         slot.zip(stack)
     }
 
-    /// A slot and a stack that others had. `in_need`: there are no others.
-    fn free_place(
-        &self,
-        process: &'static Process,
-        arena: &Arena,
-        looks: u32,
-        in_need: bool,
-    ) -> (Option<u32>, Option<u32>) {
+    /// Looks who has ended, and frees the places of those that were kept for long enough.
+    fn make_room(&self, process: &'static Process, arena: &Arena, looks: u32) {
         self.look_after(process, arena, looks);
         for _ in 0..BURIALS {
-            if !self.is_full(arena) {
+            if !self.is_full(arena) || !self.bury_oldest(process, arena) {
                 break;
             }
-            self.bury_oldest(process, arena);
         }
-        if in_need && self.free.load(Relaxed) == 0 {
-            self.bury_oldest(process, arena);
-        }
-        let stack = self.free_stacks.load(Relaxed).checked_sub(1);
-        if let Some(stack) = stack {
-            self.free_stacks.store(sentinel(arena, stack).load(Relaxed) as u32, Relaxed);
-            sentinel(arena, stack).store(0, Relaxed);
-        }
-        (take_first(&self.free, arena), stack)
+    }
+
+    /// A slot that somebody had.
+    fn take_slot(&self, arena: &Arena) -> Option<u32> {
+        FreeList::new(&self.free).take(|slot| Some(arena.slot(slot).next().load(Relaxed)))
+    }
+
+    /// A stack that somebody had.
+    fn take_stack(&self, arena: &Arena) -> Option<u32> {
+        let stack = FreeList::new(&self.free_stacks)
+            .take(|stack| Some(sentinel(arena, stack).load(Relaxed) as u32))?;
+        sentinel(arena, stack).store(0, Relaxed);
+        Some(stack)
     }
 
     /// Begins anew, in an arena without threads.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
-        for list in [
-            &self.next_look,
-            &self.newest,
-            &self.first,
-            &self.last,
-            &self.free,
-            &self.free_stacks,
-            &self.stacks_taken,
-        ] {
+        for list in [&self.next_look, &self.newest, &self.first, &self.last, &self.stacks_taken] {
             list.store(0, Relaxed);
         }
-        self.bytes.store(0, Relaxed);
+        for list in [&self.free, &self.free_stacks, &self.bytes] {
+            list.store(0, Relaxed);
+        }
     }
 
     /// Takes back what [`Graveyard::take_place`] gave.
     pub(crate) fn give_place_back(&self, arena: &Arena, slot: u32, stack: u32) {
-        let _lock = Lock::take(&self.lock);
         arena.slot(slot).open_calls().store(0, Relaxed);
         self.free_slot(arena, slot);
         self.free_stack(arena, stack);
@@ -155,13 +160,12 @@ impl Graveyard {
     fn free_slot(&self, arena: &Arena, index: u32) {
         let slot = arena.slot(index);
         slot.state().store(thread_state::FREE, Release);
-        slot.next().store(self.free.load(Relaxed), Relaxed);
-        self.free.store(index + 1, Relaxed);
+        FreeList::new(&self.free).give(index, |next| slot.next().store(next, Relaxed));
     }
 
     fn free_stack(&self, arena: &Arena, index: u32) {
-        sentinel(arena, index).store(self.free_stacks.load(Relaxed).into(), Relaxed);
-        self.free_stacks.store(index + 1, Relaxed);
+        let set_next = |next: u32| sentinel(arena, index).store(next.into(), Relaxed);
+        FreeList::new(&self.free_stacks).give(index, set_next);
     }
 
     fn look_after(&self, process: &'static Process, arena: &Arena, looks: u32) {
@@ -215,9 +219,10 @@ impl Graveyard {
             || keep != u64::MAX && self.now().saturating_sub(arena.slot(first).end_ns().load(Relaxed)) > keep
     }
 
-    /// Frees the slot of the thread that ended first.
-    fn bury_oldest(&self, process: &'static Process, arena: &Arena) {
-        let Some(index) = take_first(&self.first, arena) else { return };
+    /// Frees the slot of the thread that ended first. Whether there was one.
+    fn bury_oldest(&self, process: &'static Process, arena: &Arena) -> bool {
+        let Some(index) = self.first.load(Relaxed).checked_sub(1) else { return false };
+        self.first.store(arena.slot(index).next().load(Relaxed), Relaxed);
         if self.first.load(Relaxed) == 0 {
             self.last.store(0, Relaxed);
         }
@@ -230,6 +235,7 @@ impl Graveyard {
             arena.count(counter::SEGMENTS_RECYCLED, slot.segment().load(Relaxed) + 1);
         }
         threads::ring(arena, process.control(index), &slot).give_up(is_streaming);
+        triggers::count_beyond(process, process.control(index));
         arena.ring_segments().fetch_sub(slot.ring_segments().load(Relaxed), Relaxed);
         slot.generation().fetch_add(1, Relaxed);
         if let Some(stack) = slot.open_calls().load(Relaxed).checked_sub(1) {
@@ -237,6 +243,7 @@ impl Graveyard {
             self.free_stack(arena, stack);
         }
         self.free_slot(arena, index);
+        true
     }
 }
 
@@ -256,13 +263,6 @@ fn is_empty(arena: &Arena, stack: u32) -> bool {
     let first = arena.open_calls(stack).0 + OpenCall::SIZE as u64;
     // SAFETY: as above; the stack has at least two entries.
     unsafe { &*(first as *const AtomicU64) }.load(Relaxed) == 0
-}
-
-/// Takes the first slot off a list.
-fn take_first(list: &AtomicU32, arena: &Arena) -> Option<u32> {
-    let index = list.load(Relaxed).checked_sub(1)?;
-    list.store(arena.slot(index).next().load(Relaxed), Relaxed);
-    Some(index)
 }
 
 /// Bytes of memory that an ended thread's slot and segments occupy: whole ones but for the last.

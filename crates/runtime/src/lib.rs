@@ -15,6 +15,7 @@
 //! pause      recording off and on again, of one thread or all
 //! api        what the program itself asks for: `everycall.h`
 //! snapshot   what the program keeps and writes of its own rings
+//! triggers   calls of certain functions that took long, told to whoever keeps them
 //! fork       a forked child gets an arena of its own
 //! system     system calls, nothing else of the operating system
 //! roots      the three forms: in executables, in modules, preloaded
@@ -54,4 +55,4 @@ mod system;
 #[cfg(test)]
 mod tests;
 mod threads;
-mod unwinding;
+mod triggers;

@@ -7,7 +7,7 @@ use crate::mapped_file::MappedFile;
 use crate::module_table::{self, Claim, Kind};
 use crate::process::{self, Process, state as process_state};
 use crate::slow::{Place, slow_path};
-use crate::{api, fork, hub, sites};
+use crate::{api, fork, hub, sites, triggers};
 use core::sync::atomic::{
     AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
@@ -105,6 +105,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     }
     note(label::MODULE_LOADED, process, &file);
     tell_recorder(&arena);
+    triggers::lower_floors(process);
     module.on.store(on.into(), Release);
 }
 

@@ -5,6 +5,7 @@
 //! signal handler that never returned. (An entry whose word is 0 was raised by a hook that was interrupted
 //! before it wrote the word; its stack pointer is there already.)
 
+use crate::triggers::OpenCallFacts;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::OpenCall;
@@ -12,8 +13,7 @@ use everycall_format::event::EXIT;
 use everycall_ring::Control;
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
-/// How far from a multiple of 8 are stack pointers of calls whose exit the slow path has to see: to the side where hooks take a
-/// later call at the same place for what it is, see [`Frame::ends_at_entry`].
+/// Set in stack pointers, which are multiples of 8 otherwise, of calls whose exit the slow path has to see.
 const WATCHED: u64 = 1;
 
 /// The open calls of one thread.
@@ -81,6 +81,72 @@ impl<'a> OpenCalls<'a> {
         unsafe { &*((entry + offset_of!(OpenCall, stack_pointer) as u64) as *const AtomicU64) }
     }
 
+    /// Upper half of an entry's ticks, and above it its stamp: hooks write both at once.
+    fn ticks_high(&self, entry: u64) -> &'a AtomicU32 {
+        // SAFETY: as above.
+        unsafe { &*((entry + offset_of!(OpenCall, ticks_high) as u64) as *const AtomicU32) }
+    }
+
+    fn stamp(&self, entry: u64) -> &'a AtomicU32 {
+        // SAFETY: as above.
+        unsafe { &*((entry + offset_of!(OpenCall, stamp) as u64) as *const AtomicU32) }
+    }
+
+    fn facts(&self, entry: u64) -> OpenCallFacts {
+        let word = self.word(entry).load(Relaxed);
+        OpenCallFacts {
+            code: word as u32 & !EXIT,
+            ticks: u64::from(self.ticks_high(entry).load(Relaxed)) << 32 | word >> 32,
+            stamp: self.stamp(entry).load(Relaxed),
+        }
+    }
+
+    /// Entries that there are; calls beyond the stack's capacity have none.
+    pub(crate) fn entries(&self) -> u32 {
+        (self.top().saturating_sub(self.first()) / ENTRY) as u32
+    }
+
+    fn entries_from(&self, place: u32) -> impl Iterator<Item = u64> + use<> {
+        (self.first() + u64::from(place) * ENTRY..self.top()).step_by(ENTRY as usize)
+    }
+
+    /// The innermost call that has an entry.
+    pub(crate) fn innermost_call(&self) -> Option<OpenCallFacts> {
+        self.innermost().map(|entry| self.facts(entry))
+    }
+
+    /// Gives each call from place `from` on, outermost first, with its place.
+    pub(crate) fn each_from(&self, from: u32, mut each: impl FnMut(u32, OpenCallFacts)) {
+        for (place, entry) in (from..).zip(self.entries_from(from)) {
+            each(place, self.facts(entry));
+        }
+    }
+
+    /// Stamps each call from place `from` on that has no stamp and gets one for its word.
+    pub(crate) fn stamp_from(&self, from: u32, mut stamp: impl FnMut(u64) -> Option<u32>) {
+        for entry in self.entries_from(from).filter(|entry| self.stamp(*entry).load(Relaxed) == 0) {
+            if let Some(stamp) = stamp(self.word(entry).load(Relaxed)) {
+                self.stamp(entry).store(stamp, Relaxed);
+            }
+        }
+    }
+
+    /// Marks the calls whose code is wanted, as [`OpenCalls::watch_innermost`] does.
+    pub(crate) fn watch(&self, is_wanted: impl Fn(u32) -> bool) {
+        for entry in self.entries_from(0) {
+            if is_wanted(self.facts(entry).code) {
+                self.watch_entry(entry);
+            }
+        }
+    }
+
+    fn watch_entry(&self, entry: u64) {
+        let pointer = self.stack_pointer(entry);
+        pointer.store(pointer.load(Relaxed) | WATCHED, Relaxed);
+        let word = self.word(entry);
+        word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
+    }
+
     /// The innermost entry.
     fn innermost(&self) -> Option<u64> {
         (self.top() > self.first()).then(|| self.top() - ENTRY)
@@ -98,26 +164,10 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// What the stack pointer of an entry was, whether its call is watched or not.
-    fn own_pointer(&self, entry: u64) -> u64 {
-        match self.stack_pointer(entry).load(Relaxed) {
-            u64::MAX => u64::MAX,
-            pointer => pointer.saturating_add(WATCHED) & !7,
-        }
-    }
-
-    /// Marks the innermost call, which was entered at `frame`, so that no exit hook takes it for its own: its exit comes to the
-    /// slow path.
-    pub(crate) fn watch_innermost(&self, frame: Frame) {
+    /// Marks the innermost call so that no exit hook takes it for its own: its exit comes to the slow path.
+    pub(crate) fn watch_innermost(&self) {
         if let Some(entry) = self.innermost() {
-            let pointer = self.own_pointer(entry);
-            let watched = match frame {
-                Frame::Start(_) => pointer.wrapping_sub(WATCHED),
-                Frame::Body(_) | Frame::Left(_) => pointer.wrapping_add(WATCHED),
-            };
-            self.stack_pointer(entry).store(watched, Relaxed);
-            let word = self.word(entry);
-            word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
+            self.watch_entry(entry);
         }
     }
 
@@ -130,59 +180,28 @@ impl<'a> OpenCalls<'a> {
         let entry = self.top();
         self.control.open_top.store(entry + ENTRY, Relaxed);
         self.stack_pointer(entry).store(frame.stack_pointer(), Relaxed);
-        // SAFETY: as above.
-        let high = unsafe { &*((entry + offset_of!(OpenCall, ticks_high) as u64) as *const AtomicU32) };
-        high.store(ticks_high, Relaxed);
+        self.ticks_high(entry).store(ticks_high, Relaxed);
+        self.stamp(entry).store(0, Relaxed);
         self.word(entry).store(word, Relaxed);
         true
     }
 
-    /// Removes the frames that are gone when a call is entered at `frame`. How many they were.
-    pub(crate) fn drop_dead(&self, frame: Frame) -> u32 {
+    /// Removes the frames that are gone when a call is entered at `frame`, and gives each before. How many they were.
+    pub(crate) fn drop_dead(&self, frame: Frame, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
         let depth = self.depth();
         while let Some(entry) = self.innermost() {
-            let pointer = self.own_pointer(entry);
+            let pointer = self.stack_pointer(entry).load(Relaxed);
             if !frame.ends_at_entry(pointer) {
                 break;
             }
-            if is_interrupted(pointer, frame.stack_pointer()) {
+            if on_other_stack(frame.stack_pointer(), pointer) {
                 break;
             }
             self.control.deep.store(0, Relaxed);
+            dead(self.facts(entry));
             self.pop();
         }
         depth - self.depth()
-    }
-
-    /// Removes the frames that are gone when the program goes on in a frame in which a hook would have this stack pointer. How many
-    /// they were.
-    pub(crate) fn drop_below(&self, hook: u64) -> u32 {
-        let depth = self.depth();
-        while let Some(entry) = self.innermost() {
-            let pointer = self.own_pointer(entry);
-            let is_gone =
-                if on_other_stack(hook, pointer) { !is_interrupted(pointer, hook) } else { pointer < hook };
-            if !is_gone {
-                break;
-            }
-            self.control.deep.store(0, Relaxed);
-            self.pop();
-        }
-        depth - self.depth()
-    }
-
-    /// How many of the innermost calls were entered at this stack pointer: inlined ones share it.
-    pub(crate) fn count_at(&self, hook: u64) -> u32 {
-        let mut entry = self.top();
-        let mut count = 0;
-        while self.control.deep.load(Relaxed) == 0 && entry > self.first() {
-            entry -= ENTRY;
-            if self.own_pointer(entry) != hook {
-                break;
-            }
-            count += 1;
-        }
-        count
     }
 
     /// Closes the call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only
@@ -190,13 +209,9 @@ impl<'a> OpenCalls<'a> {
     /// call matches, then the stack is as it was.
     pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Option<u32> {
         let deep = self.control.deep.load(Relaxed);
-        let innermost_pointer = self.innermost().map_or(u64::MAX, |entry| self.own_pointer(entry));
-        let is_inside = match frame {
-            Frame::Start(own) | Frame::Body(own) => own < innermost_pointer,
-            // What a function was called from lies as high as it does when it has given up its frame.
-            Frame::Left(own) => own <= innermost_pointer,
-        };
-        if deep > 0 && is_inside {
+        let innermost_pointer =
+            self.innermost().map_or(u64::MAX, |entry| self.stack_pointer(entry).load(Relaxed));
+        if deep > 0 && frame.stack_pointer() < innermost_pointer {
             // Too deep for entries: exits are believed.
             return Some(0);
         }
@@ -204,7 +219,8 @@ impl<'a> OpenCalls<'a> {
         let mut inside = deep;
         while entry > self.first() {
             entry -= ENTRY;
-            let pointer = self.own_pointer(entry);
+            let pointer = self.stack_pointer(entry).load(Relaxed);
+            let pointer = if pointer == u64::MAX { pointer } else { pointer & !WATCHED };
             let word = self.word(entry).load(Relaxed);
             let same_function = (word as u32 & !EXIT) == low & !EXIT;
             let matches = match frame {
@@ -225,24 +241,18 @@ impl<'a> OpenCalls<'a> {
         None
     }
 
-    /// Removes `count` frames, the ones beyond the capacity first.
-    pub(crate) fn drop_frames(&self, count: u32) {
+    /// Removes `count` frames, the ones beyond the capacity first, and gives each that has an entry before.
+    pub(crate) fn drop_frames(&self, count: u32, mut dead: impl FnMut(OpenCallFacts)) {
         let deep = self.control.deep.load(Relaxed);
         let beyond = deep.min(count);
         self.control.deep.store(deep - beyond, Relaxed);
         for _ in beyond..count {
+            if let Some(call) = self.innermost_call() {
+                dead(call);
+            }
             self.pop();
         }
     }
-}
-
-/// Whether a frame at `outer` was interrupted by a signal handler on the alternate stack, to which `inner` belongs. (The other way
-/// round, a handler on the alternate stack has been left.)
-fn is_interrupted(outer: u64, inner: u64) -> bool {
-    crate::system::alternate_stack().is_some_and(|(first, end)| {
-        let within = |pointer: u64| (first..end).contains(&pointer);
-        within(inner) && !within(outer)
-    })
 }
 
 /// Whether exactly one of two stack pointers lies on the thread's alternate signal stack.

@@ -4,12 +4,13 @@
 use crate::arena::{Arena, Slot};
 use crate::open_calls::{Frame, OpenCalls};
 use crate::process::{self, Process, state as process_state};
+use crate::triggers::{self, Fallen};
 use crate::{fork, modules, pause, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, kind, payload_word, record_word};
 use everycall_hooks::{ModuleDescriptor, slow};
-use everycall_ring::{Advance, Control, Ring, Shortage, state};
+use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 
 /// Events after which a thread's name is read again: most threads set it early in their lives.
 const FIRST_LOOK: usize = 64;
@@ -66,7 +67,25 @@ pub(crate) unsafe extern "C" fn slow_path(
     thread.ring.hold();
     // SAFETY: null or a word of this thread's ring; the module is registered, or its hooks were off.
     let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
+    let body = what & slow::BODY != 0;
+    let frame = match body {
+        false => Frame::Start(stack_pointer),
+        // SAFETY: where the hook has saved its registers.
+        true if what & slow::EXIT != 0 && unsafe { returns_to_call_site(stack_pointer) } => {
+            Frame::Left(stack_pointer)
+        }
+        true => Frame::Body(stack_pointer),
+    };
     if let Some(reserved) = reserved {
+        if what & slow::EXIT != 0 && !pause::is_off(control) {
+            let place = modules::place(process, module, address, body);
+            if thread.exit_in_place(reserved, place, frame) {
+                thread.resume();
+                pause::look_again(control);
+                control.busy.store(0, Relaxed);
+                return;
+            }
+        }
         // The event takes a slot in order, behind the records that have to come before it.
         thread.ring.give_up_slot(reserved, everycall_hooks::ticks());
     }
@@ -77,15 +96,6 @@ pub(crate) unsafe extern "C" fn slow_path(
         control.busy.store(0, Relaxed);
         return;
     }
-    let body = what & slow::BODY != 0;
-    let frame = match body {
-        false => Frame::Start(stack_pointer),
-        // SAFETY: where the hook has saved its registers.
-        true if what & slow::EXIT != 0 && unsafe { returns_to_call_site(stack_pointer) } => {
-            Frame::Left(stack_pointer)
-        }
-        true => Frame::Body(stack_pointer),
-    };
     if reserved.is_none() && !is_first && control.deep.load(Relaxed) == 0 {
         thread.slot.set_name(system::thread_name());
         threads::add_open_calls_to_dumps(&process.arena(), control);
@@ -96,7 +106,7 @@ pub(crate) unsafe extern "C" fn slow_path(
         thread.entry(ticks, place, frame);
         if is_first {
             // Most threads end when their first call does: the last chance to learn their name.
-            thread.open.watch_innermost(frame);
+            thread.open.watch_innermost();
         }
     } else {
         thread.exit(ticks, place, frame);
@@ -169,6 +179,8 @@ impl<'a> Thread<'a> {
             self.control.ticks_high.store(high, Relaxed);
             self.slot.ticks_high().store(high, Relaxed);
             self.ring.push(&[record_word(ticks, kind::EPOCH, 1, 0), payload_word(high, kind::EPOCH, 1)]);
+            triggers::watch_open_calls(self.process, &self.open);
+            triggers::look_at_floor(self.process, self.control);
         }
         ticks
     }
@@ -177,6 +189,8 @@ impl<'a> Thread<'a> {
     fn advance(&self) {
         let arena = self.process.arena();
         let streaming = arena.stream().load(Relaxed);
+        let is_matching = triggers::look_at_open_calls(self.process, self);
+        let high = self.control.ticks_high.load(Relaxed);
         self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
         loop {
             // Before the look for a segment, so that none is given back unheard.
@@ -187,7 +201,12 @@ impl<'a> Thread<'a> {
             let how = Advance {
                 ticks,
                 open_calls: self.open.depth(),
-                keep: is_asked || self.control.keep.load(Relaxed) != 0,
+                size: match is_matching {
+                    _ if is_asked => Size::Grow,
+                    true if triggers::may_grow(self.process) => Size::Grow,
+                    true => Size::Stay,
+                    false => Size::Limit,
+                },
                 shortage: if waits { Shortage::Wait } else { Shortage::Overwrite },
             };
             // The first lap: the pages at once cost less than a fault for each. Only a hint.
@@ -200,6 +219,11 @@ impl<'a> Thread<'a> {
             wait_for_segment(&arena, bell);
         }
         threads::add_segment_to_dumps(&arena, self.control.current.load(Relaxed));
+        triggers::count_beyond(self.process, self.control);
+        if self.control.ticks_high.load(Relaxed) != high {
+            triggers::watch_open_calls(self.process, &self.open);
+        }
+        triggers::look_at_floor(self.process, self.control);
     }
 
     /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many entries
@@ -211,7 +235,7 @@ impl<'a> Thread<'a> {
     }
 
     fn entry(&self, ticks: u64, place: Place, frame: Frame) {
-        self.left(ticks, self.open.drop_dead(frame));
+        self.drop_dead(ticks, frame);
         let word = match place {
             Place::Offset(offset) => event::call_word(ticks, offset),
             Place::Unknown(_) => record_word(ticks, kind::UNKNOWN_CODE, 0, 0),
@@ -222,21 +246,55 @@ impl<'a> Thread<'a> {
         self.write(ticks, place, 0);
     }
 
+    /// Does what the exit hook would have done, which has read the clock and came here because the call took long or is marked.
+    /// False, and nothing is done, where there is more to it.
+    fn exit_in_place(&self, slot: &AtomicU64, place: Place, frame: Frame) -> bool {
+        let word = slot.load(Relaxed);
+        let Place::Offset(offset) = place else { return false };
+        let is_read = word != 0 && word as u32 == 0;
+        if !is_read
+            || self.control.gap_ticks.load(Relaxed) != 0
+            || self.open.find_exit(frame, offset) != Some(0)
+        {
+            return false;
+        }
+        slot.store(word | u64::from(EXIT | offset), Relaxed);
+        let now = everycall_hooks::ticks();
+        let ticks = now.wrapping_sub((now as u32).wrapping_sub((word >> 32) as u32).into());
+        triggers::judge(self.process, self, ticks);
+        self.open.drop_frames(1, |_| ());
+        if self.open.depth() == 0 {
+            self.slot.set_name(system::thread_name());
+        }
+        true
+    }
+
+    /// Removes the frames that are gone at `frame`, and records that.
+    pub(crate) fn drop_dead(&self, ticks: u64, frame: Frame) {
+        let mut fallen = Fallen::default();
+        let count = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
+        self.left(ticks, count);
+        fallen.post(self.process, self);
+    }
+
     fn exit(&self, ticks: u64, place: Place, frame: Frame) {
         let low = match place {
             Place::Offset(offset) => offset,
             Place::Unknown(_) => record_word(0, kind::UNKNOWN_CODE, 0, 0) as u32,
         };
         if let Some(inside) = self.open.find_exit(frame, low) {
-            self.open.drop_frames(inside);
+            let mut fallen = Fallen::default();
+            self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
             self.left(ticks, inside);
+            fallen.post(self.process, self);
             self.write(ticks, place, EXIT);
-            self.open.drop_frames(1);
+            triggers::judge(self.process, self, ticks);
+            self.open.drop_frames(1, |_| ());
             if self.open.depth() == 0 {
                 self.slot.set_name(system::thread_name());
             }
         } else {
-            self.left(ticks, self.open.drop_dead(Frame::Body(frame.stack_pointer())));
+            self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
             self.slot.orphan_exits().fetch_add(1, Relaxed);
             let offset = if let Place::Offset(offset) = place { offset } else { 0 };
             self.ring.push(&[
@@ -247,7 +305,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Records that `count` frames have been left, down to the depth as it is now; after a gap, with the gap.
-    pub(crate) fn left(&self, ticks: u64, count: u32) {
+    fn left(&self, ticks: u64, count: u32) {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
         if since != 0 {

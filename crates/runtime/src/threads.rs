@@ -5,6 +5,7 @@
 use crate::arena::{Arena, Slot};
 use crate::process::{self, Process};
 use crate::system;
+use crate::triggers;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
 use everycall_ring::{Control, Ring, state};
@@ -68,7 +69,8 @@ fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Opti
     control.deep.store(0, Relaxed);
     control.held_position.store(0, Relaxed);
     control.busy.store(0, Relaxed);
-    control.keep.store(0, Relaxed);
+    control.looked_depth.store(0, Relaxed);
+    control.matching.store(0, Relaxed);
     control.gap_ticks.store(0, Relaxed);
     control.left_out.store(0, Relaxed);
     control.open_base.store(base, Relaxed);
@@ -82,6 +84,8 @@ fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Opti
         process.graveyard.give_place_back(&arena, index, stack);
         return None;
     }
+    triggers::count_beyond(process, control);
+    triggers::look_at_floor(process, control);
     add_segment_to_dumps(&arena, control.current.load(Relaxed));
     if index.is_multiple_of(HEADERS_PER_PAGE) {
         arena.add_to_dumps(arena.layout().thread_at(index), PAGE);

@@ -1,7 +1,8 @@
 //! A whole recording, ready to be shown.
 
 use everycall_reader::{
-    Child, Error, Meta, Module, Process, ProcessEnd, Recording, Snapshot, Source, ThreadKey, Warning,
+    Child, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Snapshot, Source, ThreadKey,
+    Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -144,6 +145,18 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn snapshots(&self) -> &[Snapshot] {
         &self.source.recording().snapshots
+    }
+
+    /// Triggers, and what came of them.
+    #[must_use]
+    pub fn triggers(&self) -> &[Trigger] {
+        &self.source.recording().triggers
+    }
+
+    /// Calls that were kept for triggers, in the order of their ends.
+    #[must_use]
+    pub fn kept_calls(&self) -> &[KeptCall] {
+        &self.source.recording().kept
     }
 
     /// The conversion of ticks, the moment of the origin, and how good they are.

@@ -58,6 +58,15 @@ impl Workload {
         large: &["1500", "2"],
         threads: 3,
     };
+    /// The same with write-ahead logs in files, without an end, and with a journal of its own calls.
+    pub const SQLITE_FOREVER: Workload = Workload {
+        name: "sqlite_forever",
+        // What is always inlined would be in the journal alone.
+        options: &["-DSQLITE_THREADSAFE=2", "-DSQLITE_OMIT_LOAD_EXTENSION", "-Dalways_inline=unused"],
+        small: &[],
+        large: &[],
+        ..Workload::SQLITE
+    };
     /// C, an interpreter, frames left by `longjmp`.
     pub const LUA: Workload = Workload {
         name: "lua",

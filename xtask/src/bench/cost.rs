@@ -14,7 +14,7 @@ const FIRST_LAPS: usize = 31;
 /// # Errors
 /// Only where the floor itself can't be measured: a mode that fails is a row that says so.
 pub fn run(lab: &Lab) -> Result<Vec<Table>, String> {
-    let meter = lab.compile(lab.compiler("gcc", None), "cost.c", &[], "cost.o")?;
+    let meter = meter(lab)?;
     let mut table = Table::new(
         "Cost per event",
         &[
@@ -40,6 +40,16 @@ pub fn run(lab: &Lab) -> Result<Vec<Table>, String> {
         }
     }
     Ok(vec![floor(lab, &meter)?, table])
+}
+
+/// What measures, compiled.
+pub fn meter(lab: &Lab) -> Result<PathBuf, String> {
+    lab.compile(lab.compiler("gcc", None), "cost.c", &[], "cost.o")
+}
+
+/// What an event costs in the cost of an rdtsc, of what a program printed that [`build`] has built.
+pub fn of_clock_reads_in(text: &str) -> Result<Spread, String> {
+    Ticks::read(text)?.figure(of_clock_reads)
 }
 
 /// Lines of ticks per iteration, and the clock's frequency.
@@ -104,7 +114,8 @@ fn of_mode(lab: &Lab, mode: Mode, meter: &Path) -> Result<Vec<Cell>, String> {
     ])
 }
 
-fn build(lab: &Lab, mode: Mode, meter: &Path) -> Result<PathBuf, String> {
+/// The program that measures a mode.
+pub fn build(lab: &Lab, mode: Mode, meter: &Path) -> Result<PathBuf, String> {
     let label = mode.label();
     let [plain, traced] = loops(lab, mode)?;
     let linker = lab.compiler(mode.compiler, Some(mode.name));

@@ -12,6 +12,7 @@ mod rounds;
 mod stats;
 mod stream;
 mod table;
+mod triggers;
 mod workload;
 
 use std::time::Instant;
@@ -29,6 +30,7 @@ parts: cost    an event, in each mode
        edges   start and end, threads, memory, size, compiling
        decode  events per second to a timeline and to each output
        stream  events per second that record --stream stores
+       triggers an event while a trigger waits for its condition
        peers   the tracers that are installed, and everycall, on the same programs";
 
 /// What can be measured.
@@ -39,16 +41,18 @@ enum Part {
     Edges,
     Decode,
     Stream,
+    Triggers,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 6] = [
+    const ALL: [(&'static str, Part); 7] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
         ("stream", Part::Stream),
+        ("triggers", Part::Triggers),
         ("peers", Part::Peers),
     ];
 
@@ -59,6 +63,7 @@ impl Part {
             Part::Edges => edges::run(lab, is_quick),
             Part::Decode => decode::run(lab, is_quick),
             Part::Stream => stream::run(lab, is_quick),
+            Part::Triggers => triggers::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }
     }

@@ -38,6 +38,8 @@ pub fn json(report: &Report<'_>) -> String {
         "threads": threads(report),
         "modules": modules(report),
         "children": children(report),
+        "triggers": triggers(report),
+        "kept_calls": kept_calls(report),
         "runtime_counts": counters(report),
         "most_calls": report.profile.by_calls.iter().map(function).collect::<Vec<_>>(),
         "most_own_time": report.profile.by_own_time.iter().map(function).collect::<Vec<_>>(),
@@ -185,6 +187,38 @@ fn children(report: &Report<'_>) -> Value {
         })
     });
     children.collect()
+}
+
+fn triggers(report: &Report<'_>) -> Value {
+    let triggers = report.trace.triggers().iter().map(|trigger| {
+        json!({
+            "trigger": String::from_utf8_lossy(&trigger.text),
+            "functions": trigger.functions,
+            "calls": trigger.fired,
+            "kept": trigger.kept,
+            "missed": trigger.missed,
+        })
+    });
+    triggers.collect()
+}
+
+fn kept_calls(report: &Report<'_>) -> Value {
+    let kept = report.kept.iter().map(|kept| {
+        json!({
+            "number": kept.number,
+            "trigger": kept.trigger,
+            "pid": kept.pid,
+            "tid": kept.tid,
+            "thread": kept.thread,
+            "function": kept.function,
+            "start_ns": kept.start_ns,
+            "took_ns": kept.took_ns,
+            "threshold_ns": kept.threshold_ns,
+            "unwound": kept.is_unwound,
+            "missing_events": kept.missing,
+        })
+    });
+    kept.collect()
 }
 
 fn counters(report: &Report<'_>) -> Value {

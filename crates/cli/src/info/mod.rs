@@ -4,6 +4,7 @@
 //! - `page`: for people; `json`: for programs.
 
 mod json;
+mod kept;
 mod page;
 mod profile;
 
@@ -17,6 +18,7 @@ use crate::arguments::{InfoArguments, TextFormat};
 use crate::failure::Failure;
 use crate::symbol_names::SymbolNames;
 use crate::trace_view::{self, TraceView};
+use kept::Kept;
 pub use page::signal_name;
 use profile::Profile;
 
@@ -25,6 +27,7 @@ struct Report<'a> {
     path: &'a Path,
     trace: &'a Trace<'a>,
     profile: Profile,
+    kept: Vec<Kept>,
     /// Sentences about damage and about names, in this order.
     warnings: Vec<String>,
 }
@@ -32,14 +35,16 @@ struct Report<'a> {
 /// Runs the verb.
 pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let path = &arguments.trace;
-    let file = trace_view::open(path)?;
+    let mut file = trace_view::open(path)?;
+    trace_view::select(&mut file, None, path)?;
     let trace = trace_view::trace(&file, path)?;
     let names = SymbolNames::new(&file, &trace, &arguments.symbols);
     let view = TraceView::new(&trace, &names);
     let profile = Profile::of(&trace, &view, &names);
     let mut warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
     warnings.extend(names.warnings());
-    let report = Report { path, trace: &trace, profile, warnings };
+    let kept = kept::all(&trace, &names);
+    let report = Report { path, trace: &trace, profile, kept, warnings };
     let text = match arguments.format {
         TextFormat::Text => page::page(&report),
         TextFormat::Json => json::json(&report),

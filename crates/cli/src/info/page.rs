@@ -19,6 +19,8 @@ const WIDTH: usize = 80;
 const LABEL: usize = 12;
 /// Threads, modules and children that are listed one by one.
 const LISTED: usize = 32;
+/// Kept calls that are listed.
+const KEPT_LISTED: usize = 100;
 /// Generations of processes that are indented.
 const GENERATIONS_INDENTED: usize = 8;
 /// Names of labels, instants and spans that are listed.
@@ -39,6 +41,7 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     modules(out, report)?;
     children(out, report)?;
     counters(out, report)?;
+    triggers(out, report)?;
     marks(out, report)?;
     functions(out, "Most calls", &report.profile.by_calls)?;
     functions(out, "Most own time", &report.profile.by_own_time)?;
@@ -299,7 +302,7 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
 /// What the runtime counted, in all processes. Counts only grow, so a process's last snapshot has all of its.
 pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
     let mut last = vec![None; trace.processes().len()];
-    for snapshot in trace.snapshots() {
+    for snapshot in trace.snapshots().iter().filter(|snapshot| snapshot.reason != Reason::Trigger) {
         if let Some(last) = last.get_mut(snapshot.process) {
             *last = Some(&snapshot.counters);
         }
@@ -309,6 +312,69 @@ pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
         sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
     }
     sums
+}
+
+fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let triggers = report.trace.triggers();
+    if triggers.is_empty() && report.kept.is_empty() {
+        return Ok(());
+    }
+    heading(out, "Triggers")?;
+    for trigger in triggers {
+        let not_kept = trigger.fired.saturating_sub(trigger.kept).saturating_sub(trigger.missed);
+        let mut line = format!(
+            "{}: {} in {}, {} kept",
+            clean(&String::from_utf8_lossy(&trigger.text)),
+            Several(trigger.fired, "call", "calls"),
+            Several(trigger.functions, "function", "functions"),
+            Count(trigger.kept)
+        );
+        if not_kept > 0 {
+            write!(line, ", {} not wanted", Count(not_kept))?;
+        }
+        if trigger.missed > 0 {
+            write!(line, ", {} that could not be kept", Count(trigger.missed))?;
+        }
+        paragraph(out, &line)?;
+    }
+    if report.kept.is_empty() {
+        return Ok(());
+    }
+    heading(out, &Several(report.kept.len() as u64, "kept call", "kept calls").to_string())?;
+    writeln!(out, "  {:>4}{:>12}{:>12}{:>12}  {:>8}  function", "", "at", "took", "threshold", "tid")?;
+    for kept in report.kept.iter().take(KEPT_LISTED) {
+        let time = |ns: u64| Duration { ns }.to_string();
+        writeln!(
+            out,
+            "  {:>4}{:>12}{:>12}{:>12}  {:>8}  {}",
+            kept.number,
+            time(kept.start_ns),
+            time(kept.took_ns),
+            time(kept.threshold_ns),
+            kept.tid,
+            shortened_name(&clean(&kept.function), WIDTH - 56)
+        )?;
+        let mut notes = Vec::new();
+        if kept.is_unwound {
+            notes.push("left by an exception or a jump".to_owned());
+        }
+        if kept.missing > 0 {
+            notes.push(format!(
+                "{} since its entry were overwritten",
+                Several(kept.missing, "event", "events")
+            ));
+        }
+        if !notes.is_empty() {
+            writeln!(out, "        {}", notes.join("; "))?;
+        }
+    }
+    if report.kept.len() > KEPT_LISTED {
+        writeln!(out, "  ... and {} more", report.kept.len() - KEPT_LISTED)?;
+    }
+    paragraph(
+        out,
+        "`everycall replay --kept NUMBER` and `everycall export --kept NUMBER` show the moment of one.",
+    )
 }
 
 fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
@@ -332,10 +398,11 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
 
 /// The names of labels, instants and spans, those that occur most first.
 pub fn most_marks<'t>(trace: &'t Trace<'_>) -> Vec<&'t NamedMarks> {
-    let count = |named: &NamedMarks| named.labels.saturating_add(named.instants).saturating_add(named.spans);
-    // Types of exceptions are names too.
-    let mut names: Vec<_> = trace.mark_names().all().iter().filter(|named| count(named) > 0).collect();
-    names.sort_by_key(|named| (std::cmp::Reverse(count(named)), &named.name));
+    let mut names: Vec<_> = trace.mark_names().all().iter().collect();
+    names.sort_by_key(|named| {
+        let count = named.labels.saturating_add(named.instants).saturating_add(named.spans);
+        (std::cmp::Reverse(count), &named.name)
+    });
     names
 }
 

@@ -50,6 +50,7 @@ macro_rules! assemble {
             OPEN_TOP = const offset_of!(Control, open_top),
             TICKS_HIGH = const offset_of!(Control, ticks_high),
             STATE = const offset_of!(Control, state),
+            FLOOR = const offset_of!(Control, floor),
             OFF = const state::OFF,
             BIAS_ENTRY = const offset_of!(ModuleDescriptor, bias_entry),
             BIAS_EXIT = const offset_of!(ModuleDescriptor, bias_exit),
@@ -169,9 +170,12 @@ hooks_asm! {
     everycall_function everycall_exit
         everycall_prologue exit
         movq    {OPEN_TOP}(%rcx), %rdx
+        movl    %eax, 4(%rsi)                       # the ticks first: without its low half a word is empty
         cmpq    %rsp, -16(%rdx)                     # is it the innermost open call's frame?
         jne     everycall_slow_exit
-        movl    %eax, 4(%rsi)                       # the ticks first: without its low half a word is empty
+        subl    -20(%rdx), %eax                     # did it take so long that a trigger may want it?
+        cmpl    {FLOOR}(%rcx), %eax
+        jae     everycall_slow_exit
         movl    32(%rsp), %eax
         subl    everycall_module + {BIAS_EXIT}(%rip), %eax
         movl    %eax, (%rsi)
@@ -215,7 +219,10 @@ hooks_asm! {
         movl    %eax, 4(%rsi)
         cmpq    %rsp, -16(%rdx)
         jb      3f
-    2:  movl    %edi, %eax
+    2:  subl    -20(%rdx), %eax
+        cmpl    {FLOOR}(%rcx), %eax
+        jae     everycall_slow_body_exit
+        movl    %edi, %eax
         subl    everycall_module + {BIAS_ENTRY}(%rip), %eax
         cmpl    %eax, -24(%rdx)
         jne     everycall_slow_body_exit
@@ -226,6 +233,7 @@ hooks_asm! {
         everycall_epilogue
     3:  movq    (%rsp), %rax
         cmpq    32(%rsp), %rax
+        movl    4(%rsi), %eax
         je      2b
         jmp     everycall_slow_body_exit
     1:  .cfi_adjust_cfa_offset -32

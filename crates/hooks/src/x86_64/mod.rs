@@ -27,7 +27,8 @@
 //! | no control block, or no room | not a slot | 0, EXIT, BODY |
 //! | clock's upper half changed | reserved slot | 0, EXIT, BODY |
 //! | dead frames below an entry | reserved slot | PUSHED, BODY |
-//! | an exit of another frame | reserved slot | EXIT, BODY |
+//! | an exit of another frame | reserved slot with the exit's ticks | EXIT, BODY |
+//! | an exit of a call that took long | reserved slot with the exit's ticks | EXIT, BODY |
 
 #[cfg(any(feature = "executable", feature = "module"))]
 mod hooks;

@@ -6,7 +6,7 @@
 
 use everycall_format::event::{self, WORD_SIZE, kind};
 use everycall_ring::{
-    Advance, Control, Pool, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, SegmentEntry, Shortage,
+    Advance, Control, Pool, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, SegmentEntry, Shortage, Size,
 };
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -177,8 +177,9 @@ impl<'m> Writer<'m> {
         if !self.ring.has_room(1) {
             let ticks = self.ring.number() + 1;
             self.ring.close(ticks, false);
-            let keep = self.memory.keep_until.load(Relaxed) > ticks;
-            let how = Advance { ticks, open_calls: 0, keep, shortage: Shortage::Overwrite };
+            let is_asked = self.memory.keep_until.load(Relaxed) > ticks;
+            let size = if is_asked { Size::Grow } else { Size::Limit };
+            let how = Advance { ticks, open_calls: 0, size, shortage: Shortage::Overwrite };
             assert!(self.ring.advance(how, |_, _| ()));
         }
         self.ring.push(&[word]);

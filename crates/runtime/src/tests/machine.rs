@@ -16,7 +16,7 @@ use everycall_format::arena::{ArenaHeader, OpenCall, holder};
 use everycall_format::env::KeepEnded;
 use everycall_format::event::{EXIT, OFFSET_FIRST, WORD_SIZE, Word, call_word, kind, record_word};
 use everycall_hooks::{ModuleDescriptor, slow};
-use everycall_ring::{Advance, Control, Ring, SEGMENT_RECORD_WORDS, Shortage};
+use everycall_ring::{Advance, Control, Ring, SEGMENT_RECORD_WORDS, Shortage, Size};
 use std::boxed::Box;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
@@ -219,7 +219,7 @@ impl Machine {
                 let how = Advance {
                     ticks: everycall_hooks::ticks(),
                     open_calls: 0,
-                    keep: false,
+                    size: Size::Limit,
                     shortage: Shortage::Overwrite,
                 };
                 assert!(ring.advance(how, |_, _| ()));
@@ -404,21 +404,20 @@ impl Machine {
         let Some((slot, ticks)) = self.reserve(what, function)? else { return Ok(()) };
         self.step()?;
         let top = self.control.open_top.load(Relaxed);
-        if hooks == Hooks::Body {
-            self.step()?;
-            half_at(slot + 4).store(ticks as u32, Relaxed);
-            self.step()?;
-            let below = word_at(top - 16).load(Relaxed) < self.stack_pointer;
-            if below || word_at(top - 24).load(Relaxed) as u32 != function {
-                return self.slow(what, slot, function);
-            }
-        } else {
-            self.step()?;
-            if word_at(top - 16).load(Relaxed) != self.stack_pointer {
-                return self.slow(what, slot, function);
-            }
-            self.step()?;
-            half_at(slot + 4).store(ticks as u32, Relaxed);
+        self.step()?;
+        half_at(slot + 4).store(ticks as u32, Relaxed);
+        self.step()?;
+        let pointer = word_at(top - 16).load(Relaxed);
+        let is_other = match hooks {
+            Hooks::Sited => pointer != self.stack_pointer,
+            Hooks::Body => pointer < self.stack_pointer,
+        };
+        let took = (ticks as u32).wrapping_sub(half_at(top - 20).load(Relaxed));
+        if is_other || took >= self.control.floor.load(Relaxed) {
+            return self.slow(what, slot, function);
+        }
+        if hooks == Hooks::Body && word_at(top - 24).load(Relaxed) as u32 != function {
+            return self.slow(what, slot, function);
         }
         self.step()?;
         half_at(slot).store(function | EXIT, Relaxed);

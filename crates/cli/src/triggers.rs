@@ -1,0 +1,93 @@
+//! `record --trigger`: what is made of the options, and whether the program has the functions that they name.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everycall_format::trigger::RULES;
+use everycall_recorder::Triggers;
+use everycall_triggers::{Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
+
+use crate::arguments::{self, RecordArguments};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::program;
+
+/// Calls of each trigger that are kept, unless told otherwise.
+const KEEP: u32 = 20;
+/// Nanoseconds in which at most one is kept.
+const KEEP_EVERY: u64 = 1_000_000_000;
+/// Bytes for the events of calls that may be kept.
+const MEMORY: u64 = 64 << 20;
+
+/// What the recorder does for the options' triggers, and where the outcome will be. `None` where there are no triggers.
+pub fn prepare(
+    arguments: &RecordArguments,
+    output: &Path,
+) -> Result<Option<(Triggers, Arc<Outcome>)>, Failure> {
+    if arguments.trigger.is_empty() {
+        return Ok(None);
+    }
+    if arguments.trigger.len() > RULES as usize {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "{} triggers are more than the {RULES} that there can be; * in a pattern names many functions",
+                arguments.trigger.len()
+            ),
+        ));
+    }
+    let triggers: Arc<[Trigger]> = arguments.trigger.iter().cloned().collect();
+    let rate = Arc::new(Rate::measure());
+    let outcome = Arc::new(Outcome::new(&triggers));
+    let mut functions = Functions::new(Arc::clone(&triggers), Arc::clone(&rate), Arc::clone(&outcome));
+    look_at_program(arguments, &triggers, &mut functions)?;
+    let policy = Policy {
+        keep: arguments.keep.unwrap_or(KEEP) as usize,
+        by: match arguments.keep_by {
+            None | Some(arguments::KeepBy::Slowest) => KeepBy::Slowest,
+            Some(arguments::KeepBy::First) => KeepBy::First,
+            Some(arguments::KeepBy::Newest) => KeepBy::Newest,
+        },
+        every_ns: arguments.keep_every.unwrap_or(KEEP_EVERY),
+    };
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let keeper = Keeper::new(triggers, rate, Arc::clone(&outcome), policy, folder.to_owned());
+    let memory = arguments.trigger_memory.unwrap_or(MEMORY);
+    Ok(Some((Triggers { memory, sites: Box::new(functions), keep: Box::new(keeper) }, outcome)))
+}
+
+/// Looks for the functions before the program runs. A pattern that names none is an error, unless the program may still load or start
+/// what has one.
+fn look_at_program(
+    arguments: &RecordArguments,
+    triggers: &[Trigger],
+    functions: &mut Functions,
+) -> Result<(), Failure> {
+    let Some(objects) = program::traced_objects(&arguments.command[0]) else { return Ok(()) };
+    let mut counts = vec![0; triggers.len()];
+    for object in &objects.traced {
+        for (sum, count) in counts.iter_mut().zip(functions.look_at(object)) {
+            *sum += count;
+        }
+    }
+    for (trigger, _) in triggers.iter().zip(counts).filter(|(_, count)| *count == 0) {
+        let sentence = nothing_found(trigger, &objects.traced);
+        if objects.may_bring_more(!arguments.no_follow) {
+            eprintln!("everycall: {sentence}; what the program loads or starts later may have one");
+        } else {
+            return Err(Failure::new(exit_code::NOT_RECORDED, sentence));
+        }
+    }
+    Ok(())
+}
+
+fn nothing_found(trigger: &Trigger, objects: &[PathBuf]) -> String {
+    let shown: Vec<String> = objects.iter().map(|object| object.display().to_string()).collect();
+    let near = Functions::near(trigger, objects);
+    let near = match near.as_slice() {
+        [] => "; * stands for any text".to_owned(),
+        [one] => format!("; there is {one}"),
+        [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
+    };
+    format!("no function of {} is meant by `{}`{near}", shown.join(", "), trigger.pattern)
+}

@@ -1,0 +1,197 @@
+//! Triggers: which calls are to be kept, as both sides see it in the arena.
+//!
+//! ```text
+//! ArenaHeader::triggers_at
+//!   TriggerHeader, one page with
+//!     TriggerRule[RULES]       from RULES_OFFSET
+//!   TriggeredCall[CALLS]       from CALLS_OFFSET
+//!   TriggerSite[trigger_sites] from SITES_OFFSET
+//! ```
+//!
+//! Whoever made the arena writes rules and sites. The sites are in order of their code offsets. There is room for them twice: where some
+//! come, all of them are written into the other half, and count from when [`TriggerHeader::sites`] says so.
+//! The traced process counts and posts calls: it takes a free [`TriggeredCall`], fills it and says so in its state.
+
+use crate::arena::{ArenaHeader, PAGE};
+use crate::wire::wire_struct;
+
+/// Triggers in one arena.
+pub const RULES: u32 = 24;
+/// Calls that may wait for whoever keeps them.
+pub const CALLS: u32 = 64;
+/// Default room for sites, for both halves: functions that triggers name, once for each trigger.
+pub const SITES: u32 = 1 << 16;
+/// Where the rules begin, from the header.
+pub const RULES_OFFSET: u64 = 128;
+/// Where the calls begin, from the header.
+pub const CALLS_OFFSET: u64 = PAGE;
+/// Where the sites begin, from the header.
+pub const SITES_OFFSET: u64 = 3 * PAGE;
+/// Bit of [`TriggerHeader::sites`].
+pub const SITES_HALF: u32 = 31;
+/// A threshold that no call exceeds.
+pub const NEVER: u64 = u64::MAX;
+
+wire_struct! {
+    /// What belongs to all triggers.
+    pub struct TriggerHeader [128] {
+        /// The lowest threshold of all sites, in ticks; [`NEVER`] where none is armed. Exits of calls that didn't take longer aren't
+        /// looked at.
+        pub floor: u64,
+        /// Sites that are there; bit [`SITES_HALF`] is set where they lie in the upper half of the room for them.
+        pub sites: u32,
+        /// Rules that are there.
+        pub rules: u32,
+        /// Changes when a call was posted.
+        pub bell: u32,
+        /// Segments that threads may take beyond their rings while matching calls are open, all together.
+        pub segments_allowed: u32,
+        /// Segments that they have taken so.
+        pub segments_used: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Ticks for which all threads keep their oldest segments after a call was posted.
+        pub keep_ticks: u64,
+        /// Zero.
+        pub reserved_too: [u64; 11],
+    }
+}
+
+wire_struct! {
+    /// What belongs to one trigger.
+    pub struct TriggerRule [64] {
+        /// Until then (ticks) calls are only counted ...
+        pub quiet_until: u64,
+        /// ... unless they took longer than this, in ticks.
+        pub bar: u64,
+        /// Calls that took no longer than this, in ticks, are only counted, whenever they come.
+        pub least: u64,
+        /// Calls that met the condition.
+        pub fired: u64,
+        /// Calls of these that were to be kept and found no free entry.
+        pub missed: u64,
+        /// Zero.
+        pub reserved: [u64; 3],
+    }
+}
+
+wire_struct! {
+    /// A call that met a condition.
+    pub struct TriggeredCall [96] {
+        /// One of [`call_state`].
+        pub state: u32,
+        /// Index of the rule.
+        pub rule: u32,
+        /// Code offset of its entry.
+        pub code: u32,
+        /// Its thread's slot.
+        pub slot: u32,
+        /// The slot's generation.
+        pub generation: u32,
+        /// Kernel thread id.
+        pub tid: u32,
+        /// A set of [`call_flags`].
+        pub flags: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// When it was entered.
+        pub start_ticks: u64,
+        /// When it was left.
+        pub end_ticks: u64,
+        /// What it had to exceed, in ticks.
+        pub threshold: u64,
+        /// Events that its thread wrote before its entry.
+        pub events_before: u64,
+        /// The same up to its exit, that included.
+        pub events_after: u64,
+        /// Zero.
+        pub reserved_too: [u64; 3],
+    }
+}
+
+/// [`TriggeredCall::state`].
+pub mod call_state {
+    /// Nobody's.
+    pub const FREE: u32 = 0;
+    /// A thread fills it.
+    pub const FILLING: u32 = 1;
+    /// It is there.
+    pub const POSTED: u32 = 2;
+}
+
+/// [`TriggeredCall::flags`].
+pub mod call_flags {
+    /// It was left by an exception or a jump; `end_ticks` is when that was noticed.
+    pub const UNWOUND: u32 = 1;
+}
+
+wire_struct! {
+    /// A function that a trigger names.
+    pub struct TriggerSite [32] {
+        /// Its first code offset.
+        pub first: u32,
+        /// The code offset behind it.
+        pub end: u32,
+        /// Index of the rule.
+        pub rule: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Calls that take longer are kept, in ticks; [`NEVER`] while it isn't armed.
+        pub threshold: u64,
+        /// Zero.
+        pub reserved_too: u64,
+    }
+}
+
+/// Bytes for the triggers of an arena with `sites` sites.
+#[must_use]
+pub const fn area_size(sites: u32) -> u64 {
+    if sites == 0 {
+        return 0;
+    }
+    (SITES_OFFSET + sites as u64 * size_of::<TriggerSite>() as u64).next_multiple_of(PAGE)
+}
+
+impl ArenaHeader {
+    /// Where the triggers lie: behind the paths. `None` where the arena has no room for any.
+    #[must_use]
+    pub const fn triggers_at(&self) -> Option<u64> {
+        if self.trigger_sites == 0 {
+            return None;
+        }
+        match self.paths_offset.checked_add(self.paths_size) {
+            Some(end) => end.checked_next_multiple_of(PAGE),
+            None => None,
+        }
+    }
+
+    /// Whether the triggers lie before what comes behind them.
+    pub(crate) fn triggers_fit(&self) -> bool {
+        self.trigger_sites == 0
+            || self
+                .triggers_at()
+                .and_then(|at| at.checked_add(area_size(self.trigger_sites)))
+                .is_some_and(|end| end <= self.segment_table_offset)
+    }
+}
+
+const _: () = assert!(RULES_OFFSET + RULES as u64 * size_of::<TriggerRule>() as u64 <= CALLS_OFFSET);
+const _: () = assert!(CALLS_OFFSET + CALLS as u64 * size_of::<TriggeredCall>() as u64 <= SITES_OFFSET);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn triggers_have_their_place() {
+        let plain = ArenaHeader::with_layout(1 << 20, 4, 0);
+        assert_eq!(plain.triggers_at(), None);
+        let with = ArenaHeader::with_triggers(1 << 20, 4, 0, SITES);
+        assert!(with.is_consistent(with.arena_size));
+        assert_eq!(with.segment_table_offset - with.triggers_at().unwrap(), area_size(SITES));
+        for sites in [SITES + 4096, u32::MAX] {
+            let lie = ArenaHeader { trigger_sites: sites, ..with };
+            assert!(!lie.is_consistent(with.arena_size), "{sites}");
+        }
+    }
+}

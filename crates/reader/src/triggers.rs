@@ -1,0 +1,100 @@
+//! Triggers and the calls that were kept for them.
+
+use everycall_format::event::{ESCAPE_FIRST, EXIT};
+use everycall_format::trigger::call_flags;
+use everycall_format::{Wire, ect};
+
+use crate::model::Recording;
+use crate::payload::{Array, TABLE_MAX};
+
+/// A trigger of the recording, and what came of it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Trigger {
+    /// As it was written, such as `handle_request > 20ms`.
+    pub text: Vec<u8>,
+    /// Functions that it names, in all modules.
+    pub functions: u64,
+    /// Calls that met its condition.
+    pub fired: u64,
+    /// Calls of these that were kept.
+    pub kept: u64,
+    /// Calls of these that were to be kept and couldn't be.
+    pub missed: u64,
+}
+
+/// A call that was kept: a snapshot of its process, taken when it had ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptCall {
+    /// [`Snapshot::number`](crate::Snapshot::number) of its snapshot.
+    pub snapshot: u32,
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Index in [`Recording::triggers`].
+    pub trigger: usize,
+    /// Index of its thread in the snapshot; `None` where that isn't there.
+    pub thread: Option<usize>,
+    /// Kernel thread id.
+    pub tid: u32,
+    /// Name of its thread, without the padding; empty where the thread isn't there.
+    pub thread_name: Vec<u8>,
+    /// Code offset of its entry; `None` where the file has none that makes sense.
+    pub offset: Option<u32>,
+    /// When it was entered, in ticks.
+    pub start_ticks: u64,
+    /// When it was left, in ticks.
+    pub end_ticks: u64,
+    /// What it had to exceed, in ticks.
+    pub threshold_ticks: u64,
+    /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was noticed.
+    pub is_unwound: bool,
+    /// Events of its thread since its entry that were overwritten before they could be copied.
+    pub missing: u64,
+}
+
+/// Takes in the triggers of a chunk. `Err` says what is wrong with it.
+pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(), &'static str> {
+    let array = Array::parse::<ect::TriggerRecord>(bytes)
+        .ok_or("its array's header is cut or has too small entries")?;
+    let text = |record: &ect::TriggerRecord| {
+        let rest = array.rest.get(record.text_offset as usize..)?;
+        rest.get(..record.text_length as usize).map(<[u8]>::to_vec)
+    };
+    recording.triggers = array
+        .iter::<ect::TriggerRecord>()
+        .take(TABLE_MAX)
+        .map(|record| Trigger {
+            text: text(&record).unwrap_or_default(),
+            functions: record.functions,
+            fired: record.fired,
+            kept: record.kept,
+            missed: record.missed,
+        })
+        .collect();
+    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+}
+
+/// Takes in a kept call of the process with index `process`. `Err` says what is wrong with it.
+pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording) -> Result<(), &'static str> {
+    let record = ect::KeptCall::read(bytes).ok_or("it is too short")?;
+    if recording.kept.len() >= TABLE_MAX {
+        return Err("too many calls were kept");
+    }
+    let snapshot = recording.snapshots.iter().rev().find(|snapshot| snapshot.number == record.snapshot);
+    let thread = (record.thread != ect::NO_THREAD).then_some(record.thread as usize);
+    let facts = snapshot.zip(thread).and_then(|(snapshot, thread)| snapshot.threads.get(thread));
+    recording.kept.push(KeptCall {
+        snapshot: record.snapshot,
+        process,
+        trigger: record.trigger as usize,
+        thread: facts.and(thread),
+        tid: record.tid,
+        thread_name: facts.map(|thread| thread.name.clone()).unwrap_or_default(),
+        offset: Some(record.code & !EXIT).filter(|code| *code < ESCAPE_FIRST),
+        start_ticks: record.start_ticks,
+        end_ticks: record.end_ticks,
+        threshold_ticks: record.threshold,
+        is_unwound: record.flags & call_flags::UNWOUND != 0,
+        missing: record.missing,
+    });
+    Ok(())
+}

@@ -1,0 +1,192 @@
+//! The triggers in an arena, as whoever keeps calls sees them. What comes out of it is the traced program's word.
+
+use std::io;
+use std::mem::offset_of;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use std::sync::atomic::{AtomicU32, AtomicU64};
+
+use everycall_format::trigger::{
+    CALLS, CALLS_OFFSET, NEVER, RULES_OFFSET, SITES_HALF, SITES_OFFSET, TriggerHeader, TriggerRule,
+    TriggerSite, TriggeredCall, call_state,
+};
+
+use crate::arena::Arena;
+use crate::shared_pool::SharedPool;
+
+/// Stand in for fields that aren't there.
+static NO_FIELD: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));
+
+/// Which calls the traced process need not post.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Quiet {
+    /// Calls that took no longer are only counted, in ticks.
+    pub least: u64,
+    /// Until then, ticks, ...
+    pub until: u64,
+    /// ... neither are those that took no longer than this, in ticks.
+    pub bar: u64,
+}
+
+/// How often a trigger's condition was met.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Fired {
+    /// Calls that met it.
+    pub calls: u64,
+    /// Calls of these that were to be kept and found no free entry.
+    pub missed: u64,
+}
+
+/// The triggers of one arena, in our memory.
+#[derive(Debug)]
+pub struct SharedTriggers {
+    shared: SharedPool,
+    at: u64,
+    capacity: u32,
+}
+
+impl SharedTriggers {
+    /// Those of `arena`; `None` where it has no room for any.
+    ///
+    /// # Errors
+    ///
+    /// It can't be mapped.
+    pub fn map(arena: &Arena) -> io::Result<Option<SharedTriggers>> {
+        let layout = arena.layout();
+        let Some(at) = layout.triggers_at() else { return Ok(None) };
+        Ok(Some(SharedTriggers { shared: arena.shared_pool()?, at, capacity: layout.trigger_sites }))
+    }
+
+    fn word(&self, at: u64, field: usize) -> &AtomicU32 {
+        self.shared.word_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.0)
+    }
+
+    fn long(&self, at: u64, field: usize) -> &AtomicU64 {
+        self.shared.long_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.1)
+    }
+
+    /// Changes when a call was posted.
+    #[must_use]
+    pub fn bell(&self) -> u32 {
+        self.word(0, offset_of!(TriggerHeader, bell)).load(Acquire)
+    }
+
+    /// Which half of the sites is good, and how many are there.
+    fn sites(&self) -> (u32, u32) {
+        let sites = self.word(0, offset_of!(TriggerHeader, sites)).load(Acquire);
+        (sites >> SITES_HALF, (sites & !(1 << SITES_HALF)).min(self.half()))
+    }
+
+    /// Sites that fit.
+    fn half(&self) -> u32 {
+        (self.capacity / 2).min(1 << (SITES_HALF - 1))
+    }
+
+    fn site_at(&self, half: u32, index: u32) -> u64 {
+        SITES_OFFSET + u64::from(half * self.half() + index) * size_of::<TriggerSite>() as u64
+    }
+
+    /// Puts `sites` in the place of all others: into the half that nobody uses now. How many had no room.
+    pub fn replace(&self, mut sites: Vec<TriggerSite>) -> usize {
+        sites.sort_by_key(|site| (site.first, site.rule));
+        let half = 1 - self.sites().0;
+        let fitting = sites.len().min(self.half() as usize);
+        for (index, site) in (0..).zip(&sites[..fitting]) {
+            let at = self.site_at(half, index);
+            self.word(at, offset_of!(TriggerSite, first)).store(site.first, Relaxed);
+            self.word(at, offset_of!(TriggerSite, end)).store(site.end, Relaxed);
+            self.word(at, offset_of!(TriggerSite, rule)).store(site.rule, Relaxed);
+            self.long(at, offset_of!(TriggerSite, threshold)).store(site.threshold, Relaxed);
+        }
+        let sites_now = half << SITES_HALF | fitting as u32;
+        self.word(0, offset_of!(TriggerHeader, sites)).store(sites_now, Release);
+        self.set_floor();
+        sites.len() - fitting
+    }
+
+    fn places(&self) -> impl Iterator<Item = u64> + '_ {
+        let (half, count) = self.sites();
+        (0..count).map(move |index| self.site_at(half, index))
+    }
+
+    /// The sites, as they are.
+    pub fn all_sites(&self) -> impl Iterator<Item = TriggerSite> + '_ {
+        self.places().map(|at| TriggerSite {
+            first: self.word(at, offset_of!(TriggerSite, first)).load(Relaxed),
+            end: self.word(at, offset_of!(TriggerSite, end)).load(Relaxed),
+            rule: self.word(at, offset_of!(TriggerSite, rule)).load(Relaxed),
+            threshold: self.long(at, offset_of!(TriggerSite, threshold)).load(Relaxed),
+            ..TriggerSite::default()
+        })
+    }
+
+    /// Sets thresholds anew, of each site that `threshold` gives one for.
+    pub fn arm(&self, mut threshold: impl FnMut(&TriggerSite) -> Option<u64>) {
+        let mut changed = false;
+        for (at, site) in self.places().zip(self.all_sites()) {
+            if let Some(new) = threshold(&site).filter(|new| *new != site.threshold) {
+                self.long(at, offset_of!(TriggerSite, threshold)).store(new, Relaxed);
+                changed = true;
+            }
+        }
+        if changed {
+            self.set_floor();
+        }
+    }
+
+    fn set_floor(&self) {
+        let lowest = self.all_sites().map(|site| site.threshold).min().unwrap_or(NEVER);
+        self.long(0, offset_of!(TriggerHeader, floor)).store(lowest, SeqCst);
+    }
+
+    /// Says which calls of trigger `rule` aren't wanted.
+    pub fn set_quiet(&self, rule: u32, quiet: Quiet) {
+        let at = rule_at(rule);
+        self.long(at, offset_of!(TriggerRule, least)).store(quiet.least, Relaxed);
+        self.long(at, offset_of!(TriggerRule, bar)).store(quiet.bar, Relaxed);
+        self.long(at, offset_of!(TriggerRule, quiet_until)).store(quiet.until, Release);
+    }
+
+    /// How often trigger `rule` fired.
+    #[must_use]
+    pub fn fired(&self, rule: u32) -> Fired {
+        let at = rule_at(rule);
+        Fired {
+            calls: self.long(at, offset_of!(TriggerRule, fired)).load(Relaxed),
+            missed: self.long(at, offset_of!(TriggerRule, missed)).load(Relaxed),
+        }
+    }
+
+    /// Takes the calls that were posted, in the order of their ends.
+    #[must_use]
+    pub fn take_posted(&self) -> Vec<TriggeredCall> {
+        let mut posted = Vec::new();
+        for index in 0..CALLS {
+            let at = CALLS_OFFSET + u64::from(index) * size_of::<TriggeredCall>() as u64;
+            let state = self.word(at, offset_of!(TriggeredCall, state));
+            if state.load(Acquire) != call_state::POSTED {
+                continue;
+            }
+            posted.push(TriggeredCall {
+                rule: self.word(at, offset_of!(TriggeredCall, rule)).load(Relaxed),
+                code: self.word(at, offset_of!(TriggeredCall, code)).load(Relaxed),
+                slot: self.word(at, offset_of!(TriggeredCall, slot)).load(Relaxed),
+                generation: self.word(at, offset_of!(TriggeredCall, generation)).load(Relaxed),
+                tid: self.word(at, offset_of!(TriggeredCall, tid)).load(Relaxed),
+                flags: self.word(at, offset_of!(TriggeredCall, flags)).load(Relaxed),
+                start_ticks: self.long(at, offset_of!(TriggeredCall, start_ticks)).load(Relaxed),
+                end_ticks: self.long(at, offset_of!(TriggeredCall, end_ticks)).load(Relaxed),
+                threshold: self.long(at, offset_of!(TriggeredCall, threshold)).load(Relaxed),
+                events_before: self.long(at, offset_of!(TriggeredCall, events_before)).load(Relaxed),
+                events_after: self.long(at, offset_of!(TriggeredCall, events_after)).load(Relaxed),
+                ..TriggeredCall::default()
+            });
+            let _ = state.compare_exchange(call_state::POSTED, call_state::FREE, AcqRel, Relaxed);
+        }
+        posted.sort_by_key(|call| call.end_ticks);
+        posted
+    }
+}
+
+fn rule_at(index: u32) -> u64 {
+    RULES_OFFSET + u64::from(index) * size_of::<TriggerRule>() as u64
+}

@@ -1,0 +1,120 @@
+//! Triggers while the programs run: modules' functions are named to the runtimes as modules come, and posted calls are handed to
+//! whoever keeps them, on a thread of its own. Which functions and which calls that are is others' matter.
+
+use std::fs::File;
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use everycall_format::arena::ModuleEntry;
+use everycall_format::trigger::TriggerSite;
+use rustix::thread::futex;
+
+use crate::arena::Arena;
+use crate::family::Family;
+use crate::hub::Hub;
+use crate::program::lock;
+use crate::shared_triggers::SharedTriggers;
+
+/// Knows which functions of a module triggers name.
+pub trait FindSites: Send {
+    /// The sites of a module, as code offsets, in order. `file` is the module's, where it could be opened. The program waits for some
+    /// milliseconds at most; what comes later is still good for later calls.
+    fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
+}
+
+/// A process with triggers.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Its number in the file.
+    pub number: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// Its arena.
+    pub arena: Arc<Arena>,
+    /// The triggers in it.
+    pub triggers: Arc<SharedTriggers>,
+}
+
+/// A chunk of a process: its number, the chunk's kind and payload.
+pub type WriteChunk<'a> = dyn FnMut(u32, u32, &[u8]) -> io::Result<()> + 'a;
+
+/// Keeps calls.
+pub trait KeepCalls: Send {
+    /// Something may have been posted, in one of these processes. How long it may take until the next look. A process that has ended
+    /// is given once more afterwards, and then never again.
+    fn look(&mut self, watched: &[Watched]) -> Duration;
+
+    /// All processes are over, and in the file: writes what was kept.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`, and where what was kept can't be read.
+    fn write(&mut self, write: &mut WriteChunk<'_>) -> io::Result<()>;
+}
+
+/// What a recording does for triggers.
+pub struct Triggers {
+    /// Bytes that threads may take beyond their rings while calls are open that may be kept.
+    pub memory: u64,
+    /// Which functions.
+    pub sites: Box<dyn FindSites>,
+    /// Which calls.
+    pub keep: Box<dyn KeepCalls>,
+}
+
+impl std::fmt::Debug for Triggers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Triggers").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}
+
+/// Whoever keeps calls, on a thread of its own.
+pub(crate) struct Keeper {
+    hub: Arc<Hub>,
+    stop: Arc<AtomicBool>,
+    keep: Arc<Mutex<Box<dyn KeepCalls>>>,
+    thread: JoinHandle<()>,
+}
+
+impl std::fmt::Debug for Keeper {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Keeper").finish_non_exhaustive()
+    }
+}
+
+impl Keeper {
+    pub fn attend(family: Arc<Mutex<Family>>, keep: Box<dyn KeepCalls>) -> Keeper {
+        let hub = Arc::clone(&lock(&family).hub);
+        let stop = Arc::new(AtomicBool::new(false));
+        let keep = Arc::new(Mutex::new(keep));
+        let (stopped, page_of, keeping) = (Arc::clone(&stop), Arc::clone(&hub), Arc::clone(&keep));
+        let thread = std::thread::spawn(move || {
+            let page = page_of.page();
+            while !stopped.load(Ordering::Acquire) {
+                let rung = page.doorbell().load(Ordering::Acquire);
+                let watched = lock(&family).watched();
+                let pause = keeping.lock().unwrap_or_else(PoisonError::into_inner).look(&watched);
+                let timeout =
+                    futex::Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
+                let _ = futex::wait(page.doorbell(), futex::Flags::empty(), rung, Some(&timeout));
+            }
+        });
+        Keeper { hub, stop, keep, thread }
+    }
+
+    /// Ends the thread. What was posted last is still to be looked at.
+    pub fn stop(self) -> Option<Box<dyn KeepCalls>> {
+        self.stop.store(true, Ordering::Release);
+        // The thread may be about to wait when it is woken.
+        while !self.thread.is_finished() {
+            let _ = futex::wake(self.hub.page().doorbell(), futex::Flags::empty(), u32::MAX >> 1);
+            std::thread::sleep(Duration::from_micros(20));
+        }
+        let _ = self.thread.join();
+        let keep = Arc::into_inner(self.keep)?;
+        Some(keep.into_inner().unwrap_or_else(PoisonError::into_inner))
+    }
+}

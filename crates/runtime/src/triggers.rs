@@ -1,0 +1,396 @@
+//! Triggers: calls of certain functions that took long are told to whoever keeps them, and while such a call is open, its
+//! thread's ring keeps what it has.
+//!
+//! Exit hooks compare how long a call took with the lowest threshold of all (`Control::floor`); what took longer comes to the slow
+//! path, which asks here. They compare 32 bits of ticks. That is exact for calls that were open through no change of
+//! the upper half; the others are marked at the first event after a change, so that their exits come here as well.
+//!
+//! A post is a few stores and a wake: nothing is copied, nobody is waited for.
+
+use crate::arena::Arena;
+use crate::hub;
+use crate::open_calls::OpenCalls;
+use crate::process::Process;
+use crate::slow::Thread;
+use core::mem::offset_of;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst,
+};
+use everycall_format::event::{ESCAPE_FIRST, EXIT, Word};
+use everycall_format::trigger::{
+    CALLS, CALLS_OFFSET, NEVER, RULES, RULES_OFFSET, SITES_HALF, SITES_OFFSET, TriggerHeader, TriggerRule,
+    TriggerSite, TriggeredCall, call_flags, call_state,
+};
+use everycall_ring::{Control, Keep};
+
+/// The triggers of an arena that has room for them.
+#[derive(Clone, Copy)]
+pub(crate) struct Triggers {
+    base: *mut u8,
+    capacity: u32,
+}
+
+/// A field of a structure at `$address`.
+macro_rules! field {
+    ($address:expr, $structure:ty, $field:ident, $atomic:ty) => {
+        // SAFETY: the address is that of a whole, aligned structure within the arena's triggers, which stay mapped; atomics may
+        // be shared.
+        unsafe { &*($address.wrapping_add(offset_of!($structure, $field)).cast::<$atomic>()) }
+    };
+}
+
+/// A function that a trigger names.
+#[derive(Clone, Copy)]
+struct Site {
+    rule: u32,
+    threshold: u64,
+}
+
+impl Triggers {
+    /// The triggers of `arena`; `None` where it has no room for any.
+    pub(crate) fn of(arena: &Arena) -> Option<Triggers> {
+        let layout = arena.layout();
+        let at = layout.triggers_at()?;
+        Some(Triggers { base: arena.base().wrapping_add(at as usize), capacity: layout.trigger_sites })
+    }
+
+    fn floor(&self) -> u64 {
+        field!(self.base, TriggerHeader, floor, AtomicU64).load(SeqCst)
+    }
+
+    /// The first site, and how many there are.
+    fn sites(&self) -> (*mut u8, u32) {
+        let sites = field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire);
+        let half = (self.capacity / 2).min(1 << (SITES_HALF - 1));
+        let first = half * (sites >> SITES_HALF);
+        let offset = SITES_OFFSET + u64::from(first) * size_of::<TriggerSite>() as u64;
+        (self.base.wrapping_add(offset as usize), (sites & !(1 << SITES_HALF)).min(half))
+    }
+
+    fn has_sites(&self) -> bool {
+        self.sites().1 > 0
+    }
+
+    /// The sites that hold `code`. Sites are in order; those of one function lie side by side.
+    fn holding(&self, code: u32) -> impl Iterator<Item = Site> + use<> {
+        let (first, count) = self.sites();
+        let count = if code >= ESCAPE_FIRST { 0 } else { count };
+        let at = move |index: u32| first.wrapping_add(index as usize * size_of::<TriggerSite>());
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if field!(at(middle), TriggerSite, end, AtomicU32).load(Relaxed) <= code {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        (low..count)
+            .map(at)
+            .take_while(move |site| field!(site, TriggerSite, first, AtomicU32).load(Relaxed) <= code)
+            .map(|site| Site {
+                rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed).min(RULES - 1),
+                threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
+            })
+    }
+
+    fn names(&self, code: u32) -> bool {
+        self.holding(code).any(|site| site.threshold != NEVER)
+    }
+
+    fn rule(&self, index: u32) -> *mut u8 {
+        let offset = RULES_OFFSET + u64::from(index) * size_of::<TriggerRule>() as u64;
+        self.base.wrapping_add(offset as usize)
+    }
+
+    fn call(&self, index: u32) -> *mut u8 {
+        let offset = CALLS_OFFSET + u64::from(index) * size_of::<TriggeredCall>() as u64;
+        self.base.wrapping_add(offset as usize)
+    }
+
+    /// Takes a free entry for a call.
+    fn take_call(&self) -> Option<*mut u8> {
+        (0..CALLS).map(|index| self.call(index)).find(|call| {
+            let state = field!(call, TriggeredCall, state, AtomicU32);
+            state.load(Relaxed) == call_state::FREE
+                && state.compare_exchange(call_state::FREE, call_state::FILLING, AcqRel, Relaxed).is_ok()
+        })
+    }
+
+    /// What a forked child takes over of its parent's triggers, with its place in the arena: the sites, and what the header says of
+    /// them.
+    pub(crate) fn inheritance(&self, arena: &Arena) -> [(u64, &'static [u8]); 2] {
+        let (first, count) = self.sites();
+        let size = u64::from(count) * size_of::<TriggerSite>() as u64;
+        let part = |address: *mut u8, size: u64| {
+            // SAFETY: within the triggers, which stay mapped; the parent may add to them, behind what its child reads.
+            let bytes = unsafe { core::slice::from_raw_parts(address.cast_const(), size as usize) };
+            (arena.offset_of(address as u64), bytes)
+        };
+        [part(first, size), part(self.base, offset_of!(TriggerHeader, rules) as u64)]
+    }
+}
+
+/// What hooks compare with where `floor` is the lowest threshold.
+fn low_floor(floor: u64) -> u32 {
+    u32::try_from(floor.saturating_add(1)).unwrap_or(u32::MAX)
+}
+
+/// Brings the thread's floor up to date.
+pub(crate) fn look_at_floor(process: &Process, control: &Control) {
+    let Some(triggers) = Triggers::of(&process.arena()) else {
+        return control.floor.store(u32::MAX, Relaxed);
+    };
+    loop {
+        let floor = triggers.floor();
+        control.floor.store(low_floor(floor), SeqCst);
+        // Somebody who lowered it meanwhile has lowered ours before we wrote it.
+        if triggers.floor() == floor {
+            return;
+        }
+    }
+}
+
+/// Brings the floors of all threads up to date, after sites were added.
+pub(crate) fn lower_floors(process: &'static Process) {
+    let arena = process.arena();
+    let Some(triggers) = Triggers::of(&arena) else { return };
+    let floor = low_floor(triggers.floor());
+    let count = arena.thread_count().load(SeqCst).min(arena.layout().thread_capacity);
+    for index in 0..count {
+        process.control(index).floor.fetch_min(floor, SeqCst);
+    }
+}
+
+/// The innermost open call of `thread` is being left at `ticks`: posts it where a trigger wants it.
+pub(crate) fn judge(process: &Process, thread: &Thread<'_>, ticks: u64) {
+    // Calls deeper than the stack have no entry.
+    if thread.control.deep.load(Relaxed) == 0
+        && let Some(call) = thread.open.innermost_call()
+    {
+        judge_call(process, thread, Left { call, ticks, flags: 0 });
+    }
+}
+
+fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
+    let Some(triggers) = Triggers::of(&process.arena()) else { return };
+    for site in triggers.holding(left.call.code).filter(|site| left.took() > site.threshold) {
+        post(process, &triggers, thread, site, &left);
+    }
+}
+
+/// An open call.
+#[derive(Clone, Copy)]
+pub(crate) struct OpenCallFacts {
+    /// Code offset of its entry.
+    pub(crate) code: u32,
+    /// When it was entered.
+    pub(crate) ticks: u64,
+    /// [`everycall_format::arena::OpenCall::stamp`].
+    pub(crate) stamp: u32,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy)]
+struct Left {
+    call: OpenCallFacts,
+    ticks: u64,
+    flags: u32,
+}
+
+impl Left {
+    fn took(&self) -> u64 {
+        self.ticks.saturating_sub(self.call.ticks)
+    }
+}
+
+/// Frames that are found to have been left without an exit, as far as triggers want them: they are posted when the record that
+/// says so is written.
+#[derive(Default)]
+pub(crate) struct Fallen([Option<Left>; FALLEN_MAX]);
+
+/// More at one time are hardly recursions that anybody wants one by one.
+const FALLEN_MAX: usize = 8;
+
+impl Fallen {
+    /// Notes a frame that was found at `ticks`. The outermost ones come last, and count.
+    pub(crate) fn add(&mut self, process: &Process, call: OpenCallFacts, ticks: u64) {
+        let left = Left { call, ticks, flags: call_flags::UNWOUND };
+        let is_wanted = Triggers::of(&process.arena())
+            .is_some_and(|triggers| triggers.holding(call.code).any(|site| left.took() > site.threshold));
+        if is_wanted {
+            self.0.rotate_right(1);
+            if let Some(place) = self.0.first_mut() {
+                *place = Some(left);
+            }
+        }
+    }
+
+    /// Posts them.
+    pub(crate) fn post(self, process: &Process, thread: &Thread<'_>) {
+        for left in self.0.into_iter().flatten() {
+            judge_call(process, thread, left);
+        }
+    }
+}
+
+/// Events before the entry of a call that began in the thread's current segment.
+fn events_before_entry(thread: &Thread<'_>, call: &OpenCallFacts) -> u64 {
+    let (before, words) = thread.ring.current();
+    let entry = call.ticks << 32 | u64::from(call.code);
+    let mut events = before;
+    for word in words.iter().map(|word| word.load(Relaxed)) {
+        if word & !u64::from(EXIT) == entry {
+            return events;
+        }
+        events += u64::from(is_counted(word));
+    }
+    before
+}
+
+/// Whether a word counts as an event: what was never written is a lost one.
+fn is_counted(word: u64) -> bool {
+    let word = Word::decode(word);
+    word.is_event() || matches!(word, Word::Empty)
+}
+
+#[cold]
+fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
+    let rule = triggers.rule(site.rule);
+    field!(rule, TriggerRule, fired, AtomicU64).fetch_add(1, Relaxed);
+    let is_quiet = left.ticks < field!(rule, TriggerRule, quiet_until, AtomicU64).load(Relaxed)
+        && left.took() <= field!(rule, TriggerRule, bar, AtomicU64).load(Relaxed);
+    if is_quiet || left.took() <= field!(rule, TriggerRule, least, AtomicU64).load(Relaxed) {
+        return;
+    }
+    // First, so that nothing is overwritten until somebody comes.
+    let keep_ticks = field!(triggers.base, TriggerHeader, keep_ticks, AtomicU64).load(Relaxed);
+    let pool = process.arena().pool();
+    // Time ends it: whoever comes doesn't know of it.
+    core::mem::forget(Keep::begin(&pool, everycall_hooks::ticks, keep_ticks));
+    let Some(call) = triggers.take_call() else {
+        field!(rule, TriggerRule, missed, AtomicU64).fetch_add(1, Relaxed);
+        return;
+    };
+    let events = thread.ring.events();
+    let events_before = match left.call.stamp {
+        0 => events_before_entry(thread, &left.call),
+        // The highest number with this low half that isn't beyond what there is.
+        stamp => events.saturating_sub((events as u32).wrapping_sub(stamp).into()),
+    };
+    field!(call, TriggeredCall, rule, AtomicU32).store(site.rule, Relaxed);
+    field!(call, TriggeredCall, code, AtomicU32).store(left.call.code, Relaxed);
+    field!(call, TriggeredCall, slot, AtomicU32).store(thread.control.slot.load(Relaxed), Relaxed);
+    field!(call, TriggeredCall, generation, AtomicU32).store(thread.slot.generation().load(Relaxed), Relaxed);
+    field!(call, TriggeredCall, tid, AtomicU32).store(thread.slot.tid().load(Relaxed), Relaxed);
+    field!(call, TriggeredCall, flags, AtomicU32).store(left.flags, Relaxed);
+    field!(call, TriggeredCall, start_ticks, AtomicU64).store(left.call.ticks, Relaxed);
+    field!(call, TriggeredCall, end_ticks, AtomicU64).store(left.ticks, Relaxed);
+    field!(call, TriggeredCall, threshold, AtomicU64).store(site.threshold, Relaxed);
+    field!(call, TriggeredCall, events_before, AtomicU64).store(events_before, Relaxed);
+    field!(call, TriggeredCall, events_after, AtomicU64).store(events, Relaxed);
+    field!(call, TriggeredCall, state, AtomicU32).store(call_state::POSTED, Release);
+    field!(triggers.base, TriggerHeader, bell, AtomicU32).fetch_add(1, Release);
+    if let Some(hub) = hub::hub() {
+        hub.ring();
+    }
+}
+
+/// The clock's upper half has changed: exits of open calls that a trigger names come to the slow path from now on, as 32 bits don't
+/// tell any more how long they take.
+pub(crate) fn watch_open_calls(process: &Process, open: &OpenCalls<'_>) {
+    if let Some(triggers) = Triggers::of(&process.arena()).filter(|triggers| triggers.has_sites()) {
+        open.watch(|code| triggers.names(code));
+    }
+}
+
+/// The thread's segment ends: whether a call is open that a trigger names, so that the ring is to keep what it has. Calls that were
+/// entered in this segment are stamped with the number of events before them.
+pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> bool {
+    let control = thread.control;
+    let arena = process.arena();
+    let Some(triggers) = Triggers::of(&arena).filter(|triggers| triggers.has_sites()) else { return false };
+    let events = thread.ring.events();
+    let before = control.looked_depth.load(Relaxed);
+    // Each of them may have ended a call: those below are the same as then.
+    let since = events.saturating_sub(control.looked_events.load(Relaxed));
+    let same = before.saturating_sub(u32::try_from(since).unwrap_or(u32::MAX));
+    let depth = thread.open.entries();
+    let mut outermost = control.matching.load(Relaxed);
+    if outermost > same {
+        outermost = 0;
+    }
+    let mut new = 0;
+    thread.open.each_from(same, |place, call| {
+        if triggers.names(call.code) {
+            if outermost == 0 {
+                outermost = place + 1;
+            }
+            new += u32::from(call.stamp == 0);
+        }
+    });
+    if new > 0 {
+        stamp(&triggers, thread, same);
+    }
+    control.matching.store(outermost, Relaxed);
+    control.looked_depth.store(depth, Relaxed);
+    control.looked_events.store(events, Relaxed);
+    outermost != 0
+}
+
+/// Stamps the calls from place `from` on that triggers name and that have no stamp. Their entries stand in the current segment, in
+/// the same order, but for those of signal handlers that came between a hook's two writes.
+fn stamp(triggers: &Triggers, thread: &Thread<'_>, from: u32) {
+    let (mut events, words) = thread.ring.current();
+    let mut words = words.iter();
+    let mut next = || {
+        let word = words.next()?.load(Relaxed);
+        events += u64::from(is_counted(word));
+        Some((word, events))
+    };
+    let mut last = None;
+    thread.open.stamp_from(from, |word| {
+        let code = word as u32 & !EXIT;
+        if !triggers.names(code) {
+            return None;
+        }
+        let is_it = |found: u64| found & !u64::from(EXIT) == word & !u64::from(EXIT);
+        loop {
+            match next() {
+                Some((found, events)) if is_it(found) => {
+                    last = Some(events);
+                    break;
+                }
+                Some(_) => {}
+                // Not there: it came before the one above it, or is older than the segment.
+                None => break,
+            }
+        }
+        Some(last.map_or(1, |events| (events.saturating_sub(1) as u32).max(1)))
+    });
+}
+
+/// Whether the ring of a thread with a matching call may take one more segment beyond its limit.
+pub(crate) fn may_grow(process: &Process) -> bool {
+    let Some(triggers) = Triggers::of(&process.arena()) else { return false };
+    let allowed = field!(triggers.base, TriggerHeader, segments_allowed, AtomicU32).load(Relaxed);
+    field!(triggers.base, TriggerHeader, segments_used, AtomicU32).load(Relaxed) < allowed
+}
+
+/// Counts the segments that the thread's ring has beyond its limit.
+pub(crate) fn count_beyond(process: &Process, control: &Control) {
+    let beyond = control.ring_count.load(Relaxed).saturating_sub(control.ring_limit.load(Relaxed));
+    let before = control.beyond.swap(beyond, Relaxed);
+    if before == beyond {
+        return;
+    }
+    if let Some(triggers) = Triggers::of(&process.arena()) {
+        let used = field!(triggers.base, TriggerHeader, segments_used, AtomicU32);
+        if beyond > before {
+            used.fetch_add(beyond - before, Relaxed);
+        } else {
+            used.fetch_sub(before - beyond, Relaxed);
+        }
+    }
+}

@@ -1,0 +1,163 @@
+//! Which functions of a module triggers name, as the runtime is told: ranges of code offsets with thresholds.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use everycall_format::arena::ModuleEntry;
+use everycall_format::trigger::{NEVER, TriggerSite};
+use everycall_recorder::FindSites;
+use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
+
+use crate::keeper::Outcome;
+use crate::pattern::Names;
+use crate::rate::Rate;
+use crate::trigger::{Condition, Trigger};
+
+/// A function of a module, by image addresses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Range {
+    start: u64,
+    end: u64,
+    rule: u32,
+}
+
+/// What tells modules apart: path and build id.
+type Key = (Vec<u8>, Vec<u8>);
+
+/// Knows functions by their names.
+#[derive(Debug)]
+pub struct Functions {
+    triggers: Arc<[Trigger]>,
+    rate: Arc<Rate>,
+    outcome: Arc<Outcome>,
+    known: HashMap<Key, Vec<Range>>,
+}
+
+impl Functions {
+    /// Functions for `triggers`, of which there are at most [`everycall_format::trigger::RULES`].
+    #[must_use]
+    pub fn new(triggers: Arc<[Trigger]>, rate: Arc<Rate>, outcome: Arc<Outcome>) -> Functions {
+        Functions { triggers, rate, outcome, known: HashMap::new() }
+    }
+
+    /// Looks through a file before it runs: how many of its functions each trigger names.
+    pub fn look_at(&mut self, path: &Path) -> Vec<usize> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let build_id = everycall_recorder::modules::build_id_of(&path).unwrap_or_default();
+        let count = self.triggers.len() as u32;
+        let ranges = self.ranges(path.as_os_str().as_bytes(), &build_id, &path);
+        (0..count).map(|rule| ranges.iter().filter(|range| range.rule == rule).count()).collect()
+    }
+
+    /// For a trigger that names nothing in `paths`: the names there that are most like its pattern.
+    #[must_use]
+    pub fn near(trigger: &Trigger, paths: &[PathBuf]) -> Vec<String> {
+        let mut names = Vec::new();
+        for path in paths.iter().filter_map(|path| path.canonicalize().ok()) {
+            let path = path.as_path();
+            let build_id = everycall_recorder::modules::build_id_of(path).unwrap_or_default();
+            let symbols =
+                ModuleSymbols::open(&ModuleIdentity::new(path, &build_id), &SymbolOptions::default());
+            let own =
+                symbols.functions().filter(|function| !function.is_plt && !function.linkage_name.is_empty());
+            names
+                .extend(own.map(|function| Names::of(&String::from_utf8_lossy(function.linkage_name)).plain));
+        }
+        trigger.pattern.near(names.iter().map(String::as_str))
+    }
+
+    fn ranges(&mut self, path: &[u8], build_id: &[u8], file: &Path) -> &[Range] {
+        let key = (path.to_vec(), build_id.to_vec());
+        let triggers = &self.triggers;
+        self.known.entry(key).or_insert_with(|| find(triggers, file, build_id))
+    }
+}
+
+fn find(triggers: &[Trigger], file: &Path, build_id: &[u8]) -> Vec<Range> {
+    let symbols = ModuleSymbols::open(&ModuleIdentity::new(file, build_id), &SymbolOptions::default());
+    let mut ranges = Vec::new();
+    for function in
+        symbols.functions().filter(|function| !function.is_plt && !function.linkage_name.is_empty())
+    {
+        let names = Names::of(&String::from_utf8_lossy(function.linkage_name));
+        for (rule, trigger) in (0..).zip(triggers) {
+            if trigger.pattern.matches_names(&names) {
+                let end = function.start.saturating_add(function.size.max(1));
+                ranges.push(Range { start: function.start, end, rule });
+            }
+        }
+    }
+    ranges.sort_unstable();
+    apart(ranges)
+}
+
+/// Takes what overlaps apart, as the runtime looks for one range: the one that begins later ends the one before it.
+fn apart(ranges: Vec<Range>) -> Vec<Range> {
+    let mut all: Vec<Range> = Vec::new();
+    for range in ranges {
+        for earlier in all.iter_mut().rev().take_while(|earlier| earlier.end > range.start) {
+            if earlier.start < range.start {
+                earlier.end = range.start;
+            }
+        }
+        all.push(range);
+    }
+    // Of one beginning, all end where the first of them to end does.
+    for group in all.chunk_by_mut(|a, b| a.start == b.start) {
+        let end = group.iter().map(|range| range.end).min().unwrap_or(0);
+        group.iter_mut().for_each(|range| range.end = end);
+    }
+    all
+}
+
+impl FindSites for Functions {
+    fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite> {
+        // By its descriptor: the path may lead to another file by now, or be another process's.
+        let opened = file.map(|file| PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd())));
+        let named = PathBuf::from(OsStr::from_bytes(path));
+        let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default().to_vec();
+        let (rate, triggers) = (Arc::clone(&self.rate), Arc::clone(&self.triggers));
+        let ranges = self.ranges(path, &build_id, opened.as_deref().unwrap_or(&named));
+        let code = |address: u64| {
+            let offset = address.wrapping_add(module.base).checked_sub(module.start)?;
+            let size = module.end.saturating_sub(module.start);
+            (offset < size).then(|| u32::try_from(offset).ok()?.checked_add(module.code_start)).flatten()
+        };
+        let sites: Vec<TriggerSite> = ranges
+            .iter()
+            .filter_map(|range| {
+                let threshold = match triggers.get(range.rule as usize)?.condition {
+                    Condition::Longer(ns) => rate.ticks(ns),
+                };
+                Some(TriggerSite {
+                    first: code(range.start)?,
+                    end: code(range.end - 1)?.checked_add(1)?,
+                    rule: range.rule,
+                    threshold: threshold.min(NEVER - 1),
+                    ..TriggerSite::default()
+                })
+            })
+            .collect();
+        self.outcome.found(&sites);
+        sites
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn overlapping_functions_are_taken_apart() {
+        let range = |start, end, rule| Range { start, end, rule };
+        let found = apart(vec![range(0, 10, 0), range(0, 10, 1), range(4, 20, 0), range(20, 30, 1)]);
+        assert_eq!(found, [range(0, 4, 0), range(0, 4, 1), range(4, 20, 0), range(20, 30, 1)]);
+        let found = apart(vec![range(0, 10, 0), range(0, 20, 1)]);
+        assert_eq!(found, [range(0, 10, 0), range(0, 10, 1)]);
+    }
+}

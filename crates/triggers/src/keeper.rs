@@ -1,0 +1,289 @@
+//! Takes posted calls and keeps the moment of those that are wanted: a snapshot of the process, as soon as we hear of the call.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::io;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use everycall_format::ect::{KeptCall, NO_THREAD, TriggerRecord, chunk, reason};
+use everycall_format::trigger::{NEVER, TriggerSite, TriggeredCall};
+use everycall_live::LiveArena;
+use everycall_recorder::triggers::WriteChunk;
+use everycall_recorder::{Fired, KeepCalls, Watched};
+use everycall_tracefile::{array, bytes_of};
+
+use crate::kept::Kept;
+use crate::policy::{Choice, Policy};
+use crate::rate::Rate;
+use crate::trigger::{Condition, Trigger};
+
+/// Numbers of kept snapshots begin here; those of whole processes are small.
+const FIRST_SNAPSHOT: u32 = 1 << 31;
+/// Time between two looks when nothing rings.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What came of one trigger.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// The trigger, as it was written.
+    pub text: String,
+    /// Functions that it names, in all modules.
+    pub functions: u64,
+    /// Calls that met its condition.
+    pub fired: u64,
+    /// Of these, those that were kept.
+    pub kept: u64,
+    /// Of these, those that were to be kept and couldn't be.
+    pub missed: u64,
+}
+
+/// What came of all triggers, for the report at the end.
+#[derive(Debug, Default)]
+pub struct Outcome(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    tallies: Vec<Tally>,
+    /// Why something could not be kept.
+    error: Option<String>,
+}
+
+impl Outcome {
+    /// Nothing so far.
+    #[must_use]
+    pub fn new(triggers: &[Trigger]) -> Outcome {
+        let tally = |trigger: &Trigger| Tally { text: trigger.to_string(), ..Tally::default() };
+        Outcome(Mutex::new(Known { tallies: triggers.iter().map(tally).collect(), error: None }))
+    }
+
+    fn known(&self) -> MutexGuard<'_, Known> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What came of each trigger.
+    #[must_use]
+    pub fn tallies(&self) -> Vec<Tally> {
+        self.known().tallies.clone()
+    }
+
+    /// Why calls could not be kept, where there was an error.
+    #[must_use]
+    pub fn error(&self) -> Option<String> {
+        self.known().error.clone()
+    }
+
+    pub(crate) fn found(&self, sites: &[TriggerSite]) {
+        let mut known = self.known();
+        for site in sites {
+            if let Some(tally) = known.tallies.get_mut(site.rule as usize) {
+                tally.functions += 1;
+            }
+        }
+    }
+}
+
+/// Keeps calls. See the file's head.
+#[derive(Debug)]
+pub struct Keeper {
+    triggers: Arc<[Trigger]>,
+    rate: Arc<Rate>,
+    outcome: Arc<Outcome>,
+    policy: Policy,
+    /// Where snapshots wait.
+    folder: PathBuf,
+    choices: Vec<Choice>,
+    /// By trigger and number in its choice, in the order in which they came.
+    kept: Vec<(usize, u64, Kept)>,
+    /// How often each trigger fired in each process.
+    fired: HashMap<(u32, u32), Fired>,
+    /// Of each process that is there.
+    arenas: HashMap<u32, LiveArena>,
+    bells: HashMap<u32, u32>,
+    /// Calls that were wanted, and could not be kept.
+    failed: Vec<u64>,
+    next_snapshot: u32,
+    rate_due: Instant,
+}
+
+impl Keeper {
+    /// Keeps calls by `policy`; what is kept waits in files without names in `folder`.
+    #[must_use]
+    pub fn new(
+        triggers: Arc<[Trigger]>,
+        rate: Arc<Rate>,
+        outcome: Arc<Outcome>,
+        policy: Policy,
+        folder: PathBuf,
+    ) -> Keeper {
+        Keeper {
+            choices: triggers.iter().map(|_| Choice::new(policy)).collect(),
+            failed: vec![0; triggers.len()],
+            triggers,
+            rate,
+            outcome,
+            policy,
+            folder,
+            kept: Vec::new(),
+            fired: HashMap::new(),
+            arenas: HashMap::new(),
+            bells: HashMap::new(),
+            next_snapshot: FIRST_SNAPSHOT,
+            rate_due: Instant::now() + PAUSE,
+        }
+    }
+
+    /// The calls that were posted since the last look, in the order of their ends.
+    fn posted<'w>(&mut self, watched: &'w [Watched]) -> Vec<(TriggeredCall, &'w Watched)> {
+        let mut posted = Vec::new();
+        for process in watched {
+            let bell = process.triggers.bell();
+            if self.bells.insert(process.number, bell) != Some(bell) {
+                posted.extend(process.triggers.take_posted().into_iter().map(|call| (call, process)));
+            }
+        }
+        posted.sort_by_key(|(call, _)| call.end_ticks);
+        posted
+    }
+
+    /// Keeps the moment, if the call is wanted.
+    fn consider(&mut self, call: &TriggeredCall, process: &Watched) {
+        let rule = call.rule as usize;
+        let took = call.end_ticks.saturating_sub(call.start_ticks);
+        let every = self.rate.ticks(self.policy.every_ns);
+        if !self.choices.get(rule).is_some_and(|choice| choice.wants(call.end_ticks, took)) {
+            return;
+        }
+        let kept = match self.take(call, process) {
+            Ok(kept) => kept,
+            Err(error) => {
+                self.outcome.known().error.get_or_insert(error.to_string());
+                if let Some(failed) = self.failed.get_mut(rule) {
+                    *failed += 1;
+                }
+                return;
+            }
+        };
+        let Some(choice) = self.choices.get_mut(rule) else { return };
+        let (id, gone) = choice.keep(call.end_ticks, took, every);
+        self.kept.retain(|(of, id, _)| *of != rule || Some(*id) != gone);
+        self.kept.push((rule, id, kept));
+    }
+
+    fn take(&mut self, call: &TriggeredCall, process: &Watched) -> io::Result<Kept> {
+        let arena = match self.arenas.entry(process.number) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(place) => {
+                let arena =
+                    LiveArena::of_file(process.arena.file(), process.pid).map_err(io::Error::other)?;
+                let written_over = || io::Error::other("the program has written over its trace");
+                place.insert(arena.ok_or_else(written_over)?)
+            }
+        };
+        let mut snapshot = everycall_live::take(arena, None).map_err(io::Error::other)?;
+        snapshot.leave_rings(call.end_ticks, call.slot, call.generation, call.start_ticks);
+        let number = self.next_snapshot;
+        self.next_snapshot = number.wrapping_add(1).max(FIRST_SNAPSHOT);
+        let thread = snapshot.thread(call.slot, call.generation);
+        // Of a thread that isn't there any more, all of it.
+        let first = thread.map_or(u64::MAX, |(_, first)| first);
+        let missing = first.min(call.events_after).saturating_sub(call.events_before);
+        let record = KeptCall {
+            snapshot: number,
+            trigger: call.rule,
+            thread: thread.map_or(NO_THREAD, |(place, _)| place),
+            tid: call.tid,
+            code: call.code,
+            flags: call.flags,
+            start_ticks: call.start_ticks,
+            end_ticks: call.end_ticks,
+            threshold: call.threshold,
+            missing,
+            ..KeptCall::default()
+        };
+        Kept::new(&self.folder, process.number, |chunks| {
+            snapshot.write_into(chunks, number, reason::TRIGGER)?;
+            chunks.chunk(chunk::KEPT, &[&bytes_of(&record)])
+        })
+    }
+
+    fn count(&mut self, watched: &[Watched]) {
+        for process in watched {
+            for rule in 0..self.triggers.len() as u32 {
+                self.fired.insert((process.number, rule), process.triggers.fired(rule));
+            }
+        }
+    }
+
+    fn improve_rate(&mut self, watched: &[Watched]) {
+        if self.rate_due > Instant::now() {
+            return;
+        }
+        self.rate_due = Instant::now() + PAUSE;
+        self.rate.improve();
+        for process in watched {
+            process.triggers.arm(|site| match self.triggers.get(site.rule as usize)?.condition {
+                Condition::Longer(ns) => Some(self.rate.ticks(ns).min(NEVER - 1)),
+            });
+        }
+    }
+
+    fn tallies(&self) -> Vec<Tally> {
+        let mut tallies = self.outcome.tallies();
+        for (rule, tally) in tallies.iter_mut().enumerate() {
+            let counts = self.fired.iter().filter(|((_, of), _)| *of as usize == rule);
+            let sum = |count: fn(&Fired) -> u64| {
+                counts.clone().map(|(_, fired)| count(fired)).fold(0, u64::saturating_add)
+            };
+            tally.fired = sum(|fired| fired.calls);
+            tally.missed =
+                sum(|fired| fired.missed).saturating_add(self.failed.get(rule).copied().unwrap_or(0));
+            tally.kept = self.kept.iter().filter(|(of, ..)| *of == rule).count() as u64;
+        }
+        tallies
+    }
+}
+
+impl KeepCalls for Keeper {
+    fn look(&mut self, watched: &[Watched]) -> Duration {
+        self.improve_rate(watched);
+        for (call, process) in self.posted(watched) {
+            self.consider(&call, process);
+        }
+        for process in watched {
+            for (rule, choice) in (0..).zip(&self.choices) {
+                process.triggers.set_quiet(rule, choice.quiet());
+            }
+        }
+        self.count(watched);
+        self.arenas.retain(|number, _| watched.iter().any(|process| process.number == *number));
+        self.bells.retain(|number, _| watched.iter().any(|process| process.number == *number));
+        PAUSE
+    }
+
+    fn write(&mut self, write: &mut WriteChunk<'_>) -> io::Result<()> {
+        for (_, _, kept) in &mut self.kept {
+            kept.copy(write)?;
+        }
+        let tallies = self.tallies();
+        let mut texts = Vec::new();
+        let mut records = Vec::new();
+        for tally in &tallies {
+            records.push(TriggerRecord {
+                text_offset: texts.len() as u32,
+                text_length: tally.text.len() as u32,
+                fired: tally.fired,
+                kept: tally.kept,
+                missed: tally.missed,
+                functions: tally.functions,
+                ..TriggerRecord::default()
+            });
+            texts.extend_from_slice(tally.text.as_bytes());
+        }
+        self.outcome.known().tallies = tallies;
+        let mut payload = array(&records);
+        payload.extend(texts);
+        write(0, chunk::TRIGGERS, &payload)
+    }
+}

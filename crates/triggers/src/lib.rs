@@ -1,0 +1,30 @@
+//! Triggers: which calls are kept, and keeping them.
+//!
+//! ```text
+//! trigger    `handle_request > 20ms`: a pattern and a condition
+//! pattern    which names it matches
+//! functions  which functions of a module, as the runtime is told
+//! rate       nanoseconds and ticks, while the clock is still being measured
+//! policy     which calls that met the condition are kept
+//! kept       a snapshot of the moment, waiting in a file for the recording's end
+//! keeper     all of it, while the program runs
+//! ```
+//!
+//! The traced process decides whether a call met its trigger's condition, exactly and by itself; what is here learns of it, and
+//! decides which of these calls are worth a snapshot.
+#![forbid(unsafe_code)]
+
+mod functions;
+mod keeper;
+mod kept;
+mod pattern;
+mod policy;
+mod rate;
+mod trigger;
+
+pub use functions::Functions;
+pub use keeper::{Keeper, Outcome, Tally};
+pub use pattern::Pattern;
+pub use policy::{KeepBy, Policy};
+pub use rate::Rate;
+pub use trigger::{Condition, ParseError, Trigger};

@@ -1,0 +1,202 @@
+//! Which names of functions a trigger means.
+//!
+//! A pattern is a name in which `*` stands for any text and `?` for any character. It is compared with the linker's name, the name for
+//! people, and that without parameters; and where it doesn't begin with the outermost scope, with the name's end: `handle` is also
+//! `Server::handle(Request&)`.
+
+use std::fmt;
+
+use everycall_symbols::{demangle, split_part};
+use regex::Regex;
+
+/// Longest pattern.
+const LENGTH_MAX: usize = 1000;
+/// Names that are suggested for one that isn't there.
+const NEAR_MAX: usize = 3;
+/// How similar they have to be.
+const NEAR_ENOUGH: f64 = 0.75;
+
+/// A pattern.
+#[derive(Clone, Debug)]
+pub struct Pattern {
+    text: String,
+    regex: Regex,
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl Pattern {
+    /// Reads a pattern.
+    ///
+    /// # Errors
+    ///
+    /// It is too long, as a sentence.
+    pub fn new(text: &str) -> Result<Pattern, String> {
+        if text.len() > LENGTH_MAX {
+            return Err(format!("it has more than {LENGTH_MAX} bytes"));
+        }
+        let mut expression = String::from("^(?s:.*::)?");
+        for character in text.chars() {
+            match character {
+                '*' => expression.push_str("(?s:.*)"),
+                '?' => expression.push_str("(?s:.)"),
+                other => expression.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
+            }
+        }
+        expression.push('$');
+        let regex = Regex::new(&expression).map_err(|error| error.to_string())?;
+        Ok(Pattern { text: text.to_owned(), regex })
+    }
+
+    /// Whether it means the function with this name of the linker's.
+    #[must_use]
+    pub fn matches(&self, linkage_name: &str) -> bool {
+        let names = Names::of(linkage_name);
+        self.matches_names(&names)
+    }
+
+    pub(crate) fn matches_names(&self, names: &Names) -> bool {
+        [&names.linkage, &names.full, &names.plain].into_iter().any(|name| self.regex.is_match(name))
+    }
+
+    /// Of `names`, those that are most like the pattern, best first.
+    pub fn near<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<String> {
+        let wanted = last(&self.text).to_lowercase();
+        let mut found: Vec<(f64, &str)> = names
+            .map(|name| (strsim::jaro_winkler(&wanted, &last(name).to_lowercase()), name))
+            .filter(|(likeness, _)| *likeness >= NEAR_ENOUGH)
+            .collect();
+        found.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));
+        found.dedup_by(|a, b| a.1 == b.1);
+        found.into_iter().take(NEAR_MAX).map(|(_, name)| name.to_owned()).collect()
+    }
+}
+
+/// The innermost part of a name.
+fn last(name: &str) -> &str {
+    name.rsplit("::").next().unwrap_or(name)
+}
+
+/// A function's names.
+#[derive(Clone, Debug)]
+pub(crate) struct Names {
+    /// The linker's, without what tells parts apart.
+    linkage: String,
+    /// For people.
+    full: String,
+    /// That without parameters, template arguments and result.
+    pub plain: String,
+}
+
+impl Names {
+    pub fn of(linkage_name: &str) -> Names {
+        let (linkage, _) = split_part(linkage_name);
+        let full = demangle(linkage);
+        Names { linkage: linkage.to_owned(), plain: plain(&full), full }
+    }
+}
+
+/// A name without result, template arguments, parameters and what stands behind them: `foo::bar` for `int foo::bar<int>(int) const`.
+fn plain(name: &str) -> String {
+    let mut plain = String::new();
+    let mut nesting = 0_u32;
+    let mut rest = name;
+    while let Some(character) = rest.chars().next() {
+        if nesting == 0 {
+            if rest.starts_with("(anonymous namespace)") {
+                plain.push_str("(anonymous namespace)");
+                rest = &rest["(anonymous namespace)".len()..];
+                continue;
+            }
+            let begins_word = plain.is_empty() || plain.ends_with("::") || plain.ends_with(' ');
+            if begins_word
+                && let Some(after) = rest.strip_prefix("operator")
+                && !after.starts_with(is_word)
+            {
+                let begin = if after.starts_with("()") { 2 } else { 0 };
+                let symbols = after[begin..].find('(').map_or(after.len(), |end| begin + end);
+                plain.push_str("operator");
+                plain.push_str(&after[..symbols]);
+                return plain;
+            }
+            match character {
+                '(' => return plain,
+                // What came before was the result.
+                ' ' => plain.clear(),
+                '<' => nesting = 1,
+                _ => plain.push(character),
+            }
+        } else if matches!(character, '<' | '(') {
+            nesting += 1;
+        } else if matches!(character, '>' | ')') {
+            nesting -= 1;
+        }
+        rest = &rest[character.len_utf8()..];
+    }
+    plain
+}
+
+fn is_word(character: char) -> bool {
+    character.is_alphanumeric() || character == '_'
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn plain_names() {
+        for (name, want) in [
+            ("main", "main"),
+            ("foo::bar(int)", "foo::bar"),
+            ("void foo<int>(int)", "foo"),
+            ("std::vector<int> a::b<std::pair<int, int> >::c(int (*)(char)) const", "a::b::c"),
+            ("(anonymous namespace)::f(int)", "(anonymous namespace)::f"),
+            ("A::operator()(int) const", "A::operator()"),
+            ("A::operator>(A const&)", "A::operator>"),
+            ("A::operator bool() const", "A::operator bool"),
+            ("my_operator(int)", "my_operator"),
+            ("core::fmt::write", "core::fmt::write"),
+        ] {
+            assert_eq!(plain(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn names_match() {
+        let handle = "_ZN6Server6handleER7Request"; // Server::handle(Request&)
+        for (pattern, name, is_match) in [
+            ("handle", handle, true),
+            ("Server::handle", handle, true),
+            ("Server::handle(Request&)", handle, true),
+            (handle, handle, true),
+            ("Server::*", handle, true),
+            ("*", handle, true),
+            ("h?ndle", handle, true),
+            ("handl", handle, false),
+            ("andle", handle, false),
+            ("server::handle", handle, false),
+            ("Other::handle", handle, false),
+            ("handle", "handle", true),
+            ("handle", "handle.part.0", true),
+            ("handle", "my_handle", false),
+            ("han.le", "handle", false),
+            ("*", "_ZN3a\n", true),
+        ] {
+            assert_eq!(Pattern::new(pattern).unwrap().matches(name), is_match, "{pattern} {name}");
+        }
+    }
+
+    #[test]
+    fn near_names_are_found() {
+        let names = ["handle_request", "handle_response", "main", "Server::handle_requests"];
+        let near = |text: &str| Pattern::new(text).unwrap().near(names.into_iter());
+        assert_eq!(near("handel_request")[0], "handle_request");
+        assert_eq!(near("HandleRequest").len(), 3);
+        assert!(near("zzz").is_empty());
+    }
+}

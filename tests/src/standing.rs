@@ -1,0 +1,181 @@
+//! A program that stands or works while a test looks at it from outside.
+
+use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Output, Stdio};
+
+use everycall_format::Wire;
+use everycall_format::arena::{ArenaHeader, HOLDERS, HOLDERS_OFFSET, HolderEntry, SegmentEntry, holder};
+
+use crate::place::{Place, everycall};
+
+/// A program that runs until this is dropped: it says `ready`, and ends when its standard input does.
+#[derive(Debug)]
+pub struct Standing {
+    child: Child,
+    /// The traced process, which isn't the child itself under `record`.
+    pub pid: u32,
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        // It ends by itself at the end of its input, and its recorder with it.
+        drop(self.child.stdin.take());
+        let _ = self.child.wait();
+    }
+}
+
+impl Standing {
+    /// Starts it, and waits until it is ready.
+    ///
+    /// # Panics
+    /// Where it can't be started.
+    #[must_use]
+    pub fn start(command: &mut Command) -> Standing {
+        let mut child =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "{command:?}");
+        let pid = child.id();
+        Standing { child, pid }
+    }
+
+    /// The program, with its arguments.
+    ///
+    /// # Panics
+    /// As [`Standing::start`].
+    #[must_use]
+    pub fn alone(program: &Path, arguments: &[&str]) -> Standing {
+        Standing::start(Command::new(program).args(arguments))
+    }
+
+    /// The same under `record`, whose file is `recorded.ect`.
+    ///
+    /// # Panics
+    /// As [`Standing::start`].
+    #[must_use]
+    pub fn recorded(place: &Place, program: &Path, arguments: &[&str]) -> Standing {
+        let mut command = place.command(everycall());
+        command.args(["record", "-q", "-o", "recorded.ect", "--"]).arg(program).args(arguments);
+        Standing::start(&mut command).find_traced()
+    }
+
+    /// Where a recorder was started: its program.
+    ///
+    /// # Panics
+    /// Where it has none.
+    #[must_use]
+    pub fn find_traced(mut self) -> Standing {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.pid)).unwrap();
+        let children = tasks.map(|task| std::fs::read_to_string(task.unwrap().path().join("children")));
+        let children: String = children.map(Result::unwrap).collect();
+        self.pid = children.split_whitespace().next().unwrap().parse().unwrap();
+        self
+    }
+
+    /// Tells it to go on, and waits until it is ready again.
+    ///
+    /// # Panics
+    /// Where it isn't.
+    pub fn go_on(&mut self) {
+        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        let mut line = String::new();
+        BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+    }
+
+    /// Ends it. How it ended, and what it printed.
+    ///
+    /// # Panics
+    /// Where what it printed is no text.
+    #[must_use]
+    pub fn end(mut self) -> (ExitStatus, String) {
+        drop(self.child.stdin.take());
+        let mut printed = String::new();
+        self.child.stdout.as_mut().unwrap().read_to_string(&mut printed).unwrap();
+        (self.child.wait().unwrap(), printed)
+    }
+
+    /// The process that was started: the recorder, where there is one.
+    #[must_use]
+    pub fn started(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Asks for a snapshot, which has to work. Its file, and what was said.
+    ///
+    /// # Panics
+    /// Where it doesn't.
+    #[must_use]
+    pub fn snapshot(&self, place: &Place, options: &[&str]) -> (PathBuf, String) {
+        let file = place.file("live.ect");
+        let _ = std::fs::remove_file(&file);
+        let output = self.ask(place, &[options, &["-o", "live.ect"]].concat());
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{said}");
+        (file, said)
+    }
+
+    /// Asks for a snapshot.
+    ///
+    /// # Panics
+    /// Where nobody can be asked.
+    #[must_use]
+    pub fn ask(&self, place: &Place, options: &[&str]) -> Output {
+        let mut command = place.command(everycall());
+        command.arg("snapshot").args(options).arg(self.pid.to_string()).output().unwrap()
+    }
+
+    /// Its memory, and where its arena begins.
+    ///
+    /// # Panics
+    /// Where it can't be read.
+    #[must_use]
+    pub fn memory(&self) -> (File, u64) {
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", self.pid)).unwrap();
+        let line = maps
+            .lines()
+            .find(|line| line.contains("SYSV00000000") || line.contains("memfd:everycall-arena"))
+            .unwrap();
+        let base = u64::from_str_radix(line.split_once('-').unwrap().0, 16).unwrap();
+        let memory =
+            OpenOptions::new().read(true).write(true).open(format!("/proc/{}/mem", self.pid)).unwrap();
+        (memory, base)
+    }
+
+    /// The head of its arena.
+    ///
+    /// # Panics
+    /// As [`Standing::memory`].
+    #[must_use]
+    pub fn header(&self) -> ArenaHeader {
+        let (memory, base) = self.memory();
+        read(&memory, base)
+    }
+
+    /// Segments that somebody holds besides their threads, and holders in the table.
+    ///
+    /// # Panics
+    /// As [`Standing::memory`].
+    #[must_use]
+    pub fn held(&self) -> (usize, usize) {
+        let (memory, base) = self.memory();
+        let header: ArenaHeader = read(&memory, base);
+        let entries = (0..header.segments_taken)
+            .map(|index| read::<SegmentEntry>(&memory, base + header.segment_entry_at(index)));
+        let others = !(holder::OWNER | holder::CLEARING);
+        let held = entries.filter(|entry| entry.holders & others != 0).count();
+        let at = |index: u32| base + HOLDERS_OFFSET + u64::from(index) * HolderEntry::SIZE as u64;
+        let holders = (0..HOLDERS).filter(|index| read::<HolderEntry>(&memory, at(*index)).pid != 0).count();
+        (held, holders)
+    }
+}
+
+fn read<T: Wire>(memory: &File, at: u64) -> T {
+    let mut bytes = vec![0; T::SIZE];
+    memory.read_exact_at(&mut bytes, at).unwrap();
+    T::read(&bytes).unwrap()
+}

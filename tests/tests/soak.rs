@@ -1,0 +1,235 @@
+//! A program that does everything that programs do, for as long as one likes, alone and under `record`, while it is asked for snapshots from outside and
+//! takes some of itself: nothing grows, nothing fails.
+//!
+//! `EVERYCALL_SOAK_SECONDS` is how long; `cargo xtask soak` takes an hour.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use everycall_tests::{Mode, Place, Standing, TraceView};
+
+/// Where nobody says how long.
+const SECONDS: u64 = 15;
+/// Between two looks at the processes; snapshots are taken at every fourth.
+const PAUSE: Duration = Duration::from_millis(250);
+/// So that memory of ended threads is soon as much as it may become.
+const SETTINGS: [(&str, &str); 2] = [("EVERYCALL_KEEP_ENDED", "2M"), ("EVERYCALL_RING_SIZE", "128K")];
+/// What the program's functions are called.
+const FUNCTIONS: [&str; 15] = [
+    "main",
+    "leaf",
+    "tree",
+    "throws",
+    "catches",
+    "on_signal",
+    "works",
+    "is_brief",
+    "makes_threads",
+    "forks",
+    "loads_again",
+    "takes_snapshots",
+    "library_work",
+    "library_throw",
+    "shapes::inner",
+];
+
+/// What a process has at a moment.
+#[derive(Clone, Copy, Debug, Default)]
+struct Use {
+    resident_kib: u64,
+    descriptors: u64,
+    mappings: u64,
+    threads: u64,
+    segments: u64,
+}
+
+impl Use {
+    fn of(pid: u32, segments: u64) -> Use {
+        let proc = PathBuf::from(format!("/proc/{pid}"));
+        let status = std::fs::read_to_string(proc.join("status")).expect("it runs");
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("0");
+            line.split_whitespace().next().and_then(|number| number.parse().ok()).expect("a number")
+        };
+        let maps = std::fs::read_to_string(proc.join("maps")).expect("it runs");
+        Use {
+            resident_kib: field("VmRSS:"),
+            descriptors: std::fs::read_dir(proc.join("fd")).expect("it runs").count() as u64,
+            mappings: maps.lines().count() as u64,
+            threads: field("Threads:"),
+            segments,
+        }
+    }
+
+    fn fields(self) -> [(&'static str, u64); 5] {
+        [
+            ("KiB resident", self.resident_kib),
+            ("descriptors", self.descriptors),
+            ("mappings", self.mappings),
+            ("threads", self.threads),
+            ("segments", self.segments),
+        ]
+    }
+
+    /// What is had half of the time: snapshots that are just being taken, and threads that just begin, don't show.
+    fn median(all: &[Use]) -> Use {
+        let median = |field: fn(&Use) -> u64| {
+            let mut numbers: Vec<u64> = all.iter().map(field).collect();
+            numbers.sort_unstable();
+            numbers.get(numbers.len() / 2).copied().unwrap_or_default()
+        };
+        Use {
+            resident_kib: median(|one| one.resident_kib),
+            descriptors: median(|one| one.descriptors),
+            mappings: median(|one| one.mappings),
+            threads: median(|one| one.threads),
+            segments: median(|one| one.segments),
+        }
+    }
+}
+
+impl fmt::Display for Use {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fields = self.fields().map(|(name, number)| format!("{number} {name}"));
+        out.write_str(&fields.join(", "))
+    }
+}
+
+/// A process over time.
+struct Watched {
+    name: &'static str,
+    pid: u32,
+    uses: Vec<Use>,
+}
+
+impl Watched {
+    /// What it had in the second quarter of the time, and in the last one. In the first one, pools fill.
+    fn early_and_late(&self) -> (Use, Use) {
+        let quarter = self.uses.len() / 4;
+        (Use::median(&self.uses[quarter..2 * quarter]), Use::median(&self.uses[3 * quarter..]))
+    }
+
+    /// # Panics
+    /// Where it has more at the end, beyond what is known to grow.
+    fn check(&self, known: Use) {
+        let (early, late) = self.early_and_late();
+        println!("{}: early {early}; late {late}", self.name);
+        for (((name, early), (_, late)), (_, known)) in
+            early.fields().into_iter().zip(late.fields()).zip(known.fields())
+        {
+            assert!(
+                late <= early + known,
+                "{}: {early} {name} early, {late} late: {:?}",
+                self.name,
+                self.uses
+            );
+        }
+    }
+}
+
+/// What may be more at the end than early: where more snapshots than before come together, threads go on into segments that nobody had before,
+/// which stay in the pool; and half a KiB for each of `things` that are kept to the end.
+fn known_growth(things: u64) -> Use {
+    Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 32, threads: 2, segments: 64 }
+}
+
+fn check_snapshot(file: &Path, note: &str) {
+    let trace = TraceView::tallies_only(file);
+    assert_eq!(trace.warnings, [""; 0], "{note}");
+    assert!(trace.threads.len() > 5, "{note}");
+    for thread in &trace.threads {
+        let other = thread.tallies.keys().find(|name| {
+            !FUNCTIONS.iter().any(|known| *name == known || name.starts_with(&format!("{known}(")))
+                && !name.contains("shapes::")
+                && !name.contains("library.cpp")
+        });
+        assert_eq!(other, None, "{note}: {:?}", thread.info);
+        assert_eq!((thread.losses, thread.info.malformed_words), (0, 0), "{note}: {:?}", thread.info);
+    }
+}
+
+#[test]
+fn nothing_grows_and_nothing_fails() {
+    let seconds =
+        std::env::var("EVERYCALL_SOAK_SECONDS").map_or(SECONDS, |text| text.parse().expect("a number"));
+    let place = Place::new("soak");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "soak.cpp", "-pthread", "-ldl"], "soak");
+    let plugin = place.build(Mode::GCC_NOPS, &["-O1", "-g", "-fPIC", "-shared", "library.cpp"], "plugin.so");
+    let folders = ["alone", "recorded"].map(|name| place.file(name));
+    let start = |command: &mut Command, folder: &Path| {
+        std::fs::create_dir(folder).expect("a folder");
+        let settings = SETTINGS.into_iter();
+        Standing::start(command.arg(&plugin).arg(folder).envs(settings).current_dir(folder))
+    };
+    let alone = start(&mut Command::new(&program), &folders[0]);
+    let mut command = Command::new(everycall_tests::everycall());
+    command.args(["record", "-q", "-o", "recorded.ect", "--"]).arg(&program);
+    let recorded = start(&mut command, &folders[1]).find_traced();
+    let watch = |name, pid| Watched { name, pid, uses: Vec::new() };
+    let mut all =
+        [watch("alone", alone.pid), watch("recorded", recorded.pid), watch("recorder", recorded.started())];
+
+    let begin = Instant::now();
+    let mut asked = 0;
+    for turn in 0.. {
+        if begin.elapsed() > Duration::from_secs(seconds) {
+            break;
+        }
+        for (watched, standing) in all.iter_mut().zip([Some(&alone), Some(&recorded), None]) {
+            let segments = standing.map_or(0, |standing| standing.header().segments_in_use);
+            watched.uses.push(Use::of(watched.pid, segments.into()));
+        }
+        if turn % 4 == 0 {
+            for standing in [&alone, &recorded] {
+                let (file, said) = standing.snapshot(&place, &[]);
+                check_snapshot(&file, &said);
+                asked += 1;
+            }
+        }
+        for folder in &folders {
+            let inner = folder.join("inner.ect");
+            if turn % 16 == 5 && inner.exists() {
+                // The next one takes its name while this one is open.
+                check_snapshot(&inner, "inner");
+            }
+        }
+        std::thread::sleep(PAUSE);
+    }
+    for standing in [&alone, &recorded] {
+        // It may be at a snapshot of itself.
+        let is_free = (0..100).any(|_| {
+            std::thread::sleep(Duration::from_millis(20));
+            standing.held() == (0, 0)
+        });
+        assert!(is_free, "{:?} are held", standing.held());
+    }
+    let pids = [alone.pid, recorded.pid];
+    for standing in [alone, recorded] {
+        let (status, printed) = standing.end();
+        println!("{}", printed.trim());
+        assert!(status.success(), "{status:?}: {printed}");
+    }
+    println!("{asked} snapshots from outside");
+    let trace = TraceView::tallies_only(&folders[1].join("recorded.ect"));
+    assert_eq!(trace.warnings, [""; 0]);
+    let children = trace.processes.len() as u64;
+    println!("{children} processes recorded");
+    // The recorder keeps some figures of each process and module that will be in the file.
+    let modules = seconds * 40;
+    for (watched, things) in all.iter().zip([0, 0, children + modules]) {
+        watched.check(known_growth(things));
+    }
+    let left = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
+    let left = left.lines().skip(1).filter_map(|line| line.split_whitespace().nth(4)?.parse::<u32>().ok());
+    assert!(left.into_iter().all(|creator| !pids.contains(&creator)), "memory is left behind");
+    for (folder, wanted) in folders.iter().zip([&["inner.ect"][..], &["inner.ect", "recorded.ect"]]) {
+        let mut names: Vec<_> = std::fs::read_dir(folder)
+            .expect("a folder")
+            .map(|entry| entry.expect("an entry").file_name().to_string_lossy().into_owned())
+            .collect();
+        names.sort();
+        assert_eq!(names, wanted, "files");
+    }
+}

@@ -1,0 +1,204 @@
+//! `record --trigger`: the calls that are kept are those that took too long by the program's own clock, with all that they called.
+
+use std::fs::File;
+use std::path::Path;
+
+use everycall_reader::event::{EventKind, Events};
+use everycall_reader::{KeptCall, Reason, Source, ThreadKey, TraceFile, Trigger};
+use everycall_tests::{Mode, Place, Recording, TraceView, everycall};
+
+const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
+/// Every call that met the condition is to be kept.
+const ALL: [&str; 6] = ["--keep", "1000", "--keep-by", "first", "--keep-every", "0"];
+
+/// A call, by the program's own clock: right before it, first and last thing in it, right behind it.
+#[derive(Clone, Copy, Debug)]
+struct Own {
+    tid: u32,
+    begin: u64,
+    first: u64,
+    last: u64,
+    end: u64,
+}
+
+/// What the program `slow` printed: ticks in a second, and its slow calls.
+fn own_calls(recording: &Recording) -> (u64, Vec<Own>) {
+    let text = recording.stdout();
+    let mut lines = text.lines();
+    let rate = lines.next().and_then(|line| line.strip_prefix("rate ")).expect("a rate").parse().unwrap();
+    let calls = lines.map(|line| {
+        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
+        let [tid, begin, first, last, end] = numbers[..] else { panic!("{line}") };
+        Own { tid: tid as u32, begin, first, last, end }
+    });
+    (rate, calls.collect())
+}
+
+fn kept(file: &Path) -> (Vec<Trigger>, Vec<KeptCall>) {
+    let file = TraceFile::open(File::open(file).unwrap()).unwrap();
+    let recording = file.recording();
+    assert_eq!(recording.warnings, []);
+    let moments = recording.snapshots.iter().filter(|snapshot| snapshot.reason == Reason::Trigger);
+    assert_eq!(moments.count(), recording.kept.len(), "each has a snapshot of its own");
+    (recording.triggers.clone(), recording.kept.clone())
+}
+
+/// Entries and exits of its thread from a kept call's entry to its exit, in its moment.
+fn events_of(file: &Path, call: &KeptCall) -> u64 {
+    let file = TraceFile::open(File::open(file).unwrap()).unwrap();
+    let snapshot = file.recording().snapshots.iter().position(|snapshot| snapshot.number == call.snapshot);
+    let key = ThreadKey { snapshot: snapshot.unwrap(), thread: call.thread.unwrap() };
+    let mut cursor = file.segments(key);
+    let (mut words, mut count) = (Vec::new(), 0);
+    while let Some(segment) = cursor.next_segment(&mut words) {
+        segment.unwrap();
+        let events = Events::new(&words)
+            .filter(|event| matches!(event.kind, EventKind::Entry { .. } | EventKind::Exit { .. }));
+        count +=
+            events.filter(|event| (call.start_ticks..=call.end_ticks).contains(&event.ticks)).count() as u64;
+    }
+    count
+}
+
+fn is_same(own: &Own, kept: &KeptCall) -> bool {
+    own.tid == kept.tid
+        && (own.begin..=own.first).contains(&kept.start_ticks)
+        && (own.last..=own.end).contains(&kept.end_ticks)
+}
+
+/// The kept calls are exactly those over the threshold: whatever comes between the program's clock and ours, a call of which it knows that it
+/// took longer is kept, and one of which it knows that it took less isn't.
+fn check(recording: &Recording, threshold_us: u64, label: &str) -> (u64, Vec<KeptCall>) {
+    let (rate, own) = own_calls(recording);
+    let (triggers, kept) = kept(&recording.file);
+    let [trigger] = &triggers[..] else { panic!("{label}: {triggers:?}") };
+    assert_eq!((trigger.functions, trigger.kept), (1, kept.len() as u64), "{label}");
+    let threshold = rate / 1_000_000 * threshold_us;
+    let micro = rate / 1_000_000;
+    for call in &kept {
+        let took = call.end_ticks - call.start_ticks;
+        assert!(
+            took > call.threshold_ticks && call.threshold_ticks.abs_diff(threshold) <= micro,
+            "{label}: {call:?}"
+        );
+        let matching = own.iter().filter(|own| is_same(own, call)).count();
+        assert_eq!(matching, 1, "{label}: {call:?} is none of the program's");
+    }
+    let surely = own.iter().filter(|own| own.last - own.first > threshold + micro);
+    let perhaps = own.iter().filter(|own| own.end - own.begin > threshold - micro).count() as u64;
+    let surely: Vec<&Own> = surely.collect();
+    assert!(
+        (surely.len() as u64..=perhaps).contains(&trigger.fired),
+        "{label}: {trigger:?}, {} to {perhaps}",
+        surely.len()
+    );
+    let missed = surely.iter().filter(|own| !kept.iter().any(|call| is_same(own, call))).count() as u64;
+    assert!(missed <= trigger.missed, "{label}: {missed} calls weren't kept, {trigger:?}");
+    (trigger.missed, kept)
+}
+
+#[test]
+fn exactly_the_slow_calls_are_kept() {
+    for mode in MODES {
+        let place = Place::new("triggers");
+        let program =
+            place.build(mode, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
+        let options = [&["--trigger", "handle > 2ms"][..], &ALL].concat();
+        let recording = place.record(&options, &program, &["100000", "4000", "4000", "7", "2"]);
+        let label = mode.label();
+        let (_, kept) = check(&recording, 2000, &label);
+        assert!(kept.len() > 10, "{label}: {} kept", kept.len());
+        assert!(kept.iter().all(|call| !call.is_unwound), "{label}");
+        // Where many come at once and the machine is busy, the newest events of a thread may be all that is left of one.
+        let whole: Vec<&KeptCall> = kept.iter().filter(|call| call.missing == 0).collect();
+        assert!(whole.len() > 2, "{label}: {} of {}", whole.len(), kept.len());
+        for call in whole.into_iter().take(2) {
+            let (trace, begin, end) = TraceView::moment(&recording.file, call);
+            let thread = trace.threads.iter().find(|thread| thread.info.tid == call.tid).unwrap();
+            let found =
+                thread.call_at("handle", begin).unwrap_or_else(|| panic!("{label}: {call:?} isn't there"));
+            assert_eq!(found.text(), "handle(work(leaf leaf) work(leaf leaf))", "{label}");
+            assert_eq!(found.end_ns, end, "{label}");
+        }
+    }
+}
+
+/// While a call is open that may be kept, its thread's ring takes what it needs, up to the limit; beyond that, what is missing is counted.
+#[test]
+fn long_calls_are_whole_as_far_as_memory_allows() {
+    const WORKS: u64 = 50_000;
+    // Its own entry and exit, 52,000 of `work`, each with two of `leaf`.
+    const EVENTS: u64 = 2 + (WORKS + 2) * 6;
+    let place = Place::new("triggers-memory");
+    let program =
+        place.build(Mode::GCC_NOPS, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
+    let works = WORKS.to_string();
+    for (memory, is_whole) in [("16M", true), ("1M", false)] {
+        let options =
+            [&["--trigger", "handle > 2ms", "--ring-size", "64K", "--trigger-memory", memory][..], &ALL]
+                .concat();
+        let recording = place.record(&options, &program, &["40", "10", "3000", "9", "1", &works]);
+        let (_, kept) = check(&recording, 2000, memory);
+        assert!(!kept.is_empty(), "{memory}");
+        assert!(is_whole || kept[0].missing > 0, "{memory}: {:?}", kept[0]);
+        for call in &kept {
+            assert!(call.missing == 0 || !is_whole, "{memory}: {call:?}");
+            // What is there of the call and what is missing is all of it.
+            assert_eq!(events_of(&recording.file, call) + call.missing, EVENTS, "{memory}: {call:?}");
+            if is_whole {
+                let (trace, begin, _) = TraceView::moment(&recording.file, call);
+                let thread = trace.threads.iter().find(|thread| thread.info.tid == call.tid).unwrap();
+                let found = thread.call_at("handle", begin).expect("the call");
+                assert_eq!(found.inside.len() as u64, WORKS + 2, "{memory}");
+            }
+        }
+    }
+}
+
+#[test]
+fn the_slowest_calls_stay() {
+    let place = Place::new("triggers-slowest");
+    let program =
+        place.build(Mode::GCC_NOPS, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
+    let options = ["--trigger", "handle > 500us", "--keep", "3", "--keep-every", "0"];
+    let recording = place.record(&options, &program, &["3000", "100", "1000", "3"]);
+    let (_, own) = own_calls(&recording);
+    let (triggers, kept) = kept(&recording.file);
+    assert_eq!((kept.len(), triggers[0].kept), (3, 3));
+    assert!(triggers[0].fired > 3, "{triggers:?}");
+    // Nothing that was told of in time and was clearly slower is missing.
+    let least = kept.iter().map(|call| call.end_ticks - call.start_ticks).min().unwrap();
+    let slower = own.iter().filter(|own| own.last - own.first > least).count() as u64;
+    assert!(slower <= 3 + triggers[0].missed, "{slower} {triggers:?}");
+    let once = place.record(&["--trigger", "handle > 500us"], &program, &["3000", "100", "1000", "3"]);
+    let (_, kept) = self::kept(&once.file);
+    assert_eq!(kept.len(), 1, "one in a second");
+}
+
+#[test]
+fn what_makes_no_sense_is_said_before_the_program_starts() {
+    let place = Place::new("triggers-bad");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "-pthread", "slow.c"], "slow");
+    for (options, hint) in [
+        (&["--trigger", "handel > 1ms"][..], "there is handle"),
+        (&["--trigger", "handle"], "has no condition"),
+        (&["--trigger", "handle > 0us"], "above 0"),
+        (&["--trigger", "handle > soon"], "for a time"),
+        (&["--keep", "3"], "--trigger"),
+        (&["--trigger", "handle > 1ms", "--keep", "0"], "--keep"),
+        (&["--trigger", "handle > 1ms", "--stream"], "--stream"),
+    ] {
+        let mut command = place.command(everycall());
+        let output = command
+            .arg("record")
+            .args(options)
+            .arg("--")
+            .arg(&program)
+            .args(["1", "1", "1", "1"])
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains(hint), "{options:?}: {said}");
+        assert!(!output.status.success() && output.stdout.is_empty(), "{options:?}: the program ran");
+    }
+}
