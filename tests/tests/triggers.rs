@@ -2,6 +2,8 @@
 
 use std::fs::File;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 use everycall_reader::event::{EventKind, Events};
 use everycall_reader::{KeptCall, Reason, Source, ThreadKey, TraceFile, Trigger};
@@ -184,6 +186,7 @@ fn what_makes_no_sense_is_said_before_the_program_starts() {
         (&["--trigger", "handle"], "has no condition"),
         (&["--trigger", "handle > 0us"], "above 0"),
         (&["--trigger", "handle > soon"], "for a time"),
+        (&["--trigger", "signal KILL"], "signal USR1"),
         (&["--keep", "3"], "--trigger"),
         (&["--trigger", "handle > 1ms", "--keep", "0"], "--keep"),
         (&["--trigger", "handle > 1ms", "--stream"], "--stream"),
@@ -200,5 +203,30 @@ fn what_makes_no_sense_is_said_before_the_program_starts() {
         let said = String::from_utf8_lossy(&output.stderr);
         assert!(said.contains(hint), "{options:?}: {said}");
         assert!(!output.status.success() && output.stdout.is_empty(), "{options:?}: the program ran");
+    }
+}
+
+/// A signal to `record` keeps the moment, and the program gets nothing of it.
+#[test]
+fn signals_to_record_keep_the_moment() {
+    let place = Place::new("triggers-signal");
+    let program =
+        place.build(Mode::GCC_NOPS, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
+    let file = place.file("signal.ect");
+    let mut command = place.command(everycall());
+    command.args(["record", "--trigger", "signal USR1", "-o"]).arg(&file).arg("--").arg(&program);
+    let mut child = command.args(["30000000", "1000000000", "1", "1"]).stdout(Stdio::null()).spawn().unwrap();
+    let pid = child.id().to_string();
+    for _ in 0..2 {
+        std::thread::sleep(Duration::from_millis(400));
+        assert!(Command::new("kill").args(["-USR1", &pid]).status().unwrap().success());
+    }
+    assert!(child.wait().unwrap().success(), "the program didn't notice");
+    let (triggers, kept) = kept(&file);
+    assert_eq!((triggers[0].fired, triggers[0].kept, kept.len()), (2, 2, 2));
+    for call in &kept {
+        assert!(!call.is_call && call.offset.is_none(), "{call:?}");
+        let (trace, ..) = TraceView::moment(&file, call);
+        assert!(trace.tallies().get("handle").is_some_and(|tally| tally.exits > 1000));
     }
 }

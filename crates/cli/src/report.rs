@@ -80,7 +80,8 @@ fn trigger_text(tally: &Tally) -> String {
     let Tally { text, functions, fired, kept, missed } = tally;
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
-        (0, _) => format!("{text}: no function of that name came"),
+        (0, 0) if text.trim_start().starts_with("signal ") => format!("{text}: it never came"),
+        (0, 0) => format!("{text}: no function of that name came"),
         (_, 0) => format!("{text}: never, in {}", Several(*functions, "function", "functions")),
         _ => {
             let mut sentence = format!("{text}: {}, {} kept", Several(*fired, "call", "calls"), Count(*kept));

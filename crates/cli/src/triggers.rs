@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use everycall_format::trigger::RULES;
 use everycall_recorder::Triggers;
-use everycall_triggers::{Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
+use everycall_triggers::{Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
 
 use crate::arguments::{self, RecordArguments};
 use crate::exit_code;
@@ -41,6 +41,11 @@ pub fn prepare(
     let outcome = Arc::new(Outcome::new(&triggers));
     let mut functions = Functions::new(Arc::clone(&triggers), Arc::clone(&rate), Arc::clone(&outcome));
     look_at_program(arguments, &triggers, &mut functions)?;
+    let signal = |trigger: &Trigger| match trigger.condition {
+        Condition::Signal(signal) => Some(signal),
+        Condition::Longer(..) => None,
+    };
+    let signals = triggers.iter().filter_map(signal).collect();
     let policy = Policy {
         keep: arguments.keep.unwrap_or(KEEP) as usize,
         by: match arguments.keep_by {
@@ -53,7 +58,7 @@ pub fn prepare(
     let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let keeper = Keeper::new(triggers, rate, Arc::clone(&outcome), policy, folder.to_owned());
     let memory = arguments.trigger_memory.unwrap_or(MEMORY);
-    Ok(Some((Triggers { memory, sites: Box::new(functions), keep: Box::new(keeper) }, outcome)))
+    Ok(Some((Triggers { memory, signals, sites: Box::new(functions), keep: Box::new(keeper) }, outcome)))
 }
 
 /// Looks for the functions before the program runs. A pattern that names none is an error, unless the program may still load or start
@@ -70,7 +75,8 @@ fn look_at_program(
             *sum += count;
         }
     }
-    for (trigger, _) in triggers.iter().zip(counts).filter(|(_, count)| *count == 0) {
+    let nameless = |(trigger, count): &(&Trigger, usize)| trigger.pattern().is_some() && *count == 0;
+    for (trigger, _) in triggers.iter().zip(counts).filter(nameless) {
         let sentence = nothing_found(trigger, &objects.traced);
         if objects.may_bring_more(!arguments.no_follow) {
             eprintln!("everycall: {sentence}; what the program loads or starts later may have one");
@@ -89,5 +95,6 @@ fn nothing_found(trigger: &Trigger, objects: &[PathBuf]) -> String {
         [one] => format!("; there is {one}"),
         [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
     };
-    format!("no function of {} is meant by `{}`{near}", shown.join(", "), trigger.pattern)
+    let pattern = trigger.pattern().map(ToString::to_string).unwrap_or_default();
+    format!("no function of {} is meant by `{pattern}`{near}", shown.join(", "))
 }

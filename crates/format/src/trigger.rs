@@ -29,6 +29,8 @@ pub const CALLS_OFFSET: u64 = PAGE;
 pub const SITES_OFFSET: u64 = 3 * PAGE;
 /// Bit of [`TriggerHeader::sites`].
 pub const SITES_HALF: u32 = 31;
+/// The code offset of what is no call.
+pub const NO_CODE: u32 = u32::MAX >> 1;
 /// A threshold that no call exceeds.
 pub const NEVER: u64 = u64::MAX;
 
@@ -123,6 +125,8 @@ pub mod call_state {
 pub mod call_flags {
     /// It was left by an exception or a jump; `end_ticks` is when that was noticed.
     pub const UNWOUND: u32 = 1;
+    /// It is no call: somebody asked for this moment.
+    pub const NO_CALL: u32 = 2;
 }
 
 wire_struct! {

@@ -45,6 +45,8 @@ pub struct KeptCall {
     pub end_ticks: u64,
     /// What it had to exceed, in ticks.
     pub threshold_ticks: u64,
+    /// Whether there was a call; else somebody asked for the moment.
+    pub is_call: bool,
     /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was noticed.
     pub is_unwound: bool,
     /// Events of its thread since its entry that were overwritten before they could be copied.
@@ -93,8 +95,51 @@ pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording)
         start_ticks: record.start_ticks,
         end_ticks: record.end_ticks,
         threshold_ticks: record.threshold,
+        is_call: record.flags & call_flags::NO_CALL == 0,
         is_unwound: record.flags & call_flags::UNWOUND != 0,
         missing: record.missing,
     });
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes<T: Wire>(value: &T) -> Vec<u8> {
+        let mut bytes = vec![0; T::SIZE];
+        value.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn what_is_cut_or_lies_costs_no_more_than_itself() {
+        let text = b"f > 1ms";
+        let record =
+            ect::TriggerRecord { text_length: text.len() as u32, fired: 3, kept: 2, ..Default::default() };
+        let lie = ect::TriggerRecord { text_offset: u32::MAX, text_length: u32::MAX, ..Default::default() };
+        let array = ect::ArrayHeader { entry_size: ect::TriggerRecord::SIZE as u32, count: 2 };
+        let whole = [bytes(&array), bytes(&record), bytes(&lie), text.to_vec()].concat();
+        for end in 0..=whole.len() {
+            let mut recording = Recording::default();
+            let read = read_triggers(&whole[..end], &mut recording);
+            assert_eq!(read.is_ok(), end >= whole.len() - text.len(), "{end}");
+            assert!(recording.triggers.len() <= 2);
+        }
+        let mut recording = Recording::default();
+        read_triggers(&whole, &mut recording).unwrap();
+        assert_eq!((&recording.triggers[0].text[..], recording.triggers[0].fired), (&text[..], 3));
+        assert!(recording.triggers[1].text.is_empty());
+
+        let call = ect::KeptCall { snapshot: 7, thread: 99, code: u32::MAX, ..Default::default() };
+        let whole = bytes(&call);
+        for end in 0..whole.len() {
+            assert!(read_kept(&whole[..end], 0, &mut recording).is_err(), "{end}");
+        }
+        read_kept(&whole, 0, &mut recording).unwrap();
+        assert_eq!(
+            (recording.kept.len(), recording.kept[0].thread, recording.kept[0].offset),
+            (1, None, None)
+        );
+    }
 }

@@ -63,6 +63,8 @@ pub struct Options {
 pub struct Recorder {
     family: Family,
     keep: Option<KeepBox>,
+    /// Signals that are handed to it.
+    signals: Vec<i32>,
 }
 
 /// Whoever keeps calls.
@@ -92,11 +94,12 @@ impl Recorder {
     pub fn with_triggers(options: Options, triggers: Option<Triggers>) -> Result<Recorder, RecordError> {
         let memory = triggers.as_ref().map(|triggers| triggers.memory);
         let capacity = Capacity::with_triggers(options.ring_size, options.stream, memory)?;
+        let signals = triggers.as_ref().map(|triggers| triggers.signals.clone()).unwrap_or_default();
         let (sites, keep) = triggers.map(|triggers| (triggers.sites, KeepBox(triggers.keep))).unzip();
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
         let hub = Hub::create(options.follow).map_err(no_memory)?;
         let family = Family::new(hub, capacity, options.follow, sites).map_err(no_memory)?;
-        Ok(Recorder { family, keep })
+        Ok(Recorder { family, keep, signals })
     }
 }
 
@@ -129,7 +132,7 @@ pub struct Ended {
 ///
 /// It isn't there, it can't be executed, or there is no process for it.
 pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError> {
-    let Recorder { family, keep } = recorder;
+    let Recorder { family, keep, signals: wanted } = recorder;
     let hub = family.hub.path();
     let preload = launch.preload.as_deref().map(with_present_preloads);
     let mut environment: Vec<(&str, &OsStr)> = vec![(env::RECORDER, hub.as_os_str())];
@@ -137,7 +140,7 @@ pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError
     let mut command = Command::new(&launch.program);
     command.args(&launch.arguments);
     let readings = Readings::begin();
-    let (child, signals) = match Signals::spawn(&mut command, &environment) {
+    let (child, signals) = match Signals::spawn(&mut command, &environment, &wanted) {
         Ok(started) => started,
         Err(source) => return Err(explain(launch.program.clone(), source)),
     };
@@ -249,7 +252,7 @@ impl Running {
         let (children, untraced) = (family.hub.children(), family.hub.header().untraced);
         drop(family);
         if let Some(keep) = &mut keep {
-            keep.look(&watched);
+            keep.look(&watched, &[]);
         }
         let Some((status, end)) = ended else { return Err(system(io::ErrorKind::NotFound.into())) };
         let keep = keep.map(KeepBox);
@@ -271,6 +274,11 @@ impl Running {
     }
 
     fn pass_on(&mut self, received: Received, lives: bool) {
+        if let (Received::Sent(signal @ (libc::SIGUSR1 | libc::SIGUSR2)), Some(keeper)) =
+            (received, &self.keeper)
+        {
+            keeper.signal(signal);
+        }
         if let Received::Sent(signal @ (libc::SIGTERM | libc::SIGHUP)) = received
             && lives
         {

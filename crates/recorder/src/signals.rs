@@ -46,18 +46,23 @@ pub struct Signals(OwnedFd);
 
 impl Signals {
     /// Starts `command`, which finds all signals as this process found them, and from then on holds this
-    /// process's own. `environment` is added to what the program finds.
+    /// process's own, and those in `wanted`. `environment` is added to what the program finds.
     ///
     /// # Errors
     ///
     /// The program can't be started. Signals are then as before.
-    pub fn spawn(command: &mut Command, environment: &[(&str, &OsStr)]) -> io::Result<(Child, Signals)> {
+    pub fn spawn(
+        command: &mut Command,
+        environment: &[(&str, &OsStr)],
+        wanted: &[i32],
+    ) -> io::Result<(Child, Signals)> {
         // SAFETY: all zero is a valid value of these C structures; the calls only fill or read them.
         let (own, mask, child_action) = unsafe {
             let mut own: libc::sigset_t = zeroed();
             libc::sigemptyset(&raw mut own);
-            for signal in [libc::SIGHUP, libc::SIGTERM, libc::SIGCHLD, libc::SIGINT, libc::SIGQUIT] {
-                libc::sigaddset(&raw mut own, signal);
+            let always = [libc::SIGHUP, libc::SIGTERM, libc::SIGCHLD, libc::SIGINT, libc::SIGQUIT];
+            for signal in always.iter().chain(wanted) {
+                libc::sigaddset(&raw mut own, *signal);
             }
             let mut mask: libc::sigset_t = zeroed();
             libc::pthread_sigmask(libc::SIG_BLOCK, &raw const own, &raw mut mask);

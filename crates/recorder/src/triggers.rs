@@ -44,8 +44,8 @@ pub type WriteChunk<'a> = dyn FnMut(u32, u32, &[u8]) -> io::Result<()> + 'a;
 /// Keeps calls.
 pub trait KeepCalls: Send {
     /// Something may have been posted, in one of these processes. How long it may take until the next look. A process that has ended
-    /// is given once more afterwards, and then never again.
-    fn look(&mut self, watched: &[Watched]) -> Duration;
+    /// is given once more afterwards, and then never again. `signals` came since.
+    fn look(&mut self, watched: &[Watched], signals: &[i32]) -> Duration;
 
     /// All processes are over, and in the file: writes what was kept.
     ///
@@ -59,6 +59,8 @@ pub trait KeepCalls: Send {
 pub struct Triggers {
     /// Bytes that threads may take beyond their rings while calls are open that may be kept.
     pub memory: u64,
+    /// Signals to this process that are handed to whoever keeps calls.
+    pub signals: Vec<i32>,
     /// Which functions.
     pub sites: Box<dyn FindSites>,
     /// Which calls.
@@ -76,6 +78,7 @@ pub(crate) struct Keeper {
     hub: Arc<Hub>,
     stop: Arc<AtomicBool>,
     keep: Arc<Mutex<Box<dyn KeepCalls>>>,
+    signals: Arc<Mutex<Vec<i32>>>,
     thread: JoinHandle<()>,
 }
 
@@ -90,19 +93,30 @@ impl Keeper {
         let hub = Arc::clone(&lock(&family).hub);
         let stop = Arc::new(AtomicBool::new(false));
         let keep = Arc::new(Mutex::new(keep));
+        let signals = Arc::new(Mutex::new(Vec::new()));
         let (stopped, page_of, keeping) = (Arc::clone(&stop), Arc::clone(&hub), Arc::clone(&keep));
+        let received = Arc::clone(&signals);
         let thread = std::thread::spawn(move || {
             let page = page_of.page();
             while !stopped.load(Ordering::Acquire) {
                 let rung = page.doorbell().load(Ordering::Acquire);
                 let watched = lock(&family).watched();
-                let pause = keeping.lock().unwrap_or_else(PoisonError::into_inner).look(&watched);
+                let signals = std::mem::take(&mut *received.lock().unwrap_or_else(PoisonError::into_inner));
+                let pause = keeping.lock().unwrap_or_else(PoisonError::into_inner).look(&watched, &signals);
                 let timeout =
                     futex::Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
                 let _ = futex::wait(page.doorbell(), futex::Flags::empty(), rung, Some(&timeout));
             }
         });
-        Keeper { hub, stop, keep, thread }
+        Keeper { hub, stop, keep, signals, thread }
+    }
+
+    /// A signal came.
+    pub fn signal(&self, signal: i32) {
+        self.signals.lock().unwrap_or_else(PoisonError::into_inner).push(signal);
+        let doorbell = self.hub.page().doorbell();
+        doorbell.fetch_add(1, Ordering::AcqRel);
+        let _ = futex::wake(doorbell, futex::Flags::empty(), u32::MAX >> 1);
     }
 
     /// Ends the thread. What was posted last is still to be looked at.

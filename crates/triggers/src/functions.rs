@@ -68,7 +68,7 @@ impl Functions {
             names
                 .extend(own.map(|function| Names::of(&String::from_utf8_lossy(function.linkage_name)).plain));
         }
-        trigger.pattern.near(names.iter().map(String::as_str))
+        trigger.pattern().map(|pattern| pattern.near(names.iter().map(String::as_str))).unwrap_or_default()
     }
 
     fn ranges(&mut self, path: &[u8], build_id: &[u8], file: &Path) -> &[Range] {
@@ -86,7 +86,7 @@ fn find(triggers: &[Trigger], file: &Path, build_id: &[u8]) -> Vec<Range> {
     {
         let names = Names::of(&String::from_utf8_lossy(function.linkage_name));
         for (rule, trigger) in (0..).zip(triggers) {
-            if trigger.pattern.matches_names(&names) {
+            if trigger.pattern().is_some_and(|pattern| pattern.matches_names(&names)) {
                 let end = function.start.saturating_add(function.size.max(1));
                 ranges.push(Range { start: function.start, end, rule });
             }
@@ -132,7 +132,8 @@ impl FindSites for Functions {
             .iter()
             .filter_map(|range| {
                 let threshold = match triggers.get(range.rule as usize)?.condition {
-                    Condition::Longer(ns) => rate.ticks(ns),
+                    Condition::Longer(_, ns) => rate.ticks(ns),
+                    Condition::Signal(_) => NEVER,
                 };
                 Some(TriggerSite {
                     first: code(range.start)?,

@@ -1,21 +1,21 @@
 //! Takes posted calls and keeps the moment of those that are wanted: a snapshot of the process, as soon as we hear of the call.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use everycall_format::ect::{KeptCall, NO_THREAD, TriggerRecord, chunk, reason};
-use everycall_format::trigger::{NEVER, TriggerSite, TriggeredCall};
+use everycall_format::trigger::{NEVER, NO_CODE, TriggerSite, TriggeredCall, call_flags};
 use everycall_live::LiveArena;
 use everycall_recorder::triggers::WriteChunk;
 use everycall_recorder::{Fired, KeepCalls, Watched};
 use everycall_tracefile::{array, bytes_of};
 
 use crate::kept::Kept;
-use crate::policy::{Choice, Policy};
+use crate::policy::{Choice, KeepBy, Policy};
 use crate::rate::Rate;
 use crate::trigger::{Condition, Trigger};
 
@@ -90,7 +90,6 @@ pub struct Keeper {
     triggers: Arc<[Trigger]>,
     rate: Arc<Rate>,
     outcome: Arc<Outcome>,
-    policy: Policy,
     /// Where snapshots wait.
     folder: PathBuf,
     choices: Vec<Choice>,
@@ -101,10 +100,21 @@ pub struct Keeper {
     /// Of each process that is there.
     arenas: HashMap<u32, LiveArena>,
     bells: HashMap<u32, u32>,
+    /// Moments that a signal asked for, by trigger.
+    signals: HashMap<u32, u64>,
     /// Calls that were wanted, and could not be kept.
     failed: Vec<u64>,
     next_snapshot: u32,
     rate_due: Instant,
+}
+
+/// Moments that somebody asks for aren't slow or fast, and none is refused.
+fn policy_of(trigger: &Trigger, policy: Policy) -> Policy {
+    match (&trigger.condition, policy.by) {
+        (Condition::Signal(_), KeepBy::Slowest) => Policy { by: KeepBy::Newest, every_ns: 0, ..policy },
+        (Condition::Signal(_), _) => Policy { every_ns: 0, ..policy },
+        _ => policy,
+    }
 }
 
 impl Keeper {
@@ -118,15 +128,15 @@ impl Keeper {
         folder: PathBuf,
     ) -> Keeper {
         Keeper {
-            choices: triggers.iter().map(|_| Choice::new(policy)).collect(),
+            choices: triggers.iter().map(|trigger| Choice::new(policy_of(trigger, policy))).collect(),
             failed: vec![0; triggers.len()],
             triggers,
             rate,
             outcome,
-            policy,
             folder,
             kept: Vec::new(),
             fired: HashMap::new(),
+            signals: HashMap::new(),
             arenas: HashMap::new(),
             bells: HashMap::new(),
             next_snapshot: FIRST_SNAPSHOT,
@@ -147,28 +157,33 @@ impl Keeper {
         posted
     }
 
-    /// Keeps the moment, if the call is wanted.
-    fn consider(&mut self, call: &TriggeredCall, process: &Watched) {
+    /// Keeps the moment of these processes, if the call is wanted.
+    fn consider(&mut self, call: &TriggeredCall, processes: &[&Watched]) {
         let rule = call.rule as usize;
         let took = call.end_ticks.saturating_sub(call.start_ticks);
-        let every = self.rate.ticks(self.policy.every_ns);
         if !self.choices.get(rule).is_some_and(|choice| choice.wants(call.end_ticks, took)) {
             return;
         }
-        let kept = match self.take(call, process) {
-            Ok(kept) => kept,
-            Err(error) => {
-                self.outcome.known().error.get_or_insert(error.to_string());
-                if let Some(failed) = self.failed.get_mut(rule) {
-                    *failed += 1;
+        let mut kept = Vec::new();
+        for process in processes {
+            match self.take(call, process) {
+                Ok(one) => kept.push(one),
+                Err(error) => {
+                    self.outcome.known().error.get_or_insert(error.to_string());
                 }
-                return;
             }
-        };
+        }
+        if kept.is_empty() {
+            if let Some(failed) = self.failed.get_mut(rule) {
+                *failed += 1;
+            }
+            return;
+        }
         let Some(choice) = self.choices.get_mut(rule) else { return };
+        let every = self.rate.ticks(choice.every_ns());
         let (id, gone) = choice.keep(call.end_ticks, took, every);
         self.kept.retain(|(of, id, _)| *of != rule || Some(*id) != gone);
-        self.kept.push((rule, id, kept));
+        self.kept.extend(kept.into_iter().map(|kept| (rule, id, kept)));
     }
 
     fn take(&mut self, call: &TriggeredCall, process: &Watched) -> io::Result<Kept> {
@@ -208,6 +223,29 @@ impl Keeper {
         })
     }
 
+    /// Keeps the moment of all processes, for each trigger that waits for `signal`.
+    fn signal(&mut self, signal: i32, watched: &[Watched]) {
+        let now = everycall_recorder::clock::ticks();
+        let triggers = Arc::clone(&self.triggers);
+        let waits =
+            |trigger: &Trigger| matches!(trigger.condition, Condition::Signal(for_it) if for_it == signal);
+        let living: Vec<&Watched> =
+            watched.iter().filter(|process| Path::new(&format!("/proc/{}", process.pid)).exists()).collect();
+        for (rule, _) in (0..).zip(triggers.iter()).filter(|(_, trigger)| waits(trigger)) {
+            let call = TriggeredCall {
+                rule,
+                code: NO_CODE,
+                slot: u32::MAX,
+                flags: call_flags::NO_CALL,
+                start_ticks: now,
+                end_ticks: now,
+                ..TriggeredCall::default()
+            };
+            *self.signals.entry(rule).or_default() += 1;
+            self.consider(&call, &living);
+        }
+    }
+
     fn count(&mut self, watched: &[Watched]) {
         for process in watched {
             for rule in 0..self.triggers.len() as u32 {
@@ -224,7 +262,8 @@ impl Keeper {
         self.rate.improve();
         for process in watched {
             process.triggers.arm(|site| match self.triggers.get(site.rule as usize)?.condition {
-                Condition::Longer(ns) => Some(self.rate.ticks(ns).min(NEVER - 1)),
+                Condition::Longer(_, ns) => Some(self.rate.ticks(ns).min(NEVER - 1)),
+                Condition::Signal(_) => None,
             });
         }
     }
@@ -236,20 +275,25 @@ impl Keeper {
             let sum = |count: fn(&Fired) -> u64| {
                 counts.clone().map(|(_, fired)| count(fired)).fold(0, u64::saturating_add)
             };
-            tally.fired = sum(|fired| fired.calls);
+            let asked =
+                u32::try_from(rule).ok().and_then(|rule| self.signals.get(&rule).copied()).unwrap_or(0);
+            tally.fired = sum(|fired| fired.calls).saturating_add(asked);
             tally.missed =
                 sum(|fired| fired.missed).saturating_add(self.failed.get(rule).copied().unwrap_or(0));
-            tally.kept = self.kept.iter().filter(|(of, ..)| *of == rule).count() as u64;
+            let ids: HashSet<u64> =
+                self.kept.iter().filter(|(of, ..)| *of == rule).map(|(_, id, _)| *id).collect();
+            tally.kept = ids.len() as u64;
         }
         tallies
     }
 }
 
 impl KeepCalls for Keeper {
-    fn look(&mut self, watched: &[Watched]) -> Duration {
+    fn look(&mut self, watched: &[Watched], signals: &[i32]) -> Duration {
         self.improve_rate(watched);
+        signals.iter().for_each(|signal| self.signal(*signal, watched));
         for (call, process) in self.posted(watched) {
-            self.consider(&call, process);
+            self.consider(&call, &[process]);
         }
         for process in watched {
             for (rule, choice) in (0..).zip(&self.choices) {

@@ -46,6 +46,11 @@ impl Choice {
         Choice { policy, kept: Vec::new(), until: 0, next_id: 0 }
     }
 
+    /// [`Policy::every_ns`].
+    pub fn every_ns(&self) -> u64 {
+        self.policy.every_ns
+    }
+
     fn is_full(&self) -> bool {
         self.kept.len() >= self.policy.keep
     }

@@ -7,22 +7,36 @@ use everycall_export::parse_time;
 
 use crate::pattern::Pattern;
 
-/// When calls of a function are kept.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// When a moment is kept.
+#[derive(Clone, Debug)]
 pub enum Condition {
-    /// They take longer than so many nanoseconds.
-    Longer(u64),
+    /// A call of a function that the pattern means takes longer than so many nanoseconds.
+    Longer(Pattern, u64),
+    /// `record` gets this signal.
+    Signal(i32),
 }
 
-/// A trigger: which functions, and when.
+/// A trigger.
 #[derive(Clone, Debug)]
 pub struct Trigger {
     text: String,
-    /// Which functions.
-    pub pattern: Pattern,
     /// When.
     pub condition: Condition,
 }
+
+impl Trigger {
+    /// Which functions; `None` where it isn't about calls.
+    #[must_use]
+    pub fn pattern(&self) -> Option<&Pattern> {
+        match &self.condition {
+            Condition::Longer(pattern, _) => Some(pattern),
+            Condition::Signal(_) => None,
+        }
+    }
+}
+
+/// Signals that a trigger may wait for: those that `record` does nothing else with.
+const SIGNALS: [(&str, i32); 2] = [("USR1", 10), ("USR2", 12)];
 
 /// A text that should have been a trigger, and wasn't.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +67,18 @@ impl FromStr for Trigger {
 
     fn from_str(text: &str) -> Result<Trigger, ParseError> {
         let error = |reason: String| ParseError { text: text.to_owned(), reason };
+        if let Some(("signal", name)) = text.trim().split_once(char::is_whitespace)
+            && !name.trim_start().starts_with('>')
+        {
+            let name = name.trim();
+            let signal = SIGNALS.iter().find(|(known, _)| *known == name.strip_prefix("SIG").unwrap_or(name));
+            return match signal {
+                Some((_, signal)) => {
+                    Ok(Trigger { text: text.to_owned(), condition: Condition::Signal(*signal) })
+                }
+                None => Err(error(format!("waits for `{name}`; write `signal USR1` or `signal USR2`"))),
+            };
+        }
         // From behind: `operator>` is a function's name, too.
         let (pattern, limit) = text.rsplit_once('>').ok_or_else(|| {
             let what = if text.contains('<') {
@@ -78,7 +104,7 @@ impl FromStr for Trigger {
         }
         let pattern =
             Pattern::new(pattern).map_err(|reason| error(format!("has a bad pattern: {reason}")))?;
-        Ok(Trigger { text: text.to_owned(), pattern, condition: Condition::Longer(ns) })
+        Ok(Trigger { text: text.to_owned(), condition: Condition::Longer(pattern, ns) })
     }
 }
 
@@ -88,15 +114,24 @@ mod tests {
 
     #[test]
     fn triggers_are_read() {
-        let read = |text: &str| {
-            text.parse::<Trigger>().map(|trigger| (trigger.pattern.to_string(), trigger.condition))
-        };
-        assert_eq!(
-            read("handle_request > 20ms").unwrap(),
-            ("handle_request".into(), Condition::Longer(20_000_000))
-        );
-        assert_eq!(read("a::b*>1.5us").unwrap(), ("a::b*".into(), Condition::Longer(1500)));
-        assert_eq!(read("operator> > 2s").unwrap(), ("operator>".into(), Condition::Longer(2_000_000_000)));
+        for (text, name, ns) in [
+            ("handle_request > 20ms", "handle_request", 20_000_000),
+            ("a::b*>1.5us", "a::b*", 1500),
+            ("operator> > 2s", "operator>", 2_000_000_000),
+            ("signal > 1s", "signal", 1_000_000_000),
+        ] {
+            let trigger: Trigger = text.parse().unwrap();
+            let Condition::Longer(pattern, found) = &trigger.condition else { panic!("{trigger:?}") };
+            assert_eq!(
+                (pattern.to_string().as_str(), *found, trigger.to_string().as_str()),
+                (name, ns, text)
+            );
+        }
+        for (text, signal) in [("signal USR1", 10), ("signal SIGUSR2", 12)] {
+            assert!(
+                matches!(text.parse::<Trigger>().unwrap().condition, Condition::Signal(found) if found == signal)
+            );
+        }
     }
 
     #[test]
@@ -110,6 +145,7 @@ mod tests {
             ("f > fast", "has `fast` for a time"),
             ("f > -3ms", "has `-3ms` for a time"),
             ("f >= 3ms", "write `f > 3ms`"),
+            ("signal KILL", "write `signal USR1`"),
             ("f > 0ms", "would keep every call"),
             ("f > 1000000000h", "for a time"),
         ] {

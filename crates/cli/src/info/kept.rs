@@ -41,6 +41,7 @@ pub fn all(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Vec<Kept> {
                 let location = trace.locate(call.process, offset, call.start_ticks);
                 names.function(location).name.into_owned()
             }
+            None if !call.is_call => "(no call: asked for)".to_owned(),
             None => "unknown".to_owned(),
         };
         Kept {
