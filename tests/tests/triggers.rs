@@ -230,3 +230,44 @@ fn signals_to_record_keep_the_moment() {
         assert!(trace.tallies().get("handle").is_some_and(|tally| tally.exits > 1000));
     }
 }
+
+/// Calls that the clock's upper half changes in, that are left by an exception, of forked children and of libraries that come late.
+#[test]
+fn slow_calls_of_every_kind() {
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT] {
+        let label = mode.label();
+        let place = Place::new("triggers-ways");
+        place.write(
+            "plugin.cpp",
+            "#include <cstdint>\n#include <unistd.h>\n#include <x86intrin.h>\nstruct Own { uint64_t begin, first, last, end; };\n\
+             extern \"C\" void plugged(Own *own) { own->first = __rdtsc(); usleep(5000); own->last = __rdtsc(); }\n",
+        );
+        let plugin = place.build(mode, &["-O1", "-shared", "-fPIC", "plugin.cpp"], "plugin.so");
+        let program = place.build(mode, &["-O1", "slow_ways.cpp", "-ldl"], "slow_ways");
+        let names = ["over_epoch", "asleep", "thrown", "in_child", "plugged"];
+        let triggers: Vec<String> = names.iter().map(|name| format!("{name} > 2ms")).collect();
+        let mut options: Vec<&str> = triggers.iter().flat_map(|trigger| ["--trigger", trigger]).collect();
+        options.extend(ALL);
+        let recording = place.record(&options, &program, &[plugin.to_str().unwrap()]);
+        let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+        assert!(
+            said.contains("is meant by `plugged`") && said.contains("later may have one"),
+            "{label}: {said}"
+        );
+        let (found, kept) = kept(&recording.file);
+        for (rule, name) in names.iter().enumerate() {
+            let line = recording.stdout().lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned()));
+            let line = line.unwrap_or_else(|| panic!("{label}: {name} wasn't called: {said}"));
+            let times: Vec<u64> = line.split_whitespace().map(|time| time.parse().unwrap()).collect();
+            let [begin, first, last, end] = times[..] else { panic!("{line}") };
+            assert_eq!((found[rule].fired, found[rule].kept), (1, 1), "{label}: {name}: {said}");
+            let call = kept.iter().find(|call| call.trigger == rule).unwrap();
+            assert!((begin..=first).contains(&call.start_ticks), "{label}: {name}: {call:?}, {line}");
+            assert!((last..=end).contains(&call.end_ticks), "{label}: {name}: {call:?}, {line}");
+            // gcc's hooks from within functions are also called where an exception leaves them.
+            let is_unwound = *name == "thrown" && !mode.is_body();
+            assert_eq!((call.is_unwound, call.missing), (is_unwound, 0), "{label}: {name}");
+            assert_eq!(call.process > 0, *name == "in_child", "{label}: {name}");
+        }
+    }
+}
