@@ -1,4 +1,4 @@
-//! Compiles the runtime into the three files of the kit.
+//! Compiles the runtime into the three files of the kit, and the wrappers beside it.
 //!
 //! ```text
 //! cargo rustc -p everycall-runtime --crate-type staticlib, for each form
@@ -55,6 +55,10 @@ fn main() {
     let shared = object(&out, &crates, "shared", &[], &[TABLE], &[]);
     fs::rename(executable, out.join("everycall-rt.o")).expect("rename");
     fs::rename(module, out.join("everycall-module.o")).expect("rename");
+
+    for name in ["jumps", "exceptions"] {
+        wrapper(&out, &manifest.join("wrappers"), name);
+    }
 
     let script = out.join("exports.map");
     fs::write(&script, format!("{{ global: {TABLE}; local: *; }};\n")).expect("write the version script");
@@ -128,6 +132,28 @@ fn object(
         .collect();
     assert!(missing.is_empty(), "the {form} runtime needs {missing:?}, which no program has to offer");
     kept
+}
+
+/// Compiles one of the wrappers, which need nothing but the runtime's table and the functions that they wrap.
+fn wrapper(out: &Path, folder: &Path, name: &str) {
+    println!("cargo::rerun-if-changed={}", folder.display());
+    let object = out.join(format!("everycall-{name}.o"));
+    run(Command::new("cc")
+        .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-ffreestanding"])
+        .args(["-fno-stack-protector", "-fcf-protection=none", "-fomit-frame-pointer"])
+        // Exceptions go through them.
+        .args(["-fasynchronous-unwind-tables", "-fno-lto", "-ffunction-sections", "-c"])
+        .arg(folder.join(format!("{name}.c")))
+        .arg("-o")
+        .arg(&object));
+    let strange: Vec<String> = undefined_symbols(&object)
+        .into_iter()
+        .filter(|name| {
+            let known = ["__real_", "_Unwind_GetCFA", "__cxa_current_exception_type", TABLE];
+            name != "_GLOBAL_OFFSET_TABLE_" && !known.iter().any(|known| name.starts_with(known))
+        })
+        .collect();
+    assert!(strange.is_empty(), "the wrapper {name} needs {strange:?}, which no program has to offer");
 }
 
 fn undefined_symbols(object: &Path) -> Vec<String> {

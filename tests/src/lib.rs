@@ -13,6 +13,7 @@
 
 pub mod abi;
 pub mod journal;
+pub mod outline;
 mod place;
 mod standing;
 mod trace;

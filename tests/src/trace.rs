@@ -232,7 +232,7 @@ impl TraceView {
 }
 
 /// Function names by location.
-struct Names {
+pub(crate) struct Names {
     /// Which of `files` each module is: one file may be loaded many times, in many processes.
     modules: Vec<usize>,
     files: Vec<ModuleSymbols>,
@@ -240,7 +240,7 @@ struct Names {
 }
 
 impl Names {
-    fn of(trace: &Trace<'_>) -> Names {
+    pub(crate) fn of(trace: &Trace<'_>) -> Names {
         let mut names = Names { modules: Vec::new(), files: Vec::new(), known: BTreeMap::new() };
         let mut by_identity = BTreeMap::new();
         for module in trace.modules() {
@@ -255,7 +255,7 @@ impl Names {
         names
     }
 
-    fn of_location(&mut self, location: Location) -> String {
+    pub(crate) fn of_location(&mut self, location: Location) -> String {
         if let Some(name) = self.known.get(&location) {
             return name.clone();
         }

@@ -19,6 +19,18 @@ pub struct Invocation {
     pub debug_chosen: bool,
     /// The linker named by `-fuse-ld=`.
     pub linker: Option<String>,
+    /// Libraries are linked into the result.
+    pub is_static: bool,
+    /// The compiler's own libraries are left out, or others are taken in their place.
+    pub without_libraries: bool,
+    /// Libraries of another system root are taken.
+    pub other_root: bool,
+    /// Exceptions are switched off.
+    pub without_exceptions: bool,
+    /// The C++ library is named among the libraries.
+    pub names_cxx_library: bool,
+    /// Functions that the user wraps at the link.
+    pub wrapped: Vec<String>,
     /// Options that keep one mode or another from working.
     pub obstacles: Vec<Obstacle>,
 }
@@ -256,7 +268,16 @@ impl Scan {
                 self.relocatable = true
             }
             "-Xlinker" | "--for-linker" => self.linker_args(next.unwrap_or_default().split('\0')),
-            "-l" => self.inputs += 1,
+            "-static" | "--static" | "-static-pie" | "-static-libstdc++" | "-static-libgcc" => {
+                self.found.is_static = true
+            }
+            "-nostdlib" | "--no-standard-libraries" | "-nodefaultlibs" | "-nolibc" | "-nostdlib++" => {
+                self.found.without_libraries = true
+            }
+            "-fno-exceptions" => self.found.without_exceptions = true,
+            "-fexceptions" => self.found.without_exceptions = false,
+            "--sysroot" => self.found.other_root = true,
+            "-l" => self.library(next.unwrap_or_default()),
             "-target" => self.target(next.unwrap_or_default()),
             "-m32" | "-mx32" | "-m16" => self.obstacle(Obstacle::Target(arg.to_owned())),
             "-mcmodel=large" => self.obstacle(Obstacle::LargeModel),
@@ -277,8 +298,13 @@ impl Scan {
             self.found.linker = Some(linker.to_owned());
         } else if let Some(target) = arg.strip_prefix("--target=") {
             self.target(target);
-        } else if arg.starts_with("-l") {
-            self.inputs += 1;
+        } else if ["--sysroot=", "--gcc-toolchain=", "-stdlib=", "-specs=", "--specs="]
+            .iter()
+            .any(|option| arg.starts_with(option))
+        {
+            self.found.other_root = true;
+        } else if let Some(name) = arg.strip_prefix("-l") {
+            self.library(name);
         } else if is_one_of(arg, CLAIM_HOOKS) && arg != "-minstrument-return=call" {
             self.obstacle(Obstacle::ClaimsHooks(arg.to_owned()));
         } else if arg.starts_with("-g") && !is_one_of(arg, DEBUG_DETAILS) {
@@ -298,9 +324,21 @@ impl Scan {
         self.headers += usize::from(header);
     }
 
+    fn library(&mut self, name: &str) {
+        self.inputs += 1;
+        self.found.names_cxx_library |= matches!(name, "stdc++" | "c++" | "c++abi" | "supc++");
+    }
+
     fn linker_args<'a>(&mut self, args: impl Iterator<Item = &'a str>) {
         self.inputs += 1;
-        for arg in args {
+        let mut args = args.peekable();
+        while let Some(arg) = args.next() {
+            if let Some(name) = arg.strip_prefix("--wrap").or(arg.strip_prefix("-wrap")) {
+                // Where the name is in the next -Xlinker, all may be.
+                let name = name.strip_prefix('=').map(str::to_owned);
+                let name = name.or_else(|| args.peek().map(|name| (*name).to_owned()));
+                self.found.wrapped.push(name.unwrap_or_else(|| "*".to_owned()));
+            }
             match arg {
                 "-shared" | "--shared" | "-Bshareable" => self.shared = true,
                 "-r" | "-i" | "--relocatable" => self.relocatable = true,
@@ -393,6 +431,16 @@ mod tests {
         for line in ["-r a.o b.o", "-nostdlib -Wl,-r a.o", "-r -shared a.o"] {
             assert_eq!(read(line).stage, Stage::LinkRelocatable, "{line}");
         }
+    }
+
+    #[test]
+    fn libraries_and_wraps() {
+        assert!(read("a.o -static").is_static && read("-static-pie a.o").is_static && !read("a.o").is_static);
+        assert!(read("a.o -nostdlib").without_libraries && !read("a.o -nostdinc").without_libraries);
+        assert!(read("a.o -lstdc++").names_cxx_library && read("a.o -l c++").names_cxx_library);
+        assert!(!read("a.o -lm").names_cxx_library);
+        assert_eq!(read("a.o -Wl,--wrap=malloc,--wrap,longjmp").wrapped, ["malloc", "longjmp"]);
+        assert_eq!(read("a.o -Xlinker --wrap=f -Xlinker --wrap -Xlinker g").wrapped, ["f", "*"]);
     }
 
     #[test]

@@ -77,6 +77,13 @@ pub fn family_of_name(name: &OsStr) -> Option<Family> {
     }
 }
 
+/// Whether a compiler links the C++ library without being told: its name says so.
+pub fn links_cxx(compiler: &Path) -> bool {
+    compiler.file_name().and_then(OsStr::to_str).is_some_and(|name| {
+        name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-').ends_with("++")
+    })
+}
+
 /// The family of a compiler: by its name, by what its name is a link to (`cc`), else by asking it.
 pub fn family_of(compiler: &Path) -> Option<Family> {
     let by_name = |path: &Path| path.file_name().and_then(family_of_name);

@@ -21,6 +21,7 @@ mod mode;
 mod prefix;
 mod response;
 mod toolbox;
+mod wrap;
 
 pub use assembler::{as_main, is_assembler_name, rewrite};
 pub use compiler::Family;
@@ -32,6 +33,10 @@ pub use prefix::{Kit, cc_main, is_compiler_name, named_compiler_main};
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
+/// The kit's object that tells of jumps; kits may lack it.
+pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
+/// The kit's object that tells of C++ exceptions; kits may lack it.
+pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 /// The kit's folder of headers.
 pub const INCLUDE_FOLDER: &str = "include";
 /// In it, the folder of headers that map other tracers' names to ours.

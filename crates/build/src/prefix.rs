@@ -22,6 +22,7 @@ use crate::args::{Invocation, Obstacle, Stage};
 use crate::compiler::{self, CommandLine, Family};
 use crate::mode::Mode;
 use crate::toolbox::Toolbox;
+use crate::wrap;
 use crate::{
     COMPAT_FOLDER, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED, INCLUDE_FOLDER, MODULE_OBJECT, RUNTIME_OBJECT,
     RUNTIME_SYMBOL,
@@ -209,7 +210,9 @@ fn options(
         }
     }
     if invocation.links() {
-        options.extend(link_options(invocation, &kit()?));
+        let kit = kit()?;
+        options.extend(link_options(invocation, &kit));
+        options.extend(wrap::options(invocation, compiler, &kit));
     }
     Ok(options)
 }

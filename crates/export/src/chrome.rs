@@ -287,6 +287,7 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     let (phase, category, number): (&[u8], _, _) = match mark.kind {
         MarkKind::Label => (b"\"i\",\"s\":\"t\"", "label", None),
         MarkKind::Instant => (b"\"i\",\"s\":\"t\"", "instant", None),
+        MarkKind::Throw | MarkKind::Catch => (b"\"i\",\"s\":\"t\"", "exception", None),
         MarkKind::StraySpanEnd => (b"\"i\",\"s\":\"t\"", "span", None),
         MarkKind::SpanBegin { span, .. } => (b"\"b\"", "span", Some(span)),
         MarkKind::SpanEnd { span, .. } => (b"\"e\"", "span", Some(span)),
@@ -306,7 +307,7 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     bytes.extend_from_slice(b"\"ts\":");
     put_microseconds(bytes, mark.at_ns);
     bytes.extend_from_slice(b",\"name\":");
-    put_string(bytes, text::mark_name(source, mark.name));
+    put_string(bytes, &text::mark_title(source, mark));
     bytes.extend_from_slice(b",\"args\":");
     let mut members = Members::new(bytes);
     match mark.kind {

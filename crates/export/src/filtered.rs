@@ -314,7 +314,11 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 self.held.push_back(Held::Mark(mark));
                 None
             }
-            MarkKind::Label | MarkKind::Instant | MarkKind::StraySpanEnd => {
+            MarkKind::Label
+            | MarkKind::Instant
+            | MarkKind::Throw
+            | MarkKind::Catch
+            | MarkKind::StraySpanEnd => {
                 if self.is_within(mark.at_ns) && self.is_selected() {
                     self.in_order(Held::Mark(mark))
                 } else {

@@ -45,6 +45,7 @@ pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use shorten::shortened_name;
 pub use source::{Process, Source, Thread, TraceSource, end_ns, process_name};
+pub use text::type_name;
 pub use units::{Count, Duration, ParseError, parse_ids, parse_time};
 
 /// From this many slices on, an export says how to make it smaller.

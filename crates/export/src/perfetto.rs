@@ -375,6 +375,7 @@ impl Track {
         let (category, kind) = match mark.kind {
             MarkKind::Label => ("label", event::INSTANT),
             MarkKind::Instant => ("instant", event::INSTANT),
+            MarkKind::Throw | MarkKind::Catch => ("exception", event::INSTANT),
             MarkKind::StraySpanEnd => ("span", event::INSTANT),
             MarkKind::SpanBegin { .. } => ("span", event::BEGIN),
             MarkKind::SpanEnd { .. } => ("span", event::END),
@@ -400,7 +401,7 @@ impl Track {
                     return put_remarks(event, text::span_remarks(start_cut, how));
                 }
                 event.text(event::CATEGORY, category);
-                event.text(event::NAME, text::mark_name(source, mark.name));
+                event.text(event::NAME, &text::mark_title(source, mark));
                 if mark.value.is_some() {
                     event.message(event::ANNOTATION, |annotation| {
                         annotation.text(annotation::NAME, "value");

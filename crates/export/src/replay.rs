@@ -26,10 +26,11 @@
 //! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then
 //!   their scopes, then their end.
 
+use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
-use everycall_timeline::{EndKind, Mark, MarkKind, MarkName};
+use everycall_timeline::{EndKind, Mark, MarkKind};
 
 use crate::Summary;
 use crate::filter::{Event, Filter, Point, Tail};
@@ -83,7 +84,7 @@ pub fn replay(
             let process = source.processes().get(thread.process).filter(|_| source.processes().len() > 1);
             let title = title(thread, process);
             let next = |functions: &mut Functions<'_>| events.next(functions);
-            page.thread(&title, &mut functions, next, |name| text::mark_name(source, name))?;
+            page.thread(&title, &mut functions, next, |mark| text::mark_title(source, mark))?;
         }
     }
     page.sink.finish()?;
@@ -147,7 +148,7 @@ impl Page<'_> {
         title: &str,
         functions: &mut Functions<'_>,
         mut next: impl FnMut(&mut Functions<'_>) -> Option<Event>,
-        mark_name: impl Fn(MarkName) -> &'n str,
+        mark_title: impl Fn(&Mark) -> Cow<'n, str>,
     ) -> io::Result<()> {
         let mut stack: Vec<Open> = Vec::new();
         let mut lines = 0;
@@ -181,7 +182,7 @@ impl Page<'_> {
                     self.summary.point(&point);
                 }
                 Event::Mark(mark) => {
-                    self.mark(stack.len(), &mark, mark_name(mark.name));
+                    self.mark(stack.len(), &mark, &mark_title(&mark));
                     self.summary.mark(&mark);
                 }
                 Event::Gap(gap) => {
@@ -292,6 +293,7 @@ impl Page<'_> {
         let (sign, tail) = match mark.kind {
             MarkKind::Label => ('@', String::new()),
             MarkKind::Instant => ('!', String::new()),
+            MarkKind::Throw | MarkKind::Catch => ('*', String::new()),
             MarkKind::SpanBegin { cut, .. } => ('[', if cut { ", began earlier" } else { "" }.to_owned()),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
                 let remarks: String =

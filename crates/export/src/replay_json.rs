@@ -101,7 +101,7 @@ pub fn replay_json(
                     if mark.kind == MarkKind::Label && depth > 0 {
                         labels.add(depth as usize, mark.name, mark.value);
                     }
-                    put_mark(&mut sink.bytes, &head, &mark, text::mark_name(source, mark.name));
+                    put_mark(&mut sink.bytes, &head, &mark, source);
                     summary.mark(&mark);
                 }
                 Event::Gap(gap) => {
@@ -218,10 +218,12 @@ fn put_labels(bytes: &mut Vec<u8>, labels: &Labels, source: &impl Source) {
 }
 
 /// A line; nothing at the begin of a span.
-fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, name: &str) {
+fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, source: &impl Source) {
     let (key, span): (&[u8], _) = match mark.kind {
         MarkKind::Label => (b"\"label\":", None),
         MarkKind::Instant => (b"\"instant\":", None),
+        MarkKind::Throw => (b"\"throw\":", None),
+        MarkKind::Catch => (b"\"catch\":", None),
         MarkKind::StraySpanEnd => (b"\"stray_span_end\":", None),
         MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
             (b"\"span\":", Some((start_ns, start_cut, how)))
@@ -236,7 +238,14 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, name: &str) {
         bytes.push(b',');
     }
     bytes.extend_from_slice(key);
-    put_string(bytes, name);
+    if matches!(mark.kind, MarkKind::Throw | MarkKind::Catch) {
+        match text::type_name(source.mark_name(mark.name)) {
+            Some(name) => put_string(bytes, &name),
+            None => bytes.extend_from_slice(b"null"),
+        }
+    } else {
+        put_string(bytes, text::mark_name(source, mark.name));
+    }
     if let Some(value) = mark.value {
         bytes.extend_from_slice(b",\"value\":");
         put_value(bytes, value);

@@ -1,12 +1,41 @@
 //! Texts that several outputs share.
 
-use everycall_timeline::{EndKind, GapKind, LossKind, MarkName, SpanEndKind};
+use std::borrow::Cow;
+
+use everycall_timeline::{EndKind, GapKind, LossKind, Mark, MarkKind, MarkName, SpanEndKind};
 
 use crate::filter::{Point, PointKind, Tail};
 use crate::names::{Details, Functions, Inlined};
 use crate::shorten::shortened_name;
 use crate::source::Source;
 use crate::units::Count;
+
+/// What a mark is called in viewers.
+pub(crate) fn mark_title<'t>(source: &'t impl Source, mark: &Mark) -> Cow<'t, str> {
+    let what = match mark.kind {
+        MarkKind::Throw => "throw",
+        MarkKind::Catch => "catch",
+        _ => return mark_name(source, mark.name).into(),
+    };
+    match type_name(source.mark_name(mark.name)) {
+        Some(name) => format!("{what} {name}").into(),
+        None => what.into(),
+    }
+}
+
+/// The type that a name of the C++ ABI stands for, as sources write it; the name as it is where that isn't known, because it was cut for
+/// example. `None` where there is no name.
+#[must_use]
+pub fn type_name(mangled: &str) -> Option<String> {
+    if mangled.is_empty() {
+        return None;
+    }
+    // As of the symbol of the type's name.
+    let symbol = cpp_demangle::Symbol::new(format!("_ZTS{mangled}")).ok();
+    let text = symbol.and_then(|symbol| symbol.demangle(&cpp_demangle::DemangleOptions::default()).ok());
+    let name = text.as_deref().and_then(|text| text.strip_prefix("typeinfo name for "));
+    Some(name.unwrap_or(mangled).to_owned())
+}
 
 /// Name of slices that stand for calls nested too deeply.
 pub(crate) const DEEPER: &str = "... deeper calls not shown";

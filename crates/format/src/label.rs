@@ -1,4 +1,4 @@
-//! What the program itself marks on its timeline: labels, instants and spans.
+//! What the program itself marks on its timeline: labels, instants and spans; and exceptions.
 //!
 //! One record of kind [`kind::LABEL`] each:
 //!
@@ -24,6 +24,14 @@ pub const SPAN_END: u8 = 4;
 pub const MODULE_LOADED: u8 = 5;
 /// The runtime's own: the module of this file name was unloaded.
 pub const MODULE_UNLOADED: u8 = 6;
+/// An exception is thrown; the name is its type's, as the C++ ABI writes it, or empty.
+pub const THROW: u8 = 7;
+/// A handler of the innermost open call, or of what it called, catches an exception; named likewise.
+pub const CATCH: u8 = 8;
+/// The innermost open calls, as many as the value says, are being left by an exception; the frame that they share cleans up.
+pub const CLEANUP: u8 = 9;
+/// The thread is ending: whatever is open ends with it.
+pub const THREAD_END: u8 = 10;
 /// The bits of the detail that hold the class.
 pub const CLASS_MASK: u8 = 0x0f;
 /// Set in the detail where the program gave no value.

@@ -107,4 +107,9 @@ pub struct RuntimeTable {
     pub snapshot_write: unsafe extern "C" fn(u64, i32, *const u8, Option<ByteSink>, *mut c_void) -> i32,
     /// Frees a snapshot.
     pub snapshot_free: unsafe extern "C" fn(u64) -> i32,
+
+    /// `(what, stack pointer, name)`, from the kit's wrappers: something is thrown (`label::THROW`), a handler or a cleanup is entered
+    /// (`CATCH`, `CLEANUP`), or the program jumps (0). *Stack pointer* is what it is where the program goes on, or was where it threw;
+    /// *name* is the exception's type as the C++ ABI writes it, or null.
+    pub unwinding: unsafe extern "C" fn(u32, u64, *const u8),
 }

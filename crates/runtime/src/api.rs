@@ -93,7 +93,7 @@ pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
 ///
 /// # Safety
 /// It is one, and stays.
-unsafe fn start_of_text(begin: *const u8) -> &'static [u8] {
+pub(crate) unsafe fn start_of_text(begin: *const u8) -> &'static [u8] {
     let mut length = 0;
     // SAFETY: by contract.
     unsafe {
@@ -266,6 +266,11 @@ fn own_control() -> Option<&'static Control> {
         .filter(|control| control.state.load(Relaxed) != state::BLANK)
 }
 
+/// Whether the calling thread has begun and isn't left out.
+pub(crate) fn is_recording() -> bool {
+    traced().is_some() && own_control().is_some_and(|control| control.state.load(Relaxed) == state::ACTIVE)
+}
+
 /// Does something with the calling thread, which begins if it hasn't yet.
 fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<(), i32> {
     let process = traced().ok_or(error::NOT_TRACED)?;
@@ -282,7 +287,7 @@ fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<()
 }
 
 /// The same, with room in its ring to write; nothing where it doesn't record.
-fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
+pub(crate) fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
     let left_out = |control: &Control| control.state.load(Relaxed) == state::OFF;
     if traced().is_some() && own_control().is_some_and(left_out) {
         return Ok(());

@@ -56,3 +56,4 @@ mod system;
 mod tests;
 mod threads;
 mod triggers;
+mod unwinding;

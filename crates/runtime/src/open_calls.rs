@@ -13,7 +13,7 @@ use everycall_format::event::EXIT;
 use everycall_ring::Control;
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
-/// Set in stack pointers, which are multiples of 8 otherwise, of calls whose exit the slow path has to see.
+/// How far from a multiple of 8 are stack pointers of calls whose exit the slow path has to see, above or below.
 const WATCHED: u64 = 1;
 
 /// The open calls of one thread.
@@ -164,9 +164,22 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Marks the innermost call so that no exit hook takes it for its own: its exit comes to the slow path.
-    pub(crate) fn watch_innermost(&self) {
+    /// What the stack pointer of an entry was, whether its call is watched or not.
+    fn own_pointer(&self, entry: u64) -> u64 {
+        match self.stack_pointer(entry).load(Relaxed) {
+            u64::MAX => u64::MAX,
+            pointer => pointer.saturating_add(WATCHED) & !7,
+        }
+    }
+
+    /// Marks the innermost call, which was entered at `frame`, so that no exit hook takes it for its own: its exit comes to the
+    /// slow path.
+    pub(crate) fn watch_innermost(&self, frame: Frame) {
         if let Some(entry) = self.innermost() {
+            // Below, so that hooks don't take a later call at the same place for one within it.
+            if let Frame::Start(pointer) = frame {
+                self.stack_pointer(entry).store(pointer.wrapping_sub(WATCHED), Relaxed);
+            }
             self.watch_entry(entry);
         }
     }
@@ -190,11 +203,11 @@ impl<'a> OpenCalls<'a> {
     pub(crate) fn drop_dead(&self, frame: Frame, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
         let depth = self.depth();
         while let Some(entry) = self.innermost() {
-            let pointer = self.stack_pointer(entry).load(Relaxed);
+            let pointer = self.own_pointer(entry);
             if !frame.ends_at_entry(pointer) {
                 break;
             }
-            if on_other_stack(frame.stack_pointer(), pointer) {
+            if is_interrupted(pointer, frame.stack_pointer()) {
                 break;
             }
             self.control.deep.store(0, Relaxed);
@@ -204,14 +217,50 @@ impl<'a> OpenCalls<'a> {
         depth - self.depth()
     }
 
+    /// Removes the frames that are gone when the program goes on in a frame in which a hook would have this stack pointer, and gives each
+    /// before. How many they were.
+    pub(crate) fn drop_below(&self, hook: u64, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
+        let depth = self.depth();
+        while let Some(entry) = self.innermost() {
+            let pointer = self.own_pointer(entry);
+            let is_gone =
+                if on_other_stack(hook, pointer) { !is_interrupted(pointer, hook) } else { pointer < hook };
+            if !is_gone {
+                break;
+            }
+            self.control.deep.store(0, Relaxed);
+            dead(self.facts(entry));
+            self.pop();
+        }
+        depth - self.depth()
+    }
+
+    /// How many of the innermost calls were entered at this stack pointer: inlined ones share it.
+    pub(crate) fn count_at(&self, hook: u64) -> u32 {
+        let mut entry = self.top();
+        let mut count = 0;
+        while self.control.deep.load(Relaxed) == 0 && entry > self.first() {
+            entry -= ENTRY;
+            if self.own_pointer(entry) != hook {
+                break;
+            }
+            count += 1;
+        }
+        count
+    }
+
     /// Closes the call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only
     /// compared for frames within a function). How many frames inside it were gone; `None` where no open
     /// call matches, then the stack is as it was.
     pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Option<u32> {
         let deep = self.control.deep.load(Relaxed);
-        let innermost_pointer =
-            self.innermost().map_or(u64::MAX, |entry| self.stack_pointer(entry).load(Relaxed));
-        if deep > 0 && frame.stack_pointer() < innermost_pointer {
+        let innermost_pointer = self.innermost().map_or(u64::MAX, |entry| self.own_pointer(entry));
+        let is_inside = match frame {
+            Frame::Start(own) | Frame::Body(own) => own < innermost_pointer,
+            // What a function was called from lies as high as it does when it has given up its frame.
+            Frame::Left(own) => own <= innermost_pointer,
+        };
+        if deep > 0 && is_inside {
             // Too deep for entries: exits are believed.
             return Some(0);
         }
@@ -219,8 +268,7 @@ impl<'a> OpenCalls<'a> {
         let mut inside = deep;
         while entry > self.first() {
             entry -= ENTRY;
-            let pointer = self.stack_pointer(entry).load(Relaxed);
-            let pointer = if pointer == u64::MAX { pointer } else { pointer & !WATCHED };
+            let pointer = self.own_pointer(entry);
             let word = self.word(entry).load(Relaxed);
             let same_function = (word as u32 & !EXIT) == low & !EXIT;
             let matches = match frame {
@@ -253,6 +301,15 @@ impl<'a> OpenCalls<'a> {
             self.pop();
         }
     }
+}
+
+/// Whether a frame at `outer` was interrupted by a signal handler on the alternate stack, to which `inner` belongs. (The other way
+/// round, a handler on the alternate stack has been left.)
+fn is_interrupted(outer: u64, inner: u64) -> bool {
+    crate::system::alternate_stack().is_some_and(|(first, end)| {
+        let within = |pointer: u64| (first..end).contains(&pointer);
+        within(inner) && !within(outer)
+    })
 }
 
 /// Whether exactly one of two stack pointers lies on the thread's alternate signal stack.

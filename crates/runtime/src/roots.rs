@@ -47,7 +47,7 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::{api, modules, start};
+    use crate::{api, modules, start, unwinding};
     use core::ffi::c_int;
     use everycall_hooks::RuntimeTable;
 
@@ -67,6 +67,7 @@ mod runtime {
         snapshot: api::snapshot,
         snapshot_write: api::snapshot_write,
         snapshot_free: api::snapshot_free,
+        unwinding: unwinding::unwinding,
     };
 
     /// What the C library calls, with the program's arguments and environment.

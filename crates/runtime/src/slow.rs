@@ -106,7 +106,7 @@ pub(crate) unsafe extern "C" fn slow_path(
         thread.entry(ticks, place, frame);
         if is_first {
             // Most threads end when their first call does: the last chance to learn their name.
-            thread.open.watch_innermost();
+            thread.open.watch_innermost(frame);
         }
     } else {
         thread.exit(ticks, place, frame);
@@ -273,6 +273,14 @@ impl<'a> Thread<'a> {
     pub(crate) fn drop_dead(&self, ticks: u64, frame: Frame) {
         let mut fallen = Fallen::default();
         let count = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
+        self.left(ticks, count);
+        fallen.post(self.process, self);
+    }
+
+    /// Removes the frames that are gone when the program goes on where a hook would have this stack pointer, and records that.
+    pub(crate) fn drop_below(&self, ticks: u64, hook: u64) {
+        let mut fallen = Fallen::default();
+        let count = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
         self.left(ticks, count);
         fallen.post(self.process, self);
     }

@@ -207,6 +207,10 @@ pub enum MarkKind {
         /// How it ended.
         how: SpanEndKind,
     },
+    /// An exception is thrown. The name is its type's, as the C++ ABI writes it; empty where it isn't known.
+    Throw,
+    /// An exception is caught, by the innermost call that is open or by what it called. Named likewise.
+    Catch,
     /// The program ended a span that it had not begun.
     StraySpanEnd,
 }

@@ -81,6 +81,8 @@ struct Frame {
     start_cut: bool,
     /// Not one call, but so many of which nothing is known.
     unnamed: u32,
+    /// An exception is leaving it: an exit that comes now is part of its cleanup.
+    is_left: bool,
 }
 
 impl Frame {
@@ -137,6 +139,8 @@ pub(crate) struct Pairing<'a> {
     /// How many of the stack's frames, the outermost ones, were there when recording was last off.
     before_gap: usize,
     spans: Spans,
+    /// The thread ends: what is open was left when nothing more is heard of it.
+    is_ending: bool,
     /// Time of the last event.
     now_ns: u64,
     closing: Option<Closing>,
@@ -163,6 +167,7 @@ impl<'a> Pairing<'a> {
             too_deep: 0,
             before_gap: 0,
             spans: Spans::default(),
+            is_ending: false,
             now_ns: 0,
             closing: None,
             opening: Cuts::default(),
@@ -204,8 +209,14 @@ impl<'a> Pairing<'a> {
                     None => TailCall::No,
                     Some(exit) => self.code.tail_call(exit, location),
                 };
-                let frame =
-                    Frame { location, start_ticks: ticks, start_ns: ns, start_cut: false, unnamed: 0 };
+                let frame = Frame {
+                    location,
+                    start_ticks: ticks,
+                    start_ns: ns,
+                    start_cut: false,
+                    unnamed: 0,
+                    is_left: false,
+                };
                 self.open(frame, tail_call, out);
             }
             What::Exit(offset) => {
@@ -225,8 +236,14 @@ impl<'a> Pairing<'a> {
             What::Entry(_) | What::Exit(_) => {}
             What::UnknownEntry(address) => {
                 let location = unknown(address);
-                let frame =
-                    Frame { location, start_ticks: ticks, start_ns: at_ns, start_cut: false, unnamed: 0 };
+                let frame = Frame {
+                    location,
+                    start_ticks: ticks,
+                    start_ns: at_ns,
+                    start_cut: false,
+                    unnamed: 0,
+                    is_left: false,
+                };
                 self.open(frame, TailCall::No, out);
             }
             What::UnknownExit(address) => self.exit(unknown(address), out),
@@ -267,6 +284,19 @@ impl<'a> Pairing<'a> {
                 self.stats.spans_too_many = self.spans.too_many;
                 mark
             }
+            label::THROW => simple(MarkKind::Throw),
+            label::CATCH => {
+                self.leaving(1, false);
+                simple(MarkKind::Catch)
+            }
+            label::CLEANUP => {
+                self.leaving(value.unwrap_or(1), true);
+                None
+            }
+            label::THREAD_END => {
+                self.is_ending = true;
+                None
+            }
             label::SPAN_END => self.spans.end(key, at_ns).or_else(|| {
                 if let Some(cuts) = self.collected.as_mut().filter(|cuts| cuts.spans.len() < spans::OPEN_MAX)
                 {
@@ -279,6 +309,14 @@ impl<'a> Pairing<'a> {
             _ => None,
         };
         out.extend(mark.map(TimelineEvent::Mark));
+    }
+
+    /// Whether an exception is leaving the innermost `count` calls.
+    fn leaving(&mut self, count: u64, is_left: bool) {
+        let count = usize::try_from(count).unwrap_or(usize::MAX);
+        for frame in self.stack.iter_mut().rev().take(count) {
+            frame.is_left = is_left;
+        }
     }
 
     #[inline]
@@ -300,6 +338,7 @@ impl<'a> Pairing<'a> {
     #[inline]
     fn close(&mut self, how: EndKind, end_ns: u64, out: &mut Vec<TimelineEvent>) {
         let Some(frame) = self.stack.pop() else { return };
+        let how = if frame.is_left && how == EndKind::Returned { EndKind::Unwound } else { how };
         let how = if self.stack.len() < self.before_gap { self.ends_after_gap(how) } else { how };
         if frame.unnamed > 0 {
             return;
@@ -473,6 +512,9 @@ impl<'a> Pairing<'a> {
             if frame.start_ticks >= at_end.first_ticks {
                 self.stats.open_call_disagreements = self.stats.open_call_disagreements.saturating_sub(1);
             }
+            if self.is_ending {
+                return EndKind::Unwound;
+            }
             self.now_ns = at_end.until_ns;
             return EndKind::CutAtEnd;
         }
@@ -495,8 +537,14 @@ impl<'a> Pairing<'a> {
             let location =
                 call.location.unwrap_or(Location { module: Location::NO_MODULE, image_address: 0 });
             let start_cut = true_ns < self.now_ns;
-            let frame =
-                Frame { location, start_ticks: call.ticks, start_ns: self.now_ns, start_cut, unnamed: 0 };
+            let frame = Frame {
+                location,
+                start_ticks: call.ticks,
+                start_ns: self.now_ns,
+                start_cut,
+                unnamed: 0,
+                is_left: false,
+            };
             self.open(frame, TailCall::No, out);
         }
         if !cuts.calls.is_empty() || !cuts.spans.is_empty() {
@@ -513,7 +561,7 @@ impl<'a> Pairing<'a> {
             CutCall::Unnamed(count) => (Location { module: Location::NO_MODULE, image_address: 0 }, count),
         };
         let (start_ticks, start_ns) = (self.rim_ticks, self.now_ns);
-        let frame = Frame { location, start_ticks, start_ns, start_cut: true, unnamed };
+        let frame = Frame { location, start_ticks, start_ns, start_cut: true, unnamed, is_left: false };
         if unnamed == 0 {
             self.open(frame, TailCall::No, out);
         } else if self.stack.len() < DEPTH_MAX {

@@ -398,11 +398,10 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
 
 /// The names of labels, instants and spans, those that occur most first.
 pub fn most_marks<'t>(trace: &'t Trace<'_>) -> Vec<&'t NamedMarks> {
-    let mut names: Vec<_> = trace.mark_names().all().iter().collect();
-    names.sort_by_key(|named| {
-        let count = named.labels.saturating_add(named.instants).saturating_add(named.spans);
-        (std::cmp::Reverse(count), &named.name)
-    });
+    let count = |named: &NamedMarks| named.labels.saturating_add(named.instants).saturating_add(named.spans);
+    // Types of exceptions are names too.
+    let mut names: Vec<_> = trace.mark_names().all().iter().filter(|named| count(named) > 0).collect();
+    names.sort_by_key(|named| (std::cmp::Reverse(count(named)), &named.name));
     names
 }
 

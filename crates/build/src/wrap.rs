@@ -1,0 +1,164 @@
+//! Functions that are wrapped at the link, so that the runtime learns of frames that are left without an exit: jumps, throws, landing
+//! pads. The kit's objects define the wrappers.
+//!
+//! The linker's `--wrap` renames references only: there are no two definitions of a function in any link, and what isn't linked by the
+//! prefix isn't concerned. The wrappers know those functions that not every library has by weak references. A weak reference takes nothing
+//! out of an archive; where the program's own one, renamed, no longer does, `-u` stands in.
+
+use std::ffi::OsString;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use crate::args::Invocation;
+use crate::compiler;
+use crate::{EXCEPTIONS_OBJECT, JUMPS_OBJECT};
+
+/// Functions that one object of the kit wraps.
+struct Wrapper {
+    object: &'static str,
+    /// Those that every such link can and has to take in: the object refers to them.
+    always: &'static [&'static str],
+    /// Others, with the archives where static links find them. These have to take in what they wrap, and not every archive has all of
+    /// them.
+    others: &'static [(&'static str, &'static str)],
+}
+
+const JUMPS: Wrapper = Wrapper {
+    object: JUMPS_OBJECT,
+    always: &[],
+    others: &[
+        ("longjmp", "libc.a"),
+        ("_longjmp", "libc.a"),
+        ("siglongjmp", "libc.a"),
+        ("__longjmp_chk", "libc.a"),
+        ("pthread_exit", "libc.a"),
+        ("thrd_exit", "libc.a"),
+    ],
+};
+
+const EXCEPTIONS: Wrapper = Wrapper {
+    object: EXCEPTIONS_OBJECT,
+    always: &["__gxx_personality_v0", "__cxa_throw", "__cxa_rethrow"],
+    others: &[
+        // With link-time optimisation, gcc lets it do for functions that only clean up.
+        ("__gcc_personality_v0", "libgcc_eh.a"),
+        ("_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE", "libstdc++.a"),
+        ("_ZSt17rethrow_exceptionSt13exception_ptr", "libc++.a"),
+    ],
+};
+
+/// Options of a link.
+pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
+    if invocation.without_libraries {
+        return Vec::new();
+    }
+    let mut options = wrapper(&JUMPS, invocation, compiler, kit);
+    let is_cxx = compiler::links_cxx(compiler) || invocation.names_cxx_library;
+    if is_cxx && !invocation.without_exceptions {
+        options.extend(wrapper(&EXCEPTIONS, invocation, compiler, kit));
+    }
+    options
+}
+
+fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
+    let object = kit.join(wrapper.object);
+    let functions = || wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
+    // What the user wraps stays the user's.
+    let is_taken = |name: &String| name == "*" || functions().any(|function| function == name);
+    if invocation.wrapped.iter().any(is_taken) || !object.exists() {
+        return Vec::new();
+    }
+    let mut text = String::from("-Wl");
+    let mut add = |option: &str, function: &str| {
+        text += option;
+        text += function;
+    };
+    for function in wrapper.always {
+        add(",--wrap=", function);
+    }
+    let mut archive = ("", None);
+    for (function, library) in wrapper.others {
+        if !invocation.is_static {
+            add(",--wrap=", function);
+            continue;
+        }
+        if archive.0 != *library {
+            archive = (library, static_library(library, invocation, compiler));
+        }
+        if archive.1.as_deref().is_some_and(|archive| offers(archive, function)) {
+            add(",--wrap=", function);
+            add(",-u,", function);
+        }
+    }
+    vec![text.into(), "-Xlinker".into(), object.into_os_string()]
+}
+
+/// The bytes of a library of the compiler's, where it is certain that this is the one that will be linked.
+fn static_library(name: &str, invocation: &Invocation, compiler: &Path) -> Option<Vec<u8>> {
+    let is_other = compiler.to_string_lossy().contains("musl") || invocation.other_root;
+    if is_other {
+        return None;
+    }
+    let question = format!("-print-file-name={name}");
+    let answer = Command::new(compiler).arg(question).stdin(Stdio::null()).output().ok()?;
+    std::fs::read(String::from_utf8(answer.stdout).ok()?.trim_end()).ok()
+}
+
+/// Whether an archive's table of symbols has a function: the first member, `/`, has a number of offsets, as many offsets and names, big
+/// endian.
+fn offers(archive: &[u8], function: &str) -> bool {
+    let Some((head, rest)) =
+        archive.split_at_checked(68).filter(|(head, _)| head.starts_with(b"!<arch>\n/ "))
+    else {
+        return false;
+    };
+    let size = std::str::from_utf8(&head[56..66]).ok().and_then(|size| size.trim_end().parse().ok());
+    let table = rest.get(..size.unwrap_or(0)).unwrap_or_default();
+    let count = table.first_chunk().map_or(0, |count| u32::from_be_bytes(*count));
+    let names = (count as usize).checked_mul(4).and_then(|bytes| table.get(bytes + 4..)).unwrap_or_default();
+    names.split(|byte| *byte == 0).any(|name| name == function.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options_of(line: &str, compiler: &str) -> String {
+        let kit = std::env::temp_dir().join(format!("everycall-wrap-{}", std::process::id()));
+        std::fs::create_dir_all(&kit).unwrap();
+        for object in [JUMPS_OBJECT, EXCEPTIONS_OBJECT] {
+            std::fs::write(kit.join(object), "").unwrap();
+        }
+        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+        let options = options(&Invocation::read(&args), Path::new(compiler), &kit);
+        options.iter().map(|option| option.to_string_lossy() + " ").collect()
+    }
+
+    #[test]
+    fn tables_of_symbols() {
+        let mut archive =
+            format!("!<arch>\n/               0           0     0     0       {:<10}`\n", 16).into_bytes();
+        archive.extend_from_slice(b"\0\0\0\x01\0\0\0\x50longjmp\0jump\0");
+        assert!(offers(&archive, "longjmp") && !offers(&archive, "jmp") && !offers(&archive, "jump"));
+        assert!(!offers(b"", "longjmp") && !offers(b"!<arch>\n/", "longjmp"));
+    }
+
+    #[test]
+    fn what_is_wrapped() {
+        let (c, cxx) = (options_of("a.o", "gcc"), options_of("a.o", "g++"));
+        assert!(
+            c.contains("--wrap=longjmp") && c.contains(JUMPS_OBJECT) && !c.contains("__cxa_throw"),
+            "{c}"
+        );
+        assert!(!c.contains("-u,longjmp"));
+        assert!(cxx.contains("--wrap=__cxa_throw") && !cxx.contains("-u,"), "{cxx}");
+        assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
+        assert_eq!(c, options_of("a.o -fno-exceptions", "g++-12"));
+        // Of a static library it has to be certain.
+        let musl = options_of("a.o -static", "musl-gcc");
+        assert!(!musl.contains("longjmp_chk"), "{musl}");
+        assert_eq!(options_of("a.o -nostdlib", "g++"), "");
+        let own = options_of("a.o -Wl,--wrap=longjmp", "g++");
+        assert!(!own.contains(JUMPS_OBJECT) && own.contains(EXCEPTIONS_OBJECT), "{own}");
+    }
+}

@@ -1,0 +1,83 @@
+// C++ exceptions, as the Itanium C++ ABI has them: where they are thrown, and where each landing pad is entered.
+//
+// What every C++ library has is not weak here: with --as-needed, an object that only cleans up would lose the library else.
+#include "runtime.h"
+
+// Of std::type_info, behind its table of virtual functions. A name that begins with `*` is compared by address alone.
+static const char* name_of_type(const void* type) {
+    const char* name = type ? ((const char* const*)type)[1] : 0;
+    return name && *name == '*' ? name + 1 : name;
+}
+
+extern void __real___cxa_throw(void*, void*, void (*)(void*)) __attribute__((noreturn));
+EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap___cxa_throw(
+    void* object, void* type, void (*destroy)(void*)) {
+    everycall_tell(EVERYCALL_THROW, EVERYCALL_HERE, name_of_type(type));
+    __real___cxa_throw(object, type, destroy);
+}
+
+extern void* __cxa_current_exception_type(void) EVERYCALL_WEAK;
+extern void __real___cxa_rethrow(void) __attribute__((noreturn));
+EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap___cxa_rethrow(void) {
+    everycall_tell(EVERYCALL_THROW, EVERYCALL_HERE,
+                   name_of_type(__cxa_current_exception_type ? __cxa_current_exception_type() : 0));
+    __real___cxa_rethrow();
+}
+
+// Headers lie before the objects that are thrown, alike in libstdc++ and libc++abi: first the type, at the end what the unwinder sees.
+enum { UNWINDER_PART = 80, HEADER = 112 };
+static const uint64_t LANGUAGE = 0x432b2b; // "C++", behind the vendor's four letters
+
+static const char* name_of_exception(uint64_t class, const char* unwinder_part) {
+    const char* header = unwinder_part - UNWINDER_PART;
+    if ((class >> 8 & 0xffffff) != LANGUAGE) return 0;
+    switch (class & 0xff) {
+    case 0: return name_of_type(*(void* const*)header);
+    // One that refers to another, as std::rethrow_exception makes them.
+    case 1: return name_of_type(*(void* const*)(*(const char* const*)header - HEADER));
+    default: return 0;
+    }
+}
+
+// std::rethrow_exception(std::exception_ptr), of libstdc++ and of libc++. It takes a pointer to the exception_ptr, which is a pointer to
+// the object.
+#define RETHROW_EXCEPTION(name)                                                                     \
+    extern void __real_##name(void*) EVERYCALL_WEAK __attribute__((noreturn));                      \
+    EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap_##name(void* pointer) {                 \
+        const char* object = *(const char**)pointer;                                                \
+        everycall_tell(EVERYCALL_THROW, EVERYCALL_HERE, object ? name_of_type(*(void* const*)(object - HEADER)) : 0); \
+        __real_##name(pointer);                                                                     \
+    }
+RETHROW_EXCEPTION(_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE)
+RETHROW_EXCEPTION(_ZSt17rethrow_exceptionSt13exception_ptr)
+
+// The unwinder asks it of every frame, first whether the frame catches the exception, then where its landing pad is.
+enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7, CONTINUE_UNWIND = 8 };
+extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;
+
+static void landing_pad(int actions, uint64_t class, void* exception, void* context) {
+    if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
+    // The CFA of a context is the frame's stack pointer, as it is where the frame is entered again.
+    const uint64_t stack_pointer = _Unwind_GetCFA(context);
+    // Forced unwinding is how glibc ends a thread, by pthread_exit or cancellation.
+    if (actions & FORCED) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, 0);
+    if (actions & HANDLER_FRAME)
+        everycall_tell(EVERYCALL_CATCH, stack_pointer, name_of_exception(class, exception));
+    else
+        everycall_tell(EVERYCALL_CLEANUP, stack_pointer, 0);
+}
+
+extern int __real___gxx_personality_v0(int, int, uint64_t, void*, void*);
+extern int __real___gcc_personality_v0(int, int, uint64_t, void*, void*) EVERYCALL_WEAK;
+
+#define PERSONALITY(name, is_there)                                                                        \
+    EVERYCALL_WRAPPER int __wrap_##name(                                                                   \
+        int version, int actions, uint64_t class, void* exception, void* context) {                        \
+        if (!(is_there)) return CONTINUE_UNWIND;                                                           \
+        const int result = __real_##name(version, actions, class, exception, context);                     \
+        if (result == INSTALL_CONTEXT) landing_pad(actions, class, exception, context);                    \
+        return result;                                                                                     \
+    }
+
+PERSONALITY(__gxx_personality_v0, 1)
+PERSONALITY(__gcc_personality_v0, __real___gcc_personality_v0)

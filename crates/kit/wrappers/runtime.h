@@ -1,0 +1,39 @@
+// What the wrappers need of the process's runtime.
+//
+// They are linked into a traced object together with options --wrap=FUNCTION: there, calls of FUNCTION come here, and
+// __real_FUNCTION is the function itself, wherever it is linked from. Nothing is defined under the function's own name, so static links
+// have no duplicates, and other objects of the process are not concerned. Functions that a program may lack are
+// weak.
+#ifndef EVERYCALL_WRAPPERS_RUNTIME_H
+#define EVERYCALL_WRAPPERS_RUNTIME_H
+#include <stdint.h>
+
+#define EVERYCALL_WEAK __attribute__((weak))
+#define EVERYCALL_WRAPPER __attribute__((visibility("hidden")))
+
+// As crates/hooks/src/descriptor.rs declares it: `unwinding` is behind ten pointers.
+struct everycall_runtime {
+    uint32_t abi;
+    uint32_t size;
+    void (*others[10])(void);
+    void (*unwinding)(uint32_t what, uint64_t stack_pointer, const char* name);
+};
+extern const struct everycall_runtime everycall_runtime_v1 EVERYCALL_WEAK;
+
+enum everycall_unwinding {
+    EVERYCALL_JUMP = 0,
+    EVERYCALL_THROW = 7,
+    EVERYCALL_CATCH = 8,
+    EVERYCALL_CLEANUP = 9,
+    EVERYCALL_THREAD_END = 10,
+};
+
+// `stack_pointer`: what it is where the program goes on, or was where it threw.
+static inline void everycall_tell(uint32_t what, uint64_t stack_pointer, const char* name) {
+    const struct everycall_runtime* runtime = &everycall_runtime_v1;
+    if (runtime && runtime->size >= sizeof *runtime) runtime->unwinding(what, stack_pointer, name);
+}
+
+// The stack pointer of a wrapper's caller.
+#define EVERYCALL_HERE ((uint64_t)__builtin_frame_address(0) + 16)
+#endif

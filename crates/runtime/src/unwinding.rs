@@ -1,0 +1,48 @@
+//! What the wrappers around throws, landing pads and jumps tell (the kit's `wrappers`): frames that are left without their exits
+//! are known at once, not at the next event, and exactly, where comparing stack pointers of hooks can't be (a call with arguments
+//! on the stack, or one from within a function's body, may lie deeper than a frame that is gone).
+
+use crate::{api, pause};
+use everycall_format::label;
+
+/// From a function's stack pointer to that of a hook that it calls: the return address and four registers.
+const HOOK_BELOW: u64 = 40;
+/// See the kit's `runtime.h`: frames are left, nothing else.
+const JUMP: u32 = 0;
+const THROW: u32 = label::THROW as u32;
+const CATCH: u32 = label::CATCH as u32;
+const CLEANUP: u32 = label::CLEANUP as u32;
+const THREAD_END: u32 = label::THREAD_END as u32;
+/// Words of a record that comes before: epoch 2, gap 5.
+const WORDS_BEFORE: usize = 7;
+
+/// See [`everycall_hooks::RuntimeTable::unwinding`].
+///
+/// # Safety
+/// `name` is null or a C string.
+pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
+    if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END)
+        || pause::is_disabled()
+        || !api::is_recording()
+    {
+        return;
+    }
+    let name = match name.is_null() {
+        true => &[][..],
+        // SAFETY: by contract.
+        false => unsafe { api::start_of_text(name) },
+    };
+    // Where the slow path is running, what was left is found at the next event.
+    let _ = api::with_thread(|thread| {
+        let record = label::record(what as u8, 0, None, name);
+        let ticks = thread.prepare(WORDS_BEFORE + record.words().len());
+        let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
+        thread.drop_below(ticks, hook);
+        // Calls of the frame that cleans up may yet tell of their exits.
+        let value = (what == CLEANUP).then(|| thread.open.count_at(hook).into());
+        if what == JUMP || value == Some(0) {
+            return;
+        }
+        thread.ring.push(label::record(what as u8, ticks, value, name).words());
+    });
+}

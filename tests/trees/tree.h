@@ -1,0 +1,13 @@
+// What the programs of the library share: every function is a call of its own at every level of optimisation.
+#ifndef TREE_H
+#define TREE_H
+#if defined(__clang__)
+#define F __attribute__((noinline))
+#define UNTRACED __attribute__((no_instrument_function, xray_never_instrument, noinline))
+#else
+#define F __attribute__((noipa))
+#define UNTRACED __attribute__((no_instrument_function, noipa))
+#endif
+// Something happens here: no call before it is a tail call, no function with it is pure.
+#define HERE __asm__ volatile("" ::: "memory")
+#endif
