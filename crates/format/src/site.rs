@@ -20,7 +20,7 @@ pub const NOTE_MODULE: u32 = 2;
 pub const RUNTIME_ABI: u32 = 1;
 
 wire_struct! {
-    /// One site of mode `nops`: 5 bytes inside one aligned 8-byte word.
+    /// One site of mode `nops`: 5 bytes inside one aligned 8-byte word, or anywhere where its kind is [`site_kind::RETURN`].
     pub struct Site [12] {
         /// The site's address minus the address of this field.
         pub site: i32,

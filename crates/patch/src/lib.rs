@@ -4,8 +4,9 @@
 //! nops     off  0f 1f 44 00 00                        nop
 //!          on   e8 hook                               call hook
 //! nops, before a ret
-//!          off  c3 0f 1f 40 00 | c3                   ret
-//!          on   e8 hook        | c3                   call hook, ret
+//!          as compiled  c3 0f 1f 40 00 | c3           ret
+//!          off  c3 hook... | c3                       ret
+//!          on   e8 hook    | c3                       call hook, ret
 //! XRay entry, tail exit (11 bytes)
 //!          as compiled  eb 09 66 0f 1f 84 00 00 02 00 00     jmp +9 (costs a taken branch)
 //!          off  0f 1f 84 e8 hook | 0f 1f 00                  nop (8 bytes) nop (3 bytes)
@@ -19,7 +20,8 @@
 //! The off form of an entry is one instruction whose SIB byte is the call's opcode and whose displacement is
 //! the call's, so off and on differ in one byte (the third), and a thread that was stopped
 //! anywhere in one form finds whole instructions in the other. It touches no register, where the
-//! `jmp` costs up to 15 %. An exit's two forms differ in the first byte.
+//! `jmp` costs up to 15 %. An exit's two forms differ in the first byte: where the displacement isn't there yet, it is written first, behind
+//! a `ret`, where nobody runs it. So these may lie anywhere, and the other sites of mode `nops` lie in aligned 8-byte words.
 //!
 //! This room knows bytes. Where they are written, and when, is the caller's matter.
 #![no_std]
@@ -82,12 +84,14 @@ pub fn site_bytes(
 ) -> Result<[u8; SITE_SIZE], Refusal> {
     let [a, b, c, d] = displacement(address, hook)?;
     let call = [CALL, a, b, c, d];
-    let off = match kind {
-        site_kind::ENTRY | site_kind::EXIT | site_kind::TAIL_EXIT => NOP5,
-        site_kind::RETURN => RETURN5,
+    let (compiled, off) = match kind {
+        site_kind::ENTRY | site_kind::EXIT | site_kind::TAIL_EXIT => (NOP5, NOP5),
+        // One that was never on stays as it is: its page stays the file's.
+        site_kind::RETURN if now == RETURN5 => (RETURN5, RETURN5),
+        site_kind::RETURN => (RETURN5, [RET, a, b, c, d]),
         _ => return Err(Refusal::UnknownKind),
     };
-    if now != off && now != call {
+    if now != compiled && now != off && now != call {
         return Err(Refusal::UnexpectedBytes);
     }
     Ok(match to {
@@ -145,7 +149,10 @@ mod tests {
         ] {
             let on = site_bytes(off, kind, from, to, Switch::On).unwrap();
             assert_eq!(on, [0xe8, 0xfb, 0x0f, 0, 0]);
-            assert_eq!(site_bytes(on, kind, from, to, Switch::Off), Ok(off));
+            let off_again = if kind == site_kind::RETURN { [0xc3, 0xfb, 0x0f, 0, 0] } else { off };
+            assert_eq!(site_bytes(on, kind, from, to, Switch::Off), Ok(off_again));
+            assert_eq!(site_bytes(off_again, kind, from, to, Switch::On), Ok(on));
+            assert_eq!(site_bytes(off, kind, from, to, Switch::Off), Ok(off));
             for stranger in [[0x90; 5], other] {
                 assert_eq!(site_bytes(stranger, kind, from, to, Switch::On), Err(Refusal::UnexpectedBytes));
             }

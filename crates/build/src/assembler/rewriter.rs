@@ -5,13 +5,13 @@
 //! f:                                f:.Leverycall_f0:
 //! 1:      call *__fentry__@GOT...   <site>              (push and pop of %r10 around it go: sites keep it)
 //!         ...                       ...
-//!         call __return__           <site>
-//!         ret                       <exit record> ret   (a jump here makes it a tail exit)
+//!         call __return__
+//!         ret                       <site> ret          (a jump here makes it a tail exit)
 //! ```
 //!
 //! A site is a 5-byte NOP that lies in one aligned 8-byte word, so that it can be switched by one store. In front of a plain `ret` it
-//! begins with a `ret` of its own, so that an exit costs nothing while tracing is off: its bytes are made from a symbol whose value
-//! is set once the next instruction is known. A site's record
+//! is a `ret` of its own with four bytes behind it that nobody runs: it costs nothing while tracing is off, is switched by its first byte alone,
+//! and so may lie anywhere. A site's record
 //! (12 bytes, see `everycall_format`'s `Site`) goes into a section that the linker keeps exactly as long as the code:
 //! link-ordered behind it, and in its COMDAT group if it is in one. All offsets are relative to their own place and
 //! between local symbols, so that nothing is left to relocate at run time, in shared objects either.
@@ -94,8 +94,8 @@ struct Rewriter<'a> {
     held: Held,
     /// A `popq %r10` that belonged to a hook call comes next.
     drop_pop: bool,
-    /// The exit site whose record waits for the instruction that tells its kind.
-    open_exit: Option<u32>,
+    /// The label of a call of the exit hook, whose site waits for the instruction that tells its kind.
+    open_exit: Option<&'static [u8]>,
 }
 
 /// A section as its directive names it, with its COMDAT group.
@@ -261,7 +261,7 @@ impl<'a> Rewriter<'a> {
     }
 
     fn instruction(&mut self, line: &[u8], drop_pop: bool) -> io::Result<()> {
-        let (label, instruction) = match line.strip_prefix(b"1:") {
+        let (label, instruction): (&'static [u8], _) = match line.strip_prefix(b"1:") {
             Some(rest) => (&b"1:"[..], rest.trim_ascii()),
             None => (&b""[..], line.trim_ascii()),
         };
@@ -270,8 +270,7 @@ impl<'a> Rewriter<'a> {
             Some(Hook::Exit) if self.function.has_entry => {
                 self.release_held()?;
                 self.close_exit_on_own_line()?;
-                let site = self.site(label, EXIT)?;
-                self.open_exit = Some(site);
+                self.open_exit = Some(label);
                 return self.pass(b"\n");
             }
             // The exit of a thunk, whose entry gcc leaves out: half a call is worse than none.
@@ -326,26 +325,24 @@ impl<'a> Rewriter<'a> {
     }
 
     /// The 5-byte NOP, within one aligned 8-byte word. What has to be skipped for that becomes prefixes of it (`cs`, which means
-    /// nothing to a NOP and to a call), not a NOP of its own: one instruction less to run where tracing is off.
+    /// nothing to a NOP and to a call), not a NOP of its own: one instruction less to run where tracing is off. Before a `ret`, a `ret`.
     fn site(&mut self, label: &[u8], kind: u8) -> io::Result<u32> {
         let site = self.sites;
         self.sites += 1;
-        self.pass(b"\t.p2align 3,0x2e,4;")?;
+        let (place, bytes) = match kind {
+            RETURN => ("\t", "195,15,31,64,0"),
+            _ => ("\t.p2align 3,0x2e,4;", "15,31,68,0,0"),
+        };
+        self.pass(place.as_bytes())?;
         self.pass(label)?;
-        if kind == ENTRY {
-            write!(self.out, ".Leverycall_s{site}:.byte 15,31,68,0,0;")?;
-        } else {
-            // 0f 1f 44 00 00, or c3 0f 1f 40 00 where the symbol is 1.
-            let ret = format_args!(".Leverycall_r{site}");
-            write!(self.out, ".Leverycall_s{site}:.byte 15+180*{ret},31-16*{ret},68-37*{ret},64*{ret},0;")?;
-        }
+        write!(self.out, ".Leverycall_s{site}:.byte {bytes};")?;
         Ok(site)
     }
 
     fn close_exit(&mut self, kind: u8) -> io::Result<()> {
         match self.open_exit.take() {
-            Some(site) => {
-                write!(self.out, ".set .Leverycall_r{site},{};", u8::from(kind == RETURN))?;
+            Some(label) => {
+                let site = self.site(label, kind)?;
                 self.record(site, kind)
             }
             None => Ok(()),
@@ -483,9 +480,8 @@ mod tests {
         ));
         let kinds: Vec<_> = out.match_indices(".popsection").map(|(at, _)| &out[at - 2..at - 1]).collect();
         assert_eq!(kinds, ["0", "1", "2", "1", "3", "1"]);
-        let own: Vec<_> =
-            out.match_indices(".set .Leverycall_r").map(|(at, _)| &out[at + 20..at + 21]).collect();
-        assert_eq!(own, ["0", "0", "0", "1", "0"], "a ret of its own before a plain ret only");
+        assert_eq!(out.matches(":.byte 195,").count(), 1, "a ret of its own before a plain ret only");
+        assert_eq!(out.matches(".p2align 3,0x2e,4;").count(), 5, "which may lie anywhere");
         assert!(out.contains(".popsection\trep ret\n"));
     }
 
@@ -600,7 +596,7 @@ mod tests {
             let out = rewritten(&text);
             let sections = |word: &str| out.matches(word).count() - text.matches(word).count();
             assert_eq!(sections(".pushsection"), sections(".popsection"), "{text}{out}");
-            assert_eq!(sections(".pushsection"), out.matches(":.byte 15").count(), "{text}{out}");
+            assert_eq!(sections(".pushsection"), out.matches(":.byte 1").count(), "{text}{out}");
             let added = out.lines().count() - text.lines().count();
             assert!(added <= 1, "only an exit at the very end needs a line of its own: {text}{out}");
         }
