@@ -50,7 +50,7 @@ pub enum Verb {
     /// The program needs not run under record. It gets no signal, and nothing in it waits: what its threads' rings hold at this moment
     /// is held in its memory, copied into a file, and released.
     Snapshot(SnapshotArguments),
-    /// List the running programs of which snapshots can be taken
+    /// List the running programs of which snapshots can be taken, and the crash files of those that died
     Ps(PsArguments),
     /// Get the trace out of a core dump
     ///
@@ -166,6 +166,9 @@ pub struct SnapshotArguments {
 /// `ps`.
 #[derive(Debug, Args)]
 pub struct PsArguments {
+    /// Folders with crash files, besides that of EVERYCALL_CRASH and those of the programs that run
+    #[arg(value_name = "FOLDER")]
+    pub folders: Vec<PathBuf>,
     /// For people or for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,

@@ -12,6 +12,7 @@ use everycall_format::arena::ClockReading;
 use everycall_outfile::{MODE_PRIVATE, OutFile};
 
 use crate::arguments::CoreArguments;
+use crate::crash_file;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::info::signal_name;
@@ -39,7 +40,12 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     }
     let core = Core::open(file, arguments.pid).map_err(|error| failed(&error))?;
     let image = core.arena().map_err(|error| failed(&error))?;
-    let mut snapshot = Snapshot::read(&image, core.process()).map_err(|error| failed(&error))?;
+    let crash = core.crash();
+    let mut snapshot = match &crash {
+        Some(_) => crash_file::read(&core, &image).map(|(snapshot, _)| snapshot),
+        None => Snapshot::read(&image, core.process()),
+    }
+    .map_err(|error| failed(&error))?;
     let cut = core.cut().map_err(|error| failed(&error))?;
     if cut > 0 {
         snapshot.add_missing(format!(
@@ -55,8 +61,9 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
         })?;
         snapshot.set_executable(exe.as_os_str().as_bytes());
     }
-    let readings = snapshot.start().map_or(vec![], readings_of_this_boot);
-    if readings.is_empty() {
+    // Crash files tell themselves.
+    let readings = snapshot.start().filter(|_| crash.is_none()).map_or(vec![], readings_of_this_boot);
+    if readings.is_empty() && crash.is_none() {
         snapshot.add_warning(
             "the core is of another machine or of an earlier boot of this one, so the counter's rate isn't known: times are \
              ticks, shown as nanoseconds"

@@ -6,11 +6,12 @@
 //! verbs     cc -> build      record -> record.rs, report.rs
 //!           snapshot -> snapshot.rs   ps -> ps.rs
 //!           core -> core.rs   gdb-script -> gdb.rs     info -> info/     replay, export -> output.rs
-//! glue      trace_view.rs: timeline + symbols as export wants them;  symbol_names.rs;  program.rs
+//! glue      crash_file.rs: crash files as traces;  trace_view.rs: timeline + symbols as export wants them;  symbol_names.rs;  program.rs
 //! ```
 
 mod arguments;
 mod core;
+mod crash_file;
 mod exit_code;
 mod failure;
 mod gdb;

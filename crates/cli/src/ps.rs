@@ -1,29 +1,38 @@
-//! `everycall ps`: the programs of which snapshots can be taken.
+//! `everycall ps`: the programs of which snapshots can be taken, and the crash files of those that died.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_export::Count;
+use everycall_format::env;
 use everycall_live::{Listed, LiveError, Reached};
 use serde_json::{Value, json};
 
 use crate::arguments::{PsArguments, TextFormat};
+use crate::crash_file::{self, LeftBehind};
+use crate::exit_code;
 use crate::failure::Failure;
-use crate::report::OptionSize;
+use crate::report::{OptionSize, Size};
 
 /// Runs the verb.
 pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
     let (listed, others) = everycall_live::list();
+    let (left, odd) = left_behind(arguments, &listed)?;
     let text = match arguments.format {
-        TextFormat::Text => table(&listed),
+        TextFormat::Text => {
+            lines(&head_and(HEAD, listed.iter().map(row)), &LEFT_ALIGNED)
+                + &lines(&head_and(LEFT_HEAD, left.iter().map(left_row)), &LEFT_LEFT_ALIGNED)
+        }
         TextFormat::Json => {
             let listed: Vec<Value> = listed.iter().map(object).collect();
+            let left: Vec<Value> = left.iter().map(left_object).collect();
             let others: Vec<Value> = others
                 .iter()
                 .map(|(pid, error)| json!({ "pid": pid, "reason": error.to_string() }))
                 .collect();
-            format!("{:#}\n", json!({ "processes": listed, "unreachable": others }))
+            format!("{:#}\n", json!({ "processes": listed, "crash_files": left, "unreachable": others }))
         }
     };
     io::stdout()
@@ -31,16 +40,58 @@ pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
         .write_all(text.as_bytes())
         .map_err(|error| Failure::writing(Path::new("standard output"), error))?;
     if arguments.format == TextFormat::Text {
-        notes(&listed, &others);
+        notes(&listed, &left, &others);
+    }
+    for sentence in odd {
+        eprintln!("everycall: {sentence}");
     }
     Ok(ExitCode::SUCCESS)
 }
 
-fn notes(listed: &[Listed], others: &[(u32, LiveError)]) {
+/// The crash files in the folders that are asked for and in those that are known.
+fn left_behind(
+    arguments: &PsArguments,
+    listed: &[Listed],
+) -> Result<(Vec<LeftBehind>, Vec<String>), Failure> {
+    let mut folders: BTreeSet<PathBuf> = BTreeSet::new();
+    let of_running = listed.iter().filter_map(|listed| listed.file.as_deref()?.parent());
+    folders.extend(of_running.map(Path::to_owned));
+    folders.extend(std::env::var_os(env::CRASH).filter(|folder| !folder.is_empty()).map(PathBuf::from));
+    let asked: BTreeSet<&PathBuf> = arguments.folders.iter().collect();
+    let (mut left, mut odd) = (Vec::new(), Vec::new());
+    for folder in &arguments.folders {
+        folders.insert(folder.clone());
+    }
+    let mut seen = BTreeSet::new();
+    for folder in folders.iter().filter(|folder| seen.insert(folder.canonicalize().ok())) {
+        match crash_file::left_behind(folder) {
+            Ok((more, other)) => {
+                left.extend(more);
+                odd.extend(other);
+            }
+            Err(error) if asked.contains(folder) => {
+                let reason =
+                    format!("{}: can't be read: {error}; name a folder with crash files", folder.display());
+                return Err(Failure::new(exit_code::FAILED, reason));
+            }
+            // One of another container, or that isn't there yet.
+            Err(_) => {}
+        }
+    }
+    Ok((left, odd))
+}
+
+fn notes(listed: &[Listed], left: &[LeftBehind], others: &[(u32, LiveError)]) {
     for (pid, error) in others {
         eprintln!("everycall: process {pid}: {error}");
     }
-    if listed.is_empty() {
+    if let Some(first) = left.first() {
+        eprintln!(
+            "everycall: files of programs that died stay until they are deleted; `everycall replay {}` shows one",
+            first.path.display()
+        );
+    }
+    if listed.is_empty() && left.is_empty() {
         eprintln!(
             "everycall: nothing that runs here is traced, or it isn't yours: start a program that was built with \
              `everycall cc -- g++ ...`"
@@ -48,20 +99,29 @@ fn notes(listed: &[Listed], others: &[(u32, LiveError)]) {
     }
 }
 
-fn table(listed: &[Listed]) -> String {
-    if listed.is_empty() {
-        return String::new();
-    }
-    let head = ["PID", "AGE", "THREADS", "EVENTS", "RING", "STATE", "BY", "PROGRAM"].map(str::to_owned);
-    let rows: Vec<[String; 8]> = std::iter::once(head).chain(listed.iter().map(row)).collect();
+const HEAD: [&str; 8] = ["PID", "AGE", "THREADS", "EVENTS", "RING", "STATE", "BY", "PROGRAM"];
+/// Columns that begin at the left.
+const LEFT_ALIGNED: [usize; 3] = [5, 6, 7];
+const LEFT_HEAD: [&str; 6] = ["DIED", "LAST EVENT", "THREADS", "ON DISK", "CRASH FILE", "COMMAND"];
+const LEFT_LEFT_ALIGNED: [usize; 2] = [4, 5];
+
+/// The rows of a table, if it has any.
+fn head_and<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Vec<[String; N]> {
+    let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
+    if rows.len() > 1 { rows } else { Vec::new() }
+}
+
+fn lines<const N: usize>(rows: &[[String; N]], at_the_left: &[usize]) -> String {
     let mut text = String::new();
-    for row in &rows {
+    for row in rows {
         for (column, cell) in row.iter().enumerate() {
             let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-            match column {
-                7 => text.push_str(cell),
-                5 | 6 => text.push_str(&format!("{cell:<width$}  ")),
-                _ => text.push_str(&format!("{cell:>width$}  ")),
+            if column + 1 == N {
+                text.push_str(cell);
+            } else if at_the_left.contains(&column) {
+                text.push_str(&format!("{cell:<width$}  "));
+            } else {
+                text.push_str(&format!("{cell:>width$}  "));
             }
         }
         text.push('\n');
@@ -77,12 +137,37 @@ fn row(listed: &Listed) -> [String; 8] {
         Count(listed.events).to_string(),
         OptionSize(listed.ring_size).to_string(),
         if listed.on { "on" } else { "off" }.to_owned(),
-        match listed.reached {
-            Reached::Recorder(pid) => format!("record {pid}"),
-            Reached::Own => "itself".to_owned(),
+        match (listed.reached, &listed.file) {
+            (Reached::Recorder(pid), _) => format!("record {pid}"),
+            (Reached::Own, None) => "itself".to_owned(),
+            (Reached::Own, Some(file)) => file.display().to_string().escape_debug().to_string(),
         },
         listed.process.program().escape_debug().to_string(),
     ]
+}
+
+fn left_row(left: &LeftBehind) -> [String; 6] {
+    let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+    let ago = left.last_ns.map(|last| (now.as_nanos() as u64).saturating_sub(last) / 1_000_000_000);
+    [
+        left.pid.to_string(),
+        ago.map_or("unknown".to_owned(), |ago| format!("{} ago", age(ago))),
+        left.threads.to_string(),
+        Size(left.disk).to_string(),
+        left.path.display().to_string().escape_debug().to_string(),
+        left.command.join(" ").escape_debug().to_string(),
+    ]
+}
+
+fn left_object(left: &LeftBehind) -> Value {
+    json!({
+        "pid": left.pid,
+        "path": left.path.to_string_lossy(),
+        "command": left.command,
+        "last_realtime_ns": left.last_ns,
+        "threads": left.threads,
+        "bytes_on_disk": left.disk,
+    })
 }
 
 /// `5s`, `2m 05s`, `3h 20m`, `4d 03h`.
@@ -113,6 +198,7 @@ fn object(listed: &Listed) -> Value {
             Reached::Recorder(pid) => Some(pid),
             Reached::Own => None,
         },
+        "crash_file": listed.file.as_ref().map(|file| file.to_string_lossy()),
     })
 }
 

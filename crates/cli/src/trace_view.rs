@@ -8,11 +8,12 @@ use everycall_export::{self as export, TraceSource};
 use everycall_reader::{Reason, Source as _, TraceFile};
 use everycall_timeline::{ThreadEvents, Trace};
 
+use crate::crash_file;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::symbol_names::SymbolNames;
 
-/// Opens a trace file, and says what is damaged in it.
+/// Opens a trace file or a crash file, and says what is damaged in it.
 pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     let failed = |reason: String| Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()));
     let unreadable = |error: io::Error| {
@@ -26,10 +27,11 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     };
     // Whoever reads a trace writes something next.
     everycall_recorder::outlive_size_limit();
-    let file = File::open(path).map_err(unreadable)?;
+    let mut file = File::open(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(failed("is not a regular file; name a trace file made by `everycall record`".to_owned()));
     }
+    let file = crash_file::trace_of(&mut file, path)?.unwrap_or(file);
     TraceFile::open(file).map_err(|error| failed(error.to_string()))
 }
 

@@ -69,6 +69,9 @@ pub(crate) fn find(file: &dyn ReadAt, core: &Elf, pid: Option<u32>) -> Result<Pl
         (Some(place), _) => Ok(*place),
         (None, Some(error)) => Err(CoreError::Arena(error)),
         (None, None) if places.is_empty() => {
+            if let Some(path) = core.process.crash_file() {
+                return Err(CoreError::CrashFile { process, path });
+            }
             Err(CoreError::NoArena { process, listed: core.maps_file(MAPPING_NAME), cut: core.cut })
         }
         (None, None) => {

@@ -195,6 +195,13 @@ impl Elf {
 }
 
 impl ProcessFacts {
+    /// The path of its crash file, if it mapped one.
+    pub(crate) fn crash_file(&self) -> Option<String> {
+        let mut paths = self.files.iter().map(|(path, _)| path);
+        let found = paths.find(|path| path.ends_with(everycall_format::crash::ENDING.as_bytes()))?;
+        Some(String::from_utf8_lossy(found).escape_debug().to_string())
+    }
+
     fn read_notes(&mut self, file: &dyn ReadAt, notes: Load, left: &mut u32) -> Result<(), CoreError> {
         let end = notes.offset.saturating_add(notes.size);
         let mut at = notes.offset;

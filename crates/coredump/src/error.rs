@@ -47,6 +47,13 @@ pub enum CoreError {
         /// How much is missing at the core's end, in bytes.
         cut: u64,
     },
+    /// The process kept it in a crash file, which cores leave out.
+    CrashFile {
+        /// What the core's notes say about its process.
+        process: String,
+        /// The file.
+        path: String,
+    },
     /// Only other processes' memory of everycall is in the core.
     OtherProcess {
         /// What the core's notes say about its process.
@@ -91,6 +98,10 @@ impl fmt::Display for CoreError {
                 "the core of {process} was cut, {cut} bytes are missing at its end, and none of everycall's memory is in what \
                  is there; raise the limit of cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in \
                  coredump.conf)"
+            ),
+            CoreError::CrashFile { process, path } => write!(
+                out,
+                "the calls of {process} are in its crash file, not in the core; show them with `everycall replay {path}`"
             ),
             CoreError::NoArena { process, listed: true, .. } => write!(
                 out,

@@ -3,7 +3,8 @@
 //!
 //! ```text
 //! core, core.zst, core.lz4 --\                           /-- ArenaImage (everycall-reader) --> Snapshot --> .ect
-//! image written in gdb -------+-- Core: notes, memory --<
+//! image written in gdb, ------+-- Core: notes, memory --<
+//!  crash file
 //! ```
 //!
 //! It needs no gdb, no debugging information and not the program: the arena describes itself. Every number in the input is
@@ -11,6 +12,7 @@
 #![forbid(unsafe_code)]
 
 mod arena;
+mod crash;
 mod elf;
 mod error;
 mod input;
@@ -22,6 +24,7 @@ use std::fs::File;
 
 use everycall_reader::{ArenaImage, ReadAt};
 
+pub use crash::CrashFacts;
 pub use elf::ProcessFacts;
 pub use error::CoreError;
 pub use snapshot::{Reached, Snapshot};
@@ -84,6 +87,12 @@ impl<'a> Core<'a> {
     #[must_use]
     pub fn process(&self) -> Option<&ProcessFacts> {
         self.found.as_ref().map(|(elf, _)| &elf.process)
+    }
+
+    /// What a crash file says about its process; `None` where this is none.
+    #[must_use]
+    pub fn crash(&self) -> Option<CrashFacts> {
+        if self.found.is_some() { None } else { crash::read(self.bytes.as_ref()) }
     }
 
     /// The arena in it.

@@ -16,6 +16,7 @@ use everycall_tracefile::{
     Child, ChunkWriter, Ring, Segments, Summary, array, bytes_of, module_table, texts,
 };
 
+use crate::crash::CrashFacts;
 use crate::elf::ProcessFacts;
 
 /// The only snapshot of the file.
@@ -30,6 +31,7 @@ pub struct Snapshot<'a> {
     children: Vec<ChildEntry>,
     clock: Vec<ClockReading>,
     facts: Option<&'a ProcessFacts>,
+    crash: Option<CrashFacts>,
     reached: Reached,
     is_incomplete: bool,
     warnings: Vec<String>,
@@ -62,6 +64,7 @@ impl<'a> Snapshot<'a> {
             children: image.child_entries()?.into_iter().filter(|child| child.pid != 0).collect(),
             clock: recording.clock.clone(),
             facts,
+            crash: None,
             reached: Reached { ticks: image.header().start.ticks },
             is_incomplete: false,
             warnings: recording.warnings.iter().map(Warning::to_string).collect(),
@@ -85,6 +88,30 @@ impl<'a> Snapshot<'a> {
     /// Adds readings of the same clocks, which tell how fast the counter runs.
     pub fn add_clock_readings(&mut self, readings: &[ClockReading]) {
         self.clock.extend_from_slice(readings);
+    }
+
+    /// The process has died and left this in a crash file.
+    pub fn set_crash(&mut self, crash: CrashFacts) {
+        // Readings that the events are older than are the start's, and strange ones.
+        let start = self.start().unwrap_or_default();
+        let is_later = |reading: &&ClockReading| {
+            reading.ticks > start.ticks && reading.monotonic_raw_ns > start.monotonic_raw_ns
+        };
+        self.clock.extend(crash.latest.iter().filter(is_later));
+        self.crash = Some(crash);
+    }
+
+    /// When the process wrote its newest event, in nanoseconds since 1970, as far as its clocks tell.
+    #[must_use]
+    pub fn reached_realtime_ns(&self) -> Option<u64> {
+        let last = self.clock.last().filter(|last| last.realtime_ns != 0)?;
+        let ticks = self.reached.ticks.abs_diff(last.ticks);
+        let ns = if self.clock.len() > 1 { self.nanoseconds(ticks) } else { 0 };
+        Some(if self.reached.ticks > last.ticks {
+            last.realtime_ns.saturating_add(ns)
+        } else {
+            last.realtime_ns.saturating_sub(ns)
+        })
     }
 
     /// Says something in the report.
@@ -175,6 +202,9 @@ impl<'a> Snapshot<'a> {
 
     /// Words of the command line, as far as they are known: the kernel keeps its beginning, with blanks between the words.
     fn command(&self) -> Vec<&[u8]> {
+        if let Some(crash) = self.crash.as_ref().filter(|crash| !crash.command.is_empty()) {
+            return crash.command.iter().map(Vec::as_slice).collect();
+        }
         let arguments = self.facts.map_or(&[][..], |facts| &facts.arguments);
         let words: Vec<_> = arguments.split(|byte| *byte == b' ').filter(|word| !word.is_empty()).collect();
         if !words.is_empty() {
@@ -194,8 +224,11 @@ impl<'a> Snapshot<'a> {
     fn process(&self) -> (ProcessRecord, Vec<u8>) {
         let command: Vec<u8> = self.command().into_iter().flat_map(|word| [word, b"\0"].concat()).collect();
         let header = self.image.header();
-        let (parent_pid, name) =
-            self.facts.map_or((0, &[][..]), |facts| (facts.parent, facts.name.as_slice()));
+        let (parent_pid, name) = match (&self.facts, &self.crash) {
+            (Some(facts), _) => (facts.parent, facts.name.as_slice()),
+            (None, Some(crash)) => (header.parent_pid, crash.name.as_slice()),
+            (None, None) => (0, &[][..]),
+        };
         let record = ProcessRecord {
             record_size: ProcessRecord::SIZE as u32,
             pid: header.target_pid,
@@ -213,7 +246,7 @@ impl<'a> Snapshot<'a> {
     }
 
     fn has_ended(&self) -> bool {
-        self.facts.is_some_and(|facts| facts.has_ended)
+        self.crash.is_some() || self.facts.is_some_and(|facts| facts.has_ended)
     }
 
     /// How the process ended, if it did.

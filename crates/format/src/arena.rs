@@ -192,9 +192,15 @@ pub mod counter {
     pub const MODULES_WITHOUT_PLACE: usize = 12;
     /// Entries of unloaded modules that were given to others.
     pub const MODULE_ENTRIES_REUSED: usize = 13;
+    /// Times that a crash file got no more room on its disk; forked children that got none are among them.
+    pub const CRASH_NO_ROOM: usize = 14;
+    /// Signals for a snapshot that came while another one was being written for such a signal.
+    pub const SIGNALS_BUSY: usize = 15;
+    /// Snapshots for signals that could not be taken or written.
+    pub const SIGNALS_FAILED: usize = 16;
 
     /// What each one means, for reports; in the order of the numbers.
-    pub const MEANINGS: [&str; 14] = [
+    pub const MEANINGS: [&str; 17] = [
         "threads that found no free ring and ran untraced",
         "rings of ended threads that were given to new ones",
         "ring segments of ended threads that were given up for new ones",
@@ -209,6 +215,9 @@ pub mod counter {
         "ticks that threads waited until their events were stored",
         "modules for which the module table had no room: their calls are shown as those of an unknown module",
         "entries of unloaded modules that were given to others",
+        "times that a crash file got no more room on its disk: rings stayed shorter, or threads untraced",
+        "signals for a snapshot that came while one was being written, which is theirs too",
+        "snapshots for signals that could not be written: no folder, no room, or too many others",
     ];
 }
 
@@ -479,6 +488,27 @@ impl ArenaHeader {
         extra_size: u64,
         trigger_sites: u32,
     ) -> ArenaHeader {
+        ArenaHeader::with(ring_size, thread_capacity, extra_size, trigger_sites, OPEN_CALL_CAPACITY)
+    }
+
+    /// The same without triggers, with open-call stacks of `open_call_capacity` entries, the sentinel included.
+    #[must_use]
+    pub fn with_stacks(
+        ring_size: u64,
+        thread_capacity: u32,
+        extra_size: u64,
+        open_call_capacity: u32,
+    ) -> ArenaHeader {
+        ArenaHeader::with(ring_size, thread_capacity, extra_size, 0, open_call_capacity)
+    }
+
+    fn with(
+        ring_size: u64,
+        thread_capacity: u32,
+        extra_size: u64,
+        trigger_sites: u32,
+        open_call_capacity: u32,
+    ) -> ArenaHeader {
         let segment_size = (ring_size / SEGMENTS_PER_RING).min(SEGMENT_SIZE_MAX);
         let segments = |size: u64| size.checked_div(segment_size).unwrap_or(0);
         let extra_segments = u32::try_from(segments(extra_size)).unwrap_or(u32::MAX / 2);
@@ -495,7 +525,7 @@ impl ArenaHeader {
         let open_calls_offset = (threads_offset
             + u64::from(thread_capacity) * size_of::<ThreadHeader>() as u64)
             .next_multiple_of(PAGE);
-        let open_call_stride = open_call_bytes(OPEN_CALL_CAPACITY);
+        let open_call_stride = open_call_bytes(open_call_capacity);
         let segments_offset = open_calls_offset + u64::from(thread_capacity) * open_call_stride;
         ArenaHeader {
             magic: ARENA_MAGIC,
@@ -504,7 +534,7 @@ impl ArenaHeader {
             arena_size: segments_offset + u64::from(segment_capacity) * segment_size,
             ring_size,
             segment_size,
-            open_call_capacity: OPEN_CALL_CAPACITY,
+            open_call_capacity,
             thread_capacity,
             module_capacity: MODULE_CAPACITY,
             child_capacity: CHILD_CAPACITY,

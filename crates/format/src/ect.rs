@@ -16,6 +16,8 @@
 use crate::arena::COUNTERS;
 use crate::wire::wire_struct;
 
+/// How the names of trace files end.
+pub const ENDING: &str = ".ect";
 /// First bytes of a trace file.
 pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.

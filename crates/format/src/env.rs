@@ -11,6 +11,52 @@ pub const START: &str = "EVERYCALL_START";
 /// How much of ended threads is kept, and how long: a size, and a number of seconds after a comma, such as `64M` or `16M,10`.
 pub const KEEP_ENDED: &str = "EVERYCALL_KEEP_ENDED";
 
+/// Folder for [crash files](crate::crash): the arena of a process without a recorder is kept in a file there that outlives the
+/// process, unless it ends by `exit`.
+pub const CRASH: &str = "EVERYCALL_CRASH";
+
+/// Signal that writes a snapshot: see [`parse_signal`].
+pub const SNAPSHOT_SIGNAL: &str = "EVERYCALL_SNAPSHOT_SIGNAL";
+/// Folder for these snapshots; the one that the process starts in unless told otherwise.
+pub const SNAPSHOT_FOLDER: &str = "EVERYCALL_SNAPSHOT_FOLDER";
+
+/// What [`SNAPSHOT_SIGNAL`] allows, for messages.
+pub const SNAPSHOT_SIGNAL_ALLOWED: &str =
+    "USR1, USR2, HUP, QUIT, URG, WINCH, IO, PWR, RTMIN to RTMIN+30, or the number of one of these";
+
+/// Reads the name or the number of a signal that neither the kernel nor the C library needs for itself. `None` for all others.
+#[must_use]
+pub fn parse_signal(text: &[u8]) -> Option<u32> {
+    const NAMED: [(&[u8], u32); 8] = [
+        (b"USR1", 10),
+        (b"USR2", 12),
+        (b"HUP", 1),
+        (b"QUIT", 3),
+        (b"URG", 23),
+        (b"WINCH", 28),
+        (b"IO", 29),
+        (b"PWR", 30),
+    ];
+    // The C library takes 32 and 33.
+    const REAL_TIME: core::ops::RangeInclusive<u32> = 34..=64;
+    let number = |text: &[u8]| {
+        let is_short = (1..=2).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+        is_short.then(|| text.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
+    };
+    if let Some(number) = number(text) {
+        let is_free = REAL_TIME.contains(&number) || NAMED.iter().any(|(_, named)| *named == number);
+        return Some(number).filter(|_| is_free);
+    }
+    let is_long = text.get(..3).is_some_and(|start| start.eq_ignore_ascii_case(b"SIG"));
+    let name = if is_long { text.get(3..)? } else { text };
+    if let Some(rest) = name.get(..5).filter(|start| start.eq_ignore_ascii_case(b"RTMIN")).and(name.get(5..))
+    {
+        let more = if rest.is_empty() { Some(0) } else { rest.strip_prefix(b"+").and_then(number) };
+        return Some(REAL_TIME.start() + more?).filter(|signal| REAL_TIME.contains(signal));
+    }
+    NAMED.iter().find(|(named, _)| name.eq_ignore_ascii_case(named)).map(|(_, signal)| *signal)
+}
+
 /// What is kept of ended threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepEnded {
@@ -98,6 +144,43 @@ mod tests {
         assert_eq!(parse_ring_size(b"32K"), None);
         assert_eq!(parse_ring_size(b"100000"), None);
         assert_eq!(parse_ring_size(b"2G"), None);
+    }
+
+    #[test]
+    fn signals() {
+        for (text, signal) in [
+            (&b"USR2"[..], 12),
+            (b"sigusr1", 10),
+            (b"10", 10),
+            (b"HUP", 1),
+            (b"RTMIN", 34),
+            (b"SIGRTMIN+3", 37),
+            (b"rtmin+30", 64),
+            (b"64", 64),
+        ] {
+            assert_eq!(parse_signal(text), Some(signal), "{:?}", core::str::from_utf8(text));
+        }
+        for bad in [
+            &b""[..],
+            b"KILL",
+            b"9",
+            b"SEGV",
+            b"11",
+            b"0",
+            b"32",
+            b"33",
+            b"65",
+            b"RTMIN+31",
+            b"RTMIN-1",
+            b"SIG",
+            b"USR3",
+            b"12 ",
+            b"-12",
+            b"012",
+            b"999999999999",
+        ] {
+            assert_eq!(parse_signal(bad), None, "{:?}", core::str::from_utf8(bad));
+        }
     }
 
     #[test]

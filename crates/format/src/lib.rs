@@ -9,6 +9,7 @@
 //! - [`event`]: the 8-byte word that a hook writes, and the longer records.
 //! - [`label`]: the records of labels, instants and spans.
 //! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
+//! - [`crash`]: what an arena that outlives its process says about it.
 //! - [`hub`]: through which the processes of a recording get their arenas.
 //! - [`ect`]: the trace file made from it.
 //! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such objects.
@@ -19,6 +20,7 @@
 #![no_std]
 
 pub mod arena;
+pub mod crash;
 pub mod ect;
 pub mod env;
 pub mod event;

@@ -40,6 +40,6 @@ mod descriptor;
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use arch::describe_object;
 #[cfg(any(feature = "executable", feature = "shared"))]
-pub use arch::local_thread_slot;
-pub use arch::{syscall, thread_pointer, ticks};
+pub use arch::{handler_end, local_thread_slot};
+pub use arch::{spawn, syscall, thread_pointer, ticks};
 pub use descriptor::{ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACKS, SlowCall, slow};

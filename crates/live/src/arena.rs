@@ -3,6 +3,7 @@
 
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::Wire;
@@ -29,6 +30,7 @@ pub struct LiveArena {
     mapping: Mapping,
     layout: ArenaHeader,
     process: ProcessFacts,
+    file: Option<PathBuf>,
 }
 
 /// Stand in where a field is missing, which [`LiveArena::open`] makes sure of.
@@ -50,7 +52,18 @@ impl LiveArena {
         if !layout.is_consistent(mapping.size()) || layout.arena_size < PAGE {
             return Err(LiveError::Damaged);
         }
-        Ok(Some(LiveArena { mapping, layout, process: process.clone() }))
+        Ok(Some(LiveArena { mapping, layout, process: process.clone(), file: None }))
+    }
+
+    /// The same in a crash file.
+    pub(crate) fn in_file(self, path: PathBuf) -> LiveArena {
+        LiveArena { file: Some(path), ..self }
+    }
+
+    /// The path of its crash file, as its process sees it, where it is one.
+    #[must_use]
+    pub fn file(&self) -> Option<&Path> {
+        self.file.as_deref()
     }
 
     /// The arena of process `pid` in a memory file that we have open; `None` where there is none.

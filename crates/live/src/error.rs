@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::PathBuf;
 
 use everycall_format::arena::ARENA_VERSION;
 
@@ -30,6 +31,8 @@ pub enum LiveError {
     Unreachable,
     /// Its recorder is gone, and with it the way to the memory.
     NoRecorder,
+    /// Its crash file isn't at its path any more.
+    NoCrashFile(PathBuf),
     /// It lives in another IPC namespace.
     OtherNamespace,
     /// Its memory can't be mapped here.
@@ -75,6 +78,12 @@ impl fmt::Display for LiveError {
             ),
             LiveError::NoRecorder => out.write_str(
                 "the process's recorder is gone, and with it the way to its memory; root can still ask (sudo)",
+            ),
+            LiveError::NoCrashFile(path) => write!(
+                out,
+                "the process keeps its calls in {}, which isn't there any more or is in another container; root can still \
+                 ask (sudo)",
+                path.display()
             ),
             LiveError::OtherNamespace => out.write_str(
                 "the process lives in another container (IPC namespace); ask from within it, or with \

@@ -2,7 +2,7 @@
 //!
 //! Under `record`, the arena is a memory file, which the recorder has open: it is opened through the recorder's descriptors (root
 //! can open it through the process's own mappings). Without `record`, it is a System V segment that was removed when it was made:
-//! Linux lets it be attached by its number, which the list of mappings shows.
+//! Linux lets it be attached by its number, which the list of mappings shows. With `EVERYCALL_CRASH`, it is a file of a name.
 //!
 //! Everything that is found is compared with what the list of mappings says: device and inode, or the segment's number.
 
@@ -12,6 +12,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use everycall_format::crash::ENDING;
 use everycall_format::env;
 use rustix::fs::{major, minor};
 
@@ -44,11 +45,14 @@ struct Shared {
     kind: SharedKind,
     /// Where it begins, for `/proc/PID/map_files`.
     range: String,
+    /// The path of a crash file.
+    path: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SharedKind {
     File { device: (u32, u32), inode: u64 },
+    CrashFile { inode: u64 },
     Segment(i32),
     Anonymous,
 }
@@ -80,11 +84,13 @@ fn attach_to(process: ProcessFacts) -> Result<LiveArena, LiveError> {
     for shared in &shared {
         let mapped = match shared.kind {
             SharedKind::File { device, inode } => map_file(pid, device, inode, &shared.range),
+            SharedKind::CrashFile { inode } => map_crash_file(pid, inode, shared),
             SharedKind::Segment(id) => map_segment(pid, id),
             SharedKind::Anonymous => continue,
         };
         let arena = match mapped.and_then(|mapping| LiveArena::open(mapping, &process)) {
-            Ok(Some(arena)) => arena,
+            Ok(Some(arena)) if shared.path.is_empty() => arena,
+            Ok(Some(arena)) => arena.in_file(PathBuf::from(&shared.path)),
             // Somebody else's segment.
             Ok(None) => continue,
             Err(error) => {
@@ -155,6 +161,9 @@ impl<'a> Line<'a> {
             // The inode is the segment's number.
             SEGMENT => Some(SharedKind::Segment(i32::try_from(self.inode).ok()?)),
             ANONYMOUS => Some(SharedKind::Anonymous),
+            path if self.access.starts_with("rw") && crash_path(path).ends_with(ENDING) => {
+                Some(SharedKind::CrashFile { inode: self.inode })
+            }
             _ => None,
         }
     }
@@ -166,11 +175,17 @@ impl<'a> Line<'a> {
     }
 }
 
+/// The path of a mapped file, whether it is still there or not.
+fn crash_path(path: &str) -> &str {
+    path.strip_suffix(" (deleted)").unwrap_or(path)
+}
+
 fn shared_mappings(maps: &str) -> BTreeSet<Shared> {
     let mut all = BTreeSet::new();
     for line in maps.lines().filter_map(Line::parse) {
         if let Some(kind) = line.shared() {
-            all.insert(Shared { kind, range: line.range.to_owned() });
+            let path = if matches!(kind, SharedKind::CrashFile { .. }) { crash_path(line.path) } else { "" };
+            all.insert(Shared { kind, range: line.range.to_owned(), path: path.to_owned() });
         }
     }
     all
@@ -208,6 +223,49 @@ fn map_file(pid: u32, device: (u32, u32), inode: u64, range: &str) -> Result<Map
         (None, Some(error)) => Err(LiveError::NotOurs(error)),
         (None, None) => Err(LiveError::NoRecorder),
     }
+}
+
+/// Maps a crash file: through the process's own mappings, or by its path, as the process sees it and as we do. Its device isn't
+/// compared: file systems with several layers show different ones.
+fn map_crash_file(pid: u32, inode: u64, shared: &Shared) -> Result<Mapping, LiveError> {
+    let paths = [
+        format!("/proc/{pid}/map_files/{}", shared.range),
+        format!("/proc/{pid}/root{}", shared.path),
+        shared.path.clone(),
+    ];
+    let mut failure = None;
+    for path in paths {
+        match OpenOptions::new().read(true).write(true).open(path) {
+            Ok(file) if file.metadata().is_ok_and(|data| data.ino() == inode) => {
+                return Mapping::of_crash_file(file.as_fd()).map_err(|error| match error.kind() {
+                    std::io::ErrorKind::PermissionDenied => LiveError::NotOurs(error),
+                    _ => LiveError::Map(error),
+                });
+            }
+            Ok(_) => {}
+            Err(error) => failure = Some(error),
+        }
+    }
+    Err(match failure {
+        Some(error) if error.kind() == std::io::ErrorKind::PermissionDenied => LiveError::NotOurs(error),
+        _ => LiveError::NoCrashFile(PathBuf::from(&shared.path)),
+    })
+}
+
+/// The arena in a crash file, where the process that writes it runs.
+#[must_use]
+pub fn attach_to_file(file: &File) -> Option<LiveArena> {
+    let inode = file.metadata().ok()?.ino();
+    let is_mapped = |pid: &u32| {
+        process::read(*pid, "maps").is_ok_and(|maps| {
+            let shared = shared_mappings(&String::from_utf8_lossy(&maps));
+            shared.into_iter().any(|shared| shared.kind == SharedKind::CrashFile { inode })
+        })
+    };
+    let arenas = all_processes().into_iter().filter(is_mapped).filter_map(|pid| attach(pid).ok());
+    arenas.into_iter().find(|arena| {
+        arena.file().and_then(|path| std::fs::metadata(path).ok()).is_some_and(|data| data.ino() == inode)
+    })
 }
 
 /// The recorder that the process's environment names.
@@ -293,12 +351,17 @@ mod tests {
 7f30-7f40 rw-p 00000000 00:00 0
 nonsense
 7f50-7f60 rw-s 00000000 00:01 99999999999 /SYSV00000000 (deleted)
+7f80-7f90 rw-s 00000000 08:01 78                         /var/my crashes/app-7.arena
+7f90-7fa0 r--s 00000000 08:01 79                         /var/other.arena
+7fa0-7fb0 rw-s 00000000 08:01 80                         /var/gone-7.arena (deleted)
 7f70-7f80 rw-s 00000000 00:01 9 /dev/zero (deleted)";
         let kinds: Vec<SharedKind> = shared_mappings(maps).into_iter().map(|shared| shared.kind).collect();
         assert_eq!(
             kinds,
             [
                 SharedKind::File { device: (0, 1), inode: 4660 },
+                SharedKind::CrashFile { inode: 78 },
+                SharedKind::CrashFile { inode: 80 },
                 SharedKind::Segment(32769),
                 SharedKind::Anonymous
             ]

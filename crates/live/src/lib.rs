@@ -30,7 +30,7 @@ mod write;
 
 pub use arena::LiveArena;
 pub use error::LiveError;
-pub use find::{Reached, attach};
+pub use find::{Reached, attach, attach_to_file};
 pub use list::{Listed, list};
 pub use process::ProcessFacts;
 pub use take::{Snapshot, take};

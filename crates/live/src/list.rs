@@ -1,5 +1,6 @@
 //! Which processes can be asked.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering::Relaxed;
 
 use everycall_format::arena::{process_state, thread_state};
@@ -32,6 +33,8 @@ pub struct Listed {
     pub on: bool,
     /// Whose its arena is.
     pub reached: Reached,
+    /// Its crash file.
+    pub file: Option<PathBuf>,
 }
 
 /// All processes that can be asked, and why those can't that only look so. Those of other users aren't seen.
@@ -83,5 +86,6 @@ fn describe(arena: &LiveArena) -> Listed {
         ring_size: header.ring_size,
         on: header.state == process_state::TRACING,
         reached: arena.reached(),
+        file: arena.file().map(Path::to_owned),
     }
 }

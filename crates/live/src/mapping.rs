@@ -4,7 +4,7 @@
 //!
 //! The other process writes it at the same time and may write anything: so it is reached by atomic operations alone, and every
 //! offset is checked against the size of the mapping. It can't shrink under us: memory files have to be sealed against
-//! that, and System V segments never change their size.
+//! that, and System V segments never change their size. Crash files are the asker's own.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -12,8 +12,9 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use everycall_ring::SegmentEntry;
-use rustix::fs::{SealFlags, fcntl_get_seals, fstat};
+use rustix::fs::{FileType, SealFlags, fcntl_get_seals, fstat};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::process::geteuid;
 
 /// A shared mapping; unmapped when dropped.
 #[derive(Debug)]
@@ -35,6 +36,25 @@ impl Mapping {
         if !fcntl_get_seals(file)?.contains(SealFlags::SHRINK) {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory isn't sealed"));
         }
+        Mapping::whole(file)
+    }
+
+    /// Maps the whole of a crash file. It can't be sealed: whoever cuts it ends us as well as the program. So it has to be a
+    /// file of the asker's own, or the asker is root, and nobody else may write there.
+    pub fn of_crash_file(file: BorrowedFd<'_>) -> io::Result<Mapping> {
+        let facts = fstat(file)?;
+        let own = geteuid().as_raw();
+        let is_plain = FileType::from_raw_mode(facts.st_mode) == FileType::RegularFile;
+        if !is_plain || facts.st_mode & 0o022 != 0 || own != 0 && facts.st_uid != own {
+            return Err(io::Error::new(
+                io::ErrorKind::PermissionDenied,
+                "others may write to its crash file",
+            ));
+        }
+        Mapping::whole(file)
+    }
+
+    fn whole(file: BorrowedFd<'_>) -> io::Result<Mapping> {
         let size = u64::try_from(fstat(file)?.st_size).unwrap_or(0);
         let length = usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;

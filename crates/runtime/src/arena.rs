@@ -9,7 +9,7 @@ use everycall_format::arena::{
 };
 use everycall_ring::Pool;
 
-use crate::system;
+use crate::{crash, system};
 
 /// The arena: where it is, and its layout as it was when it was checked. (Whoever scribbles over the
 /// header later misleads readers, not us.)
@@ -92,7 +92,7 @@ impl Arena {
     /// The segments.
     pub(crate) fn pool(&self) -> Pool<'static> {
         let layout = &self.layout;
-        let capacity = layout.segment_capacity as usize;
+        let capacity = crash::segments(layout.segment_capacity) as usize;
         let segment_words = layout.segment_size as usize / size_of::<u64>();
         let base = self.at(layout.segments_offset);
         // SAFETY: both within the arena by its layout, aligned, never unmapped; atomics may be shared.
@@ -121,7 +121,8 @@ impl Arena {
     pub(crate) fn add_to_dumps(&self, offset: u64, size: u64) {
         let first = offset & !(PAGE - 1);
         let end = (offset + size).next_multiple_of(PAGE).min(self.layout.arena_size);
-        if first < end {
+        // The kernel leaves mapped files out.
+        if first < end && !crash::is_file() {
             system::advise(self.at(first), end - first, system::MADV_DODUMP);
         }
     }
@@ -258,9 +259,9 @@ impl Arena {
         (modules, paths)
     }
 
-    /// Writes bytes that [`Arena::tables`] of an arena with the same layout gave.
+    /// Writes bytes that [`Arena::tables`] of an arena with the same layout gave, or into the header page.
     pub(crate) fn put_bytes(&self, offset: u64, bytes: &[u8]) {
-        // SAFETY: within the arena by its layout; nobody else has this arena yet.
+        // SAFETY: within the arena by its layout; nobody else has this part of it now.
         let place = unsafe { core::slice::from_raw_parts_mut(self.at(offset), bytes.len()) };
         place.copy_from_slice(bytes);
     }

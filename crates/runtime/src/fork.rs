@@ -11,7 +11,7 @@ use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
 use crate::system;
 use crate::triggers::Triggers;
-use crate::{hub, module_table, pause, start, threads};
+use crate::{crash, hub, module_table, pause, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
 use everycall_format::hub::origin;
@@ -70,7 +70,10 @@ fn begin_first(process: &'static Process) -> Option<()> {
                 return None;
             }
         },
-        None => take_over_privately(&inheritance)?,
+        None => match take_over_in_file(process, &inheritance) {
+            Some(arena) => arena,
+            None => take_over_privately(&inheritance)?,
+        },
     };
     arena.state().store(inheritance.state, Relaxed);
     arena.module_count().store(inheritance.modules, Relaxed);
@@ -132,13 +135,42 @@ fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
 
 /// Puts an arena of our own into the place of the parent's.
 fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
-    let parent = &inheritance.parent;
-    let layout = parent.layout();
-    let fresh = ArenaHeader::with_layout(layout.ring_size, layout.thread_capacity, EXTRA_SIZE);
-    if fresh.arena_size != layout.arena_size {
+    let fresh = fresh(&inheritance.parent)?;
+    let arena = put_in_place(inheritance, fresh, start::own_memory(fresh.arena_size)?)?;
+    if crash::is_file() {
+        crash::begin_without(&arena);
+    }
+    start::leave_out_of_dumps(&arena);
+    Some(arena)
+}
+
+/// The same in a crash file, where the parent's is one. Nobody is told where that can't be; it is counted.
+fn take_over_in_file(process: &'static Process, inheritance: &Inheritance) -> Option<Arena> {
+    if !crash::is_file() {
         return None;
     }
-    let base = start::own_memory(fresh.arena_size)?;
+    let fresh = fresh(&inheritance.parent)?;
+    let mapped = crash::map(&fresh).ok()?;
+    let Some(arena) = put_in_place(inheritance, fresh, mapped.base) else {
+        crash::give_up(&mapped);
+        return None;
+    };
+    crash::begin(&arena);
+    crash::own(process, &mapped);
+    Some(arena)
+}
+
+/// The header of an arena like the parent's.
+fn fresh(parent: &Arena) -> Option<ArenaHeader> {
+    let layout = parent.layout();
+    let (threads, open_calls) = (layout.thread_capacity, layout.open_call_capacity);
+    let fresh = ArenaHeader::with_stacks(layout.ring_size, threads, EXTRA_SIZE, open_calls);
+    (fresh.arena_size == layout.arena_size).then_some(fresh)
+}
+
+/// Fills fresh memory at `base` and moves it to where the parent's arena is. Where that fails, `base` is unmapped.
+fn put_in_place(inheritance: &Inheritance, fresh: ArenaHeader, base: *mut u8) -> Option<Arena> {
+    let parent = &inheritance.parent;
     // SAFETY: just mapped; consistent by construction.
     let arena = unsafe { Arena::new(base, fresh) };
     arena.put_header(&fresh);
@@ -147,7 +179,5 @@ fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
     }
     let base = system::move_mapping(base, fresh.arena_size, parent.base())?;
     // SAFETY: mapped for ever; consistent.
-    let arena = unsafe { Arena::new(base, fresh) };
-    start::leave_out_of_dumps(&arena);
-    Some(arena)
+    Some(unsafe { Arena::new(base, fresh) })
 }

@@ -157,6 +157,14 @@ impl Graveyard {
         self.free_stack(arena, stack);
     }
 
+    /// The same where the stack can't be written to: it is for the next one to try, if nobody came in between.
+    pub(crate) fn give_slot_back(&self, arena: &Arena, slot: u32, stack: u32) {
+        let _lock = Lock::take(&self.lock);
+        arena.slot(slot).open_calls().store(0, Relaxed);
+        self.free_slot(arena, slot);
+        let _ = self.stacks_taken.compare_exchange(stack + 1, stack, Relaxed, Relaxed);
+    }
+
     fn free_slot(&self, arena: &Arena, index: u32) {
         let slot = arena.slot(index);
         slot.state().store(thread_state::FREE, Release);

@@ -14,10 +14,12 @@
 //! hub        where the recorder's arenas are found
 //! pause      recording off and on again, of one thread or all
 //! api        what the program itself asks for: `everycall.h`
+//! signal     snapshots that a signal asks for
 //! snapshot   what the program keeps and writes of its own rings
 //! triggers   calls of certain functions that took long, told to whoever keeps them
+//! crash      the arena in a file that outlives the process
 //! fork       a forked child gets an arena of its own
-//! system     system calls, nothing else of the operating system
+//! system     system calls, nothing else of the operating system; disk: those about mapped files; folder: paths and names
 //! roots      the three forms: in executables, in modules, preloaded
 //! ```
 //!
@@ -35,6 +37,9 @@ mod api;
 mod arena;
 #[cfg(feature = "module")]
 mod base_namespace;
+mod crash;
+mod disk;
+mod folder;
 mod fork;
 mod graveyard;
 mod hub;
@@ -47,6 +52,7 @@ mod open_calls;
 mod pause;
 mod process;
 mod roots;
+mod signal;
 mod sites;
 mod slow;
 mod snapshot;

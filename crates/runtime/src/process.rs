@@ -1,7 +1,7 @@
 //! The state of the process: private memory that a forked child finds wiped.
 //!
 //! ```text
-//! Process                       four pages
+//! Process                       a few pages
 //! Control[thread_capacity]      128 bytes each
 //! ------------------------------ wiped in children up to here
 //! slow-path stacks              8 KiB each, a few for all threads
@@ -50,6 +50,10 @@ pub(crate) struct Process {
     pub(crate) graveyard: Graveyard,
     /// Snapshots that the program has taken of itself.
     pub(crate) snapshots: Snapshots,
+    /// Not 0 while a thread of ours writes a snapshot that a signal asked for.
+    pub(crate) signal_helper: AtomicU32,
+    /// Its crash file.
+    pub(crate) crash: crate::crash::State,
     /// Whether the program starts with its sites on.
     pub(crate) sites_on: AtomicU32,
     /// The arena's layout as it was checked at the start.

@@ -47,7 +47,7 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::{api, modules, start, unwinding};
+    use crate::{api, crash, modules, start, unwinding};
     use core::ffi::c_int;
     use everycall_hooks::RuntimeTable;
 
@@ -77,6 +77,15 @@ mod runtime {
     #[cfg_attr(feature = "executable", unsafe(link_section = ".preinit_array"))]
     #[cfg_attr(feature = "shared", unsafe(link_section = ".init_array.00000"))]
     static BEGIN: Initialiser = begin;
+
+    /// Runs at `exit`, after all others of its kind in this object.
+    #[used]
+    #[unsafe(link_section = ".fini_array.00000")]
+    static END: unsafe extern "C" fn() = end;
+
+    unsafe extern "C" fn end() {
+        crash::remove();
+    }
 
     unsafe extern "C" fn begin(_: c_int, _: *const *const u8, variables: *const *const u8) {
         // SAFETY: called by the C library, once.

@@ -5,7 +5,7 @@ use crate::arena::{Arena, Slot};
 use crate::open_calls::{Frame, OpenCalls};
 use crate::process::{self, Process, state as process_state};
 use crate::triggers::{self, Fallen};
-use crate::{fork, modules, pause, system, threads};
+use crate::{crash, fork, modules, pause, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, kind, payload_word, record_word};
@@ -188,6 +188,8 @@ impl<'a> Thread<'a> {
     /// Goes on in the next segment.
     fn advance(&self) {
         let arena = self.process.arena();
+        crash::make_room(self.process, &arena, false);
+        crash::look_at_clocks(self.process, &arena);
         let streaming = arena.stream().load(Relaxed);
         let is_matching = triggers::look_at_open_calls(self.process, self);
         let high = self.control.ticks_high.load(Relaxed);

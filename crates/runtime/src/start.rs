@@ -6,11 +6,12 @@ use crate::process::{self, state as process_state};
 use crate::system::{
     self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED,
 };
-use crate::{fork, system::PROT_READ, system::PROT_WRITE};
+use crate::{crash, fork, signal, system::PROT_READ, system::PROT_WRITE};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use everycall_format::arena::{
     ArenaHeader, ClockReading, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
 };
+use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
 use everycall_format::env::{self, KeepEnded};
 use everycall_format::hub::origin;
 
@@ -42,7 +43,9 @@ impl Environment {
     fn is_secure(&self) -> bool {
         const AT_NULL: u64 = 0;
         const AT_SECURE: u64 = 23;
-        if self.variables.is_null() {
+        /// Variables that the C library takes out of such a program's environment: each leaves a null behind the last one.
+        const REMOVED_MAX: usize = 256;
+        if self.variables.is_null() || system::has_other_rights() {
             return true;
         }
         // SAFETY: the kernel puts the auxiliary vector behind the environment.
@@ -51,7 +54,12 @@ impl Environment {
             while !(*place).is_null() {
                 place = place.add(1);
             }
-            let mut entry = place.add(1).cast::<[u64; 2]>();
+            let mut nulls = 0;
+            while (*place).is_null() && nulls < REMOVED_MAX {
+                place = place.add(1);
+                nulls += 1;
+            }
+            let mut entry = place.cast::<[u64; 2]>();
             while (*entry)[0] != AT_NULL {
                 if (*entry)[0] == AT_SECURE {
                     return (*entry)[1] != 0;
@@ -59,7 +67,8 @@ impl Environment {
                 entry = entry.add(1);
             }
         }
-        false
+        // There is always one: this isn't the vector.
+        true
     }
 }
 
@@ -107,23 +116,47 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     });
     // The recorder's arena has its size already.
     let own = || {
-        private(variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
+        let ring_size = variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
             env::parse_ring_size(text).unwrap_or_else(|| {
                 complain(env::RING_SIZE, text, env::RING_SIZE_ALLOWED, "1M");
                 env::RING_SIZE_DEFAULT
             })
-        }))
+        });
+        let in_file = variable(env::CRASH).and_then(|folder| in_file(folder, ring_size));
+        in_file.or_else(|| private(ring_size).map(|arena| (arena, None)))
     };
     let arena = match variable(env::RECORDER).and_then(hub::open) {
         Some(hub) => match hub.take().and_then(given) {
-            Some(arena) => Some(arena),
+            Some(arena) => Some((arena, None)),
             None => return fork::leave_out(&hub, child_kind::EXEC),
         },
         None => own(),
     };
-    let Some(arena) = arena else { return };
+    let Some((arena, file)) = arena else { return };
     if !process::begin(&arena, thread_slot) {
+        if let Some(file) = &file {
+            crash::give_up(file);
+        }
         return;
+    }
+    if let (Some(file), Some(process)) = (&file, process::process()) {
+        crash::own(process, file);
+    }
+    if let Some(text) = variable(env::SNAPSHOT_SIGNAL) {
+        match env::parse_signal(text) {
+            None => complain(env::SNAPSHOT_SIGNAL, text, env::SNAPSHOT_SIGNAL_ALLOWED, "none"),
+            Some(number) => {
+                let folder = variable(env::SNAPSHOT_FOLDER).unwrap_or(b".");
+                if !signal::arm(number, folder) {
+                    complain(
+                        env::SNAPSHOT_FOLDER,
+                        folder,
+                        "a folder that is there",
+                        "no signal for snapshots",
+                    );
+                }
+            }
+        }
     }
     arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
     if let Some(hub) = hub::hub() {
@@ -181,14 +214,54 @@ fn private(ring_size: u64) -> Option<Arena> {
             // SAFETY: just mapped, never unmapped; consistent by construction.
             let arena = unsafe { Arena::new(base, header) };
             leave_out_of_dumps(&arena);
-            arena.put_header(&header);
-            arena.put_start(&clock_reading());
-            arena.target_pid().store(system::process_id(), Relaxed);
+            begin_own(&arena);
             return Some(arena);
         }
         threads /= 2;
     }
     None
+}
+
+/// The same in a crash file in `folder`. Where that can't be, it is said why.
+fn in_file(folder: &[u8], ring_size: u64) -> Option<(Arena, Option<crash::Mapped>)> {
+    let allowed = (system::address_space_limit() / 2).min(system::file_size_limit());
+    let mut threads = THREAD_CAPACITY;
+    let header = loop {
+        let header = ArenaHeader::with_stacks(ring_size, threads, EXTRA_SIZE, CRASH_OPEN_CALLS);
+        if header.arena_size <= allowed || threads == 1 {
+            break header;
+        }
+        threads /= 2;
+    };
+    match crash::set_folder(folder).and_then(|()| crash::map(&header)) {
+        Ok(mapped) => {
+            // SAFETY: just mapped, never unmapped but where the process doesn't begin; consistent by construction.
+            let arena = unsafe { Arena::new(mapped.base, header) };
+            begin_own(&arena);
+            crash::begin(&arena);
+            Some((arena, Some(mapped)))
+        }
+        Err(trouble) => {
+            crash::forget();
+            let shown = folder.get(..folder.len().min(200)).unwrap_or(folder);
+            system::warn(&[
+                b"everycall: ",
+                env::CRASH.as_bytes(),
+                b"=",
+                shown,
+                b" ",
+                trouble.text(),
+                b". Going on without a crash file.\n",
+            ]);
+            None
+        }
+    }
+}
+
+fn begin_own(arena: &Arena) {
+    arena.put_header(arena.layout());
+    arena.put_start(&clock_reading());
+    arena.target_pid().store(system::process_id(), Relaxed);
 }
 
 /// Memory for an arena of the process's own: such that snapshots can be taken of it from outside, if there is such.

@@ -32,17 +32,21 @@ const RLIMIT_AS: usize = 9;
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 pub(crate) const ESRCH: isize = -3;
+const RLIMIT_FSIZE: usize = 1;
 
 #[cfg(target_arch = "x86_64")]
-mod number {
+pub(crate) mod number {
     pub const READ: usize = 0;
     pub const WRITE: usize = 1;
     pub const CLOSE: usize = 3;
+    pub const FSTAT: usize = 5;
     pub const POLL: usize = 7;
     pub const MMAP: usize = 9;
     pub const MPROTECT: usize = 10;
     pub const MUNMAP: usize = 11;
+    pub const RT_SIGACTION: usize = 13;
     pub const RT_SIGPROCMASK: usize = 14;
+    pub const IOCTL: usize = 16;
     pub const PWRITE64: usize = 18;
     pub const SCHED_YIELD: usize = 24;
     pub const MREMAP: usize = 25;
@@ -52,8 +56,16 @@ mod number {
     pub const SHMCTL: usize = 31;
     pub const GETPID: usize = 39;
     pub const KILL: usize = 62;
+    pub const FTRUNCATE: usize = 77;
+    pub const GETCWD: usize = 79;
+    pub const GETUID: usize = 102;
+    pub const GETGID: usize = 104;
+    pub const GETEUID: usize = 107;
+    pub const GETEGID: usize = 108;
     pub const GETPPID: usize = 110;
     pub const SIGALTSTACK: usize = 131;
+    pub const FSTATFS: usize = 138;
+    pub const SCHED_SETSCHEDULER: usize = 144;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
@@ -62,8 +74,11 @@ mod number {
     pub const OPENAT: usize = 257;
     pub const UNLINKAT: usize = 263;
     pub const RENAMEAT: usize = 264;
+    pub const LINKAT: usize = 265;
+    pub const FALLOCATE: usize = 285;
     pub const PRLIMIT64: usize = 302;
     pub const PIDFD_OPEN: usize = 434;
+    pub const CLOSE_RANGE: usize = 436;
 }
 
 /// Maps memory; `descriptor` is -1 for none.
@@ -151,6 +166,15 @@ impl File {
         // SAFETY: the path ends with NUL.
         let descriptor = unsafe { syscall(number::OPENAT, arguments) };
         usize::try_from(descriptor).map(File).map_err(|_| file_error(descriptor))
+    }
+
+    /// The file of a descriptor, or an error of the kernel.
+    pub(crate) fn from_result(result: isize) -> Result<File, isize> {
+        usize::try_from(result).map(File).map_err(|_| result)
+    }
+
+    pub(crate) fn number(&self) -> usize {
+        self.0
     }
 
     pub(crate) fn descriptor(&self) -> i32 {
@@ -281,6 +305,15 @@ pub(crate) fn parent_id() -> u32 {
     unsafe { syscall(number::GETPPID, [0; 6]) as u32 }
 }
 
+/// Whether the process acts as another user or group than whoever started it.
+pub(crate) fn has_other_rights() -> bool {
+    let get = |number| {
+        // SAFETY: only returns a number.
+        unsafe { syscall(number, [0; 6]) }
+    };
+    get(number::GETUID) != get(number::GETEUID) || get(number::GETGID) != get(number::GETEGID)
+}
+
 /// The calling thread's id; `None` where a filter of system calls doesn't tell.
 pub(crate) fn thread_id() -> Option<u32> {
     // SAFETY: only returns a number.
@@ -314,6 +347,31 @@ pub(crate) fn process_has_ended(process: u32) -> bool {
     unsafe { syscall(number::POLL, [&raw mut polled as usize, 1, 0, 0, 0, 0]) == 1 }
 }
 
+/// Sets a signal's handler, in which all signals are blocked; system calls that it interrupts are begun again.
+pub(crate) fn handle_signal(signal: u32, handler: unsafe extern "C" fn(core::ffi::c_int), handler_end: u64) {
+    const SA_RESTORER: u64 = 0x0400_0000;
+    const SA_ONSTACK: u64 = 0x0800_0000;
+    const SA_RESTART: u64 = 0x1000_0000;
+    let action = [handler as usize as u64, SA_RESTORER | SA_ONSTACK | SA_RESTART, handler_end, u64::MAX];
+    let arguments = [signal as usize, action.as_ptr() as usize, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: reads the kernel's sigaction: handler, flags, where it returns to, mask.
+    unsafe { syscall(number::RT_SIGACTION, arguments) };
+}
+
+/// Closes all descriptors of the calling thread, which has a table of its own. Before Linux 5.9 they stay until it ends.
+pub(crate) fn close_all() {
+    // SAFETY: nobody else has this table.
+    unsafe { syscall(number::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0]) };
+}
+
+/// The calling thread is scheduled as ordinary ones are, whoever started it.
+pub(crate) fn be_ordinary() {
+    const SCHED_OTHER: usize = 0;
+    let priority = 0_u32;
+    // SAFETY: reads the priority.
+    unsafe { syscall(number::SCHED_SETSCHEDULER, [0, SCHED_OTHER, &raw const priority as usize, 0, 0, 0]) };
+}
+
 /// Blocks the calling thread's signals, but for that of traps, whose blocking ends a program. What was blocked before.
 pub(crate) fn block_signals() -> u64 {
     const SIGTRAP: u64 = 5;
@@ -340,9 +398,18 @@ pub(crate) fn thread_name() -> [u8; 16] {
 
 /// Bytes of address space that the process may take: `RLIMIT_AS`.
 pub(crate) fn address_space_limit() -> u64 {
+    limit(RLIMIT_AS)
+}
+
+/// Bytes that its files may have: `RLIMIT_FSIZE`. Whoever goes beyond gets a signal that ends it.
+pub(crate) fn file_size_limit() -> u64 {
+    limit(RLIMIT_FSIZE)
+}
+
+fn limit(resource: usize) -> u64 {
     let mut limits = [u64::MAX; 2];
     // SAFETY: writes one rlimit64, two 64-bit words; changes no limit.
-    unsafe { syscall(number::PRLIMIT64, [0, RLIMIT_AS, 0, limits.as_mut_ptr() as usize, 0, 0]) };
+    unsafe { syscall(number::PRLIMIT64, [0, resource, 0, limits.as_mut_ptr() as usize, 0, 0]) };
     limits[0]
 }
 

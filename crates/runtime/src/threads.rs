@@ -4,8 +4,8 @@
 
 use crate::arena::{Arena, Slot};
 use crate::process::{self, Process};
-use crate::system;
 use crate::triggers;
+use crate::{crash, system};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
 use everycall_ring::{Control, Ring, state};
@@ -55,6 +55,10 @@ fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Opti
     slot.state().store(thread_state::CLAIMED, Relaxed);
 
     let (base, limit) = arena.open_calls(stack);
+    if !crash::make_room_for_calls(process, &arena, stack, base, limit) {
+        process.graveyard.give_slot_back(&arena, index, stack);
+        return None;
+    }
     clear_open_calls(base, limit);
     slot.open_calls().store(stack + 1, Relaxed);
     slot.tid().store(tid, Relaxed);
@@ -76,10 +80,16 @@ fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Opti
     control.open_base.store(base, Relaxed);
     control.open_limit.store(limit, Relaxed);
     control.open_top.store(base + size_of::<OpenCall>() as u64, Relaxed);
+    crash::make_room(process, &arena, false);
     let segments = arena.layout().segments_per_ring() as u32;
     slot.ring_segments().store(segments, Relaxed);
     arena.ring_segments().fetch_add(segments, Relaxed);
-    if !ring(&arena, control, &slot).start(segments, ticks, 0) {
+    let start = || ring(&arena, control, &slot).start(segments, ticks, 0);
+    let begun = start() || {
+        crash::make_room(process, &arena, true);
+        start()
+    };
+    if !begun {
         arena.ring_segments().fetch_sub(segments, Relaxed);
         process.graveyard.give_place_back(&arena, index, stack);
         return None;

@@ -5,8 +5,8 @@ use std::fmt::{self, Write};
 use everycall_export::{Count, Duration, end_ns, process_name, shortened_name};
 use everycall_format::arena::{COUNTERS, child_kind, counter};
 use everycall_format::ect::end;
-use everycall_reader::Reason;
 use everycall_reader::{Ending, Origin};
+use everycall_reader::{Reason, Warning};
 use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
 
 use super::Report;
@@ -96,7 +96,12 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
 fn how_it_ended(report: &Report<'_>) -> String {
     let Some(process_end) = report.trace.process_end() else {
         let was_asked = report.trace.snapshots().iter().any(|snapshot| snapshot.reason == Reason::Request);
-        let why = if was_asked { "not yet" } else { "unknown: the file was cut before that was written" };
+        let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
+        let why = match (was_asked, is_cut) {
+            (true, _) => "not yet",
+            (false, true) => "unknown: the file was cut before that was written",
+            (false, false) => "it died; a crash file doesn't tell of what",
+        };
         return why.to_owned();
     };
     match process_end.how {

@@ -88,6 +88,86 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
+/// Starts a thread of the calling process that shares what `flags` say (`clone`), on a stack of its own, calls `entry` in it and ends it. Its id,
+/// or an error. `ended` is set to 0 when it is gone, if the flags say so.
+///
+/// # Safety
+/// `top` is the upper end of a stack that is the thread's alone, aligned to 16. `entry` gets `argument`, and can do without
+/// thread-local storage of its own, which is the caller's.
+pub unsafe fn spawn(
+    flags: usize,
+    top: u64,
+    ended: *mut u32,
+    entry: unsafe extern "C" fn(u64),
+    argument: u64,
+) -> isize {
+    const CLONE: isize = 56;
+    let result: isize;
+    // SAFETY: by contract. The caller's side keeps every register but these; the other side never leaves this block.
+    unsafe {
+        let place = (top - 16) as *mut u64;
+        place.write(entry as usize as u64);
+        place.add(1).write(argument);
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "pop rax",
+            "pop rdi",
+            "call rax",
+            "xor edi, edi",
+            "mov eax, 60",
+            "syscall",
+            "ud2",
+            "2:",
+            inlateout("rax") CLONE => result,
+            in("rdi") flags,
+            in("rsi") place,
+            in("rdx") 0,
+            in("r10") ended,
+            in("r8") 0,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    result
+}
+
+// The way back from a signal handler, in the bytes by which debuggers and unwinders know it.
+#[cfg(any(feature = "executable", feature = "shared"))]
+core::arch::global_asm!(
+    "
+    .text
+    .p2align 4
+    nop
+    .globl  everycall_handler_end
+    .hidden everycall_handler_end
+    .type   everycall_handler_end, @function
+everycall_handler_end:
+    movq    $15, %rax
+    syscall
+    .size   everycall_handler_end, . - everycall_handler_end
+    ",
+    options(att_syntax)
+);
+
+/// Where signal handlers return to.
+#[cfg(any(feature = "executable", feature = "shared"))]
+#[must_use]
+pub fn handler_end() -> u64 {
+    let address: u64;
+    // SAFETY: an address of this object's own.
+    unsafe {
+        core::arch::asm!(
+            "leaq everycall_handler_end(%rip), {}",
+            out(reg) address,
+            options(att_syntax, nostack, pure, nomem, preserves_flags)
+        );
+    }
+    address
+}
+
 // The process's thread-local slot: the address of the thread's control block.
 #[cfg(any(feature = "executable", feature = "shared"))]
 core::arch::global_asm!(

@@ -10,6 +10,8 @@ use everycall_hooks::ByteSink;
 pub(crate) enum Sink {
     /// An open descriptor, from where it stands.
     Descriptor(i32),
+    /// Our own file, from its begin.
+    File(i32),
     /// The program's function, with its context.
     Callback(ByteSink, *mut c_void),
 }
@@ -18,7 +20,7 @@ impl Sink {
     /// Takes all of `bytes`.
     pub(super) fn put(&self, mut bytes: &[u8]) -> Result<(), i32> {
         match *self {
-            Sink::Descriptor(descriptor) => {
+            Sink::Descriptor(descriptor) | Sink::File(descriptor) => {
                 while !bytes.is_empty() {
                     let count = system::write(descriptor, bytes)?;
                     bytes = bytes.get(count..).unwrap_or(&[]);

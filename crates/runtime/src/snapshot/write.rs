@@ -30,7 +30,9 @@ const PATH_MAX: usize = 4096 + 64;
 /// Writes a snapshot to `sink`.
 pub(crate) fn write(process: &'static Process, snapshot: u64, sink: Sink) -> Result<(), i32> {
     let mut held = open(process, snapshot)?;
-    Output { sink, position: 0, chunks: 0 }.all(process, &mut held)
+    // Whoever writes beyond the limit gets a signal that ends it.
+    let limit = if matches!(sink, Sink::File(_)) { system::file_size_limit() } else { u64::MAX };
+    Output { sink, limit, position: 0, chunks: 0 }.all(process, &mut held)
 }
 
 /// Writes a snapshot to a file, which appears under its name only when it is whole.
@@ -56,7 +58,7 @@ pub(crate) unsafe fn write_file(
         end = append_number(&mut temporary, end, number);
     }
     let file = File::create(&temporary)?;
-    let written = write(process, snapshot, Sink::Descriptor(file.descriptor()));
+    let written = write(process, snapshot, Sink::File(file.descriptor()));
     let done = written.and_then(|()| system::rename(&temporary, &name));
     if done.is_err() {
         system::unlink(&temporary);
@@ -88,6 +90,8 @@ fn bytes<T: Wire>(value: &T) -> &[u8] {
 /// The file that is being written.
 struct Output {
     sink: Sink,
+    /// Bytes that it may take.
+    limit: u64,
     position: u64,
     chunks: u32,
 }
@@ -95,6 +99,9 @@ struct Output {
 impl Output {
     fn put(&mut self, part: &[u8]) -> Result<(), i32> {
         self.position += part.len() as u64;
+        if self.position > self.limit {
+            return Err(error::DISK_FULL);
+        }
         self.sink.put(part)
     }
 
