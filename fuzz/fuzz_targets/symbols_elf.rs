@@ -20,6 +20,9 @@ fuzz_target!(|data: &[u8]| {
         assert!(!function.name.is_empty());
         assert_eq!((function.start, function.size), (start, size));
         assert_eq!(symbols.function_at(start), id);
+        let (calls, _) = symbols.inlined(id);
+        assert!(calls.iter().all(|call| !call.name.is_empty()));
+        assert!(calls.first().is_none_or(|call| call.level == 0));
     }
     for (id, start, size) in rows.iter().copied().take(1000) {
         for address in (start..start.saturating_add(size)).take(64) {

@@ -211,6 +211,9 @@ pub struct ReplayArguments {
     /// A tree for people, or one JSON object per line and call
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
+    /// Show below each call which calls the compiler inlined into its function: there are no times of these
+    #[arg(long)]
+    pub inlines: bool,
     /// When to use colours
     #[arg(long, value_enum, default_value_t = Colour::Auto, alias = "colour")]
     pub color: Colour,
@@ -231,6 +234,12 @@ pub struct ExportArguments {
     /// File to write, - for standard output; the trace's name with another ending unless told otherwise
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Tell in each slice's details which calls the compiler inlined [default: but in JSON of more than 1,000,000 calls]
+    #[arg(long)]
+    pub inlines: bool,
+    /// Leave out which calls the compiler inlined
+    #[arg(long, conflicts_with = "inlines")]
+    pub no_inlines: bool,
     #[command(flatten)]
     pub filter: FilterArguments,
     #[command(flatten)]

@@ -6,6 +6,7 @@ use std::process::ExitCode;
 
 use everycall_export::{self as export, Count, Filter, Format, ReplayStyle, Source, Summary};
 use everycall_outfile::{MODE_SHARED, OutFile};
+use everycall_timeline::Trace;
 use rustix::termios::tcgetwinsize;
 
 use crate::arguments::{Colour, ExportArguments, ReplayArguments, TextFormat};
@@ -18,6 +19,9 @@ use crate::trace_view::{self, TraceView};
 /// Bytes gathered before they are written.
 const BUFFER: usize = 256 << 10;
 
+/// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each one repeats it.
+const JSON_INLINES_MAX: u64 = 1_000_000;
+
 /// Runs `replay`.
 pub fn replay(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
@@ -25,7 +29,7 @@ pub fn replay(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let mut file = trace_view::open(&arguments.trace)?;
     trace_view::select(&mut file, kept, &arguments.trace)?;
     let trace = trace_view::trace(&file, &arguments.trace)?;
-    let names = SymbolNames::new(&file, &trace, &arguments.symbols);
+    let names = SymbolNames::new(&file, &trace, &arguments.symbols).with_inlines(arguments.inlines);
     let view = TraceView::new(&trace, &names);
     trace_view::warn(&trace, &arguments.trace);
     let stdout = io::stdout();
@@ -50,7 +54,9 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let mut file = trace_view::open(&arguments.trace)?;
     trace_view::select(&mut file, kept, &arguments.trace)?;
     let trace = trace_view::trace(&file, &arguments.trace)?;
-    let names = SymbolNames::new(&file, &trace, &arguments.symbols);
+    let is_small = arguments.format == Format::Perfetto || calls(&trace) <= JSON_INLINES_MAX;
+    let has_inlines = arguments.inlines || is_small && !arguments.no_inlines;
+    let names = SymbolNames::new(&file, &trace, &arguments.symbols).with_inlines(has_inlines);
     let view = TraceView::new(&trace, &names);
     trace_view::warn(&trace, &arguments.trace);
     let out = OutFile::create(&output, MODE_SHARED)?;
@@ -64,6 +70,12 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     written.finish()?;
     explain_emptiness(&summary, &filter, &view, &arguments.trace);
     names.warn();
+    if !has_inlines && !arguments.no_inlines {
+        eprintln!(
+            "everycall: which calls were inlined is left out, as it would make a file of so many calls much larger; --inlines \
+             includes it"
+        );
+    }
     if !is_direct {
         let slices = Several(summary.slices, "call", "calls");
         let threads = Several(summary.threads, "thread", "threads");
@@ -80,6 +92,11 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         );
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Calls that a trace holds.
+fn calls(trace: &Trace<'_>) -> u64 {
+    trace.threads().iter().map(|thread| thread.entries).sum()
 }
 
 /// How to look at an output.

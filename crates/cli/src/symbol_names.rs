@@ -10,13 +10,17 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
-use everycall_export::{Details, FunctionName, Names};
+use everycall_export::{Details, FunctionName, Inlined, Names};
 use everycall_reader::{Module, Source, TraceFile};
-use everycall_symbols::{FunctionId, Leave, ModuleIdentity, ModuleSymbols, SourceFinder, SymbolOptions};
+use everycall_symbols::{
+    FunctionId, InlinedCall, Leave, ModuleIdentity, ModuleSymbols, SourceFinder, SymbolOptions,
+};
 use everycall_timeline::{Code, Location, Trace};
 
 use crate::arguments::SymbolArguments;
 
+/// Inlined calls that are shown of one function; the rest is counted.
+const INLINED_SHOWN: usize = 16;
 /// Sentences about symbols that are shown; the rest is counted.
 const WARNINGS_SHOWN: usize = 10;
 
@@ -53,6 +57,8 @@ pub struct SymbolNames<'a> {
     modules: &'a [Module],
     options: SymbolOptions,
     maps_paths: bool,
+    /// Whether inlined calls are told.
+    has_inlines: bool,
     /// Real time of the trace's end in nanoseconds since 1970, where it is known.
     ended_ns: Option<u64>,
     opened: RefCell<Vec<Option<ModuleSymbols>>>,
@@ -79,6 +85,7 @@ impl<'a> SymbolNames<'a> {
             file,
             modules,
             options,
+            has_inlines: false,
             maps_paths: !arguments.map_path.is_empty(),
             ended_ns: clock
                 .origin_realtime_ns()
@@ -89,6 +96,12 @@ impl<'a> SymbolNames<'a> {
             odd_paths: RefCell::default(),
             warnings: RefCell::default(),
         }
+    }
+
+    /// With the calls that were inlined into each function, or without.
+    #[must_use]
+    pub fn with_inlines(self, has_inlines: bool) -> Self {
+        SymbolNames { has_inlines, ..self }
     }
 
     /// The function at a location.
@@ -280,7 +293,7 @@ impl Names for SymbolNames<'_> {
     }
 
     fn details(&self, location: everycall_export::Location) -> Details {
-        self.with_module(location, |symbols| details(symbols, location)).unwrap_or_default()
+        self.with_module(location, |symbols| details(symbols, location, self.has_inlines)).unwrap_or_default()
     }
 
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {
@@ -293,7 +306,7 @@ impl Names for SymbolNames<'_> {
 }
 
 /// What is known of a function beyond its name.
-fn details(symbols: &mut ModuleSymbols, location: Location) -> Details {
+fn details(symbols: &mut ModuleSymbols, location: Location, has_inlines: bool) -> Details {
     let id = symbols.function_at(location.image_address);
     let (twins, more) = symbols.twins(id);
     let function = symbols.function(id).clone();
@@ -306,11 +319,36 @@ fn details(symbols: &mut ModuleSymbols, location: Location) -> Details {
         others.push(format!("and {more} more"));
     }
     let is_one_of_many = function.may_have_clones() || has_others;
+    let (mut inlined, mut more_inlined) = if has_inlines { symbols.inlined(id) } else { (Vec::new(), 0) };
+    more_inlined += inlined.len().saturating_sub(INLINED_SHOWN) as u64;
+    keep_outer(&mut inlined);
     Details {
         symbol: function.linkage_name.clone().filter(|_| is_one_of_many),
         same_code_as: others,
-        ..Details::default()
+        inlined: inlined.into_iter().map(shown_inlined).collect(),
+        more_inlined,
     }
+}
+
+/// Keeps so many calls as are shown: the outer ones, which are those that the function's own source names.
+fn keep_outer(calls: &mut Vec<InlinedCall>) {
+    let mut places: Vec<usize> = (0..calls.len()).collect();
+    places.sort_by_key(|&place| calls[place].level);
+    places.truncate(INLINED_SHOWN);
+    let kept: BTreeSet<usize> = places.into_iter().collect();
+    let mut place = 0;
+    calls.retain(|_| {
+        place += 1;
+        kept.contains(&(place - 1))
+    });
+}
+
+fn shown_inlined(call: InlinedCall) -> Inlined {
+    let place = call.file.as_deref().and_then(Path::file_name).map(|file| {
+        let line = call.line.map(|line| format!(":{line}")).unwrap_or_default();
+        format!("{}{line}", file.to_string_lossy())
+    });
+    Inlined { level: call.level, name: call.name, place }
 }
 
 fn nameless(location: Location) -> String {
@@ -324,4 +362,29 @@ fn nameless(location: Location) -> String {
 fn base_name(path: &[u8]) -> String {
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
     if name.is_empty() { "unknown".to_owned() } else { String::from_utf8_lossy(name).into_owned() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn outer_inlined_calls_are_kept_with_those_around_them() {
+        let call = |(place, level): (usize, u32)| InlinedCall {
+            level,
+            name: place.to_string(),
+            file: None,
+            line: None,
+        };
+        // Ten calls, in each of them one, and in that another.
+        let mut calls: Vec<_> = [0, 1, 2].repeat(10).into_iter().enumerate().map(call).collect();
+        keep_outer(&mut calls);
+        assert_eq!(calls.len(), INLINED_SHOWN);
+        assert_eq!(calls.iter().filter(|call| call.level == 0).count(), 10);
+        assert_eq!(calls.iter().filter(|call| call.level == 1).count(), 6);
+        assert!(calls.windows(2).all(|pair| pair[1].level <= pair[0].level + 1));
+        let mut few: Vec<_> = [0, 1, 2].into_iter().enumerate().map(call).collect();
+        keep_outer(&mut few);
+        assert_eq!(few.len(), 3);
+    }
 }

@@ -269,9 +269,17 @@ impl<'a> Members<'a> {
     }
 
     fn remarks<'t>(&mut self, remarks: impl Iterator<Item = &'t str>) {
-        let remarks: Vec<_> = remarks.collect();
-        if !remarks.is_empty() {
-            put_string(self.key("remark"), &remarks.join(", "));
+        let mut separator: &[u8] = b"\"remark\":\"";
+        for remark in remarks {
+            if separator.len() > 2 {
+                self.bytes.push(std::mem::replace(&mut self.next, b','));
+            }
+            self.bytes.extend_from_slice(std::mem::replace(&mut separator, b", "));
+            // None of them needs an escape.
+            self.bytes.extend_from_slice(remark.as_bytes());
+        }
+        if separator.len() == 2 {
+            self.bytes.push(b'"');
         }
     }
 
@@ -330,11 +338,14 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
 }
 
 /// The arrows from and to a slice: a chain of tail calls is one flow.
-#[cold]
 fn put_arrows(bytes: &mut Vec<u8>, jumps: &Jumps) {
     let Some(chain) = jumps.arrives_by.or(jumps.leaves_by) else { return };
-    bytes.extend_from_slice(b",\"bind_id\":");
-    put_string(bytes, &format!("{chain:#x}"));
+    bytes.extend_from_slice(b",\"bind_id\":\"0x");
+    let digits = (64 - chain.leading_zeros()).div_ceil(4).max(1);
+    for digit in (0..digits).rev() {
+        bytes.push(b"0123456789abcdef"[(chain >> (4 * digit) & 15) as usize]);
+    }
+    bytes.push(b'"');
     if jumps.arrives_by.is_some() {
         bytes.extend_from_slice(b",\"flow_in\":true");
     }
@@ -343,7 +354,6 @@ fn put_arrows(bytes: &mut Vec<u8>, jumps: &Jumps) {
     }
 }
 
-#[cold]
 fn put_remarks(
     bytes: &mut Vec<u8>,
     slice: &Slice,

@@ -23,11 +23,12 @@
 
 mod details;
 mod fields;
+mod parts;
 
 use std::collections::BTreeSet;
 use std::io;
 
-use everycall_timeline::{Gap, Mark, MarkKind};
+use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 use rustc_hash::FxHashMap;
 
 use crate::draw::{Drawn, Pen, Slice};
@@ -36,12 +37,15 @@ use crate::labels::Labels;
 use crate::names::{FunctionId, Functions, Names};
 use crate::protobuf::Message;
 use crate::sink::Sink;
-use crate::source::{Process, Source, Thread, process_titles};
+use crate::source::{Source, Thread, process_titles};
 use crate::tails::Jumps;
 use crate::{Tally, text};
 
-use self::details::DetailTexts;
+use self::details::{DetailTexts, put_jumped, put_tail};
 use self::fields::{annotation, event, interned, packet};
+use self::parts::{
+    put_clock, put_family, put_labels, put_number, put_process, put_remarks, put_text, put_value,
+};
 
 const CLOCK_REALTIME: u64 = 1;
 const CLOCK_BOOTTIME: u64 = 6;
@@ -267,8 +271,17 @@ impl Track {
         });
     }
 
+    /// Interned data in a packet of its own, if there is any.
+    fn put_interned(&self, bytes: &mut Vec<u8>, interned: &[u8]) {
+        if !interned.is_empty() {
+            put_packet(bytes, |packet| {
+                packet.extend_from_slice(&self.sequence_field);
+                packet.bytes(packet::INTERNED, interned);
+            });
+        }
+    }
+
     /// The begin of a call that a jump made, with the arrow to it.
-    #[cold]
     fn put_tail_call(
         &mut self,
         bytes: &mut Vec<u8>,
@@ -277,39 +290,51 @@ impl Track {
         jumps: &Jumps,
         functions: &Functions<'_>,
     ) {
+        let Some(tail) = jumps.tail else { return self.put_begin(bytes, at_ns, what, functions) };
         let number = number_of(what);
-        let is_new = self.named_in.get(number as usize) != Some(&self.sequence);
-        let new = is_new.then(|| self.first_use(number, what, functions));
-        let annotations = self.details.annotations(what).to_vec();
-        self.put_large(bytes, at_ns, |packet| {
-            if let Some(interned) = new {
-                packet.bytes(packet::INTERNED, &interned);
-            }
-            packet.message(packet::TRACK_EVENT, |event| {
-                event.number(event::TYPE, event::BEGIN);
-                event.number(event::NAME_NUMBER, number);
-                event.extend_from_slice(&annotations);
-                if let Some(chain) = jumps.arrives_by {
-                    event.fixed64(event::FLOW, chain);
-                }
-                if let Some(tail) = jumps.tail {
-                    put_text(event, text::tail_key(tail), &functions.get(tail.of).slice_name());
-                }
-            });
-        });
+        let mut interned = Vec::new();
+        if self.named_in.get(number as usize) != Some(&self.sequence) {
+            interned = self.first_use(number, what, functions);
+        }
+        self.details.put_jumps(&mut interned, self.sequence, tail.of, functions);
+        self.put_interned(bytes, &interned);
+        let packet = self.open_small(bytes, at_ns);
+        let event = open_small(bytes, packet::TRACK_EVENT);
+        bytes.number(event::TYPE, event::BEGIN);
+        bytes.number(event::NAME_NUMBER, number);
+        if let Some(chain) = jumps.arrives_by {
+            bytes.fixed64(event::FLOW, chain);
+        }
+        put_tail(bytes, tail);
+        bytes.extend_from_slice(self.details.annotations(what));
+        close_small(bytes, event);
+        close_small(bytes, packet);
     }
 
     #[inline]
     fn put_end(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice, pen: &Pen, source: &impl Source) {
-        if slice.has_remarks() {
+        let jumps = pen.jumps();
+        let arrow = jumps.leaves_by.filter(|_| slice.has_jumps && jumps.arrives_by.is_none());
+        let is_whole = !slice.start_cut && slice.moved.is_none() && slice.what.is_some() && !slice.has_labels;
+        let jumped = slice.how == EndKind::Jumped;
+        if !is_whole || slice.how != EndKind::Returned && !jumped {
             let labels = slice.has_labels.then(|| pen.labels());
-            let jumps = pen.jumps();
-            let arrow = jumps.leaves_by.filter(|_| slice.has_jumps && jumps.arrives_by.is_none());
             return self.put_end_with_remarks(bytes, at_ns, slice, (labels, arrow), source);
+        }
+        if jumped {
+            let mut interned = Vec::new();
+            self.details.put_jumped(&mut interned, self.sequence);
+            self.put_interned(bytes, &interned);
         }
         let packet = self.open_small(bytes, at_ns);
         let event = open_small(bytes, packet::TRACK_EVENT);
         bytes.number(event::TYPE, event::END);
+        if jumped {
+            if let Some(chain) = arrow {
+                bytes.fixed64(event::FLOW, chain);
+            }
+            put_jumped(bytes);
+        }
         close_small(bytes, event);
         close_small(bytes, packet);
     }
@@ -498,100 +523,4 @@ fn put_entry(interned: &mut Vec<u8>, field: u32, number: u64, text: &str) {
 
 fn put_packet(bytes: &mut Vec<u8>, build: impl FnOnce(&mut Vec<u8>)) {
     bytes.message(packet::PACKET, build);
-}
-
-/// The process tree, where there is more than one process.
-fn put_family(bytes: &mut Vec<u8>, processes: &[Process]) {
-    if processes.len() < 2 {
-        return;
-    }
-    put_packet(bytes, |packet| {
-        packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
-        packet.message(packet::PROCESS_TREE, |tree| {
-            for process in processes {
-                tree.message(1, |entry| {
-                    entry.number(1, process.pid.into());
-                    entry.number(2, process.parent_pid.into());
-                    process.command.iter().for_each(|word| entry.text(3, word));
-                });
-            }
-        });
-    });
-}
-
-fn put_process(bytes: &mut Vec<u8>, pid: u32, name: &str, at_ns: u64) {
-    put_packet(bytes, |packet| {
-        packet.number(packet::TIMESTAMP, at_ns);
-        packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
-        packet.message(packet::TRACK, |track| {
-            track.number(1, pid.into());
-            track.message(3, |process| {
-                process.number(1, pid.into());
-                process.text(6, name);
-            });
-        });
-    });
-}
-
-fn put_clock(snapshot: &mut Vec<u8>, clock: u64, ns: u64, counts_on: bool) {
-    snapshot.message(1, |entry| {
-        entry.number(1, clock);
-        entry.number(2, ns);
-        if counts_on {
-            entry.number(3, 1);
-        }
-    });
-}
-
-fn put_number(event: &mut Vec<u8>, name: &str, value: u64) {
-    event.message(event::ANNOTATION, |annotation| {
-        annotation.text(annotation::NAME, name);
-        annotation.number(annotation::UNSIGNED, value);
-    });
-}
-
-fn put_remarks<'t>(event: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) {
-    let remarks: Vec<_> = remarks.collect();
-    if !remarks.is_empty() {
-        put_text(event, "remark", &remarks.join(", "));
-    }
-}
-
-/// The value of an annotation; an empty text where there is none.
-fn put_value(annotation: &mut Vec<u8>, value: Option<u64>) {
-    match value {
-        // Trace processors keep numbers with a sign.
-        Some(value) if i64::try_from(value).is_err() => {
-            annotation.text(annotation::STRING, &value.to_string())
-        }
-        Some(value) => annotation.number(annotation::UNSIGNED, value),
-        None => annotation.text(annotation::STRING, ""),
-    }
-}
-
-fn put_labels(event: &mut Vec<u8>, labels: &Labels, source: &impl Source) {
-    event.message(event::ANNOTATION, |annotation| {
-        annotation.text(annotation::NAME, "label");
-        for (name, values) in &labels.named {
-            annotation.message(annotation::DICTIONARY, |entry| {
-                entry.text(annotation::NAME, text::mark_name(source, *name));
-                match values[..] {
-                    [value] => put_value(entry, value),
-                    _ => values.iter().for_each(|value| {
-                        entry.message(annotation::ARRAY, |item| put_value(item, *value));
-                    }),
-                }
-            });
-        }
-    });
-    if labels.more > 0 {
-        put_number(event, "more_labels", labels.more);
-    }
-}
-
-fn put_text(event: &mut Vec<u8>, name: &str, value: &str) {
-    event.message(event::ANNOTATION, |annotation| {
-        annotation.text(annotation::NAME, name);
-        annotation.text(annotation::STRING, value);
-    });
 }

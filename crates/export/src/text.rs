@@ -80,7 +80,7 @@ pub(crate) fn tail_key(tail: Tail) -> &'static str {
 }
 
 /// Columns of a name among details.
-const DETAIL_WIDTH: usize = 100;
+const DETAIL_WIDTH: usize = 60;
 
 /// The arguments with what is known of a function, as key and text.
 pub(crate) fn details(details: &Details) -> Vec<(&'static str, String)> {
@@ -125,6 +125,9 @@ fn inlined_calls(calls: &[Inlined], more: u64) -> String {
     }
     text
 }
+
+/// What is remarked of a call that ended by jumping into another function.
+pub(crate) const JUMPED: &str = "ends in a tail call";
 
 /// Name of slices that stand for times when recording was off.
 pub(crate) const NOT_RECORDED: &str = "not recorded";
@@ -172,7 +175,7 @@ fn reason(why: LossKind) -> &'static str {
 pub(crate) fn remarks(start_cut: bool, how: EndKind) -> impl Iterator<Item = &'static str> {
     let end = match how {
         EndKind::Returned => None,
-        EndKind::Jumped => Some("ends in a tail call"),
+        EndKind::Jumped => Some(JUMPED),
         EndKind::ReturnedAfterGap => Some("partly not recorded"),
         EndKind::Unwound => Some("unwound"),
         EndKind::CutAtEnd => Some("cut at end"),

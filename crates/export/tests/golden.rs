@@ -29,6 +29,13 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
         })
     }
+    fn of_details(format: Format) -> Writer {
+        Box::new(move |out| {
+            let (program, book) = common::details();
+            let all = Filter::default();
+            export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
+        })
+    }
     fn of_family(format: Format) -> Writer {
         Box::new(move |out| {
             let program = common::family();
@@ -72,6 +79,22 @@ fn outputs() -> Vec<(&'static str, Writer)> {
                 let all = Filter::default();
                 replay(&common::family(), &common::Book::default(), &all, ReplayStyle::default(), out)
                     .map(drop)
+            }),
+        ),
+        ("details.chrome.json", of_details(Format::Chrome)),
+        ("details.pftrace", of_details(Format::Perfetto)),
+        (
+            "details.terminal.txt",
+            Box::new(move |out| {
+                let (program, book) = common::details();
+                replay(&program, &book, &Filter::default(), terminal, out).map(drop)
+            }),
+        ),
+        (
+            "details.replay.jsonl",
+            Box::new(|out| {
+                let (program, book) = common::details();
+                replay_json(&program, &book, &Filter::default(), out).map(drop)
             }),
         ),
         ("jumps.chrome.json", of_jumps(Format::Chrome)),

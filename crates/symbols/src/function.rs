@@ -68,6 +68,19 @@ impl Function {
     }
 }
 
+/// A call that the compiler inlined: the function's code stands in its place.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InlinedCall {
+    /// Inlined calls around it.
+    pub level: u32,
+    /// The demangled name of the function that would have been called.
+    pub name: String,
+    /// The file with the call, as the compiler recorded it.
+    pub file: Option<Arc<Path>>,
+    /// The line of the call, from 1.
+    pub line: Option<u32>,
+}
+
 /// How a function is left at one of its exits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Leave {

@@ -35,7 +35,7 @@ mod table;
 mod warning;
 
 pub use budget::MEMORY_BASE_BYTES;
-pub use function::{Function, FunctionEntry, FunctionId, Leave, NameSource};
+pub use function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
 pub use identity::{BuildIdText, ModuleIdentity};
 pub use module::ModuleSymbols;
 pub use name::{demangle, split_part};

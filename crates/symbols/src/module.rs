@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::debug::{DebugInfo, Declaration, EntryId, SplitPlaces};
 use crate::elf;
 use crate::exits::{AllNames, Exits, Leaving};
-use crate::function::{Function, FunctionEntry, FunctionId, Leave, NameSource};
+use crate::function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
 use crate::identity::ModuleIdentity;
 use crate::locate::{Located, LocatedFile, locate};
 use crate::name::{demangle, split_part};
@@ -180,6 +180,21 @@ impl ModuleSymbols {
         let twins =
             others.by_ref().take(TWINS_MAX).map(|name| String::from_utf8_lossy(name).into_owned()).collect();
         (twins, others.count())
+    }
+
+    /// The calls that the compiler inlined into a function, as far as its debugging information says: each before those
+    /// inlined into it, at most 256, and how many more there are.
+    pub fn inlined(&mut self, id: FunctionId) -> (Vec<InlinedCall>, u64) {
+        let Some(entry) = self.declaration(id).entry else { return (Vec::new(), 0) };
+        let DebugState::Read(debug) = &mut self.debug else { return (Vec::new(), 0) };
+        let inlined = debug.inlined(entry);
+        self.warnings.extend(debug.take_warnings(&self.path));
+        let named = |call: crate::debug::InlinedCall| {
+            let linkage_name = String::from_utf8_lossy(&call.name);
+            let name = demangle(split_part(&linkage_name).0);
+            InlinedCall { level: call.level, name, file: call.file, line: call.line }
+        };
+        (inlined.calls.into_iter().map(named).collect(), inlined.more)
     }
 
     /// Whether several functions have the name that this one's would be without the suffix of a part: then names

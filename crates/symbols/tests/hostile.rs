@@ -51,6 +51,11 @@ fn resolve(image: &[u8]) -> usize {
             ModuleIdentity { image: Some(Arc::from(image)), ..ModuleIdentity::new(Path::new("/x/app"), &[]) };
         let mut symbols = ModuleSymbols::open(&identity, &SymbolOptions::bare());
         let functions = common::functions(&mut symbols);
+        for id in symbols.functions().map(|entry| entry.id).collect::<Vec<_>>() {
+            let _ = (symbols.inlined(id), symbols.twins(id));
+            let start = symbols.function(id).start;
+            let _ = (symbols.leave(start), symbols.leave(start.wrapping_add(5)));
+        }
         for address in [0, 0x1000, 0x1234, u64::MAX] {
             let id = symbols.function_at(address);
             assert!(!symbols.function(id).name.is_empty());
@@ -254,13 +259,58 @@ fn declarations_in_a_circle() {
     entries.extend(64_u64.to_le_bytes());
     entries.extend(own_offset.to_le_bytes());
     entries.push(0);
-    let site = [(-8_i32).to_le_bytes(), 0_i32.to_le_bytes(), [0; 4]].concat();
+    let site = [0_i32.to_le_bytes(), (-4_i32).to_le_bytes(), [0; 4]].concat();
     let image = elf_of(&[
         (".debug_info", &unit(0, &entries), 0),
         (".debug_abbrev", &abbreviations, 0),
         ("everycall_sites", &site, 2),
     ]);
     resolve(&image);
+}
+
+/// Inlined calls: one in the other, 200,000 levels deep, of functions whose long names overlap.
+#[test]
+fn inlined_calls_without_end() {
+    let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let mut abbreviations = vec![1, 0x11, 1, 0x11, 0x01, 0x12, 0x07, 0, 0];
+    abbreviations.extend([2, 0x2e, 1, 0x11, 0x01, 0x12, 0x07, 0, 0]);
+    abbreviations.extend([3, 0x1d, 1, 0x11, 0x01, 0x31, 0x13, 0, 0]);
+    abbreviations.extend([4, 0x2e, 0, 0x03, 0x0e, 0, 0, 0]);
+    let text: Vec<u8> = (0..64_000_u32).map(|at| if at % 4000 == 3999 { 0 } else { b'x' }).collect();
+    let root = |entries: &mut Vec<u8>| {
+        entries.extend(0x1000_u64.to_le_bytes());
+        entries.extend(64_u64.to_le_bytes());
+    };
+    let mut entries = vec![1];
+    root(&mut entries);
+    let first_name = 11 + entries.len() as u32;
+    for at in 0..60_000_u32 {
+        entries.push(4);
+        entries.extend(at.to_le_bytes());
+    }
+    entries.push(2);
+    root(&mut entries);
+    for index in 0..200_000_u32 {
+        entries.push(3);
+        entries.extend(0x1000_u64.to_le_bytes());
+        entries.extend((first_name + 5 * (index % 60_000)).to_le_bytes());
+    }
+    let site = [0_i32.to_le_bytes(), (-4_i32).to_le_bytes(), [0; 4]].concat();
+    let image = elf_of(&[
+        (".debug_info", &unit(0, &entries), 0),
+        (".debug_abbrev", &abbreviations, 0),
+        (".debug_str", &text, 0),
+        ("everycall_sites", &site, 2),
+    ]);
+    resolve(&image);
+    let identity =
+        ModuleIdentity { image: Some(Arc::from(image)), ..ModuleIdentity::new(Path::new("/x/app"), &[]) };
+    let mut symbols = ModuleSymbols::open(&identity, &SymbolOptions::bare());
+    let id = symbols.function_at(0x1000);
+    let (calls, more) = symbols.inlined(id);
+    assert!(calls.len() == 256 && calls.last().unwrap().level == 255, "{} calls, {more} more", calls.len());
+    // Where the work isn't worth the file, the rest isn't even counted.
+    assert!(more > 1_000, "{more}");
 }
 
 /// Every symbol has the same, long name.

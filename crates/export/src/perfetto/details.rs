@@ -1,22 +1,35 @@
 //! What is the same for all slices of a function: written once in each sequence, and named by numbers in each slice.
 
+use crate::filter::Tail;
 use crate::names::{FunctionId, Functions};
 use crate::protobuf::Message;
 use crate::text;
 
 use super::fields::{annotation, event, interned};
-use super::put_entry;
+use super::{close_small, open_small, put_entry};
 
 /// Texts that one function may have.
 const TEXTS_MAX: usize = 4;
+/// Which of them is its name, for calls that it jumps to.
+const TEXT_NAME: usize = TEXTS_MAX - 1;
+/// Number of the remark that a call ends in a tail call; texts of functions come behind it.
+const TEXT_JUMPED: u64 = 1;
+/// Names of annotations; their numbers are their places, from 1.
+const KEYS: [&str; 6] =
+    ["remark", "tail_call_of", "perhaps_tail_call_of", "symbol", "same_code_as", "inlined_not_timed"];
+const KEY_REMARK: u64 = 1;
+const KEY_TAIL: u64 = 2;
+const KEY_PERHAPS: u64 = 3;
 
 /// The texts of functions that have occurred.
 #[derive(Default)]
 pub(super) struct DetailTexts {
     /// By function; none for those that weren't asked for yet.
     functions: Vec<Option<OfFunction>>,
-    /// Names of annotations; their numbers are their places, from 1.
-    keys: Vec<&'static str>,
+    /// The last sequence that has the texts of jumps.
+    jumps_in: u64,
+    /// By function: the last sequence that has its name as that of a call that jumped.
+    jumpers_in: Vec<u64>,
 }
 
 struct OfFunction {
@@ -41,31 +54,49 @@ impl DetailTexts {
             self.functions.resize_with(id.index() + 1, || None);
         }
         if self.functions[id.index()].is_none() {
-            self.functions[id.index()] = Some(self.learn(id, functions));
+            self.functions[id.index()] = Some(Self::learn(id, functions));
         }
         let Some(Some(of)) = self.functions.get(id.index()) else { return };
         for (place, (key, text)) in of.texts.iter().enumerate() {
-            let name = self.keys.get(*key as usize - 1).copied().unwrap_or_default();
-            put_entry(bytes, interned::ANNOTATION_NAME, *key, name);
+            put_key(bytes, *key);
             put_entry(bytes, interned::ANNOTATION_STRING, number(id, place), text);
         }
     }
 
-    fn learn(&mut self, id: FunctionId, functions: &Functions<'_>) -> OfFunction {
+    /// Writes into interned data what tells of a jump out of this function, as far as the sequence doesn't have it.
+    pub(super) fn put_jumps(
+        &mut self,
+        bytes: &mut Vec<u8>,
+        sequence: u64,
+        of: FunctionId,
+        functions: &Functions<'_>,
+    ) {
+        self.put_jumped(bytes, sequence);
+        if self.jumpers_in.len() <= of.index() {
+            self.jumpers_in.resize(of.index() + 1, 0);
+        }
+        if std::mem::replace(&mut self.jumpers_in[of.index()], sequence) != sequence {
+            let name = functions.get(of).slice_name();
+            put_entry(bytes, interned::ANNOTATION_STRING, number(of, TEXT_NAME), &name);
+        }
+    }
+
+    /// Writes into interned data what tells of jumps, unless the sequence has it.
+    #[inline]
+    pub(super) fn put_jumped(&mut self, bytes: &mut Vec<u8>, sequence: u64) {
+        if std::mem::replace(&mut self.jumps_in, sequence) != sequence {
+            [KEY_REMARK, KEY_TAIL, KEY_PERHAPS].into_iter().for_each(|key| put_key(bytes, key));
+            put_entry(bytes, interned::ANNOTATION_STRING, TEXT_JUMPED, text::JUMPED);
+        }
+    }
+
+    fn learn(id: FunctionId, functions: &Functions<'_>) -> OfFunction {
         let mut texts = Vec::new();
         let mut annotations = Vec::new();
-        for (key, text) in text::details(&functions.details(id)).into_iter().take(TEXTS_MAX) {
-            let key = match self.keys.iter().position(|known| *known == key) {
-                Some(place) => place + 1,
-                None => {
-                    self.keys.push(key);
-                    self.keys.len()
-                }
-            } as u64;
-            annotations.message(event::ANNOTATION, |fields| {
-                fields.number(annotation::NAME_NUMBER, key);
-                fields.number(annotation::STRING_NUMBER, number(id, texts.len()));
-            });
+        for (key, text) in text::details(&functions.details(id)).into_iter().take(TEXT_NAME) {
+            let Some(place) = KEYS.iter().position(|known| *known == key) else { continue };
+            let key = place as u64 + 1;
+            put_annotation(&mut annotations, key, number(id, texts.len()));
             texts.push((key, text));
         }
         OfFunction { texts, annotations }
@@ -74,5 +105,30 @@ impl DetailTexts {
 
 /// Number of a text.
 fn number(id: FunctionId, place: usize) -> u64 {
-    (id.index() * TEXTS_MAX + place + 1) as u64
+    TEXT_JUMPED + 1 + (id.index() * TEXTS_MAX + place) as u64
+}
+
+fn put_key(bytes: &mut Vec<u8>, key: u64) {
+    put_entry(bytes, interned::ANNOTATION_NAME, key, KEYS[key as usize - 1]);
+}
+
+/// The annotation of a call that a jump made.
+#[inline]
+pub(super) fn put_tail(bytes: &mut Vec<u8>, tail: Tail) {
+    put_annotation(bytes, if tail.is_sure { KEY_TAIL } else { KEY_PERHAPS }, number(tail.of, TEXT_NAME));
+}
+
+/// The annotation of a call that ended by a jump.
+#[inline]
+pub(super) fn put_jumped(bytes: &mut Vec<u8>) {
+    put_annotation(bytes, KEY_REMARK, TEXT_JUMPED);
+}
+
+/// An annotation of two numbers.
+#[inline]
+fn put_annotation(bytes: &mut Vec<u8>, key: u64, string: u64) {
+    let start = open_small(bytes, event::ANNOTATION);
+    bytes.number(annotation::NAME_NUMBER, key);
+    bytes.number(annotation::STRING_NUMBER, string);
+    close_small(bytes, start);
 }

@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use everycall_export::{
-    Begin, End, EndKind, FunctionName, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark,
-    MarkKind, MarkName, Names, Process, Source, SpanEndKind, TailCall, Thread, TimelineEvent,
+    Begin, Details, End, EndKind, FunctionName, Gap, GapKind, Inlined, Instant, InstantKind, Location, Loss,
+    LossKind, Mark, MarkKind, MarkName, Names, Process, Source, SpanEndKind, TailCall, Thread, TimelineEvent,
 };
 
 /// A program whose calls are given one by one.
@@ -159,6 +159,7 @@ impl Source for Program {
 pub struct Book {
     pub functions: BTreeMap<u64, (String, Option<String>, Option<u32>)>,
     pub sources: BTreeMap<String, String>,
+    pub details: BTreeMap<u64, Details>,
 }
 
 impl Book {
@@ -190,6 +191,10 @@ impl Names for Book {
                 line: None,
             },
         }
+    }
+
+    fn details(&self, location: Location) -> Details {
+        self.details.get(&location.image_address).cloned().unwrap_or_default()
     }
 
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {
@@ -308,4 +313,45 @@ pub fn jumps() -> (Program, Book) {
         .end(1_300)
         .end(2_000);
     (program, everything().1)
+}
+
+/// Calls of functions of which more is known than their names, in two threads.
+#[allow(dead_code, reason = "not every test file has details")]
+pub fn details() -> (Program, Book) {
+    let mut program = Program::default();
+    program.thread(100, "app").begin(1, 0).begin(2, 100).begin(3, 200).end(300).end(400).begin(4, 500);
+    program.end_how(600, EndKind::Jumped).begin_tail(2, 600, TailCall::Yes).label(610, "request", 1).end(700);
+    program.begin(2, 800).end(900).end(1_000);
+    program.thread(101, "worker").begin(2, 100).end(200).begin(2, 300).end(400);
+    let inlined = |level, name: &str, place: Option<&str>| Inlined {
+        level,
+        name: name.to_owned(),
+        place: place.map(str::to_owned),
+    };
+    let mut book = everything().1;
+    book.details.insert(
+        2,
+        Details {
+            symbol: Some("_Z5parseRKSs.part.0".to_owned()),
+            inlined: vec![
+                inlined(0, "std::string::begin() const", Some("parse.cpp:5")),
+                inlined(1, "iterator::iterator(char const*)", Some("string.h:77")),
+                inlined(2, "\"quoted\" \u{1b}[31m", None),
+                inlined(0, "skip(char const*&)", Some("parse.cpp:7")),
+                inlined(1, "is_space(int)", Some("ctype.h:3")),
+            ],
+            more_inlined: 1_234,
+            ..Details::default()
+        },
+    );
+    book.details.insert(
+        3,
+        Details {
+            symbol: Some("_ZN12_GLOBAL__N_110next_tokenERPKc".to_owned()),
+            same_code_as: vec!["f(char const*&)".to_owned(), "g<int>(char const*&)".to_owned()],
+            inlined: vec![inlined(0, "peek()", Some("parse.cpp:2"))],
+            more_inlined: 0,
+        },
+    );
+    (program, book)
 }

@@ -7,6 +7,7 @@ use gimli::Unit;
 
 use super::EntryId;
 use super::file::Slice;
+use super::split::UnitVisitor;
 use super::walk::{Found, Walk};
 use crate::budget::DebugError;
 use crate::table::FunctionTable;
@@ -22,20 +23,20 @@ pub(super) struct Finding {
 pub(super) struct Collector<'t> {
     unit: u32,
     table: &'t FunctionTable,
+    /// The unit's.
+    ranges: Vec<(u64, u64)>,
     pub findings: Vec<Finding>,
 }
 
 impl<'t> Collector<'t> {
-    pub(super) fn new(unit: u32, table: &'t FunctionTable) -> Self {
-        Self { unit, table, findings: Vec::new() }
+    pub(super) fn new(unit: u32, table: &'t FunctionTable, ranges: Vec<(u64, u64)>) -> Self {
+        Self { unit, table, ranges, findings: Vec::new() }
     }
+}
 
+impl UnitVisitor for Collector<'_> {
     /// Takes the declarations of a unit.
-    pub(super) fn functions<'a>(
-        &mut self,
-        walk: &mut Walk<'a>,
-        unit: &Rc<Unit<Slice<'a>>>,
-    ) -> Result<(), DebugError> {
+    fn visit<'a>(&mut self, walk: &mut Walk<'a>, unit: &Rc<Unit<Slice<'a>>>) -> Result<(), DebugError> {
         let table = self.table;
         let function_at = |start: u64| {
             let index = table.first_from(start);
@@ -53,14 +54,8 @@ impl<'t> Collector<'t> {
         )
     }
 
-    /// Gives functions in `ranges`, those of the unit, that have no declaration the line of their first
-    /// instruction.
-    pub(super) fn lines<'a>(
-        &mut self,
-        walk: &mut Walk<'a>,
-        unit: &Unit<Slice<'a>>,
-        ranges: impl Iterator<Item = (u64, u64)>,
-    ) -> Result<(), DebugError> {
+    /// Gives functions in the unit's ranges that have no declaration the line of their first instruction.
+    fn visit_lines<'a>(&mut self, walk: &mut Walk<'a>, unit: &Unit<Slice<'a>>) -> Result<(), DebugError> {
         let declared: HashSet<u32> = self
             .findings
             .iter()
@@ -68,7 +63,7 @@ impl<'t> Collector<'t> {
             .map(|finding| finding.function)
             .collect();
         let mut wanted: HashMap<u64, u32> = HashMap::new();
-        for (start, end) in ranges {
+        for &(start, end) in &self.ranges {
             let functions = self.table.first_from(start)..self.table.first_from(end);
             walk.units.budget.spend(functions.len() as u64)?;
             for function in functions {

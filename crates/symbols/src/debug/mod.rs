@@ -1,4 +1,4 @@
-//! Declarations of functions, out of DWARF, one unit at a time.
+//! Declarations of functions and the calls inlined into them, out of DWARF, one unit at a time.
 //!
 //! ```text
 //! address --index of units' ranges--> unit --walk, once--> declaration of each function in it
@@ -12,6 +12,7 @@
 
 mod collect;
 mod file;
+mod inlined;
 mod split;
 mod units;
 mod walk;
@@ -23,8 +24,10 @@ use std::sync::Arc;
 
 use self::collect::{Collector, Finding};
 use self::file::{DebugFile, DebugFileKind};
+use self::inlined::{InlineReader, Inlines};
+pub(crate) use self::inlined::{InlinedCall, InlinedCalls};
 pub(crate) use self::split::SplitPlaces;
-use self::split::SplitUnits;
+use self::split::{SplitUnits, UnitVisitor};
 use self::units::{UnitLayout, Units};
 use self::walk::Walk;
 use crate::address_ranges::AddressRanges;
@@ -59,6 +62,9 @@ pub(crate) struct DebugInfo {
     units_by_address: AddressRanges,
     is_read: Vec<bool>,
     declarations: HashMap<u32, Declaration>,
+    /// By unit, whether its inlined calls were read.
+    inlines_read: Vec<bool>,
+    inlines: Inlines,
     paths: HashSet<Arc<Path>>,
     budget: Budget,
     problems: Vec<String>,
@@ -99,6 +105,8 @@ impl DebugInfo {
             units_by_address: AddressRanges::default(),
             is_read: Vec::new(),
             declarations: HashMap::new(),
+            inlines_read: Vec::new(),
+            inlines: Inlines::for_input(size),
             paths: HashSet::new(),
             budget: Budget::for_input(size),
         };
@@ -118,6 +126,7 @@ impl DebugInfo {
         let dwarf = self.file.dwarf();
         self.layout = UnitLayout::scan(&dwarf, &self.budget)?;
         self.is_read = vec![false; self.layout.count()];
+        self.inlines_read = self.is_read.clone();
         let units = Units::new(&dwarf, &self.layout, &self.budget);
         let mut result = Ok(());
         for index in 0..self.layout.count() {
@@ -150,6 +159,23 @@ impl DebugInfo {
         self.declarations.get(&index).cloned()
     }
 
+    /// The calls inlined into the function with this entry.
+    pub(crate) fn inlined(&mut self, entry: EntryId) -> InlinedCalls {
+        let unit = entry.0;
+        if self.inlines_read.get_mut(unit as usize).is_some_and(|is_read| !std::mem::replace(is_read, true)) {
+            let mut inlines = std::mem::take(&mut self.inlines);
+            let read = guard(|| {
+                let mut reader = InlineReader { unit, inlines: &mut inlines };
+                self.visit(unit, &mut reader).map_err(|error| sentence(&error))
+            });
+            self.inlines = inlines;
+            if let Err(problem) = read.and_then(|read| read) {
+                self.problems.push(problem);
+            }
+        }
+        self.inlines.of(entry)
+    }
+
     /// What went wrong since the last call.
     pub(crate) fn take_warnings(&mut self, module: &Path) -> Vec<SymbolWarning> {
         let mut warnings = Vec::new();
@@ -169,15 +195,18 @@ impl DebugInfo {
     }
 
     fn read_unit(&mut self, index: u32, table: &FunctionTable) -> Result<(), DebugError> {
-        let mut collector = Collector::new(index, table);
-        let result = self.collect(index, &mut collector);
+        let from = self.unit_ranges.partition_point(|range| range.2 < index);
+        let ranges = self.unit_ranges[from..].iter().take_while(|range| range.2 == index);
+        let mut collector = Collector::new(index, table, ranges.map(|range| (range.0, range.1)).collect());
+        let result = self.visit(index, &mut collector);
         for finding in collector.findings {
             self.keep(finding, table);
         }
         result
     }
 
-    fn collect(&mut self, index: u32, collector: &mut Collector<'_>) -> Result<(), DebugError> {
+    /// Lets `visitor` go through the entries of a unit.
+    fn visit(&mut self, index: u32, visitor: &mut dyn UnitVisitor) -> Result<(), DebugError> {
         let mut dwarf = self.file.dwarf();
         if let Some((shared, _)) = &self.shared {
             dwarf.set_sup(shared.dwarf());
@@ -188,13 +217,10 @@ impl DebugInfo {
         let unit = units.open(index as usize)?;
         let mut walk = Walk::new(&units, shared.as_ref());
         let result = match split::name(&dwarf, &unit) {
-            None => collector.functions(&mut walk, &unit),
-            Some(name) => self.split.read(&dwarf, &unit, &name, &self.budget, collector),
+            None => visitor.visit(&mut walk, &unit),
+            Some(name) => self.split.read(&dwarf, &unit, &name, &self.budget, visitor),
         };
-        let ranges = &self.unit_ranges;
-        let from = ranges.partition_point(|range| range.2 < index);
-        let ranges = ranges[from..].iter().take_while(|range| range.2 == index);
-        let lines = collector.lines(&mut walk, &unit, ranges.map(|range| (range.0, range.1)));
+        let lines = visitor.visit_lines(&mut walk, &unit);
         result.and(lines)
     }
 

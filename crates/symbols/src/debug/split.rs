@@ -6,7 +6,6 @@ use std::sync::Arc;
 
 use gimli::{Dwarf, Unit};
 
-use super::collect::Collector;
 use super::file::{DebugFile, DebugFileKind, Slice};
 use super::units::{UnitLayout, Units};
 use super::walk::Walk;
@@ -32,6 +31,18 @@ pub(super) struct SplitUnits {
     missing: Option<(PathBuf, usize)>,
 }
 
+/// Whoever goes through the entries of a unit, wherever they lie.
+pub(super) trait UnitVisitor {
+    /// Goes through them.
+    fn visit<'a>(&mut self, walk: &mut Walk<'a>, unit: &Rc<Unit<Slice<'a>>>) -> Result<(), DebugError>;
+
+    /// Afterwards, goes through the lines of the module's own unit.
+    fn visit_lines<'a>(&mut self, walk: &mut Walk<'a>, unit: &Unit<Slice<'a>>) -> Result<(), DebugError> {
+        let _ = (walk, unit);
+        Ok(())
+    }
+}
+
 /// For the skeleton of a split unit: the path of its `.dwo` file as recorded.
 pub(super) fn name<'a>(dwarf: &Dwarf<Slice<'a>>, unit: &Unit<Slice<'a>>) -> Option<PathBuf> {
     unit.dwo_id?;
@@ -50,14 +61,14 @@ impl SplitUnits {
         self.missing.take()
     }
 
-    /// Collects the functions of the unit that `skeleton` stands for. Where it can't be found, that is noted.
+    /// Goes through the unit that `skeleton` stands for. Where it can't be found, that is noted.
     pub(super) fn read(
         &mut self,
         parent: &Dwarf<Slice<'_>>,
         skeleton: &Unit<Slice<'_>>,
         name: &Path,
         budget: &Budget,
-        collector: &mut Collector<'_>,
+        visitor: &mut dyn UnitVisitor,
     ) -> Result<(), DebugError> {
         let Some(id) = skeleton.dwo_id else { return Ok(()) };
         let may_open = self.places.may_open;
@@ -83,7 +94,7 @@ impl SplitUnits {
             }
         };
         let is_found = match &split {
-            Some(split) => read_split(split, parent, skeleton, id, budget, collector)?,
+            Some(split) => read_split(split, parent, skeleton, id, budget, visitor)?,
             None => false,
         };
         if !is_found {
@@ -93,14 +104,14 @@ impl SplitUnits {
     }
 }
 
-/// Collects the functions of the unit `id`; whether there is one.
+/// Goes through the unit `id`; whether there is one.
 fn read_split<'a>(
     split: &'a Dwarf<Slice<'a>>,
     parent: &'a Dwarf<Slice<'a>>,
     skeleton: &'a Unit<Slice<'a>>,
     id: gimli::DwoId,
     budget: &'a Budget,
-    collector: &mut Collector<'_>,
+    visitor: &mut dyn UnitVisitor,
 ) -> Result<bool, DebugError> {
     let layout = UnitLayout::scan(split, budget)?;
     let units = Units::new(split, &layout, budget);
@@ -116,7 +127,7 @@ fn read_split<'a>(
         let own = split.debug_line.program(gimli::DebugLineOffset(0), 8, skeleton.comp_dir, skeleton.name);
         let of_skeleton = || Some((skeleton.line_program.clone()?, parent));
         walk.split_lines = own.ok().map(|program| (program, split)).or_else(of_skeleton);
-        collector.functions(&mut walk, &Rc::new(unit))?;
+        visitor.visit(&mut walk, &Rc::new(unit))?;
         return Ok(true);
     }
     Ok(false)

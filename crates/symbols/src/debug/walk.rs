@@ -11,7 +11,7 @@ use super::units::Units;
 use crate::budget::DebugError;
 use crate::locate::path_from_bytes;
 
-type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
+pub(super) type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
 /// Declarations refer to one another over at most this many steps.
 const REFERENCE_DEPTH_MAX: usize = 8;
@@ -114,7 +114,11 @@ impl<'a> Walk<'a> {
 
     /// Collects what the entry says, and what the entries say that it refers to: the nearest word counts, for
     /// file and line each, as compilers leave out what a definition shares with its declaration.
-    fn describe(&mut self, unit: &Rc<Unit<Slice<'a>>>, entry: &Entry<'a>) -> Result<Found, DebugError> {
+    pub(super) fn describe(
+        &mut self,
+        unit: &Rc<Unit<Slice<'a>>>,
+        entry: &Entry<'a>,
+    ) -> Result<Found, DebugError> {
         let mut found = Found::default();
         let mut unit = unit.clone();
         let mut entry = entry.clone();
@@ -252,7 +256,12 @@ impl<'a> Walk<'a> {
     }
 }
 
-fn read_entry<'a>(unit: &Unit<Slice<'a>>, offset: UnitOffset, entry: &mut Entry<'a>) -> gimli::Result<()> {
+/// Reads the entry at `offset` of a unit.
+pub(super) fn read_entry<'a>(
+    unit: &Unit<Slice<'a>>,
+    offset: UnitOffset,
+    entry: &mut Entry<'a>,
+) -> gimli::Result<()> {
     unit.entries_raw(Some(offset))?.read_entry(entry)?;
     Ok(())
 }
