@@ -1,5 +1,6 @@
 //! `record --trigger`: the calls that are kept are those that took too long by the program's own clock, with all that they called.
 
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -270,4 +271,44 @@ fn slow_calls_of_every_kind() {
             assert_eq!(call.process > 0, *name == "in_child", "{label}: {name}");
         }
     }
+}
+
+/// Entries are found by `record` in what threads write; a percentile's threshold follows its function.
+#[test]
+fn entries_and_percentiles() {
+    let place = Place::new("triggers-watch");
+    let program =
+        place.build(Mode::GCC_NOPS, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
+    let options = [&["--trigger", "serve entered", "--ring-size", "8M"][..], &ALL].concat();
+    let recording = place.record(&options, &program, &["20000", "100000", "100", "7", "4"]);
+    let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+    let (triggers, entered) = kept(&recording.file);
+    assert_eq!((triggers[0].fired, entered.len()), (4, 4), "{said}");
+    let threads: BTreeSet<u32> = entered.iter().map(|call| call.tid).collect();
+    assert_eq!(threads.len(), 4, "{entered:?}");
+    for call in &entered {
+        assert!(call.is_entry && call.is_call && call.offset.is_some(), "{call:?}");
+        let (trace, begin, _) = TraceView::moment(&recording.file, call);
+        let thread = trace.threads.iter().find(|thread| thread.info.tid == call.tid).unwrap();
+        assert!(thread.call_at("serve", begin).is_some(), "{call:?}");
+    }
+
+    let recording = place.record(
+        &["--trigger", "handle > p99", "--keep", "5", "--keep-by", "newest", "--keep-every", "20ms"],
+        &program,
+        &["3000000", "1000", "300", "7"],
+    );
+    let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+    let (rate, own) = own_calls(&recording);
+    let (triggers, kept) = kept(&recording.file);
+    assert!(triggers[0].fired > 0 && !kept.is_empty(), "{said}");
+    // One in a thousand is slow: what is kept is slower than most, and the threshold lies below the slow ones.
+    for call in &kept {
+        let took = call.end_ticks - call.start_ticks;
+        assert!(took > call.threshold_ticks && call.threshold_ticks > 0, "{call:?}");
+        assert!(call.threshold_ticks < rate / 1_000_000 * 300, "{call:?}");
+    }
+    // It is armed some time after the first thousand calls; from then on, no slow call is missed.
+    let counted = own.iter().filter(|own| own.begin > kept[0].start_ticks).count() as u64;
+    assert!(triggers[0].fired >= counted / 2, "{counted} {said}");
 }

@@ -107,7 +107,8 @@ pub struct RecordArguments {
     ///
     /// The function is named as people or the linker write it, with or without scope and parameters; * stands for anything. For each
     /// call that is kept, the trace gets a snapshot of its own: all that it called, and all other threads as far back as their
-    /// memory reaches. With 'signal USR1' or 'signal USR2', such a moment is kept whenever this command gets the signal; the program doesn't.
+    /// memory reaches. Besides a time there are 'f > p99', longer than so many of a hundred of its calls in the last ten seconds; 'f entered'; and 'signal USR1' or
+    /// 'signal USR2': this command gets the signal, the program doesn't.
     #[arg(long, value_name = "CONDITION", help_heading = "Slow calls", conflicts_with = "stream")]
     pub trigger: Vec<Trigger>,
     /// Keep so many calls of each trigger at most [default: 20]

@@ -67,6 +67,12 @@ pub fn print_triggers(outcome: &Outcome, output: &Path) {
     for tally in &tallies {
         eprintln!("  {}", trigger_text(tally));
     }
+    if outcome.missed_segments() > 0 {
+        let segments = Several(outcome.missed_segments(), "segment of a ring was", "segments of rings were");
+        eprintln!(
+            "  {segments} overwritten before record could look for entries and percentiles in them; a larger --ring-size gives it time"
+        );
+    }
     if let Some(error) = outcome.error() {
         eprintln!("  calls that could not be kept: {error}");
     }

@@ -43,7 +43,7 @@ pub fn prepare(
     look_at_program(arguments, &triggers, &mut functions)?;
     let signal = |trigger: &Trigger| match trigger.condition {
         Condition::Signal(signal) => Some(signal),
-        Condition::Longer(..) => None,
+        _ => None,
     };
     let signals = triggers.iter().filter_map(signal).collect();
     let policy = Policy {

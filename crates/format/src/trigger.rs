@@ -127,6 +127,8 @@ pub mod call_flags {
     pub const UNWOUND: u32 = 1;
     /// It is no call: somebody asked for this moment.
     pub const NO_CALL: u32 = 2;
+    /// It was kept when it was entered: its end isn't known.
+    pub const ENTERED: u32 = 4;
 }
 
 wire_struct! {

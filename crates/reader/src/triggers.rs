@@ -47,6 +47,8 @@ pub struct KeptCall {
     pub threshold_ticks: u64,
     /// Whether there was a call; else somebody asked for the moment.
     pub is_call: bool,
+    /// Whether it was kept when it was entered, and its end isn't known.
+    pub is_entry: bool,
     /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was noticed.
     pub is_unwound: bool,
     /// Events of its thread since its entry that were overwritten before they could be copied.
@@ -96,6 +98,7 @@ pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording)
         end_ticks: record.end_ticks,
         threshold_ticks: record.threshold,
         is_call: record.flags & call_flags::NO_CALL == 0,
+        is_entry: record.flags & call_flags::ENTERED != 0,
         is_unwound: record.flags & call_flags::UNWOUND != 0,
         missing: record.missing,
     });

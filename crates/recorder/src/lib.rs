@@ -34,6 +34,7 @@ pub mod modules;
 pub mod names;
 mod proc_files;
 pub mod program;
+pub mod scan;
 mod shared_pool;
 mod shared_triggers;
 mod signals;

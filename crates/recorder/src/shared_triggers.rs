@@ -11,6 +11,7 @@ use everycall_format::trigger::{
 };
 
 use crate::arena::Arena;
+use crate::scan::{News, Scan};
 use crate::shared_pool::SharedPool;
 
 /// Stand in for fields that aren't there.
@@ -54,6 +55,11 @@ impl SharedTriggers {
         let layout = arena.layout();
         let Some(at) = layout.triggers_at() else { return Ok(None) };
         Ok(Some(SharedTriggers { shared: arena.shared_pool()?, at, capacity: layout.trigger_sites }))
+    }
+
+    /// Looks through what the process's threads write.
+    pub fn scan(&self, arena: &Arena, scan: &mut Scan, each: &mut dyn FnMut(News<'_>)) {
+        scan.pass(arena, &self.shared, each);
     }
 
     fn word(&self, at: u64, field: usize) -> &AtomicU32 {

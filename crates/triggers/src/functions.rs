@@ -132,14 +132,14 @@ impl FindSites for Functions {
             .iter()
             .filter_map(|range| {
                 let threshold = match triggers.get(range.rule as usize)?.condition {
-                    Condition::Longer(_, ns) => rate.ticks(ns),
-                    Condition::Signal(_) => NEVER,
+                    Condition::Longer(_, ns) => rate.ticks(ns).min(NEVER - 1),
+                    Condition::Percentile(..) | Condition::Entered(_) | Condition::Signal(_) => NEVER,
                 };
                 Some(TriggerSite {
                     first: code(range.start)?,
                     end: code(range.end - 1)?.checked_add(1)?,
                     rule: range.rule,
-                    threshold: threshold.min(NEVER - 1),
+                    threshold,
                     ..TriggerSite::default()
                 })
             })

@@ -18,11 +18,18 @@ use crate::kept::Kept;
 use crate::policy::{Choice, KeepBy, Policy};
 use crate::rate::Rate;
 use crate::trigger::{Condition, Trigger};
+use crate::watch::{Watch, is_watched};
 
 /// Numbers of kept snapshots begin here; those of whole processes are small.
 const FIRST_SNAPSHOT: u32 = 1 << 31;
 /// Time between two looks when nothing rings.
 const PAUSE: Duration = Duration::from_secs(1);
+/// The same where we look through what threads write.
+const WATCH_PAUSE: Duration = Duration::from_millis(1);
+/// Time between two looks at percentiles.
+const THRESHOLDS_PAUSE: Duration = Duration::from_millis(100);
+/// Nanoseconds of which percentiles are taken.
+const PERCENTILE_OF_NS: u64 = 10_000_000_000;
 
 /// What came of one trigger.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +55,8 @@ struct Known {
     tallies: Vec<Tally>,
     /// Why something could not be kept.
     error: Option<String>,
+    /// Segments that were overwritten before they were looked through.
+    missed_segments: u64,
 }
 
 impl Outcome {
@@ -55,7 +64,7 @@ impl Outcome {
     #[must_use]
     pub fn new(triggers: &[Trigger]) -> Outcome {
         let tally = |trigger: &Trigger| Tally { text: trigger.to_string(), ..Tally::default() };
-        Outcome(Mutex::new(Known { tallies: triggers.iter().map(tally).collect(), error: None }))
+        Outcome(Mutex::new(Known { tallies: triggers.iter().map(tally).collect(), ..Known::default() }))
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
@@ -72,6 +81,12 @@ impl Outcome {
     #[must_use]
     pub fn error(&self) -> Option<String> {
         self.known().error.clone()
+    }
+
+    /// Segments that were overwritten before entries and percentiles were looked for in them.
+    #[must_use]
+    pub fn missed_segments(&self) -> u64 {
+        self.known().missed_segments
     }
 
     pub(crate) fn found(&self, sites: &[TriggerSite]) {
@@ -102,15 +117,27 @@ pub struct Keeper {
     bells: HashMap<u32, u32>,
     /// Moments that a signal asked for, by trigger.
     signals: HashMap<u32, u64>,
+    /// What we look for ourselves, by process.
+    watches: HashMap<u32, Watch>,
+    /// Entries that were found, by trigger.
+    entered: HashMap<u32, u64>,
+    /// Segments of threads that are gone which were overwritten before they were looked through.
+    missed_segments: u64,
+    thresholds_due: Instant,
     /// Calls that were wanted, and could not be kept.
     failed: Vec<u64>,
     next_snapshot: u32,
     rate_due: Instant,
 }
 
+fn rule32(rule: usize) -> Option<u32> {
+    u32::try_from(rule).ok()
+}
+
 /// Moments that somebody asks for aren't slow or fast, and none is refused.
 fn policy_of(trigger: &Trigger, policy: Policy) -> Policy {
     match (&trigger.condition, policy.by) {
+        (Condition::Entered(_), KeepBy::Slowest) => Policy { by: KeepBy::First, ..policy },
         (Condition::Signal(_), KeepBy::Slowest) => Policy { by: KeepBy::Newest, every_ns: 0, ..policy },
         (Condition::Signal(_), _) => Policy { every_ns: 0, ..policy },
         _ => policy,
@@ -137,6 +164,10 @@ impl Keeper {
             kept: Vec::new(),
             fired: HashMap::new(),
             signals: HashMap::new(),
+            watches: HashMap::new(),
+            entered: HashMap::new(),
+            missed_segments: 0,
+            thresholds_due: Instant::now(),
             arenas: HashMap::new(),
             bells: HashMap::new(),
             next_snapshot: FIRST_SNAPSHOT,
@@ -246,6 +277,40 @@ impl Keeper {
         }
     }
 
+    /// Looks for entries, and lets percentiles follow their functions.
+    fn watch(&mut self, watched: &[Watched]) {
+        if !self.triggers.iter().any(is_watched) {
+            return;
+        }
+        let triggers = Arc::clone(&self.triggers);
+        let is_due = self.thresholds_due <= Instant::now();
+        if is_due {
+            self.thresholds_due = Instant::now() + THRESHOLDS_PAUSE;
+        }
+        let since = everycall_recorder::clock::ticks().saturating_sub(self.rate.ticks(PERCENTILE_OF_NS));
+        for process in watched {
+            let watch = self.watches.entry(process.number).or_default();
+            let entered = watch.look(process, &triggers);
+            if is_due {
+                process.triggers.arm(|site| match triggers.get(site.rule as usize)?.condition {
+                    Condition::Percentile(_, percent) => Some(
+                        watch
+                            .threshold(site.first, percent, since)
+                            .map_or(NEVER, |ticks| ticks.min(NEVER - 1)),
+                    ),
+                    _ => None,
+                });
+            }
+            for call in entered {
+                *self.entered.entry(call.rule).or_default() += 1;
+                self.consider(&call, &[process]);
+            }
+        }
+        let is_there = |number: &u32| watched.iter().any(|process| process.number == *number);
+        let gone = self.watches.extract_if(|number, _| !is_there(number));
+        self.missed_segments += gone.map(|(_, watch)| watch.missed()).sum::<u64>();
+    }
+
     fn count(&mut self, watched: &[Watched]) {
         for process in watched {
             for rule in 0..self.triggers.len() as u32 {
@@ -263,7 +328,7 @@ impl Keeper {
         for process in watched {
             process.triggers.arm(|site| match self.triggers.get(site.rule as usize)?.condition {
                 Condition::Longer(_, ns) => Some(self.rate.ticks(ns).min(NEVER - 1)),
-                Condition::Signal(_) => None,
+                _ => None,
             });
         }
     }
@@ -275,8 +340,8 @@ impl Keeper {
             let sum = |count: fn(&Fired) -> u64| {
                 counts.clone().map(|(_, fired)| count(fired)).fold(0, u64::saturating_add)
             };
-            let asked =
-                u32::try_from(rule).ok().and_then(|rule| self.signals.get(&rule).copied()).unwrap_or(0);
+            let asked = rule32(rule).and_then(|rule| self.signals.get(&rule).copied()).unwrap_or(0);
+            let asked = asked + rule32(rule).and_then(|rule| self.entered.get(&rule).copied()).unwrap_or(0);
             tally.fired = sum(|fired| fired.calls).saturating_add(asked);
             tally.missed =
                 sum(|fired| fired.missed).saturating_add(self.failed.get(rule).copied().unwrap_or(0));
@@ -295,6 +360,7 @@ impl KeepCalls for Keeper {
         for (call, process) in self.posted(watched) {
             self.consider(&call, &[process]);
         }
+        self.watch(watched);
         for process in watched {
             for (rule, choice) in (0..).zip(&self.choices) {
                 process.triggers.set_quiet(rule, choice.quiet());
@@ -303,7 +369,7 @@ impl KeepCalls for Keeper {
         self.count(watched);
         self.arenas.retain(|number, _| watched.iter().any(|process| process.number == *number));
         self.bells.retain(|number, _| watched.iter().any(|process| process.number == *number));
-        PAUSE
+        if self.triggers.iter().any(is_watched) { WATCH_PAUSE } else { PAUSE }
     }
 
     fn write(&mut self, write: &mut WriteChunk<'_>) -> io::Result<()> {
@@ -325,7 +391,10 @@ impl KeepCalls for Keeper {
             });
             texts.extend_from_slice(tally.text.as_bytes());
         }
-        self.outcome.known().tallies = tallies;
+        let missed = self.watches.values().map(Watch::missed).sum::<u64>() + self.missed_segments;
+        let mut known = self.outcome.known();
+        (known.tallies, known.missed_segments) = (tallies, missed);
+        drop(known);
         let mut payload = array(&records);
         payload.extend(texts);
         write(0, chunk::TRIGGERS, &payload)

@@ -5,6 +5,7 @@
 //! pattern    which names it matches
 //! functions  which functions of a module, as the runtime is told
 //! rate       nanoseconds and ticks, while the clock is still being measured
+//! watch      what we look for ourselves in what threads write: entries, and percentiles
 //! policy     which calls that met the condition are kept
 //! kept       a snapshot of the moment, waiting in a file for the recording's end
 //! keeper     all of it, while the program runs
@@ -21,6 +22,7 @@ mod pattern;
 mod policy;
 mod rate;
 mod trigger;
+mod watch;
 
 pub use functions::Functions;
 pub use keeper::{Keeper, Outcome, Tally};

@@ -12,6 +12,10 @@ use crate::pattern::Pattern;
 pub enum Condition {
     /// A call of a function that the pattern means takes longer than so many nanoseconds.
     Longer(Pattern, u64),
+    /// A call takes longer than this percentile of the function's calls in the last ten seconds.
+    Percentile(Pattern, f64),
+    /// A function is entered.
+    Entered(Pattern),
     /// `record` gets this signal.
     Signal(i32),
 }
@@ -29,7 +33,9 @@ impl Trigger {
     #[must_use]
     pub fn pattern(&self) -> Option<&Pattern> {
         match &self.condition {
-            Condition::Longer(pattern, _) => Some(pattern),
+            Condition::Longer(pattern, _)
+            | Condition::Percentile(pattern, _)
+            | Condition::Entered(pattern) => Some(pattern),
             Condition::Signal(_) => None,
         }
     }
@@ -60,7 +66,7 @@ impl fmt::Display for Trigger {
 }
 
 /// What a trigger looks like, for messages.
-const EXAMPLE: &str = "write a function and a time, as in 'handle_request > 20ms'";
+const EXAMPLE: &str = "write a function and a time, as in 'handle_request > 20ms'; or > p99, or entered";
 
 impl FromStr for Trigger {
     type Err = ParseError;
@@ -79,6 +85,12 @@ impl FromStr for Trigger {
                 None => Err(error(format!("waits for `{name}`; write `signal USR1` or `signal USR2`"))),
             };
         }
+        let trigger = |condition| Ok(Trigger { text: text.to_owned(), condition });
+        let pattern_of =
+            |name: &str| Pattern::new(name).map_err(|reason| error(format!("has a bad pattern: {reason}")));
+        if let Some((name, "entered")) = text.trim().rsplit_once(char::is_whitespace) {
+            return trigger(Condition::Entered(pattern_of(name.trim())?));
+        }
         // From behind: `operator>` is a function's name, too.
         let (pattern, limit) = text.rsplit_once('>').ok_or_else(|| {
             let what = if text.contains('<') {
@@ -94,6 +106,14 @@ impl FromStr for Trigger {
         }
         if let Some(rest) = limit.strip_prefix('=') {
             return Err(error(format!("has `>=`; write `{pattern} > {}`", rest.trim())));
+        }
+        if let Some(percent) = limit.strip_prefix('p').and_then(|percent| percent.parse::<f64>().ok()) {
+            if !(percent > 0.0 && percent < 100.0) {
+                return Err(error(
+                    "has a percentile that isn't between p0 and p100; write p99 or p99.9".to_owned(),
+                ));
+            }
+            return trigger(Condition::Percentile(pattern_of(pattern)?, percent));
         }
         let ns = parse_time(limit).map_err(|_| {
             let found = if limit.is_empty() { "nothing".to_owned() } else { format!("`{limit}`") };
@@ -127,6 +147,12 @@ mod tests {
                 (name, ns, text)
             );
         }
+        let percentile: Trigger = "f > p99.9".parse().unwrap();
+        assert!(matches!(percentile.condition, Condition::Percentile(_, percent) if percent == 99.9));
+        let entered: Trigger = "operator new entered".parse().unwrap();
+        assert!(
+            matches!(&entered.condition, Condition::Entered(pattern) if pattern.to_string() == "operator new")
+        );
         for (text, signal) in [("signal USR1", 10), ("signal SIGUSR2", 12)] {
             assert!(
                 matches!(text.parse::<Trigger>().unwrap().condition, Condition::Signal(found) if found == signal)
@@ -145,6 +171,9 @@ mod tests {
             ("f > fast", "has `fast` for a time"),
             ("f > -3ms", "has `-3ms` for a time"),
             ("f >= 3ms", "write `f > 3ms`"),
+            ("f > p100", "write p99"),
+            ("f > p0", "write p99"),
+            ("f > pNaN", "write p99"),
             ("signal KILL", "write `signal USR1`"),
             ("f > 0ms", "would keep every call"),
             ("f > 1000000000h", "for a time"),

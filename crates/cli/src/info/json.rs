@@ -214,6 +214,7 @@ fn kept_calls(report: &Report<'_>) -> Value {
             "start_ns": kept.start_ns,
             "took_ns": kept.took_ns,
             "threshold_ns": kept.threshold_ns,
+            "entered": kept.is_entry,
             "unwound": kept.is_unwound,
             "missing_events": kept.missing,
         })

@@ -25,6 +25,8 @@ pub struct Kept {
     pub took_ns: u64,
     /// What it had to exceed.
     pub threshold_ns: u64,
+    /// Whether it was kept when it was entered.
+    pub is_entry: bool,
     /// Whether it was left by an exception or a jump.
     pub is_unwound: bool,
     /// Events since its entry that were overwritten.
@@ -54,6 +56,7 @@ pub fn all(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Vec<Kept> {
             start_ns: clock.ns(call.start_ticks),
             took_ns: span(call.start_ticks, call.end_ticks.saturating_sub(call.start_ticks)),
             threshold_ns: span(call.start_ticks, call.threshold_ticks),
+            is_entry: call.is_entry,
             is_unwound: call.is_unwound,
             missing: call.missing,
         }

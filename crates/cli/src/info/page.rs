@@ -360,6 +360,9 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
             shortened_name(&clean(&kept.function), WIDTH - 56)
         )?;
         let mut notes = Vec::new();
+        if kept.is_entry {
+            notes.push("kept when it was entered".to_owned());
+        }
         if kept.is_unwound {
             notes.push("left by an exception or a jump".to_owned());
         }

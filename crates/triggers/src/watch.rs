@@ -1,0 +1,161 @@
+//! What the recorder itself looks for in what threads write: entries of functions, and how long their calls take, for
+//! thresholds that follow them.
+
+use std::collections::{HashMap, VecDeque};
+
+use everycall_format::trigger::{TriggerSite, TriggeredCall, call_flags};
+use everycall_reader::event::{EventKind, Events};
+use everycall_recorder::Watched;
+use everycall_recorder::scan::{News, Owner, Scan};
+
+use crate::trigger::{Condition, Trigger};
+
+/// Calls that a function has to have made before its percentiles mean anything.
+const ARMED_AFTER: usize = 1000;
+/// Calls of a function that are remembered at most.
+const CALLS_MAX: usize = 1 << 16;
+/// Open calls of watched functions that are remembered of a thread.
+const OPEN_MAX: usize = 256;
+
+/// How long a function's calls took lately.
+#[derive(Debug, Default)]
+struct Durations {
+    /// When each ended, and what it took, in ticks; in the order of being seen.
+    calls: VecDeque<(u64, u64)>,
+    count: usize,
+}
+
+impl Durations {
+    fn add(&mut self, end: u64, took: u64) {
+        if self.calls.len() == CALLS_MAX {
+            self.calls.pop_front();
+        }
+        self.calls.push_back((end, took));
+        self.count = self.count.saturating_add(1);
+    }
+
+    /// The percentile of those that ended at `since` or later; `None` before there are enough.
+    fn percentile(&mut self, percent: f64, since: u64) -> Option<u64> {
+        self.calls.retain(|(end, _)| *end >= since);
+        if self.count < ARMED_AFTER || self.calls.is_empty() {
+            return None;
+        }
+        let mut took: Vec<u64> = self.calls.iter().map(|(_, took)| *took).collect();
+        let place = ((took.len() as f64 * percent / 100.0).ceil() as usize).clamp(1, took.len()) - 1;
+        Some(*took.select_nth_unstable(place).1)
+    }
+}
+
+/// What is watched in one process.
+#[derive(Debug, Default)]
+pub(crate) struct Watch {
+    scan: Scan,
+    /// By the function's first code offset.
+    durations: HashMap<u32, Durations>,
+    /// Open calls by thread: first code offset of the function, and when it was entered.
+    open: HashMap<Owner, Vec<(u32, u64)>>,
+}
+
+/// Whether a trigger needs all of this.
+pub(crate) fn is_watched(trigger: &Trigger) -> bool {
+    matches!(trigger.condition, Condition::Entered(_) | Condition::Percentile(..))
+}
+
+impl Watch {
+    /// Segments that were overwritten before they were looked through.
+    pub fn missed(&self) -> u64 {
+        self.scan.missed
+    }
+
+    /// Looks through what is new in a process. The entries that triggers wait for.
+    pub fn look(&mut self, process: &Watched, triggers: &[Trigger]) -> Vec<TriggeredCall> {
+        let of = |site: &TriggerSite| triggers.get(site.rule as usize).is_some_and(is_watched);
+        let sites: Vec<TriggerSite> = process.triggers.all_sites().filter(of).collect();
+        if sites.is_empty() {
+            return Vec::new();
+        }
+        let mut entered = Vec::new();
+        let (durations, open) = (&mut self.durations, &mut self.open);
+        process.triggers.scan(&process.arena, &mut self.scan, &mut |news: News<'_>| {
+            let calls = open.entry(news.owner).or_default();
+            if news.is_cut {
+                calls.clear();
+            }
+            for event in Events::new(news.words).filter(|event| event.slot as usize >= news.seen) {
+                match event.kind {
+                    EventKind::Entry { offset } => {
+                        let mut first = None;
+                        for site in holding(&sites, offset) {
+                            first = Some(site.first);
+                            if let Some(Condition::Entered(_)) =
+                                triggers.get(site.rule as usize).map(|trigger| &trigger.condition)
+                            {
+                                entered.push(TriggeredCall {
+                                    rule: site.rule,
+                                    code: offset,
+                                    slot: news.owner.0,
+                                    generation: news.owner.1,
+                                    tid: news.tid,
+                                    flags: call_flags::ENTERED,
+                                    start_ticks: event.ticks,
+                                    end_ticks: event.ticks,
+                                    ..TriggeredCall::default()
+                                });
+                            }
+                        }
+                        if let Some(first) = first
+                            && calls.len() < OPEN_MAX
+                        {
+                            calls.push((first, event.ticks));
+                        }
+                    }
+                    EventKind::Exit { offset } | EventKind::TailExit { offset } => {
+                        let Some(first) = holding(&sites, offset).next().map(|site| site.first) else {
+                            continue;
+                        };
+                        // Those inside it were left without an exit.
+                        if let Some(place) = calls.iter().rposition(|(of, _)| *of == first) {
+                            let took = event.ticks.saturating_sub(calls[place].1);
+                            calls.truncate(place);
+                            durations.entry(first).or_default().add(event.ticks, took);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+        });
+        entered.sort_by_key(|call| call.end_ticks);
+        entered
+    }
+
+    /// The threshold of a function, for the calls that ended at `since` or later; `None` before there are enough.
+    pub fn threshold(&mut self, first: u32, percent: f64, since: u64) -> Option<u64> {
+        self.durations.get_mut(&first)?.percentile(percent, since)
+    }
+}
+
+/// The sites, in order, that hold `code`.
+fn holding(sites: &[TriggerSite], code: u32) -> impl Iterator<Item = &TriggerSite> {
+    let first = sites.partition_point(|site| site.end <= code);
+    sites[first..].iter().take_while(move |site| site.first <= code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_come_after_a_thousand_calls_and_forget() {
+        let mut durations = Durations::default();
+        for number in 1..=999 {
+            durations.add(number, number);
+        }
+        assert_eq!(durations.percentile(99.0, 0), None);
+        durations.add(1000, 1000);
+        assert_eq!(durations.percentile(99.0, 0), Some(990));
+        assert_eq!(durations.percentile(50.0, 0), Some(500));
+        assert_eq!(durations.percentile(100.0, 0), Some(1000));
+        assert_eq!(durations.percentile(50.0, 901), Some(950), "of the last hundred");
+        assert_eq!(durations.percentile(50.0, 2000), None);
+    }
+}
