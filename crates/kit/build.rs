@@ -149,7 +149,13 @@ fn wrapper(out: &Path, folder: &Path, name: &str) {
     let strange: Vec<String> = undefined_symbols(&object)
         .into_iter()
         .filter(|name| {
-            let known = ["__real_", "_Unwind_GetCFA", "__cxa_current_exception_type", TABLE];
+            let known = [
+                "__real_",
+                "_Unwind_GetCFA",
+                "_Unwind_GetRegionStart",
+                "__cxa_current_exception_type",
+                TABLE,
+            ];
             name != "_GLOBAL_OFFSET_TABLE_" && !known.iter().any(|known| name.starts_with(known))
         })
         .collect();

@@ -41,6 +41,25 @@ struct Line {
 /// Where the file can't be read.
 #[must_use]
 pub fn outline(path: &Path, is_hidden: impl Fn(&str) -> bool) -> Vec<String> {
+    of_file(path, is_hidden, write_lines)
+}
+
+/// The same, with a line for each call.
+///
+/// # Panics
+/// Where the file can't be read.
+#[must_use]
+pub fn whole_outline(path: &Path, is_hidden: impl Fn(&str) -> bool) -> Vec<String> {
+    of_file(path, is_hidden, |lines, out| {
+        out.extend(lines.iter().map(|line| format!("{}{}", "  ".repeat(line.depth), line.text)));
+    })
+}
+
+fn of_file(
+    path: &Path,
+    is_hidden: impl Fn(&str) -> bool,
+    write_lines: impl Fn(&[Line], &mut Vec<String>),
+) -> Vec<String> {
     let file = TraceFile::open(File::open(path).expect("the trace opens")).expect("the trace is one");
     let trace = Trace::open(file).expect("the trace is readable");
     let mut names = Names::of(&trace);

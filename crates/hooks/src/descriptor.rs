@@ -110,6 +110,6 @@ pub struct RuntimeTable {
 
     /// `(what, stack pointer, name)`, from the kit's wrappers: something is thrown (`label::THROW`), a handler or a cleanup is entered
     /// (`CATCH`, `CLEANUP`), or the program jumps (0). *Stack pointer* is what it is where the program goes on, or was where it threw;
-    /// *name* is the exception's type as the C++ ABI writes it, or null.
+    /// *name* is the exception's type as the C++ ABI writes it, or null; of a cleanup, its function's address.
     pub unwinding: unsafe extern "C" fn(u32, u64, *const u8),
 }

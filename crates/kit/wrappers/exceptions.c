@@ -54,6 +54,7 @@ RETHROW_EXCEPTION(_ZSt17rethrow_exceptionSt13exception_ptr)
 // The unwinder asks it of every frame, first whether the frame catches the exception, then where its landing pad is.
 enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7, CONTINUE_UNWIND = 8 };
 extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;
+extern uint64_t _Unwind_GetRegionStart(void*) EVERYCALL_WEAK;
 
 static void landing_pad(int actions, uint64_t class, void* exception, void* context) {
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
@@ -64,7 +65,8 @@ static void landing_pad(int actions, uint64_t class, void* exception, void* cont
     if (actions & HANDLER_FRAME)
         everycall_tell(EVERYCALL_CATCH, stack_pointer, name_of_exception(class, exception));
     else
-        everycall_tell(EVERYCALL_CLEANUP, stack_pointer, 0);
+        everycall_tell(EVERYCALL_CLEANUP, stack_pointer,
+                       _Unwind_GetRegionStart ? (const char*)_Unwind_GetRegionStart(context) : 0);
 }
 
 extern int __real___gxx_personality_v0(int, int, uint64_t, void*, void*);

@@ -189,6 +189,12 @@ pub(crate) fn place(process: &Process, module: &ModuleDescriptor, address: u64, 
     if !anywhere || within(module.start.load(Relaxed), module.size.load(Relaxed)) {
         return Place::Offset((address as u32).wrapping_sub(module.bias_entry.load(Relaxed)));
     }
+    place_anywhere(process, address)
+}
+
+/// Where an address of any object lies.
+pub(crate) fn place_anywhere(process: &Process, address: u64) -> Place {
+    let within = |start: u64, size: u64| address.wrapping_sub(start) < size;
     let arena = process.arena();
     let count = arena.module_count().load(Acquire);
     let found = (0..count)

@@ -16,6 +16,9 @@ const ENTRY: u64 = size_of::<OpenCall>() as u64;
 /// How far from a multiple of 8 are stack pointers of calls whose exit the slow path has to see, above or below.
 const WATCHED: u64 = 1;
 
+/// How many calls inlined into one frame are looked through.
+const INLINED_MAX: usize = 64;
+
 /// The open calls of one thread.
 pub(crate) struct OpenCalls<'a> {
     control: &'a Control,
@@ -235,18 +238,18 @@ impl<'a> OpenCalls<'a> {
         depth - self.depth()
     }
 
-    /// How many of the innermost calls were entered at this stack pointer: inlined ones share it.
-    pub(crate) fn count_at(&self, hook: u64) -> u32 {
-        let mut entry = self.top();
-        let mut count = 0;
-        while self.control.deep.load(Relaxed) == 0 && entry > self.first() {
-            entry -= ENTRY;
-            if self.own_pointer(entry) != hook {
-                break;
-            }
-            count += 1;
+    /// How many of the innermost calls share the frame of the function at `code`, into which they were inlined, itself included; or
+    /// were entered at this stack pointer. None where that isn't the innermost frame with hooks.
+    pub(crate) fn count_in_frame(&self, hook: u64, code: Option<u32>) -> u32 {
+        if self.control.deep.load(Relaxed) > 0 {
+            return 0;
         }
-        count
+        let top = self.top();
+        let innermost = || (1..=self.entries()).map(|count| (count, top - u64::from(count) * ENTRY));
+        let is_function = |entry: &(u32, u64)| Some(self.facts(entry.1).code) == code;
+        let by_code = innermost().take(INLINED_MAX).find(is_function).map_or(0, |(count, _)| count);
+        let by_pointer = innermost().take_while(|(_, entry)| self.own_pointer(*entry) == hook).count() as u32;
+        by_code.max(by_pointer)
     }
 
     /// Closes the call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only

@@ -2,7 +2,8 @@
 //! are known at once, not at the next event, and exactly, where comparing stack pointers of hooks can't be (a call with arguments
 //! on the stack, or one from within a function's body, may lie deeper than a frame that is gone).
 
-use crate::{api, pause};
+use crate::slow::Place;
+use crate::{api, modules, pause};
 use everycall_format::label;
 
 /// From a function's stack pointer to that of a hook that it calls: the return address and four registers.
@@ -19,7 +20,7 @@ const WORDS_BEFORE: usize = 7;
 /// See [`everycall_hooks::RuntimeTable::unwinding`].
 ///
 /// # Safety
-/// `name` is null or a C string.
+/// `name` is null or a C string; of a cleanup, the address of the function.
 pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
     if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END)
         || pause::is_disabled()
@@ -27,7 +28,8 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     {
         return;
     }
-    let name = match name.is_null() {
+    let function = name as u64;
+    let name = match name.is_null() || what == CLEANUP {
         true => &[][..],
         // SAFETY: by contract.
         false => unsafe { api::start_of_text(name) },
@@ -39,7 +41,13 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
         thread.drop_below(ticks, hook);
         // Calls of the frame that cleans up may yet tell of their exits.
-        let value = (what == CLEANUP).then(|| thread.open.count_at(hook).into());
+        let value = (what == CLEANUP).then(|| {
+            let code = match api::traced().map(|process| modules::place_anywhere(process, function)) {
+                Some(Place::Offset(code)) => Some(code),
+                Some(Place::Unknown(_)) | None => None,
+            };
+            thread.open.count_in_frame(hook, code).into()
+        });
         if what == JUMP || value == Some(0) {
             return;
         }
