@@ -1,6 +1,7 @@
 // Snapshots that a program takes of itself: while threads run and come and go, in signal handlers, in callbacks, again and again.
 #include <everycall.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdio>
@@ -101,11 +102,31 @@ static void many()
 }
 
 static std::atomic<int> handled(0), written(0);
+static double longest = 0;
+
+static double cpu_time()
+{
+    timespec now;
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
+}
+
+static void *waits(void *)
+{
+    // Half a ring.
+    for (int i = 0; i < 10000; i++)
+        work(i);
+    while (!stop)
+        usleep(10000);
+    return nullptr;
+}
 
 static void handler(int)
 {
     everycall_snapshot snapshot;
+    double begin = cpu_time();
     int result = everycall_take_snapshot(&snapshot);
+    longest = std::max(longest, cpu_time() - begin);
     if (result == 0) {
         if (handled % 64 == 0) {
             OK(everycall_write_snapshot(snapshot, "handler.ect"));
@@ -122,6 +143,9 @@ static void handler(int)
 
 static void in_handlers()
 {
+    pthread_t threads[50];
+    for (pthread_t &thread : threads)
+        pthread_create(&thread, nullptr, waits, nullptr);
     std::signal(SIGPROF, handler);
     itimerval every = {{0, 500}, {0, 500}};
     setitimer(ITIMER_PROF, &every, nullptr);
@@ -133,8 +157,14 @@ static void in_handlers()
     }
     itimerval never = {{0, 0}, {0, 0}};
     setitimer(ITIMER_PROF, &never, nullptr);
+    stop = true;
+    for (pthread_t thread : threads)
+        pthread_join(thread, nullptr);
     if (written == 0)
         failures++;
+    FILE *file = std::fopen("longest", "w");
+    std::fprintf(file, "%.0f", longest);
+    std::fclose(file);
 }
 
 struct Output {

@@ -72,12 +72,55 @@ impl File {
         file.end()
     }
 
+    /// The same as a stream of version 2.2: each process as it was announced while it ran, with events of all threads mixed and in compact
+    /// form, and once more when it had ended.
+    #[must_use]
+    pub fn of_stream(members: &[Member]) -> Vec<u8> {
+        let mut file = File::new(2, 2);
+        file.is_compact = true;
+        if let Some(first) = members.first() {
+            file.meta(&first.process);
+            file.clock(&first.process);
+        }
+        for member in members {
+            let process = &member.process;
+            file.process = member.number;
+            file.member_as(member, 3);
+            file.modules(process);
+            file.snapshot_as(process, 4, (0, 0));
+            for (index, thread) in process.threads.iter().enumerate() {
+                file.thread_as(process.pid, index as u32, thread, false);
+            }
+            let longest =
+                process.threads.iter().map(|thread| thread.ring.segments().count()).max().unwrap_or(0);
+            for place in 0..longest {
+                for (index, thread) in process.threads.iter().enumerate() {
+                    if let Some(segment) = thread.ring.segments().nth(place) {
+                        file.events(index as u32, thread.ring.first_segment() + place as u64, &[segment]);
+                    }
+                }
+            }
+            file.member_as(member, 1);
+            file.snapshot_as(process, 4, (process.end_ticks, process.threads.len() as u32));
+            for (index, thread) in process.threads.iter().enumerate() {
+                file.thread(process.pid, index as u32, thread);
+            }
+        }
+        file.process = 0;
+        file.end()
+    }
+
     fn member(&mut self, member: &Member) {
+        self.member_as(member, 1);
+    }
+
+    /// With its ending: 1 it ended, 3 it runs.
+    fn member_as(&mut self, member: &Member, ending: u32) {
         let process = &member.process;
         let command: Vec<u8> =
             process.arguments.iter().flat_map(|word| [word.as_bytes(), b"\0"].concat()).collect();
         let mut payload = Bytes::default();
-        payload.u32(64).u32(process.pid).u32(1).u32(member.parent).u32(member.origin).u32(1);
+        payload.u32(64).u32(process.pid).u32(1).u32(member.parent).u32(member.origin).u32(ending);
         payload.u64(process.threads.first().map_or(0, |thread| thread.start_ticks)).u64(process.end_ticks);
         payload.padded(b"name", 16).u32(command.len() as u32).u32(0);
         payload.0.extend(command);
@@ -144,18 +187,28 @@ impl File {
     }
 
     fn snapshot(&mut self, process: &Process) {
+        self.snapshot_as(process, 1, (process.end_ticks, process.threads.len() as u32));
+    }
+
+    /// With its reason, and when it was taken and of how many threads.
+    fn snapshot_as(&mut self, process: &Process, reason: u32, (ticks, threads): (u64, u32)) {
         let words = |ring: &Ring| ring.segment_words() as u64 * 8;
         let segment_size = process.threads.first().map_or(4096, |thread| words(&thread.ring));
         let ring_size =
             process.threads.first().map_or(65536, |thread| segment_size * thread.ring.capacity() as u64);
         let mut payload = Bytes::default();
-        payload.u32(self.process).u32(1).u32(process.pid).u32(process.threads.len() as u32);
-        payload.u64(process.end_ticks).u64(ring_size).u64(segment_size).zeros(32 * 8);
+        payload.u32(self.process).u32(reason).u32(process.pid).u32(threads);
+        payload.u64(ticks).u64(ring_size).u64(segment_size).zeros(32 * 8);
         self.chunk(5, &payload.0);
     }
 
     /// A thread of the process's snapshot, with its open calls.
     pub fn thread(&mut self, pid: u32, index: u32, thread: &Thread) {
+        self.thread_as(pid, index, thread, true);
+    }
+
+    /// Whole, or as it is announced in a stream: without what is known at its end alone.
+    fn thread_as(&mut self, pid: u32, index: u32, thread: &Thread, is_whole: bool) {
         let ring = &thread.ring;
         let mut payload = Bytes::default();
         payload
@@ -166,10 +219,12 @@ impl File {
             .u32(index)
             .u32(0)
             .u64(thread.start_ticks);
-        payload.u64(ring.first_segment()).u64(ring.segments().count() as u64).u64(0);
+        payload.u64(ring.first_segment());
+        payload.u64(if is_whole { ring.segments().count() as u64 } else { 0 }).u64(0);
         payload.padded(thread.name.as_bytes(), 16).zeros(4 * 8 + 3 * 8);
-        payload.u32(24).u32(ring.open_calls().len() as u32);
-        ring.open_calls().iter().enumerate().for_each(|(place, call)| open_call(&mut payload, call, place));
+        let open_calls = if is_whole { ring.open_calls() } else { &[] };
+        payload.u32(24).u32(open_calls.len() as u32);
+        open_calls.iter().enumerate().for_each(|(place, call)| open_call(&mut payload, call, place));
         self.chunk(6, &payload.0);
     }
 

@@ -46,6 +46,16 @@ fn version_2_1() {
     assert!(got == wanted, "the file now says:\n{got}");
 }
 
+/// The first version that holds streams: the same processes as in the family's file, event for event.
+#[test]
+fn version_2_2() {
+    let bytes = include_bytes!("golden/v2.2-stream.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let wanted = include_str!("golden/v2.0-family.txt");
+    let got = text::processes(&trace) + &text::text(&trace);
+    assert!(got == wanted, "the file now says:\n{got}");
+}
+
 /// The synthetic samples still have the bytes of these versions.
 #[test]
 fn the_samples_are_these_files() {
@@ -55,6 +65,8 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.1-compact.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_family(&everycall_synth::family());
     assert!(bytes == include_bytes!("golden/v2.0-family.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_stream(&everycall_synth::family());
+    assert!(bytes == include_bytes!("golden/v2.2-stream.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_family(&[everycall_synth::marks()]);
     assert!(bytes == include_bytes!("golden/v2.0-marks.ect"), "raise the version and add a file instead");
 }
