@@ -200,7 +200,7 @@ fn the_program_inherits_what_the_recorder_was_given() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.ect");
     let show = "env | grep -v -e EVERYCALL_RECORDER -e ^_=; ls -l /proc/self/fd | sed 's/.* \\([0-9]* ->\\)/\\1/; /self/d; \
-                /proc/d'; grep -e Sig -e Umask /proc/self/status; cat /proc/self/limits; cut -d' ' -f5-8 /proc/self/stat; pwd";
+                /proc/d'; grep -e Sig[PBIC] -e Umask /proc/self/status; cat /proc/self/limits; cut -d' ' -f5-8 /proc/self/stat; pwd";
     // Two shells deep, as the outer one's dispositions reach the program. Shells see to SIGCHLD themselves, so grep tells
     // about that one.
     for setup in
@@ -208,7 +208,7 @@ fn the_program_inherits_what_the_recorder_was_given() {
     {
         let run = |recorder: String| {
             let script = format!(
-                "{setup} {recorder} sh -c \"$SHOW\"; exec env --ignore-signal=CHLD {recorder} grep Sig /proc/self/status"
+                "{setup} {recorder} sh -c \"$SHOW\"; exec env --ignore-signal=CHLD {recorder} grep Sig[PBIC] /proc/self/status"
             );
             let output = Command::new("sh")
                 .args(["-c", &script])
