@@ -102,8 +102,10 @@ fn folded_functions_tell_what_else_they_may_be() {
     here.succeed("record -q -o twins.ect -- ./twins");
     let lines = here.succeed("replay --format json twins.ect").stdout;
     let calls: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let twice: Vec<&Value> =
-        calls.iter().filter(|call| call["name"].as_str().unwrap().contains("twice<")).collect();
+    let twice: Vec<&Value> = calls
+        .iter()
+        .filter(|call| call["name"].as_str().is_some_and(|name| name.contains("twice<")))
+        .collect();
     assert_eq!(twice.len(), 2);
     assert!(twice.iter().all(|call| call["name"] == twice[0]["name"] && call["line"] == 11), "{twice:?}");
     let other = twice[0]["same_code_as"][0].as_str().unwrap();
