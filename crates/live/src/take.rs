@@ -10,7 +10,7 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 
-use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader};
+use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
 use everycall_format::event::{self, Word, kind};
 use everycall_recorder::clock;
 use everycall_ring::Keep;
@@ -62,6 +62,8 @@ pub struct Snapshot<'a> {
     pub(crate) arena: &'a LiveArena,
     pub(crate) holder: Holder<'a>,
     pub(crate) threads: Vec<HeldThread>,
+    /// Segments that the rings had at the request and that could not be held any more.
+    pub(crate) too_late: u64,
     pub(crate) before: ClockReading,
     pub(crate) after: ClockReading,
 }
@@ -77,7 +79,10 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
     let mut keep = Keep::begin(&arena.pool(), clock::ticks, KEEP_TICKS);
     let known = threads(arena, &mut keep);
     let held = hold_all(arena, &holder, &mut keep);
-    let mut threads = by_thread(&holder, held, known);
+    // Else a ring that is smaller than it may be has only just been allowed to grow.
+    let is_late = clock::ticks().saturating_sub(before.ticks) > KEEP_TICKS;
+    let (mut threads, gone) = by_thread(arena, &holder, held, known);
+    let too_late = if is_late { gone } else { 0 };
     for thread in &mut threads {
         copy_newest(arena, &holder, thread);
     }
@@ -91,7 +96,7 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
         end_well(words);
     }
     let after = clock::read();
-    let mut snapshot = Snapshot { arena, holder, threads, before, after };
+    let mut snapshot = Snapshot { arena, holder, threads, too_late, before, after };
     if let Some(last_ns) = last_ns {
         snapshot.let_go_before(last_ns);
     }
@@ -150,9 +155,18 @@ fn hold_all(arena: &LiveArena, holder: &Holder<'_>, keep: &mut Keep<'_>) -> Vec<
 
 /// Sorts what is held by thread, up to the segment that each was writing at first. What is newer is released: it was no part of the
 /// request, and threads that write fast would run out of segments by it. So is what belongs to threads that began meanwhile.
-fn by_thread(holder: &Holder<'_>, held: Vec<Held>, known: Threads) -> Vec<HeldThread> {
+///
+/// Besides, how many segments of living threads were gone before they could be held: that is so where we got no CPU for longer than threads
+/// leave their oldest ones alone.
+fn by_thread(
+    arena: &LiveArena,
+    holder: &Holder<'_>,
+    held: Vec<Held>,
+    known: Threads,
+) -> (Vec<HeldThread>, u64) {
     let mut held = held.into_iter().peekable();
     let mut threads = Vec::new();
+    let mut too_late = 0;
     for ((slot, generation), (header, open_calls)) in known {
         let mut segments: Vec<HeldSegment> = Vec::new();
         while let Some(next) = held.next_if(|next| (next.slot, next.generation) <= (slot, generation)) {
@@ -169,13 +183,24 @@ fn by_thread(holder: &Holder<'_>, held: Vec<Held>, known: Threads) -> Vec<HeldTh
         for older in segments.drain(..whole_from(&segments)).collect::<Vec<_>>() {
             holder.release(older.index);
         }
-        // Where nothing could be held, the thread was given up at that moment.
-        if !segments.is_empty() {
+        let lives = |header: &ThreadHeader| header.state == thread_state::USED;
+        let gone = if lives(&header) { missing(&header, segments.len()) } else { 0 };
+        // Where nothing could be held of an ended thread, it was given up at that moment.
+        let is_there = !segments.is_empty()
+            || gone > 0 && arena.thread(slot).is_some_and(|now| now.generation == generation);
+        if is_there {
+            too_late += gone;
             threads.push(HeldThread { slot, header, open_calls, segments, newest: None });
         }
     }
     held.for_each(|other| holder.release(other.index));
-    threads
+    (threads, too_late)
+}
+
+/// How many segments the ring of a thread had beyond those that are `held`, without the one that may just have been cleared.
+fn missing(header: &ThreadHeader, held: usize) -> u64 {
+    let had = u64::from(header.ring_segments).saturating_sub(1).min(header.segment.saturating_add(1));
+    had.saturating_sub(held as u64)
 }
 
 /// Where the segments begin that follow one another up to the last one.
@@ -365,6 +390,15 @@ mod tests {
         let mut whole = vec![record_word(2, kind::EPOCH, 1, 0), payload_word(0, kind::EPOCH, 1), call(3)];
         end_well(&mut whole);
         assert_eq!(whole.len(), 3);
+    }
+
+    #[test]
+    fn what_a_ring_had_and_nobody_could_hold() {
+        let gone =
+            |segment, held| missing(&ThreadHeader { segment, ring_segments: 16, ..Default::default() }, held);
+        assert_eq!((gone(99, 16), gone(99, 15), gone(99, 14), gone(99, 0)), (0, 0, 1, 15));
+        assert_eq!((gone(0, 1), gone(0, 0), gone(3, 4), gone(3, 1)), (0, 1, 0, 3));
+        assert_eq!(missing(&ThreadHeader::default(), 0), 0);
     }
 
     #[test]

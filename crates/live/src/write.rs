@@ -173,6 +173,13 @@ impl Snapshot<'_> {
                 pending = rest.into_iter();
             }
         }
+        if self.too_late > 0 {
+            summary.warnings.push(format!(
+                "{} segments were overwritten before they could be held: everycall had to wait for a CPU; ask again, with a higher \
+                 priority (`nice -n -5`) or of larger rings",
+                self.too_late
+            ));
+        }
         if missing > 0 {
             summary.warnings.push(format!(
                 "{missing} segments were overwritten before they could be copied: the program writes more than {} meanwhile; \
