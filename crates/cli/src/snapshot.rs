@@ -49,7 +49,7 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
     // Before anything is held: it stays held while we wait for the disk.
     let file = OutFile::create(&output, MODE_PRIVATE)?;
     let snapshot = everycall_live::take(&arena, arguments.last).map_err(|error| failed(&error))?;
-    let held_in = snapshot.nanoseconds_to_hold();
+    let [held_in, cpu] = [snapshot.nanoseconds_to_hold(), snapshot.cpu_nanoseconds_to_hold()];
     let mut buffered = BufWriter::with_capacity(BUFFER, file);
     let summary = snapshot
         .write(&mut buffered, env!("CARGO_PKG_VERSION"))
@@ -58,8 +58,9 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
     file.finish()?;
     if !arguments.quiet {
         let program = arena.process().program();
-        let held_in = Duration { ns: held_in };
-        eprintln!("everycall: snapshot of {} ({pid}), held within {held_in}", program.escape_debug());
+        let [held_in, cpu] = [held_in, cpu].map(|ns| Duration { ns });
+        let program = program.escape_debug();
+        eprintln!("everycall: snapshot of {program} ({pid}), held within {held_in}, {cpu} of CPU time");
         report::print(&summary, &output);
     }
     Ok(())

@@ -13,7 +13,7 @@ use everycall_format::hub::origin;
 use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, Error, Source, ThreadKey, Warning};
 use everycall_tracefile::{
-    Child, ChunkWriter, Ring, Segments, Summary, array, bytes_of, module_table, texts,
+    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, module_table, texts,
 };
 
 use crate::crash::CrashFacts;
@@ -274,6 +274,7 @@ impl<'a> Snapshot<'a> {
             counters: header.counters,
         };
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+        let mut runs = Runs::default();
         for (number, (key, thread)) in (0..).zip(self.threads()) {
             let segments = ImageSegments { image: self.image, key };
             let ring = Ring::survey(&segments, thread_header(thread), header.segment_size);
@@ -281,7 +282,7 @@ impl<'a> Snapshot<'a> {
             let record = ring.thread_record(SNAPSHOT, number, thread.pid, thread.slot, name);
             let open_calls: Vec<OpenCall> = self.image.open_call_entries(key);
             file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])?;
-            ring.write_events(file, &record)?;
+            ring.write_events(file, &mut runs, &record)?;
             let nanoseconds = |ticks| self.nanoseconds(ticks);
             summary.threads.push(ring.summary(&record, self.reached.ticks, nanoseconds));
         }

@@ -14,6 +14,7 @@ use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state
 use everycall_format::event::{self, Word, kind};
 use everycall_recorder::clock;
 use everycall_ring::Keep;
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::arena::LiveArena;
 use crate::error::LiveError;
@@ -64,6 +65,8 @@ pub struct Snapshot<'a> {
     pub(crate) threads: Vec<HeldThread>,
     /// Segments that the rings had at the request and that could not be held any more.
     pub(crate) too_late: u64,
+    /// CPU time until everything was held, in nanoseconds.
+    cpu_ns: u64,
     pub(crate) before: ClockReading,
     pub(crate) after: ClockReading,
 }
@@ -74,6 +77,7 @@ pub struct Snapshot<'a> {
 ///
 /// Too many others take snapshots.
 pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, LiveError> {
+    let cpu_before = cpu_ns();
     let holder = Holder::join(arena)?;
     let before = clock::read();
     let mut keep = Keep::begin(&arena.pool(), clock::ticks, KEEP_TICKS);
@@ -83,8 +87,9 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
     let is_late = clock::ticks().saturating_sub(before.ticks) > KEEP_TICKS;
     let (mut threads, gone) = by_thread(arena, &holder, held, known);
     let too_late = if is_late { gone } else { 0 };
+    let mut words = Vec::new();
     for thread in &mut threads {
-        copy_newest(arena, &holder, thread);
+        copy_newest(arena, &holder, thread, &mut words);
     }
     drop(keep);
     for _ in 1..LOOKS {
@@ -96,11 +101,18 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
         end_well(words);
     }
     let after = clock::read();
-    let mut snapshot = Snapshot { arena, holder, threads, too_late, before, after };
+    let cpu_ns = cpu_ns().saturating_sub(cpu_before);
+    let mut snapshot = Snapshot { arena, holder, threads, too_late, cpu_ns, before, after };
     if let Some(last_ns) = last_ns {
         snapshot.let_go_before(last_ns);
     }
     Ok(snapshot)
+}
+
+/// CPU time of this process, in nanoseconds.
+fn cpu_ns() -> u64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
 /// Threads by slot and generation, with the calls that were open.
@@ -209,12 +221,13 @@ fn whole_from(segments: &[HeldSegment]) -> usize {
     segments.windows(2).rposition(|pair| !follows(pair)).map_or(0, |place| place + 1)
 }
 
-/// Copies the last segment of a thread, as far as it is written.
-fn copy_newest(arena: &LiveArena, holder: &Holder<'_>, thread: &mut HeldThread) {
+/// Copies the last segment of a thread, as far as it is written. `words` is memory to do it in: with thousands of threads that have written
+/// little, fresh pages for whole blocks of each would take most of the time.
+fn copy_newest(arena: &LiveArena, holder: &Holder<'_>, thread: &mut HeldThread, words: &mut Vec<u64>) {
     let Some(last) = thread.segments.last() else { return };
     let (index, number) = (last.index, last.number);
     let source = arena.pool().segment(index);
-    let mut words = Vec::new();
+    words.clear();
     for block in source.chunks(BLOCK) {
         let before = words.len();
         words.extend(block.iter().map(|word| word.load(Relaxed)));
@@ -222,10 +235,10 @@ fn copy_newest(arena: &LiveArena, holder: &Holder<'_>, thread: &mut HeldThread) 
             break;
         }
     }
-    trim(&mut words);
+    trim(words);
     fence(Acquire);
-    if holder.is_held(index) && begins(&words) {
-        thread.newest = Some((number, words));
+    if holder.is_held(index) && begins(words) {
+        thread.newest = Some((number, words.clone()));
         // What the thread has written since isn't part of this.
         thread.header.segment = number;
     }
@@ -321,6 +334,12 @@ impl Snapshot<'_> {
                 self.holder.release(segment.index);
             }
         }
+    }
+
+    /// CPU time of this process from the request until everything was held, in nanoseconds.
+    #[must_use]
+    pub fn cpu_nanoseconds_to_hold(&self) -> u64 {
+        self.cpu_ns
     }
 
     /// Releases segments that end before the last `last_ns` nanoseconds.

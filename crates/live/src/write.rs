@@ -13,7 +13,7 @@ use everycall_format::event::WORD_SIZE;
 use everycall_format::hub::origin;
 use everycall_recorder::host;
 use everycall_tracefile::{
-    Child, ChunkWriter, Ring, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
+    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
 };
 
 use crate::arena::LiveArena;
@@ -25,6 +25,8 @@ use crate::take::{HeldSegment, HeldThread, Snapshot};
 const SNAPSHOT: u32 = 0;
 /// Bytes of a thread that are copied before they are written; of larger rings, each segment is copied twice.
 const THREAD_COPY_MAX: u64 = 64 << 20;
+/// Copies of segments whose memory is used again.
+const SPARE_MAX: usize = 256;
 /// Bytes that are copied at once where the program runs out of segments.
 const RESCUE_MAX: u64 = 256 << 20;
 /// Images of modules are packed quickly: they are kept for a file that is gone, not for long.
@@ -154,17 +156,19 @@ impl Snapshot<'_> {
             counters: summary.counters,
         };
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
-        let mut missing = 0;
+        let (mut missing, mut runs, mut spare) = (0, Runs::default(), Vec::new());
         let mut pending = std::mem::take(&mut self.threads).into_iter();
         let mut number = 0;
         while let Some(mut thread) = pending.next() {
-            let source = ThreadSegments::copy(self.arena, &self.holder, &mut thread);
+            let source = ThreadSegments::copy(self.arena, &self.holder, &mut thread, &mut spare);
             missing += source.missing;
             let ring = Ring::survey(&source, thread.header, layout.segment_size);
             let record = ring.thread_record(snapshot, number, pid, thread.slot, thread.header.name);
             file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&thread.open_calls)])?;
-            ring.write_events(file, &record)?;
+            ring.write_events(file, &mut runs, &record)?;
             summary.threads.push(ring.summary(&record, self.after.ticks, |ticks| self.nanoseconds(ticks)));
+            spare.extend(source.segments.into_iter().filter_map(|segment| segment.copy));
+            spare.truncate(SPARE_MAX);
             thread.segments.iter().for_each(|segment| self.holder.release(segment.index));
             number += 1;
             if self.is_short() {
@@ -227,7 +231,7 @@ fn rescue(arena: &LiveArena, holder: &Holder<'_>, threads: &mut [HeldThread]) {
             let Some(rest) = left.checked_sub(arena.layout().segment_size) else { return };
             left = rest;
             // One that isn't there any more is looked for once more, and counted, when it is its thread's turn.
-            if let Some(bytes) = copy(arena, holder, segment) {
+            if let Some(bytes) = copy(arena, holder, segment, Vec::new()) {
                 segment.copy = Some(bytes);
                 holder.release(segment.index);
             }
@@ -235,10 +239,15 @@ fn rescue(arena: &LiveArena, holder: &Holder<'_>, threads: &mut [HeldThread]) {
     }
 }
 
-/// The bytes of a segment that is held.
-fn copy(arena: &LiveArena, holder: &Holder<'_>, segment: &HeldSegment) -> Option<Vec<u8>> {
+/// The bytes of a segment that is held, in memory that may have been used before: fresh pages take longer than what is copied into them.
+fn copy(
+    arena: &LiveArena,
+    holder: &Holder<'_>,
+    segment: &HeldSegment,
+    mut bytes: Vec<u8>,
+) -> Option<Vec<u8>> {
     let words = arena.pool().segment(segment.index);
-    let mut bytes = vec![0; words.len() * WORD_SIZE];
+    bytes.resize(words.len() * WORD_SIZE, 0);
     for (place, word) in bytes.as_chunks_mut::<WORD_SIZE>().0.iter_mut().zip(words) {
         *place = word.load(Relaxed).to_le_bytes();
     }
@@ -259,7 +268,12 @@ struct ThreadSegments<'a> {
 
 impl<'a> ThreadSegments<'a> {
     /// Takes over what a thread has; copies and releases it unless it is too much.
-    fn copy(arena: &'a LiveArena, holder: &'a Holder<'a>, thread: &mut HeldThread) -> ThreadSegments<'a> {
+    fn copy(
+        arena: &'a LiveArena,
+        holder: &'a Holder<'a>,
+        thread: &mut HeldThread,
+        spare: &mut Vec<Vec<u8>>,
+    ) -> ThreadSegments<'a> {
         let segment_size = arena.layout().segment_size as usize;
         let newest = thread.newest.take().map(|(number, words)| {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
@@ -280,7 +294,7 @@ impl<'a> ThreadSegments<'a> {
         }
         for mut segment in segments {
             if segment.copy.is_none() {
-                segment.copy = copy(arena, holder, &segment);
+                segment.copy = copy(arena, holder, &segment, spare.pop().unwrap_or_default());
                 holder.release(segment.index);
             }
             if segment.copy.is_some() {
@@ -299,7 +313,7 @@ impl Segments for ThreadSegments<'_> {
             match &segment.copy {
                 Some(bytes) => take(segment.number, bytes)?,
                 None => {
-                    if let Some(bytes) = copy(self.arena, self.holder, segment) {
+                    if let Some(bytes) = copy(self.arena, self.holder, segment, Vec::new()) {
                         take(segment.number, &bytes)?;
                     }
                 }

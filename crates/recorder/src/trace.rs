@@ -57,6 +57,8 @@ pub struct Progress {
 /// A trace file on its way.
 pub struct TraceWriter<W> {
     file: ChunkWriter<W>,
+    /// Empty between two threads.
+    runs: Runs,
     summary: Summary,
     /// Files of modules that are in the trace.
     images: HashSet<Identity>,
@@ -77,7 +79,6 @@ pub struct TraceWriter<W> {
 struct Streams {
     /// By number of the process.
     arenas: BTreeMap<u32, ArenaStream>,
-    runs: Runs,
     pause: Duration,
     /// What processes left that are over.
     over: Stored,
@@ -112,6 +113,7 @@ impl<W: Write> TraceWriter<W> {
         file.chunk(chunk::META, &[&meta])?;
         Ok(TraceWriter {
             file,
+            runs: Runs::default(),
             summary: Summary::default(),
             images: HashSet::new(),
             clock_until: 0,
@@ -154,7 +156,7 @@ impl<W: Write> TraceWriter<W> {
     pub fn stream(&mut self, progress: Option<Box<dyn FnMut(Progress)>>) {
         self.streams = Some(Streams {
             arenas: BTreeMap::new(),
-            runs: Runs::default(),
+
             pause: *PASS_PAUSES.start(),
             over: Stored::default(),
             progress,
@@ -213,12 +215,12 @@ impl<W: Write> TraceWriter<W> {
         let mut is_more = false;
         let mut stored = Ok(());
         for arena in streams.arenas.values_mut() {
-            match arena.pass(&mut self.file, &mut streams.runs) {
+            match arena.pass(&mut self.file, &mut self.runs) {
                 Ok(more) => is_more |= more,
                 Err(error) => stored = stored.and(Err(error)),
             }
         }
-        let stored = stored.and_then(|()| streams.runs.write(&mut self.file));
+        let stored = stored.and_then(|()| self.runs.write(&mut self.file));
         let bytes = sum(streams) - before;
         streams.pause = if is_more {
             Duration::ZERO
@@ -314,7 +316,7 @@ impl<W: Write> TraceWriter<W> {
         let Some(streams) = &mut self.streams else { return Ok(()) };
         let name = |slot, header: &ThreadHeader| member.names.newest(slot, header);
         streams.heads.remove(&member.number);
-        let finished = stream.finish(&mut self.file, &mut streams.runs, name);
+        let finished = stream.finish(&mut self.file, &mut self.runs, name);
         stream.give_up();
         finished?;
         streams.over.events += stream.stored.events;
@@ -415,7 +417,7 @@ impl<W: Write> TraceWriter<W> {
             let record = ring.thread_record(member.number, thread, member.pid, slot, name);
             let open_calls: Vec<OpenCall> = arena.open_calls(slot);
             self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])?;
-            ring.write_events(&mut self.file, &record)?;
+            ring.write_events(&mut self.file, &mut self.runs, &record)?;
             let nanoseconds = |ticks| readings.nanoseconds(ticks);
             self.summary.threads.push(ring.summary(&record, ticks, nanoseconds));
         }

@@ -5,6 +5,9 @@ use everycall_format::event::WORD_SIZE;
 
 /// Higher levels take far more time for very little: the compact form has left few patterns.
 const LEVEL: i32 = 1;
+/// Bytes of the compact form below which zstd isn't asked: it takes 5 us and more for the smallest piece, and thousands of ended threads
+/// have a few events each.
+const LEAST: usize = 256;
 /// What zstd must save, as a share of the compact form, to be worth its time in all readers.
 const SHARE: usize = 8;
 
@@ -55,7 +58,7 @@ impl Packer {
             return encoding::RAW;
         }
         let worth_it = self.compact.len() - self.compact.len() / SHARE;
-        if self.compress().is_some() && self.zstd.len() < worth_it {
+        if self.compact.len() >= LEAST && self.compress().is_some() && self.zstd.len() < worth_it {
             return encoding::COMPACT_ZSTD;
         }
         encoding::COMPACT

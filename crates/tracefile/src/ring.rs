@@ -128,13 +128,18 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Writes the segments of the thread whose record is `record`, in runs of as many as an events chunk holds.
+    /// Writes the segments of the thread whose record is `record`, in runs of as many as an events chunk holds. `runs` is empty before
+    /// and afterwards; one for all threads keeps its buffers.
     ///
     /// # Errors
     ///
     /// The output's.
-    pub fn write_events<W: Write>(&self, file: &mut ChunkWriter<W>, record: &ThreadRecord) -> io::Result<()> {
-        let mut runs = Runs::default();
+    pub fn write_events<W: Write>(
+        &self,
+        file: &mut ChunkWriter<W>,
+        runs: &mut Runs,
+        record: &ThreadRecord,
+    ) -> io::Result<()> {
         let mut surveyed = self.segments.iter().peekable();
         self.source.each(&mut |number, bytes| {
             // A program that our child left behind may still write: what has come since isn't announced.

@@ -9,6 +9,7 @@ mod machine;
 mod off;
 mod peers;
 mod rounds;
+mod snapshots;
 mod stats;
 mod stream;
 mod table;
@@ -31,6 +32,7 @@ parts: cost    an event, in each mode
        decode  events per second to a timeline and to each output
        stream  events per second that record --stream stores
        triggers an event while a trigger waits for its condition
+       snapshots  what a snapshot takes, and what a thread notices of it
        peers   the tracers that are installed, and everycall, on the same programs";
 
 /// What can be measured.
@@ -42,17 +44,19 @@ enum Part {
     Decode,
     Stream,
     Triggers,
+    Snapshots,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 7] = [
+    const ALL: [(&'static str, Part); 8] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
         ("stream", Part::Stream),
         ("triggers", Part::Triggers),
+        ("snapshots", Part::Snapshots),
         ("peers", Part::Peers),
     ];
 
@@ -64,6 +68,7 @@ impl Part {
             Part::Decode => decode::run(lab, is_quick),
             Part::Stream => stream::run(lab, is_quick),
             Part::Triggers => triggers::run(lab, is_quick),
+            Part::Snapshots => snapshots::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }
     }
