@@ -135,12 +135,16 @@ fn known_growth(things: u64) -> Use {
     Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 32, threads: 2, segments: 64 }
 }
 
-fn check_snapshot(file: &Path, note: &str) {
+/// Looks at a snapshot. Whether all calls have names: those of a library have none in a snapshot that is taken in the very moment in which
+/// the library's entry is written again (docs/limits.md).
+fn check_snapshot(file: &Path, note: &str) -> bool {
+    let mut is_named = true;
     let trace = TraceView::tallies_only(file);
     assert_eq!(trace.warnings, [""; 0], "{note}");
     assert!(trace.threads.len() > 5, "{note}");
     for thread in &trace.threads {
-        let other = thread.tallies.keys().find(|name| {
+        is_named &= !thread.tallies.keys().any(|name| name.starts_with('?'));
+        let other = thread.tallies.keys().filter(|name| !name.starts_with('?')).find(|name| {
             !FUNCTIONS.iter().any(|known| *name == known || name.starts_with(&format!("{known}(")))
                 && !name.contains("shapes::")
                 && !name.contains("library.cpp")
@@ -148,6 +152,7 @@ fn check_snapshot(file: &Path, note: &str) {
         assert_eq!(other, None, "{note}: {:?}", thread.info);
         assert_eq!((thread.losses, thread.info.malformed_words), (0, 0), "{note}: {:?}", thread.info);
     }
+    is_named
 }
 
 #[test]
@@ -172,7 +177,7 @@ fn nothing_grows_and_nothing_fails() {
         [watch("alone", alone.pid), watch("recorded", recorded.pid), watch("recorder", recorded.started())];
 
     let begin = Instant::now();
-    let mut asked = 0;
+    let (mut asked, mut nameless) = (0, 0);
     for turn in 0.. {
         if begin.elapsed() > Duration::from_secs(seconds) {
             break;
@@ -184,7 +189,7 @@ fn nothing_grows_and_nothing_fails() {
         if turn % 4 == 0 {
             for standing in [&alone, &recorded] {
                 let (file, said) = standing.snapshot(&place, &[]);
-                check_snapshot(&file, &said);
+                nameless += u32::from(!check_snapshot(&file, &said));
                 asked += 1;
             }
         }
@@ -192,7 +197,7 @@ fn nothing_grows_and_nothing_fails() {
             let inner = folder.join("inner.ect");
             if turn % 16 == 5 && inner.exists() {
                 // The next one takes its name while this one is open.
-                check_snapshot(&inner, "inner");
+                nameless += u32::from(!check_snapshot(&inner, "inner"));
             }
         }
         std::thread::sleep(PAUSE);
@@ -211,7 +216,8 @@ fn nothing_grows_and_nothing_fails() {
         println!("{}", printed.trim());
         assert!(status.success(), "{status:?}: {printed}");
     }
-    println!("{asked} snapshots from outside");
+    println!("{asked} snapshots from outside; {nameless} have calls without names");
+    assert!(nameless <= 1 + asked / 50, "{nameless} of {asked} have calls without names");
     let trace = TraceView::tallies_only(&folders[1].join("recorded.ect"));
     assert_eq!(trace.warnings, [""; 0]);
     let children = trace.processes.len() as u64;

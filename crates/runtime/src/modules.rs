@@ -133,10 +133,11 @@ fn fill(process: &Process, arena: &Arena, claim: &Claim, mut entry: ModuleEntry,
         arena.count(counter::MODULE_ENTRIES_REUSED, 1);
     }
     let Some(state) = arena.module_state(claim.index) else { return };
+    // System calls: not while the entry is nobody's, which a snapshot may be taken in.
+    arena.add_module_to_dumps(claim.index, &entry);
     // Nobody takes what is half written for the one or the other.
     state.store(module_state::EMPTY, SeqCst);
     arena.put_module(claim.index, &entry);
-    arena.add_module_to_dumps(claim.index, &entry);
     state.store(module_state::COMPLETE, Release);
     if let Kind::New = claim.kind {
         arena.module_count().store(claim.index + 1, Release);
