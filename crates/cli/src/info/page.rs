@@ -96,11 +96,13 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
 fn how_it_ended(report: &Report<'_>) -> String {
     let Some(process_end) = report.trace.process_end() else {
         let was_asked = report.trace.snapshots().iter().any(|snapshot| snapshot.reason == Reason::Request);
+        let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
         let why = match (was_asked, is_cut) {
             (true, _) => "not yet",
             (false, true) => "unknown: the file was cut before that was written",
-            (false, false) => "it died; a crash file doesn't tell of what",
+            (false, false) if is_over => "it died; a crash file doesn't tell of what",
+            (false, false) => "not in this file",
         };
         return why.to_owned();
     };
