@@ -132,6 +132,14 @@ fn fill(process: &Process, arena: &Arena, claim: &Claim, mut entry: ModuleEntry,
     if let Kind::Instead(_) = claim.kind {
         arena.count(counter::MODULE_ENTRIES_REUSED, 1);
     }
+    if let (Kind::Again(before), Some(unloaded_ticks)) = (claim.kind, arena.module_unloaded(claim.index))
+        && (before.base, before.start, before.end) == (entry.base, entry.start, entry.end)
+    {
+        // At the same place: the entry says all of it, and nobody ever finds it empty.
+        unloaded_ticks.store(0, Relaxed);
+        module_table::remember(claim.index, &entry);
+        return;
+    }
     let Some(state) = arena.module_state(claim.index) else { return };
     // System calls: not while the entry is nobody's, which a snapshot may be taken in.
     arena.add_module_to_dumps(claim.index, &entry);
