@@ -48,8 +48,7 @@ fn is_possible(place: &Place, mode: Mode, options: &[&str]) -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-/// `calls_exit_unwinding`: as gcc's exits in `finstrument` are cleanups, they are called where an exception leaves.
-fn check(recording: &Recording, calls_exit_unwinding: bool, note: &str) {
+fn check(recording: &Recording, note: &str) {
     assert!(recording.output.status.success(), "{note}: {recording:?}");
     assert_eq!(recording.stdout(), PRINTED, "{note}: {recording:?}");
     let said = String::from_utf8_lossy(&recording.output.stderr);
@@ -59,7 +58,6 @@ fn check(recording: &Recording, calls_exit_unwinding: bool, note: &str) {
     let trace = recording.trace();
     let tallies = trace.tallies();
     for (name, entries, exits) in CALLS {
-        let exits = if calls_exit_unwinding { entries } else { exits };
         assert_eq!(tallies.get(name), Some(&Tally { entries, exits }), "{note}: {name}");
     }
     assert_eq!((trace.losses(), trace.threads.len()), (0, 5), "{note}");
@@ -79,7 +77,7 @@ fn every_option_in_every_mode() {
             let arguments = [*options, &["builds.cpp", "-pthread"]].concat();
             let program = place.build(mode, &arguments, "builds");
             let recording = place.record(&["--ring-size", "4M"], &program, &[]);
-            check(&recording, mode == Mode::GCC_FINSTRUMENT, &format!("{mode:?} {options:?}"));
+            check(&recording, &format!("{mode:?} {options:?}"));
         }
     }
 }
@@ -119,7 +117,7 @@ fn objects_of_both_compilers_in_one_program() {
     let objects: Vec<&str> = objects.iter().map(|path| path.to_str().unwrap()).collect();
     let arguments = [&["-O1", source.to_str().unwrap()], &objects[..], &["-pthread"]].concat();
     let program = place.build(Mode::GCC_NOPS, &arguments, "both");
-    check(&place.record(&["--ring-size", "4M"], &program, &[]), false, "both compilers");
+    check(&place.record(&["--ring-size", "4M"], &program, &[]), "both compilers");
 }
 
 /// A stripped program has the same calls, under other names.

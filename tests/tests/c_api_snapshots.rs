@@ -99,7 +99,7 @@ fn guards_keep_the_slowest() {
         for name in ["slowest.ect", "function.ect"] {
             let shown = successful(place.command(everycall()).args(["replay", name]));
             assert!(
-                shown.contains("@ turn = 30") && !shown.contains("@ turn = 10"),
+                shown.contains("@ turn = 300") && !shown.contains("@ turn = 10"),
                 "{mode:?} {name}\n{shown}"
             );
         }
