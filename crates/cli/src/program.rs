@@ -11,7 +11,7 @@ use everycall_symbols::{LinkKind, SiteError, SiteReport, site_report};
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::ReadCache;
 use object::read::elf::{Dyn, ElfFile};
-use object::{LittleEndian, Object, ObjectSymbol};
+use object::{LittleEndian, Object, ObjectSymbol, SymbolKind};
 
 /// What is known of a program before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -200,8 +200,10 @@ fn calls(object: &Path) -> Option<(bool, bool)> {
     let file = fs::File::open(object).ok()?;
     let cache = ReadCache::new(file);
     let elf = ElfFile::<FileHeader64<LittleEndian>, _>::parse(&cache).ok()?;
-    let names =
-        elf.dynamic_symbols().chain(elf.symbols()).filter_map(|symbol| symbol.name().ok().map(str::to_owned));
+    let symbols = elf.dynamic_symbols().chain(elf.symbols());
+    let names = symbols
+        .filter(|symbol| symbol.kind() != SymbolKind::File)
+        .filter_map(|symbol| symbol.name().ok().map(str::to_owned));
     let (mut loads, mut starts) = (false, false);
     for name in names {
         loads |= LOADS.contains(&name.as_str());
