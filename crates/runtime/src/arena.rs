@@ -123,7 +123,7 @@ impl Arena {
         let end = (offset + size).next_multiple_of(PAGE).min(self.layout.arena_size);
         // The kernel leaves mapped files out.
         if first < end && !crash::is_file() {
-            system::advise(self.at(first), end - first, system::MADV_DODUMP);
+            let _ = system::advise(self.at(first), end - first, system::MADV_DODUMP);
         }
     }
 
@@ -239,6 +239,21 @@ impl Arena {
             unsafe { core::slice::from_raw_parts_mut(self.at(self.layout.paths_offset + begin), path.len()) };
         place.copy_from_slice(path);
         Some((begin as u32, path.len() as u32))
+    }
+
+    /// The path of a module; empty where there was no room for it.
+    pub(crate) fn path(&self, module: &ModuleEntry) -> &'static [u8] {
+        let (begin, length) = (u64::from(module.path_offset), u64::from(module.path_length));
+        if begin + length > self.layout.paths_size {
+            return &[];
+        }
+        // SAFETY: within the paths.
+        unsafe {
+            core::slice::from_raw_parts(
+                self.at(self.layout.paths_offset + begin).cast_const(),
+                length as usize,
+            )
+        }
     }
 
     /// The first `modules` entries of the module table, the first `paths` bytes of the paths, each with its offset.

@@ -7,12 +7,13 @@
 //! The file goes at `exit` ([`remove`]). What ends the process otherwise leaves it, whoever that is: nobody has to do anything then.
 
 use crate::arena::Arena;
-use crate::disk::{self, Disk, errno};
-use crate::folder::{FOLDER_MAX, Folder, NAME_MAX, Name};
+use crate::disk::{self, Disk};
+use crate::file::{self, File, errno};
+use crate::folder::{Folder, NAME_MAX, Name};
 use crate::lock::Lock;
 use crate::process::{self, Process};
 use crate::start;
-use crate::system::{self, File};
+use crate::system;
 use core::cell::UnsafeCell;
 use core::mem::offset_of;
 use core::sync::atomic::{
@@ -118,7 +119,7 @@ pub(crate) fn map(layout: &ArenaHeader) -> Result<Mapped, Trouble> {
     if layout.arena_size > system::file_size_limit() {
         return Err(Trouble::FileSize);
     }
-    let folder = disk::open_folder(FOLDER.path()).map_err(|error| match error {
+    let folder = File::open_folder(FOLDER.path()).map_err(|error| match error {
         // A link that is no folder may not be followed: either error says so.
         errno::ENOTDIR if is_link() => Trouble::Link,
         other => Trouble::of(other),
@@ -140,16 +141,8 @@ pub(crate) fn map(layout: &ArenaHeader) -> Result<Mapped, Trouble> {
 
 /// Whether the last part of the folder's path is a symbolic link.
 fn is_link() -> bool {
-    let mut path = [0; FOLDER_MAX + 3];
-    let Some((_, text)) = FOLDER.path().split_last() else { return false };
-    if let Some(place) = path.get_mut(..text.len()) {
-        place.copy_from_slice(text);
-    }
     // With a slash behind it, a link to a folder is followed.
-    if let Some(place) = path.get_mut(text.len()) {
-        *place = b'/';
-    }
-    disk::open_folder(path.get(..text.len() + 2).unwrap_or(&[])).is_ok()
+    File::open_folder(FOLDER.path_of(b"").text()).is_ok()
 }
 
 /// A new file: NAME-PID.arena, or NAME-PID.NUMBER.arena where an earlier process left such a one.
@@ -161,7 +154,7 @@ fn create(folder: &File) -> Result<(File, [u8; NAME_MAX]), Trouble> {
             name.put_number(attempt);
         }
         name.put(ENDING.as_bytes());
-        match disk::create_in(folder, name.text()) {
+        match folder.create_in(name.text()) {
             Ok(file) => return Ok((file, name.bytes())),
             Err(errno::EEXIST) => {}
             Err(error) => return Err(Trouble::of(error)),
@@ -341,16 +334,7 @@ pub(crate) fn remove() {
 }
 
 fn remove_file(name: &[u8; NAME_MAX]) {
-    let mut path = [0; FOLDER_MAX + 1 + NAME_MAX + 1];
-    let Some((_, folder)) = FOLDER.path().split_last() else { return };
-    let length = name.iter().position(|byte| *byte == 0).unwrap_or(0);
-    let parts = [folder, b"/", name.get(..length).unwrap_or(&[]), b"\0"];
-    let mut end = 0;
-    for (place, byte) in path.iter_mut().zip(parts.into_iter().flatten()) {
-        *place = *byte;
-        end += 1;
-    }
-    disk::remove(path.get(..end).unwrap_or(&[]));
+    file::remove(FOLDER.path_of(name).text());
 }
 
 /// The words of the command line, each ended by a zero byte, as far as they fit.

@@ -1,6 +1,6 @@
 //! Folders that the environment names, and names of files in them.
 
-use crate::{disk, system};
+use crate::{file, system};
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -34,7 +34,7 @@ impl Folder {
         let buffer = unsafe { &mut *self.path.get() };
         let mut length = 0;
         if path.first() != Some(&b'/') {
-            length = disk::working_folder(buffer);
+            length = file::working_folder(buffer);
             *buffer.get_mut(length).filter(|_| length > 0)? = b'/';
             length += 1;
         }
@@ -61,6 +61,36 @@ impl Folder {
             0 => b"\0",
             length => buffer.get(..=length as usize).unwrap_or(&[]),
         }
+    }
+
+    /// The path of the file that has this name, which ends at its first NUL; nothing where there is no folder.
+    pub(crate) fn path_of(&self, name: &[u8]) -> FilePath {
+        let mut path = FilePath { bytes: [0; FOLDER_MAX + 1 + NAME_MAX], length: 0 };
+        if self.length.load(Relaxed) == 0 {
+            return path;
+        }
+        for part in [self.path(), b"/", name] {
+            for byte in part.iter().take_while(|byte| **byte != 0) {
+                if let Some(place) = path.bytes.get_mut(path.length) {
+                    *place = *byte;
+                    path.length += 1;
+                }
+            }
+        }
+        path
+    }
+}
+
+/// The path of a file in a folder.
+pub(crate) struct FilePath {
+    bytes: [u8; FOLDER_MAX + 1 + NAME_MAX],
+    length: usize,
+}
+
+impl FilePath {
+    /// With its NUL.
+    pub(crate) fn text(&self) -> &[u8] {
+        self.bytes.get(..=self.length).unwrap_or(&[])
     }
 }
 

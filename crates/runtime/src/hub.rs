@@ -1,7 +1,8 @@
 //! The recorder's hub, through which a process gets its arena. It stays mapped, also in forked children, which have nothing
 //! else to find the recorder by.
 
-use crate::system::{self, File};
+use crate::file::File;
+use crate::system;
 use core::mem::offset_of;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,

@@ -19,7 +19,7 @@
 //! triggers   calls of certain functions that took long, told to whoever keeps them
 //! crash      the arena in a file that outlives the process
 //! fork       a forked child gets an arena of its own
-//! system     system calls, nothing else of the operating system; disk: those about mapped files; folder: paths and names
+//! system     system calls, nothing else of the operating system; file: those about files, disk: about mapped ones; folder: paths and names
 //! roots      the three forms: in executables, in modules, preloaded
 //! ```
 //!
@@ -39,6 +39,7 @@ mod arena;
 mod base_namespace;
 mod crash;
 mod disk;
+mod file;
 mod folder;
 mod fork;
 mod graveyard;

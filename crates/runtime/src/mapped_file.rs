@@ -1,7 +1,7 @@
 //! Which file lies at an address, by `/proc/self/maps`.
 
+use crate::file::File;
 use crate::process::Process;
-use crate::system::File;
 
 /// A file that is mapped somewhere.
 #[derive(Default)]

@@ -103,7 +103,8 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
         }
         None => arena.count(counter::MODULES_WITHOUT_PLACE, 1),
     }
-    note(label::MODULE_LOADED, process, &file);
+    // SAFETY: the scratch buffer is ours while we hold the lock.
+    note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
     tell_recorder(&arena);
     triggers::lower_floors(process);
     module.on.store(on.into(), Release);
@@ -174,8 +175,7 @@ pub(crate) unsafe extern "C" fn unregister(module: *const ModuleDescriptor) {
     if ENDING.load(Relaxed) != 0 {
         return;
     }
-    let Some(image) = Image::of(module.elf_header.load(Relaxed)) else { return };
-    note(label::MODULE_UNLOADED, process, &MappedFile::at(image.start, process));
+    note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED
         && let Some(unloaded_ticks) = arena.module_unloaded(index)
     {
@@ -185,32 +185,35 @@ pub(crate) unsafe extern "C" fn unregister(module: *const ModuleDescriptor) {
 }
 
 /// Says on the calling thread's timeline that a module came or goes; nothing where the thread hasn't recorded anything yet.
-fn note(class: u8, process: &'static Process, file: &MappedFile) {
-    // SAFETY: the scratch buffer is ours while we hold the lock.
-    let path = file.path(unsafe { &*process.scratch() }).unwrap_or(b"?");
-    let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or(path);
+fn note(class: u8, path: &[u8]) {
+    let name = match path.rsplit(|byte| *byte == b'/').next() {
+        None | Some(b"") => b"?",
+        Some(name) => name,
+    };
     api::note(class, name, core::ptr::from_ref(&path) as u64);
 }
 
 /// Where an address that a hook of `module` reports lies. `anywhere`: it may lie in another module.
 pub(crate) fn place(process: &Process, module: &ModuleDescriptor, address: u64, anywhere: bool) -> Place {
-    let within = |start: u64, size: u64| address.wrapping_sub(start) < size;
-    if !anywhere || within(module.start.load(Relaxed), module.size.load(Relaxed)) {
+    if !anywhere || within(module.start.load(Relaxed), module.size.load(Relaxed), address) {
         return Place::Offset((address as u32).wrapping_sub(module.bias_entry.load(Relaxed)));
     }
     place_anywhere(process, address)
 }
 
+fn within(start: u64, size: u64, address: u64) -> bool {
+    address.wrapping_sub(start) < size
+}
+
 /// Where an address of any object lies.
 pub(crate) fn place_anywhere(process: &Process, address: u64) -> Place {
-    let within = |start: u64, size: u64| address.wrapping_sub(start) < size;
     let arena = process.arena();
     let count = arena.module_count().load(Acquire);
     let found = (0..count)
         .rev()
         .filter_map(|index| arena.module(index))
         .filter(|entry| entry.state == module_state::COMPLETE && entry.unloaded_ticks == 0)
-        .find(|entry| within(entry.start, entry.end.wrapping_sub(entry.start)));
+        .find(|entry| within(entry.start, entry.end.wrapping_sub(entry.start), address));
     found.map_or(Place::Unknown(address), |entry| {
         Place::Offset((address - entry.start) as u32 + entry.code_start)
     })

@@ -84,7 +84,7 @@ pub(crate) fn disable(process: &'static Process) {
         return;
     }
     process.arena().state().store(arena_state::OFF, Relaxed);
-    for control in controls(process) {
+    for control in process.controls() {
         control.end.store(0, Relaxed);
     }
     fence(SeqCst);
@@ -100,15 +100,9 @@ pub(crate) fn enable(process: &'static Process) {
     DISABLED_TICKS.store(0, Relaxed);
     process.arena().state().store(arena_state::TRACING, Relaxed);
     fence(SeqCst);
-    for control in controls(process) {
+    for control in process.controls() {
         if control.left_out.load(Relaxed) == 0 {
             let _ = control.state.compare_exchange(state::OFF, state::ACTIVE, SeqCst, Relaxed);
         }
     }
-}
-
-fn controls(process: &'static Process) -> impl Iterator<Item = &'static Control> {
-    let arena = process.arena();
-    let count = arena.thread_count().load(SeqCst).min(arena.layout().thread_capacity);
-    (0..count).map(|index| process.control(index))
 }

@@ -12,6 +12,7 @@ use crate::graveyard::Graveyard;
 use crate::snapshot::Snapshots;
 use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::cell::UnsafeCell;
+use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
@@ -81,7 +82,7 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let size = wiped + SLOW_STACKS * SLOW_STACK_SIZE;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
-    if !system::advise(base, wiped, system::MADV_WIPEONFORK) {
+    if system::advise(base, wiped, system::MADV_WIPEONFORK).is_err() {
         // A child would write into its parent's rings.
         system::unmap(base, size);
         return false;
@@ -171,6 +172,13 @@ impl Process {
             core::ptr::from_ref(self).cast::<u8>().wrapping_add(PROCESS_SIZE as usize).cast::<Control>();
         // SAFETY: `begin` has mapped one for each thread slot; all zero is a valid block.
         unsafe { &*first.wrapping_add(index as usize) }
+    }
+
+    /// The control blocks of all slots that were ever a thread's.
+    pub(crate) fn controls(&'static self) -> impl Iterator<Item = &'static Control> {
+        let arena = self.arena();
+        let count = arena.thread_count().load(SeqCst).min(arena.layout().thread_capacity);
+        (0..count).map(|index| self.control(index))
     }
 }
 

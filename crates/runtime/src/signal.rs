@@ -8,11 +8,11 @@
 //! The file has no name until it is whole: a program that ends meanwhile leaves nothing.
 
 use crate::api;
-use crate::disk::{self, errno};
+use crate::file::{File, errno};
 use crate::folder::{Folder, Name};
 use crate::process::Process;
 use crate::snapshot::{self, Sink};
-use crate::system::{self, File, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::ffi::c_int;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{PAGE, counter};
@@ -33,7 +33,7 @@ static NUMBER: AtomicU32 = AtomicU32::new(0);
 
 /// Makes `signal` write snapshots into `folder`. False where there is no such folder.
 pub(crate) fn arm(signal: u32, folder: &[u8]) -> bool {
-    if !FOLDER.set(folder) || disk::open_folder_or_link(FOLDER.path()).is_err() {
+    if !FOLDER.set(folder) || File::open_folder_or_link(FOLDER.path()).is_err() {
         return false;
     }
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -88,22 +88,22 @@ fn write(process: &'static Process) -> Option<()> {
 }
 
 fn write_file(process: &'static Process, taken: u64) -> Option<()> {
-    let folder = disk::open_folder_or_link(FOLDER.path()).ok()?;
-    let unnamed = disk::create_unnamed(&folder);
+    let folder = File::open_folder_or_link(FOLDER.path()).ok()?;
+    let unnamed = folder.create_unnamed_in();
     if let Ok(file) = unnamed {
         snapshot::write(process, taken, Sink::File(file.descriptor())).ok()?;
-        return name_it(|name| disk::give_name(&file, &folder, name));
+        return name_it(|name| file.give_name(&folder, name));
     }
     // A file system without such files: one that is cut stays where the program ends meanwhile.
     let mut made: Option<(File, Name)> = None;
     name_it(|name| {
-        made = Some((disk::create_in(&folder, name.text())?, name.clone()));
+        made = Some((folder.create_in(name.text())?, name.clone()));
         Ok(())
     })?;
     let (file, name) = made?;
     let written = snapshot::write(process, taken, Sink::File(file.descriptor()));
     if written.is_err() {
-        disk::remove_in(&folder, name.text());
+        folder.remove_in(name.text());
     }
     written.ok()
 }

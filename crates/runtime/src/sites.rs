@@ -1,6 +1,7 @@
 //! Writes the sites of a module, on or off. At its registration nobody runs its code yet.
 
-use crate::system::{self, File, PROT_EXEC, PROT_READ, PROT_WRITE};
+use crate::file::File;
+use crate::system::{self, PROT_EXEC, PROT_READ, PROT_WRITE};
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::Wire;
 use everycall_format::arena::PAGE;

@@ -213,7 +213,7 @@ impl<'a> Thread<'a> {
             };
             // The first lap: the pages at once cost less than a fault for each. Only a hint.
             let populate = |address: u64, size: u64| {
-                system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE);
+                let _ = system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE);
             };
             if self.ring.advance(how, populate) {
                 break;

@@ -272,7 +272,7 @@ pub(crate) fn own_memory(size: u64) -> Option<*mut u8> {
 
 /// Core dumps have the header; what else they have is added as it comes into use.
 pub(crate) fn leave_out_of_dumps(arena: &Arena) {
-    system::advise(arena.base(), arena.layout().arena_size, system::MADV_DONTDUMP);
+    let _ = system::advise(arena.base(), arena.layout().arena_size, system::MADV_DONTDUMP);
     arena.add_to_dumps(0, PAGE);
 }
 

@@ -1,14 +1,14 @@
 //! System calls, by number, without a library: nothing here touches `errno` or can be interposed. The
 //! list of calls is short on purpose; `docs/limits.md` names it for seccomp filters.
 
-use crate::api::error;
+use crate::file::{self, File, errno};
 use everycall_hooks::syscall;
 
 pub(crate) const PROT_READ: usize = 1;
 pub(crate) const PROT_WRITE: usize = 2;
 pub(crate) const PROT_EXEC: usize = 4;
 pub(crate) const MAP_SHARED: usize = 0x01;
-const MAP_FIXED: usize = 0x10;
+pub(crate) const MAP_FIXED: usize = 0x10;
 pub(crate) const MAP_PRIVATE: usize = 0x02;
 pub(crate) const MAP_ANONYMOUS: usize = 0x20;
 pub(crate) const MAP_NORESERVE: usize = 0x4000;
@@ -19,19 +19,10 @@ pub(crate) const MADV_POPULATE_WRITE: usize = 23;
 pub(crate) const CLOCK_REALTIME: usize = 0;
 pub(crate) const CLOCK_MONOTONIC: usize = 1;
 pub(crate) const CLOCK_MONOTONIC_RAW: usize = 4;
-const O_RDONLY: usize = 0;
-const O_RDWR: usize = 2;
-const O_WRONLY: usize = 1;
-const O_CREAT: usize = 0o100;
-const O_EXCL: usize = 0o200;
-const O_NOFOLLOW: usize = 0o400_000;
-const AT_FDCWD: usize = -100_isize as usize;
-const O_CLOEXEC: usize = 0o2_000_000;
 const PR_GET_NAME: usize = 16;
 const RLIMIT_AS: usize = 9;
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
-pub(crate) const ESRCH: isize = -3;
 const RLIMIT_FSIZE: usize = 1;
 
 #[cfg(target_arch = "x86_64")]
@@ -135,90 +126,15 @@ pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
     unsafe { syscall(number::MPROTECT, [address as usize, length as usize, protection, 0, 0, 0]) == 0 }
 }
 
-pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> bool {
+/// Gives an advice about memory; the kernel's error where it doesn't take it.
+pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> Result<(), isize> {
     // SAFETY: the advices in use (DONTDUMP, DODUMP, WIPEONFORK, POPULATE_WRITE) don't change memory here.
-    unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) == 0 }
+    done(unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) })
 }
 
-/// An open file; closed when dropped.
-pub(crate) struct File(usize);
-
-impl File {
-    /// Opens a path that ends with NUL.
-    pub(crate) fn open(path: &[u8], write: bool) -> Option<File> {
-        if path.last() != Some(&0) {
-            return None;
-        }
-        let flags = O_CLOEXEC | if write { O_RDWR } else { O_RDONLY };
-        // SAFETY: the path ends with NUL.
-        let descriptor =
-            unsafe { syscall(number::OPENAT, [AT_FDCWD, path.as_ptr() as usize, flags, 0, 0, 0]) };
-        usize::try_from(descriptor).ok().map(File)
-    }
-
-    /// Makes a new file, for its owner alone, that is written. The path ends with NUL.
-    pub(crate) fn create(path: &[u8]) -> Result<File, i32> {
-        if path.last() != Some(&0) {
-            return Err(error::ARGUMENT);
-        }
-        let flags = O_CLOEXEC | O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
-        let arguments = [AT_FDCWD, path.as_ptr() as usize, flags, 0o600, 0, 0];
-        // SAFETY: the path ends with NUL.
-        let descriptor = unsafe { syscall(number::OPENAT, arguments) };
-        usize::try_from(descriptor).map(File).map_err(|_| file_error(descriptor))
-    }
-
-    /// The file of a descriptor, or an error of the kernel.
-    pub(crate) fn from_result(result: isize) -> Result<File, isize> {
-        usize::try_from(result).map(File).map_err(|_| result)
-    }
-
-    pub(crate) fn number(&self) -> usize {
-        self.0
-    }
-
-    pub(crate) fn descriptor(&self) -> i32 {
-        self.0 as i32
-    }
-
-    /// Reads up to `buffer.len()` bytes; 0 at the end and on errors.
-    pub(crate) fn read(&self, buffer: &mut [u8]) -> usize {
-        // SAFETY: writes into the buffer only.
-        let count =
-            unsafe { syscall(number::READ, [self.0, buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0]) };
-        usize::try_from(count).unwrap_or(0)
-    }
-
-    /// Writes `bytes` at `offset`; whether all of them were.
-    pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> bool {
-        // SAFETY: reads the bytes only. What it writes to is the caller's matter (text of a site).
-        let count = unsafe {
-            syscall(number::PWRITE64, [self.0, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0])
-        };
-        usize::try_from(count) == Ok(bytes.len())
-    }
-
-    /// Maps the file shared and writable.
-    pub(crate) fn map_shared(&self, length: u64) -> Option<*mut u8> {
-        map(length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self.0.cast_signed())
-    }
-
-    /// As [`File::map_shared`], over a mapping of the same length, which is gone then.
-    pub(crate) fn map_shared_at(&self, place: *mut u8, length: u64) -> Option<*mut u8> {
-        let protection = PROT_READ | PROT_WRITE;
-        let flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
-        // SAFETY: replaces a mapping of the caller's own, of which it keeps no reference into.
-        let address =
-            unsafe { syscall(number::MMAP, [place as usize, length as usize, protection, flags, self.0, 0]) };
-        (address == place as isize).then_some(place)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        // SAFETY: our own descriptor, not used afterwards.
-        unsafe { syscall(number::CLOSE, [self.0, 0, 0, 0, 0, 0]) };
-    }
+/// What a call returned that gives 0 or an error.
+pub(crate) fn done(result: isize) -> Result<(), isize> {
+    if result == 0 { Ok(()) } else { Err(result) }
 }
 
 /// Writes a warning to standard error.
@@ -237,49 +153,14 @@ pub(crate) fn warn(parts: &[&[u8]]) {
 
 /// Writes some of `bytes`; how many.
 pub(crate) fn write(descriptor: i32, bytes: &[u8]) -> Result<usize, i32> {
-    const EINTR: isize = -4;
     loop {
         let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
         // SAFETY: reads the bytes only; where they go is the program's wish.
         match unsafe { syscall(number::WRITE, arguments) } {
-            EINTR => {}
+            errno::EINTR => {}
             count @ 1.. => return Ok(count.cast_unsigned()),
-            other => return Err(file_error(other)),
+            other => return Err(file::told(other)),
         }
-    }
-}
-
-/// Gives a file another name. Paths end with NUL.
-pub(crate) fn rename(from: &[u8], to: &[u8]) -> Result<(), i32> {
-    let arguments = [AT_FDCWD, from.as_ptr() as usize, AT_FDCWD, to.as_ptr() as usize, 0, 0];
-    // SAFETY: both paths end with NUL: `File::create` has seen to the longer one.
-    match unsafe { syscall(number::RENAMEAT, arguments) } {
-        0 => Ok(()),
-        other => Err(file_error(other)),
-    }
-}
-
-/// Removes a file, whose path ends with NUL.
-pub(crate) fn unlink(path: &[u8]) {
-    // SAFETY: as above.
-    unsafe { syscall(number::UNLINKAT, [AT_FDCWD, path.as_ptr() as usize, 0, 0, 0, 0]) };
-}
-
-/// What the header calls an error of files.
-fn file_error(result: isize) -> i32 {
-    const EPERM: isize = -1;
-    const ENOENT: isize = -2;
-    const EACCES: isize = -13;
-    const ENOTDIR: isize = -20;
-    const EFBIG: isize = -27;
-    const ENOSPC: isize = -28;
-    const EROFS: isize = -30;
-    const EDQUOT: isize = -122;
-    match result {
-        ENOENT | ENOTDIR => error::NO_FOLDER,
-        EPERM | EACCES | EROFS => error::NOT_ALLOWED,
-        EFBIG | ENOSPC | EDQUOT => error::DISK_FULL,
-        _ => error::WRITE,
     }
 }
 
@@ -323,13 +204,13 @@ pub(crate) fn thread_id() -> Option<u32> {
 /// Whether the process has no such thread any more.
 pub(crate) fn thread_is_gone(process: u32, thread: u32) -> bool {
     // SAFETY: signal 0 only asks.
-    unsafe { syscall(number::TGKILL, [process as usize, thread as usize, 0, 0, 0, 0]) == ESRCH }
+    unsafe { syscall(number::TGKILL, [process as usize, thread as usize, 0, 0, 0, 0]) == errno::ESRCH }
 }
 
 /// Whether there is no such process any more.
 pub(crate) fn process_is_gone(process: u32) -> bool {
     // SAFETY: signal 0 only asks.
-    unsafe { syscall(number::KILL, [process as usize, 0, 0, 0, 0, 0]) == ESRCH }
+    unsafe { syscall(number::KILL, [process as usize, 0, 0, 0, 0, 0]) == errno::ESRCH }
 }
 
 /// Whether a process has ended. Not only whether it is gone: one that nobody waits for stays for long.
@@ -340,9 +221,9 @@ pub(crate) fn process_has_ended(process: u32) -> bool {
     // SAFETY: makes a descriptor, which is closed below.
     let descriptor = unsafe { syscall(number::PIDFD_OPEN, [process as usize, 0, 0, 0, 0, 0]) };
     // Before Linux 5.3 there are none.
-    let Ok(file) = usize::try_from(descriptor).map(File) else { return descriptor == ESRCH };
+    let Ok(file) = File::from_result(descriptor) else { return descriptor == errno::ESRCH };
     const POLLIN: u64 = 1;
-    let mut polled = file.0 as u64 | POLLIN << 32;
+    let mut polled = file.number() as u64 | POLLIN << 32;
     // SAFETY: reads and writes one pollfd, a 64-bit word: the descriptor, then the events that are waited for.
     unsafe { syscall(number::POLL, [&raw mut polled as usize, 1, 0, 0, 0, 0]) == 1 }
 }

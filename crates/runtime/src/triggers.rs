@@ -157,9 +157,8 @@ pub(crate) fn lower_floors(process: &'static Process) {
     let arena = process.arena();
     let Some(triggers) = Triggers::of(&arena) else { return };
     let floor = low_floor(triggers.floor());
-    let count = arena.thread_count().load(SeqCst).min(arena.layout().thread_capacity);
-    for index in 0..count {
-        process.control(index).floor.fetch_min(floor, SeqCst);
+    for control in process.controls() {
+        control.floor.fetch_min(floor, SeqCst);
     }
 }
 

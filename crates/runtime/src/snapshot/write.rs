@@ -5,9 +5,10 @@ use super::sink::Sink;
 use super::take::{Held, Noted, open, successor};
 use crate::api::error;
 use crate::arena::Arena;
+use crate::file::{self, File};
 use crate::process::Process;
 use crate::start;
-use crate::system::{self, File};
+use crate::system;
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall};
@@ -57,11 +58,11 @@ pub(crate) unsafe fn write_file(
     for number in numbers {
         end = append_number(&mut temporary, end, number);
     }
-    let file = File::create(&temporary)?;
+    let file = File::create(&temporary).map_err(file::told)?;
     let written = write(process, snapshot, Sink::File(file.descriptor()));
-    let done = written.and_then(|()| system::rename(&temporary, &name));
+    let done = written.and_then(|()| file::rename(&temporary, &name).map_err(file::told));
     if done.is_err() {
-        system::unlink(&temporary);
+        file::remove(&temporary);
     }
     done
 }
