@@ -13,12 +13,14 @@
 
 pub mod abi;
 pub mod journal;
+mod mount;
 pub mod outline;
 mod place;
 mod standing;
 mod trace;
 pub mod workloads;
 
+pub use mount::Mount;
 pub use place::{Mode, Place, Recording, everycall, programs, successful};
 pub use standing::Standing;
 pub use trace::{Call, Tally, ThreadTrace, TraceView};

@@ -7,7 +7,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use everycall_tests::{Mode, Place, TraceView, everycall, successful};
+use everycall_tests::{Mode, Mount, Place, TraceView, everycall, successful};
 
 /// A folder that nobody else may write to.
 fn folder(place: &Place, name: &str) -> PathBuf {
@@ -279,60 +279,39 @@ fn folders_that_will_not_do() {
     fs::remove_file(&left(&good)[0]).unwrap();
 }
 
-/// Mounts a file system for a test; `None` where that isn't allowed here.
-fn mounted(place: &Place, name: &str, arguments: &[&str]) -> Option<Mount> {
-    let path = place.file(name);
-    fs::create_dir(&path).unwrap();
-    let output = Command::new("mount").args(arguments).arg(&path).output().ok()?;
-    if !output.status.success() {
-        eprintln!("not run on {name}: {}", String::from_utf8_lossy(&output.stderr));
-        return None;
-    }
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
-    Some(Mount(path))
-}
-
-struct Mount(PathBuf);
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
-}
-
 /// A disk that is full at the start, and one that becomes full while the program runs: it runs to its end.
 #[test]
 fn full_disks_and_those_that_become_full() {
     let place = Place::new("crash-full");
     let program = program(&place, Mode::GCC_NOPS);
     let mut disks = Vec::new();
-    if let Some(mount) = mounted(&place, "small", &["-t", "tmpfs", "-o", "size=1m", "tmpfs"]) {
-        let output = run(&program, &mount.0, &["_exit", "100"]);
+    if let Some(mount) = Mount::tmpfs(&place, "small", "1m") {
+        let output = run(&program, mount.path(), &["_exit", "100"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(
             output.status.success() && said.contains("lies on a disk without room; free some space"),
             "{said}"
         );
-        assert_eq!(left(&mount.0), [] as [PathBuf; 0], "nothing stays");
-        Command::new("mount").args(["-o", "remount,ro"]).arg(&mount.0).status().unwrap();
-        let output = run(&program, &mount.0, &["_exit", "100"]);
+        assert_eq!(left(mount.path()), [] as [PathBuf; 0], "nothing stays");
+        Command::new("mount").args(["-o", "remount,ro"]).arg(mount.path()).status().unwrap();
+        let output = run(&program, mount.path(), &["_exit", "100"]);
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success() && said.contains("can't be written to"), "{said}");
     }
-    disks.extend(mounted(&place, "tmpfs", &["-t", "tmpfs", "-o", "size=12m", "tmpfs"]));
+    disks.extend(Mount::tmpfs(&place, "tmpfs", "12m"));
     let image = place.file("image");
     fs::File::create(&image).unwrap().set_len(16 << 20).unwrap();
     let made = Command::new("mkfs.ext4").args(["-q", "-F", "-m", "0"]).arg(&image).status();
     if made.is_ok_and(|status| status.success()) {
-        disks.extend(mounted(&place, "ext4", &["-o", "loop", image.to_str().unwrap()]));
+        disks.extend(Mount::new(&place, "ext4", &["-o", "loop", image.to_str().unwrap()]));
     }
     for disk in &disks {
-        let crashes = disk.0.join("crashes");
+        let crashes = disk.path().join("crashes");
         fs::create_dir(&crashes).unwrap();
         fs::set_permissions(&crashes, fs::Permissions::from_mode(0o700)).unwrap();
         // 40 threads would fill 20 MiB and more.
         let output = run(&program, &crashes, &["_exit", "40000", "40"]);
-        assert!(output.status.success(), "{disk:?}: {output:?}", disk = disk.0);
+        assert!(output.status.success(), "{disk:?}: {output:?}", disk = disk.path());
         let [file] = &left(&crashes)[..] else { panic!() };
         let out = place.file("full.ect");
         let _ = fs::remove_file(&out);

@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use everycall_tests::{Mode, Place, TraceView, everycall, successful};
+use everycall_tests::{Mode, Mount, Place, TraceView, everycall, successful};
 
 /// A command whose standard output said "ready", and that ends with its standard input.
 struct Standing(Child);
@@ -49,27 +49,6 @@ impl Drop for Standing {
 
 fn standing(place: &Place) -> PathBuf {
     place.build(Mode::GCC_NOPS, &["-O1", "standing.c", "-pthread"], "standing")
-}
-
-/// A file system of so many bytes; `None` where none can be mounted.
-fn small_disk(place: &Place, size: &str) -> Option<Mount> {
-    let path = place.file("disk");
-    fs::create_dir(&path).unwrap();
-    let mut command = Command::new("mount");
-    let done = command.args(["-t", "tmpfs", "-o", &format!("size={size}"), "tmpfs"]).arg(&path).output();
-    if !done.is_ok_and(|output| output.status.success()) {
-        eprintln!("not run: no file system can be mounted here");
-        return None;
-    }
-    Some(Mount(path))
-}
-
-struct Mount(PathBuf);
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg(&self.0).status();
-    }
 }
 
 /// A stream holds segments of its own; so does who asks. Each gets all.
@@ -134,20 +113,20 @@ fn streams_of_programs_that_fork() {
 fn disks_that_become_full_meanwhile() {
     let place = Place::new("meanwhile");
     let program = standing(&place);
-    let Some(disk) = small_disk(&place, "64k") else { return };
+    let Some(disk) = Mount::tmpfs(&place, "disk", "64k") else { return };
     let arguments = ["8", "0", "0", "60000"];
     let running = Standing::start(
         Command::new(&program)
             .args(arguments)
             .env("EVERYCALL_SNAPSHOT_SIGNAL", "USR1")
-            .env("EVERYCALL_SNAPSHOT_FOLDER", &disk.0),
+            .env("EVERYCALL_SNAPSHOT_FOLDER", disk.path()),
     );
     let pid = running.0.id().to_string();
     // Compact, eight such rings are less than that; other pages of the disk are taken first.
-    fs::write(disk.0.join("other"), vec![1; 60 << 10]).unwrap();
+    fs::write(disk.path().join("other"), vec![1; 60 << 10]).unwrap();
     let output = {
         let mut command = place.command(everycall());
-        command.args(["snapshot", "-o"]).arg(disk.0.join("full.ect")).arg(&pid).output().unwrap()
+        command.args(["snapshot", "-o"]).arg(disk.path().join("full.ect")).arg(&pid).output().unwrap()
     };
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -155,7 +134,7 @@ fn disks_that_become_full_meanwhile() {
     // The same by a signal: no file, no harm.
     successful(Command::new("kill").args(["-USR1", &pid]));
     std::thread::sleep(std::time::Duration::from_millis(500));
-    let left: Vec<_> = fs::read_dir(&disk.0).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let left: Vec<_> = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["other"], "nothing stays");
     // Nothing is held any more: another one gets all.
     successful(place.command(everycall()).args(["snapshot", "-q", "-o", "well.ect", &pid]));
@@ -164,8 +143,8 @@ fn disks_that_become_full_meanwhile() {
     assert!(running.end().1);
 
     // A stream: what is there until then can be read; the program ends as ever.
-    fs::remove_file(disk.0.join("other")).unwrap();
-    let stream = disk.0.join("stream.ect");
+    fs::remove_file(disk.path().join("other")).unwrap();
+    let stream = disk.path().join("stream.ect");
     for options in [&["--stream"][..], &["--stream", "--stall"]] {
         let _ = fs::remove_file(&stream);
         let mut command = place.command(everycall());

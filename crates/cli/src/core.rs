@@ -1,7 +1,6 @@
 //! `everycall core`: the trace that a core dump holds.
 
 use std::fs::File;
-use std::io::BufWriter;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -9,7 +8,6 @@ use std::time::Duration;
 
 use everycall_coredump::{Core, ProcessFacts, Snapshot};
 use everycall_format::arena::ClockReading;
-use everycall_outfile::{MODE_PRIVATE, OutFile};
 
 use crate::arguments::CoreArguments;
 use crate::crash_file;
@@ -17,9 +15,8 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::info::signal_name;
 use crate::report::{self, Several, Size};
+use crate::written::Output;
 
-/// Bytes gathered before they are written.
-const BUFFER: usize = 256 << 10;
 /// How long the counter's rate is measured, to find out whether it is still the one of the core.
 const PAUSE: Duration = Duration::from_millis(20);
 /// How much the two rates may differ: a few times what such a short measurement is wrong by.
@@ -72,13 +69,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     }
     snapshot.add_clock_readings(&readings);
 
-    let file = OutFile::create(&output, MODE_PRIVATE)?;
-    let mut buffered = BufWriter::with_capacity(BUFFER, file);
-    let summary = snapshot
-        .write(&mut buffered, env!("CARGO_PKG_VERSION"))
-        .map_err(|error| Failure::writing(&output, error))?;
-    let file = buffered.into_inner().map_err(|error| Failure::writing(&output, error.into_error()))?;
-    file.finish()?;
+    let summary = Output::create(&output)?.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
     if !arguments.quiet {
         if let Some(process) = core.process() {
             eprintln!("everycall: {}", describe(process));

@@ -16,9 +16,7 @@ use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::exit_code;
 use crate::failure::Failure;
-
-/// Bytes gathered before they are written.
-const BUFFER: usize = 256 << 10;
+use crate::written::BUFFER;
 
 /// The trace in `file`, if it is an arena; `None` where it is something else.
 pub fn trace_of(file: &mut File, path: &Path) -> Result<Option<File>, Failure> {
@@ -37,21 +35,22 @@ pub fn trace_of(file: &mut File, path: &Path) -> Result<Option<File>, Failure> {
     let memory = memfd_create("everycall-trace", MemfdFlags::CLOEXEC).map_err(|error| failed(&error))?;
     let mut trace = File::from(memory);
     let version = env!("CARGO_PKG_VERSION");
-    if let Some(arena) = everycall_live::attach_to_file(file) {
+    let mut out = BufWriter::with_capacity(BUFFER, &mut trace);
+    let summary = if let Some(arena) = everycall_live::attach_to_file(file) {
         let snapshot = everycall_live::take(&arena, None).map_err(|error| failed(&error))?;
-        let out = BufWriter::with_capacity(BUFFER, &mut trace);
-        snapshot.write(out, version).map_err(|error| failed(&error))?;
+        snapshot.write(&mut out, version)
     } else {
         let file = file.try_clone().map_err(|error| failed(&error))?;
         let core = Core::open(file, None).map_err(|error| failed(&error))?;
         let image = core.arena().map_err(|error| failed(&error))?;
         let (snapshot, _) = read(&core, &image).map_err(|error| failed(&error))?;
-        let mut out = BufWriter::with_capacity(BUFFER, &mut trace);
-        let summary = snapshot.write(&mut out, version).map_err(|error| failed(&error))?;
-        out.flush().map_err(|error| failed(&error))?;
-        for warning in &summary.warnings {
-            eprintln!("everycall: {}: {warning}", path.display());
-        }
+        snapshot.write(&mut out, version)
+    };
+    let summary =
+        summary.and_then(|summary| out.flush().map(|()| summary)).map_err(|error| failed(&error))?;
+    drop(out);
+    for warning in &summary.warnings {
+        eprintln!("everycall: {}: {warning}", path.display());
     }
     trace.rewind().map_err(|error| failed(&error))?;
     Ok(Some(trace))

@@ -27,6 +27,7 @@ mod snapshot;
 mod symbol_names;
 mod trace_view;
 mod triggers;
+mod written;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

@@ -15,9 +15,7 @@ use crate::failure::Failure;
 use crate::report::Several;
 use crate::symbol_names::SymbolNames;
 use crate::trace_view::{self, TraceView};
-
-/// Bytes gathered before they are written.
-const BUFFER: usize = 256 << 10;
+use crate::written::BUFFER;
 
 /// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each one repeats it.
 const JSON_INLINES_MAX: u64 = 1_000_000;

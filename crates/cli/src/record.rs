@@ -15,12 +15,11 @@ use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::program::{self, Prospect};
+use crate::written::BUFFER;
 use crate::{progress, report, rotation, triggers};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
 const STREAM_MEMORY: u64 = 256 << 20;
-/// Bytes gathered before they are written.
-const BUFFER: usize = 256 << 10;
 
 /// Runs the verb.
 pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {

@@ -1,20 +1,16 @@
 //! `everycall snapshot`: the trace of a program that runs on.
 
-use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_export::Duration;
 use everycall_live::ProcessFacts;
-use everycall_outfile::{MODE_PRIVATE, OutFile};
 
 use crate::arguments::SnapshotArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::report;
-
-/// Bytes gathered before they are written.
-const BUFFER: usize = 256 << 10;
+use crate::written::Output;
 
 /// Runs the verb.
 pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
@@ -47,15 +43,10 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
         None => default_output(arena.process())?,
     };
     // Before anything is held: it stays held while we wait for the disk.
-    let file = OutFile::create(&output, MODE_PRIVATE)?;
+    let file = Output::create(&output)?;
     let snapshot = everycall_live::take(&arena, arguments.last).map_err(|error| failed(&error))?;
     let [held_in, cpu] = [snapshot.nanoseconds_to_hold(), snapshot.cpu_nanoseconds_to_hold()];
-    let mut buffered = BufWriter::with_capacity(BUFFER, file);
-    let summary = snapshot
-        .write(&mut buffered, env!("CARGO_PKG_VERSION"))
-        .map_err(|error| Failure::writing(&output, error))?;
-    let file = buffered.into_inner().map_err(|error| Failure::writing(&output, error.into_error()))?;
-    file.finish()?;
+    let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
     if !arguments.quiet {
         let program = arena.process().program();
         let [held_in, cpu] = [held_in, cpu].map(|ns| Duration { ns });

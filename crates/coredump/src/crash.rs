@@ -1,8 +1,8 @@
 //! What a crash file says of its process: nobody else can, once it is dead.
 
-use everycall_format::Wire;
 use everycall_format::arena::ClockReading;
 use everycall_format::crash::{COMMAND_MAX, CRASH_MAGIC, CRASH_OFFSET, CrashRecord};
+use everycall_format::{Wire, until_nul};
 use everycall_reader::ReadAt;
 
 /// The process of a crash file.
@@ -35,13 +35,9 @@ pub(crate) fn read(bytes: &dyn ReadAt) -> Option<CrashFacts> {
         .collect();
     latest.sort_unstable_by_key(|reading| reading.ticks);
     Some(CrashFacts {
-        name: unpadded(&record.name),
+        name: until_nul(&record.name).to_vec(),
         command: if words.is_empty() { vec![] } else { command.collect() },
-        boot: unpadded(&record.boot),
+        boot: until_nul(&record.boot).to_vec(),
         latest,
     })
-}
-
-fn unpadded(text: &[u8]) -> Vec<u8> {
-    text.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
 }

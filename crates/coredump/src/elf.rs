@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use everycall_format::until_nul;
 use everycall_reader::ReadAt;
 use object::elf;
 
@@ -249,7 +250,7 @@ impl ProcessFacts {
     fn read_info(&mut self, data: &[u8]) {
         let text = |range: std::ops::Range<usize>| {
             let bytes = data.get(range).unwrap_or_default();
-            bytes.split(|byte| *byte == 0).next().unwrap_or_default().to_vec()
+            until_nul(bytes).to_vec()
         };
         self.pid = Some(u32_at(data, PSINFO_PID)).filter(|pid| *pid != 0);
         self.parent = u32_at(data, PSINFO_PARENT);

@@ -3,9 +3,7 @@
 use std::io::{self, Write};
 
 use everycall_format::Wire;
-use everycall_format::arena::{
-    ChildEntry, ClockReading, ModuleEntry, OpenCall, ThreadHeader, module_flags, process_state,
-};
+use everycall_format::arena::{ChildEntry, ClockReading, ModuleEntry, OpenCall, ThreadHeader, module_flags};
 use everycall_format::ect::{
     NO_PROCESS, ProcessEnd, ProcessRecord, SnapshotRecord, chunk, end, image_end, meta, reason,
 };
@@ -172,14 +170,9 @@ impl<'a> Snapshot<'a> {
         let mut file = ChunkWriter::begin(output)?;
         let header = self.image.header();
         let mut summary = Summary {
-            traced: true,
-            off: header.state == process_state::OFF,
-            ring_size: header.ring_size,
-            thread_capacity: header.thread_capacity,
-            counters: header.counters,
             is_incomplete: self.is_incomplete,
             children: self.children.iter().map(Child::from).collect(),
-            ..Summary::default()
+            ..Summary::of(header)
         };
         file.chunk(chunk::META, &[&self.meta(tool_version)])?;
         file.chunk(chunk::CLOCK, &[&array(&self.clock)])?;

@@ -13,6 +13,7 @@
 //! unknown kinds are skipped; structures may grow at their end (arrays carry the size of their entries). A
 //! change that old readers would misread raises [`VERSION_MAJOR`], any other one [`VERSION_MINOR`].
 
+use crate::Wire;
 use crate::arena::COUNTERS;
 use crate::wire::wire_struct;
 
@@ -50,6 +51,25 @@ wire_struct! {
     }
 }
 
+impl FileHeader {
+    /// The header of a file of this version. `crc` gives the CRC-32 of bytes.
+    #[must_use]
+    pub fn new(crc: impl FnOnce(&[u8]) -> u32) -> FileHeader {
+        let mut header = FileHeader {
+            magic: MAGIC,
+            version_major: VERSION_MAJOR,
+            version_minor: VERSION_MINOR,
+            header_size: FileHeader::SIZE as u32,
+            flags: 0,
+            checksum: 0,
+        };
+        let mut bytes = [0; FileHeader::SIZE];
+        header.write(&mut bytes);
+        header.checksum = crc(&bytes[..FileHeader::SIZE - size_of::<u32>()]);
+        header
+    }
+}
+
 wire_struct! {
     /// First bytes of a chunk.
     pub struct ChunkHeader [32] {
@@ -67,6 +87,43 @@ wire_struct! {
         pub payload_checksum: u32,
         /// CRC-32 of the bytes before it.
         pub header_checksum: u32,
+    }
+}
+
+/// Which chunk of a file it is.
+#[derive(Clone, Copy, Debug)]
+pub struct ChunkPlace {
+    /// One of [`chunk`].
+    pub kind: u32,
+    /// Its place in the file, from 0.
+    pub number: u32,
+    /// Number of the process that it belongs to.
+    pub process: u32,
+}
+
+impl ChunkHeader {
+    /// The header of a chunk whose payload has `length` bytes and this checksum. `crc` gives the CRC-32 of bytes.
+    #[must_use]
+    pub fn new(
+        place: ChunkPlace,
+        length: u64,
+        payload_checksum: u32,
+        crc: impl FnOnce(&[u8]) -> u32,
+    ) -> ChunkHeader {
+        let ChunkPlace { kind, number, process } = place;
+        let mut header = ChunkHeader {
+            magic: CHUNK_MAGIC,
+            kind,
+            number,
+            process,
+            length,
+            payload_checksum,
+            header_checksum: 0,
+        };
+        let mut bytes = [0; ChunkHeader::SIZE];
+        header.write(&mut bytes);
+        header.header_checksum = crc(&bytes[..ChunkHeader::SIZE - size_of::<u32>()]);
+        header
     }
 }
 

@@ -31,3 +31,9 @@ pub mod trigger;
 mod wire;
 
 pub use wire::{Field, Wire};
+
+/// A text that is padded with zeros, or ended by one, without them.
+#[must_use]
+pub fn until_nul(text: &[u8]) -> &[u8] {
+    text.split(|byte| *byte == 0).next().unwrap_or_default()
+}

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::Wire;
-use everycall_format::arena::{ClockReading, process_state};
+use everycall_format::arena::ClockReading;
 use everycall_format::ect::{
     ModuleImage, NO_PROCESS, ProcessRecord, SnapshotRecord, chunk, encoding, image_end, meta, reason,
 };
@@ -42,14 +42,9 @@ impl Snapshot<'_> {
         let mut file = ChunkWriter::begin(output)?;
         let layout = *self.arena.layout();
         let header = self.arena.header();
-        let mut summary = Summary {
-            traced: true,
-            off: header.state == process_state::OFF,
-            ring_size: layout.ring_size,
-            thread_capacity: layout.thread_capacity,
-            counters: header.counters,
-            ..Summary::default()
-        };
+        // The layout was looked at when it was attached; what the header says now may be scribbled over.
+        let (ring_size, thread_capacity) = (layout.ring_size, layout.thread_capacity);
+        let mut summary = Summary { ring_size, thread_capacity, ..Summary::of(&header) };
         // What threads still write over comes first; tables stay.
         self.rescue_where_needed();
         file.chunk(chunk::META, &[&self.meta(tool_version)])?;

@@ -1,11 +1,11 @@
 //! The contents of chunks and tables, checked.
 
-use everycall_format::Wire;
 use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry, module_flags, module_state};
 use everycall_format::ect::{
     self, ArrayHeader, MetaField, ProcessRecord, SnapshotRecord, ThreadRecord, image_end, meta, reason,
 };
 use everycall_format::hub::origin;
+use everycall_format::{Wire, until_nul};
 
 use crate::error::{Warning, warn};
 use crate::model::{
@@ -49,8 +49,7 @@ impl<'a> Array<'a> {
 
 /// Text up to its padding.
 pub(crate) fn unpadded(bytes: &[u8]) -> Vec<u8> {
-    let end = bytes.iter().position(|byte| *byte == 0).unwrap_or(bytes.len());
-    bytes[..end].to_vec()
+    until_nul(bytes).to_vec()
 }
 
 /// Adds the texts of a META chunk. `Err` says what is wrong with it.

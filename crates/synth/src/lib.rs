@@ -39,6 +39,23 @@ pub struct Process {
     pub end_ticks: u64,
 }
 
+impl Process {
+    /// One with one thread, which began at `start_ticks`, and one module, whose code offset `0x1000 + n` is address `n` of its image.
+    #[must_use]
+    pub fn of_one_thread(ring: Ring, start_ticks: u64, end_ticks: u64) -> Process {
+        let start = 0x40_0000;
+        let module = Module {
+            base: start - 0x1000,
+            start,
+            end: start + 0x7000_0000,
+            code_start: 0x1000,
+            ..Module::default()
+        };
+        let thread = Thread { tid: 1, name: String::new(), start_ticks, ring };
+        Process { pid: 1, modules: vec![module], threads: vec![thread], end_ticks, ..Process::default() }
+    }
+}
+
 /// A process among others.
 #[derive(Clone, Debug, Default)]
 pub struct Member {

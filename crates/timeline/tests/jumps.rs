@@ -1,7 +1,7 @@
 //! Tail calls: an exit that jumps, and the entry right behind it.
 
 use everycall_reader::TraceFile;
-use everycall_synth::{File, Module, Process, Ring, Rng, Thread};
+use everycall_synth::{File, Process, Ring, Rng};
 use everycall_timeline::{Code, EndKind, Location, TailCall, TimelineEvent, Trace};
 
 const START: u64 = 1000;
@@ -26,17 +26,7 @@ impl Code for Jumpy {
 }
 
 fn process(ring: Ring) -> Process {
-    let start = 0x40_0000;
-    let module = Module {
-        base: start - 0x1000,
-        start,
-        end: start + 0x10_0000,
-        code_start: 0x1000,
-        ..Module::default()
-    };
-    let end_ticks = START + 10_000_000;
-    let thread = Thread { tid: 1, name: String::new(), start_ticks: START, ring };
-    Process { pid: 1, modules: vec![module], threads: vec![thread], end_ticks, ..Process::default() }
+    Process::of_one_thread(ring, START, START + 10_000_000)
 }
 
 /// `+2` begins function 2, `=>+3` as a certain tail call, `=>?+4` perhaps; `-2` ends it, `-2=>` by a jump.

@@ -1,7 +1,7 @@
 //! What is missing shows as missing, and nothing else changes for it.
 
 use everycall_reader::TraceFile;
-use everycall_synth::{File, Module, Process, Ring, Thread};
+use everycall_synth::{File, Process, Ring};
 use everycall_timeline::{Code, EndKind, InstantKind, Location, LossKind, TimelineEvent, Trace};
 
 const START: u64 = 1000;
@@ -9,21 +9,7 @@ const START: u64 = 1000;
 const FUNCTION: u64 = 0x100;
 
 fn process(ring: Ring) -> Process {
-    let start = 0x40_0000;
-    let module = Module {
-        base: start - 0x1000,
-        start,
-        end: start + 0x10_0000,
-        code_start: 0x1000,
-        ..Module::default()
-    };
-    Process {
-        pid: 1,
-        modules: vec![module],
-        threads: vec![Thread { tid: 1, name: String::new(), start_ticks: START, ring }],
-        end_ticks: START + 100_000,
-        ..Process::default()
-    }
+    Process::of_one_thread(ring, START, START + 100_000)
 }
 
 /// The timeline, one short text per event: `+2000@5` begins, `-2000@9 Returned` ends.

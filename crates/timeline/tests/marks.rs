@@ -1,23 +1,10 @@
 //! Labels, spans and gaps against a model that looks at everything at once.
 
 use everycall_reader::TraceFile;
-use everycall_synth::{File, Module, Process, Ring, Rng, Thread};
+use everycall_synth::{File, Process, Ring, Rng};
 use everycall_timeline::{EndKind, GapKind, Mark, MarkKind, SpanEndKind, TimelineEvent, Trace};
 
 const START: u64 = 1000;
-
-fn process(ring: Ring, end_ticks: u64) -> Process {
-    let start = 0x40_0000;
-    let module = Module {
-        base: start - 0x1000,
-        start,
-        end: start + 0x10_0000,
-        code_start: 0x1000,
-        ..Module::default()
-    };
-    let thread = Thread { tid: 1, name: String::new(), start_ticks: START, ring };
-    Process { pid: 1, modules: vec![module], threads: vec![thread], end_ticks, ..Process::default() }
-}
 
 /// Name and value of a span.
 type Key = (String, Option<u64>);
@@ -59,7 +46,7 @@ fn spans_pair_by_name_and_value_whatever_overlaps() {
         let first = ring.first_segment();
         let rim_words = ring.segments().next().unwrap();
         let rim_ticks = rim_words[1] & !0xffff_ffff | rim_words[0] >> 32;
-        let process = process(ring, now + 10);
+        let process = Process::of_one_thread(ring, START, now + 10);
         let bytes = File::of(&process);
         let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
         let origin = trace.clock().origin_ticks();
@@ -124,7 +111,7 @@ fn spans_pair_by_name_and_value_whatever_overlaps() {
 
 /// Calls as `function how` and gaps, in the order of their ends.
 fn ends(ring: Ring) -> Vec<String> {
-    let bytes = File::of(&process(ring, START + 1000));
+    let bytes = File::of(&Process::of_one_thread(ring, START, START + 1000));
     let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
     let same = |entry: everycall_timeline::Location, exit: everycall_timeline::Location| {
         Some(entry.image_address >> 8 == exit.image_address >> 8)
@@ -209,7 +196,7 @@ fn a_gap_in_an_overwritten_beginning_counts_the_calls_before_it() {
     // 1300 and 1200 ended in it; their entries are gone.
     ring.gap(1020, 1030, 2, 1);
     ring.exit(1040, 0x1108);
-    let bytes = File::of(&process(ring, 2000));
+    let bytes = File::of(&Process::of_one_thread(ring, START, 2000));
     let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
     let mut events = trace.thread_events(0);
     let ends: Vec<_> = events

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use everycall_reader::{ArenaImage, TraceFile};
-use everycall_synth::{File, Module, Process, Ring, Rng, Thread, arena_image};
+use everycall_synth::{File, Process, Ring, Rng, arena_image};
 use everycall_timeline::{EndKind, Location, PairingStats, TimelineEvent, Trace};
 
 /// Something that a thread did, in slot order.
@@ -133,27 +133,7 @@ impl Program {
     }
 
     fn process(&self) -> Process {
-        let start = 0x40_0000;
-        Process {
-            pid: 7,
-            arguments: vec!["./app".into()],
-            modules: vec![Module {
-                path: "/usr/bin/app".into(),
-                base: start - 0x1000,
-                start,
-                end: start + 0x7000_0000,
-                code_start: 0x1000,
-                ..Module::default()
-            }],
-            threads: vec![Thread {
-                tid: 8,
-                name: "main".into(),
-                start_ticks: START,
-                ring: self.ring.clone(),
-            }],
-            end_ticks: self.now + 100,
-            ..Process::default()
-        }
+        Process::of_one_thread(self.ring.clone(), START, self.now + 100)
     }
 }
 

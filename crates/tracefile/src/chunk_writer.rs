@@ -4,8 +4,7 @@ use std::io::{self, Write};
 
 use everycall_format::Wire;
 use everycall_format::ect::{
-    ArrayHeader, CHUNK_ALIGN, CHUNK_MAGIC, ChunkHeader, EndRecord, FileHeader, MAGIC, VERSION_MAJOR,
-    VERSION_MINOR, chunk,
+    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, FileHeader, chunk,
 };
 
 /// Writes chunks, each with its checksums.
@@ -45,16 +44,7 @@ impl<W: Write> ChunkWriter<W> {
     }
 
     fn header(&mut self) -> io::Result<()> {
-        let mut header = FileHeader {
-            magic: MAGIC,
-            version_major: VERSION_MAJOR,
-            version_minor: VERSION_MINOR,
-            header_size: FileHeader::SIZE as u32,
-            flags: 0,
-            checksum: 0,
-        };
-        header.checksum = crc32fast::hash(&bytes_of(&header)[..FileHeader::SIZE - size_of::<u32>()]);
-        self.put(&bytes_of(&header))
+        self.put(&bytes_of(&FileHeader::new(crc32fast::hash)))
     }
 
     /// The chunks that follow belong to process number `process`; without that, to the first one.
@@ -77,16 +67,8 @@ impl<W: Write> ChunkWriter<W> {
         let mut payload = crc32fast::Hasher::new();
         parts.iter().for_each(|part| payload.update(part));
         let length = parts.iter().map(|part| part.len() as u64).sum();
-        let mut header = ChunkHeader {
-            magic: CHUNK_MAGIC,
-            kind,
-            number: self.chunks,
-            process: self.process,
-            length,
-            payload_checksum: payload.finalize(),
-            header_checksum: 0,
-        };
-        header.header_checksum = crc32fast::hash(&bytes_of(&header)[..ChunkHeader::SIZE - size_of::<u32>()]);
+        let place = ChunkPlace { kind, number: self.chunks, process: self.process };
+        let header = ChunkHeader::new(place, length, payload.finalize(), crc32fast::hash);
         self.put(&bytes_of(&header))?;
         parts.iter().try_for_each(|part| self.put(part))?;
         let padding = length.next_multiple_of(CHUNK_ALIGN) - length;

@@ -1,7 +1,8 @@
 //! What a recording holds and what it lost, for the report at its end.
 
-use everycall_format::arena::{COUNTERS, ChildEntry};
+use everycall_format::arena::{ArenaHeader, COUNTERS, ChildEntry, process_state};
 use everycall_format::env::RING_SIZE_MAX;
+use everycall_format::until_nul;
 
 /// A recording in figures.
 #[derive(Clone, Debug, Default)]
@@ -81,7 +82,7 @@ pub struct Child {
 /// The text before the first NUL.
 #[must_use]
 pub fn text_of(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes.split(|byte| *byte == 0).next().unwrap_or_default()).into_owned()
+    String::from_utf8_lossy(until_nul(bytes)).into_owned()
 }
 
 impl From<&ChildEntry> for Child {
@@ -91,6 +92,19 @@ impl From<&ChildEntry> for Child {
 }
 
 impl Summary {
+    /// What the header of a traced process's arena tells.
+    #[must_use]
+    pub fn of(arena: &ArenaHeader) -> Summary {
+        Summary {
+            traced: true,
+            off: arena.state == process_state::OFF,
+            ring_size: arena.ring_size,
+            thread_capacity: arena.thread_capacity,
+            counters: arena.counters,
+            ..Summary::default()
+        }
+    }
+
     /// Entries and exits in the file.
     #[must_use]
     pub fn events(&self) -> u64 {

@@ -39,6 +39,13 @@ impl Crc {
         Crc(!0)
     }
 
+    /// The CRC-32 of these bytes.
+    pub(super) fn of(bytes: &[u8]) -> u32 {
+        let mut crc = Crc::new();
+        crc.add(bytes);
+        crc.value()
+    }
+
     pub(super) fn add(&mut self, bytes: &[u8]) {
         let (eights, rest) = bytes.as_chunks::<8>();
         let mut value = self.0;

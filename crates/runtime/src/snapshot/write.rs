@@ -13,9 +13,8 @@ use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall};
 use everycall_format::ect::{
-    ArrayHeader, CHUNK_ALIGN, CHUNK_MAGIC, ChunkHeader, EndRecord, EventsRecord, FileHeader, MAGIC,
-    MetaField, NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, VERSION_MAJOR, VERSION_MINOR, chunk,
-    encoding, image_end, meta, reason,
+    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, EventsRecord, FileHeader, MetaField,
+    NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, chunk, encoding, image_end, meta, reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
@@ -114,17 +113,8 @@ impl Output {
             payload.add(part);
             length += part.len() as u64;
         }
-        let mut header = ChunkHeader {
-            magic: CHUNK_MAGIC,
-            kind,
-            number: self.chunks,
-            process: 0,
-            length,
-            payload_checksum: payload.value(),
-            header_checksum: 0,
-        };
-        header.header_checksum = checksum_before_last(bytes(&header));
-        self.put(bytes(&header))?;
+        let place = ChunkPlace { kind, number: self.chunks, process: 0 };
+        self.put(bytes(&ChunkHeader::new(place, length, payload.value(), Crc::of)))?;
         for part in parts {
             self.put(part)?;
         }
@@ -136,16 +126,7 @@ impl Output {
 
     fn all(&mut self, process: &'static Process, held: &mut Held<'_>) -> Result<(), i32> {
         let arena = process.arena();
-        let mut header = FileHeader {
-            magic: MAGIC,
-            version_major: VERSION_MAJOR,
-            version_minor: VERSION_MINOR,
-            header_size: FileHeader::SIZE as u32,
-            flags: 0,
-            checksum: 0,
-        };
-        header.checksum = checksum_before_last(bytes(&header));
-        self.put(bytes(&header))?;
+        self.put(bytes(&FileHeader::new(Crc::of)))?;
         self.description(held)?;
         let start = arena.start().unwrap_or_default();
         let array = |size: usize, count: u32| ArrayHeader { entry_size: size as u32, count };
@@ -346,13 +327,6 @@ fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
         }
     }
     words.len()
-}
-
-/// The checksum that a header ends with.
-fn checksum_before_last(header: &[u8]) -> u32 {
-    let mut crc = Crc::new();
-    crc.add(header.get(..header.len().saturating_sub(size_of::<u32>())).unwrap_or(&[]));
-    crc.value()
 }
 
 /// The words of the command line, each ended by a zero byte, as far as they fit.
