@@ -17,7 +17,7 @@ pub type SlowCall =
     unsafe extern "C" fn(u32, *const Control, *const AtomicU64, u64, u64, *const ModuleDescriptor);
 
 /// Stacks for the slow path.
-pub const SLOW_STACKS: usize = 64;
+pub const SLOW_STACKS: usize = 512;
 
 /// What happened, for the slow path.
 pub mod slow {
