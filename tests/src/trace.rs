@@ -263,7 +263,7 @@ impl Names {
         let name = match file.and_then(|file| self.files.get_mut(*file)) {
             Some(module) => {
                 let id = module.function_at(location.image_address);
-                module.function(id).name.clone()
+                module.function(id).shown_name()
             }
             None => format!("?{:#x}", location.image_address),
         };

@@ -9,6 +9,7 @@
 //! | `// flags: -pthread` | for the compiler |
 //! | `// levels: -O2 -O3` | of optimisation, instead of all of [`LEVELS`] |
 //! | `// not in: gcc-finstrument` | modes that can't show it, by [`Mode::label`] |
+//! | `// hidden: PARTS` | functions whose names hold one of these are left out, too |
 //! | `// library: NAME` | another file of the folder, made into a shared object that the program is linked with |
 //! | `// run: ARGUMENTS` | the program's arguments; the outline that follows is this run's |
 //! | `// ends: signal 6` | how the run ends, instead of with status 0; or `status N` |
@@ -52,6 +53,7 @@ struct Expected {
     flags: Vec<String>,
     levels: Vec<String>,
     not_in: Vec<String>,
+    hidden: Vec<String>,
     library: Option<String>,
     runs: Vec<Run>,
 }
@@ -89,6 +91,7 @@ impl Expected {
                 "flags" => expected.flags = words(value),
                 "levels" => expected.levels = words(value),
                 "not in" => expected.not_in = words(value),
+                "hidden" => expected.hidden = words(value),
                 "library" => expected.library = Some(value.trim().to_owned()),
                 "run" => expected.runs.push(Run { arguments: words(value), ..new_run() }),
                 "ends" => {
@@ -154,6 +157,7 @@ impl Case {
                 ["?", "std::", "__gnu_cxx::", "operator new", "operator delete", "_fini", "_init"]
                     .iter()
                     .any(|hidden| name.starts_with(hidden) || name.contains(&format!(" {hidden}")))
+                    || expected.hidden.iter().any(|part| name.contains(part.as_str()))
             });
             let _ = std::fs::remove_file(&recording.file);
             if !agree(&run.outline, &rows) || seen != run.ends {

@@ -145,11 +145,7 @@ impl<'a> SymbolNames<'a> {
             let id = symbols.function_at(location.image_address);
             let function = symbols.function(id);
             let file = function.file.as_ref().map(|file| self.shown_path(file));
-            let name = match function.own_part() {
-                Some(part) => format!("{} [{part}]", function.name),
-                None => function.name.clone(),
-            };
-            (name, file, function.line)
+            (function.shown_name(), file, function.line)
         });
         let module = location.module_index().and_then(|index| self.modules.get(index));
         let module = module.map_or(Cow::Borrowed("unknown"), |module| Cow::Owned(base_name(&module.path)));
@@ -310,9 +306,10 @@ fn details(symbols: &mut ModuleSymbols, location: Location, has_inlines: bool) -
     let id = symbols.function_at(location.image_address);
     let (twins, more) = symbols.twins(id);
     let function = symbols.function(id).clone();
-    let name = |linkage: &String| everycall_symbols::demangle(everycall_symbols::split_part(linkage).0);
+    let own = function.shown_name();
+    let names = twins.iter().map(|linkage| everycall_symbols::shown_name(linkage));
     // Other names of one function in the source are none of other functions.
-    let mut others: Vec<String> = twins.iter().map(name).filter(|name| *name != function.name).collect();
+    let mut others: Vec<String> = names.filter(|name| *name != own).collect();
     others.dedup();
     let has_others = !others.is_empty();
     if has_others && more > 0 {

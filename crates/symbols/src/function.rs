@@ -3,6 +3,8 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::name::{own_part, with_own_part};
+
 /// A function of one module; dense from zero, so it can index a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FunctionId(pub u32);
@@ -51,13 +53,18 @@ pub struct Function {
 }
 
 impl Function {
-    /// The part, where it is a function of its own under the same name: that of a coroutine, `actor` or `destroy` (gcc), `resume`,
-    /// `destroy` or `cleanup` (clang), beside the one that makes the coroutine; `resolver`, which chooses among the
-    /// versions of a function.
+    /// What part this is, where it is a function of its own under the same name: of a coroutine `resume`, `destroy`,
+    /// `cleanup` or `await_suspend`, beside the function that makes the coroutine; `resolver`, which chooses among the versions of a
+    /// function.
     #[must_use]
-    pub fn own_part(&self) -> Option<&str> {
-        let first = self.part.as_deref()?.split('.').next()?;
-        ["actor", "resume", "destroy", "cleanup", "resolver"].contains(&first).then_some(first)
+    pub fn own_part(&self) -> Option<&'static str> {
+        self.part.as_deref().and_then(own_part)
+    }
+
+    /// The name, and what part of it this is: `gen(int) [resume]`.
+    #[must_use]
+    pub fn shown_name(&self) -> String {
+        with_own_part(self.name.clone(), self.own_part())
     }
 
     /// Whether there may be other functions under this one's name that are the same in the source: parts, specialised

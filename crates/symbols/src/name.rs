@@ -70,6 +70,33 @@ fn split_gcc_coroutine(linkage_name: &str) -> Option<(&str, Option<&str>)> {
     Some((&frame_type[start..], Some(part)))
 }
 
+/// What a part is that is a function of its own beside the one that it is split from, in words that are the same for every
+/// compiler: of a coroutine, whose plain name is the function that makes it, `resume` (gcc's `actor`), `destroy`,
+/// `cleanup` (destroys one that lies in its caller's frame) and `await_suspend` (clang's wrappers of that call); `resolver`, which
+/// chooses among the versions of a function.
+pub(crate) fn own_part(part: &str) -> Option<&'static str> {
+    let first = part.split('.').next()?;
+    match first {
+        "actor" => Some("resume"),
+        _ if first.starts_with("__await_suspend_wrapper_") => Some("await_suspend"),
+        _ => ["resume", "destroy", "cleanup", "resolver"].into_iter().find(|&word| word == first),
+    }
+}
+
+/// The name that people are shown for a linker name: that of the source, and what it is a part of its own of, `gen(int) [resume]`.
+pub fn shown_name(linkage_name: &str) -> String {
+    let (whole, part) = split_part(linkage_name);
+    with_own_part(demangle(whole), part.and_then(own_part))
+}
+
+/// `name`, and what part of it this is.
+pub(crate) fn with_own_part(name: String, own_part: Option<&str>) -> String {
+    match own_part {
+        Some(part) => format!("{name} [{part}]"),
+        None => name,
+    }
+}
+
 fn is_number(word: &str) -> bool {
     !word.is_empty() && word.bytes().all(|byte| byte.is_ascii_digit())
 }
@@ -198,6 +225,27 @@ mod tests {
             ("a.", ("a.", None)),
         ] {
             assert_eq!(split_part(name), want, "{name}");
+        }
+    }
+
+    #[test]
+    fn parts_that_are_functions_are_called_the_same_for_every_compiler() {
+        for (name, want) in [
+            ("_Z3genPZ3geniE13_Z3geni.Frame.actor", "gen(int) [resume]"),
+            ("_Z3genPZ3geniE13_Z3geni.Frame.actor.cold", "gen(int) [resume]"),
+            ("_Z3genPZ3geniE13_Z3geni.Frame.destroy.lto_priv.0", "gen(int) [destroy]"),
+            ("_Z3geni.resume", "gen(int) [resume]"),
+            ("_Z3geni.resume.llvm.77", "gen(int) [resume]"),
+            ("_Z3geni.destroy", "gen(int) [destroy]"),
+            ("_Z3geni.cleanup", "gen(int) [cleanup]"),
+            ("_Z3geni.__await_suspend_wrapper__await2", "gen(int) [await_suspend]"),
+            ("_Z3geni.noalloc", "gen(int)"),
+            ("_Z3geni.cold", "gen(int)"),
+            ("_Z3geni", "gen(int)"),
+            ("f.resolver", "f [resolver]"),
+            ("f.resume", "f.resume"),
+        ] {
+            assert_eq!(shown_name(name), want, "{name}");
         }
     }
 

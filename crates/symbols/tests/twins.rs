@@ -129,3 +129,50 @@ fn clones_are_the_same_function() {
         assert!(all.iter().all(|function| !function.name.contains('{')), "{compiler}");
     }
 }
+
+/// What makes a coroutine, and what runs of it, each under one name for every compiler, optimised or not.
+#[test]
+fn parts_of_coroutines_are_told_apart() {
+    let workshop = Workshop::new();
+    std::fs::write(
+        workshop.path("a.cpp"),
+        "#include <coroutine>\n\
+         struct G { struct promise_type {\n\
+         G get_return_object() { return {}; }\n\
+         std::suspend_always initial_suspend() noexcept { return {}; }\n\
+         std::suspend_always final_suspend() noexcept { return {}; }\n\
+         void return_void() {} void unhandled_exception() {} }; };\n\
+         int sink;\n\
+         namespace ns { template <class T> G gen(T x) { sink += x; co_await std::suspend_always(); sink -= x; } }\n\
+         template G ns::gen<int>(int);\n\
+         __attribute__((noinline)) static G local(long x) { sink += x; co_return; }\n\
+         void user() { local(1); auto lambda = [](int x) -> G { sink += x; co_return; }; lambda(2); }\n",
+    )
+    .unwrap();
+    for compiler in ["g++", "clang++-19", "clang++-22"].into_iter().filter(|name| has_tool(name)) {
+        for level in ["-O0", "-O1"] {
+            let flags = ["-std=c++20", "-fcoroutines", level, "-g", "-shared", "-fPIC"];
+            let flags = if compiler == "g++" { &flags[..] } else { &[&flags[..1], &flags[2..]].concat() };
+            workshop.run(&[&[compiler], flags, &["a.cpp", "-o", "a.so"]].concat());
+            let mut symbols = open(&workshop.path("a.so"), &SymbolOptions::bare());
+            let all = functions(&mut symbols);
+            for want in ["G ns::gen<int>(int)", "local(long)"] {
+                let parts: BTreeSet<String> = all
+                    .iter()
+                    .filter(|function| function.name == want)
+                    .map(everycall_symbols::Function::shown_name)
+                    .collect();
+                for part in ["", " [resume]", " [destroy]"] {
+                    assert!(parts.contains(&format!("{want}{part}")), "{compiler} {level}: {parts:?}");
+                }
+                let known = ["", " [resume]", " [destroy]", " [cleanup]", " [await_suspend]"];
+                let known: BTreeSet<String> = known.iter().map(|part| format!("{want}{part}")).collect();
+                assert!(parts.is_subset(&known), "{compiler} {level}: {parts:?}");
+            }
+            let of_lambda = |function: &everycall_symbols::Function| {
+                function.name.contains("operator()(int) const") && function.own_part() == Some("resume")
+            };
+            assert!(all.iter().any(of_lambda), "{compiler} {level}");
+        }
+    }
+}

@@ -1,12 +1,12 @@
 //! Which names of functions a trigger means.
 //!
 //! A pattern is a name in which `*` stands for any text and `?` for any character. It is compared with the linker's name, the name for
-//! people, and that without parameters; and where it doesn't begin with the outermost scope, with the name's end: `handle` is also
+//! people, that with what part it is as traces show it (`gen(int) [resume]`), and that without parameters; and where it doesn't begin with the outermost scope, with the name's end: `handle` is also
 //! `Server::handle(Request&)`.
 
 use std::fmt;
 
-use everycall_symbols::{demangle, split_part};
+use everycall_symbols::{demangle, shown_name, split_part};
 use regex::Regex;
 
 /// Longest pattern.
@@ -60,7 +60,9 @@ impl Pattern {
     }
 
     pub(crate) fn matches_names(&self, names: &Names) -> bool {
-        [&names.linkage, &names.full, &names.plain].into_iter().any(|name| self.regex.is_match(name))
+        [&names.linkage, &names.full, &names.plain, &names.shown]
+            .into_iter()
+            .any(|name| self.regex.is_match(name))
     }
 
     /// Of `names`, those that are most like the pattern, best first.
@@ -90,13 +92,16 @@ pub(crate) struct Names {
     full: String,
     /// That without parameters, template arguments and result.
     pub plain: String,
+    /// As traces show it: `gen(int) [resume]`.
+    shown: String,
 }
 
 impl Names {
     pub fn of(linkage_name: &str) -> Names {
         let (linkage, _) = split_part(linkage_name);
         let full = demangle(linkage);
-        Names { linkage: linkage.to_owned(), plain: plain(&full), full }
+        let shown = shown_name(linkage_name);
+        Names { linkage: linkage.to_owned(), plain: plain(&full), full, shown }
     }
 }
 
@@ -183,6 +188,11 @@ mod tests {
             ("Other::handle", handle, false),
             ("handle", "handle", true),
             ("handle", "handle.part.0", true),
+            ("gen", "_Z3geni.resume", true),
+            ("gen(int) [resume]", "_Z3geni.resume", true),
+            ("gen(int) [resume]", "_Z3genPZ3geniE13_Z3geni.Frame.actor", true),
+            ("gen(int) [resume]", "_Z3geni.destroy", false),
+            ("gen(int) [resume]", "_Z3geni", false),
             ("handle", "my_handle", false),
             ("han.le", "handle", false),
             ("*", "_ZN3a\n", true),
