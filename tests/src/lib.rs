@@ -15,6 +15,7 @@ pub mod abi;
 pub mod journal;
 mod mount;
 pub mod outline;
+pub mod own_calls;
 mod place;
 mod standing;
 mod trace;

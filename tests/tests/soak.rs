@@ -135,12 +135,23 @@ fn known_growth(things: u64) -> Use {
     Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 32, threads: 2, segments: 64 }
 }
 
-/// Looks at a snapshot. Whether all calls have names: those of a library have none in a snapshot that is taken in the very moment in which
-/// the library's entry is written again (docs/limits.md).
-fn check_snapshot(file: &Path, note: &str) -> bool {
+/// What is known of snapshots that aren't as they should be (docs/limits.md).
+#[derive(Clone, Copy, Debug, Default)]
+struct Odd {
+    /// Some calls have no names: those of a library have none in a snapshot that is taken in the very moment in which the library's entry is
+    /// written again.
+    nameless: u32,
+    /// Whoever asked waited so long for a CPU that segments were overwritten meanwhile, which it says.
+    late: u32,
+}
+
+/// Looks at a snapshot. `said` is what `everycall snapshot` said of it, if that took it.
+fn check_snapshot(file: &Path, said: &str, odd: &mut Odd) {
+    let note = said;
     let mut is_named = true;
     let trace = TraceView::tallies_only(file);
     assert_eq!(trace.warnings, [""; 0], "{note}");
+    odd.late += u32::from(said.contains("were overwritten before"));
     assert!(trace.threads.len() > 5, "{note}");
     for thread in &trace.threads {
         is_named &= !thread.tallies.keys().any(|name| name.starts_with('?'));
@@ -152,7 +163,7 @@ fn check_snapshot(file: &Path, note: &str) -> bool {
         assert_eq!(other, None, "{note}: {:?}", thread.info);
         assert_eq!((thread.losses, thread.info.malformed_words), (0, 0), "{note}: {:?}", thread.info);
     }
-    is_named
+    odd.nameless += u32::from(!is_named);
 }
 
 #[test]
@@ -168,8 +179,15 @@ fn nothing_grows_and_nothing_fails() {
         let settings = SETTINGS.into_iter();
         Standing::start(command.arg(&plugin).arg(folder).envs(settings).current_dir(folder))
     };
-    let alone = start(&mut Command::new(&program), &folders[0]);
-    let mut command = Command::new(everycall_tests::everycall());
+    // Who asks comes before all these threads.
+    let after_others = || {
+        let mut command = Command::new("nice");
+        command.args(["-n", "19"]);
+        command
+    };
+    let alone = start(after_others().arg(&program), &folders[0]);
+    let mut command = after_others();
+    command.arg(everycall_tests::everycall());
     command.args(["record", "-q", "-o", "recorded.ect", "--"]).arg(&program);
     let recorded = start(&mut command, &folders[1]).find_traced();
     let watch = |name, pid| Watched { name, pid, uses: Vec::new() };
@@ -177,7 +195,7 @@ fn nothing_grows_and_nothing_fails() {
         [watch("alone", alone.pid), watch("recorded", recorded.pid), watch("recorder", recorded.started())];
 
     let begin = Instant::now();
-    let (mut asked, mut nameless) = (0, 0);
+    let (mut asked, mut odd) = (0, Odd::default());
     for turn in 0.. {
         if begin.elapsed() > Duration::from_secs(seconds) {
             break;
@@ -189,7 +207,7 @@ fn nothing_grows_and_nothing_fails() {
         if turn % 4 == 0 {
             for standing in [&alone, &recorded] {
                 let (file, said) = standing.snapshot(&place, &[]);
-                nameless += u32::from(!check_snapshot(&file, &said));
+                check_snapshot(&file, &said, &mut odd);
                 asked += 1;
             }
         }
@@ -197,7 +215,7 @@ fn nothing_grows_and_nothing_fails() {
             let inner = folder.join("inner.ect");
             if turn % 16 == 5 && inner.exists() {
                 // The next one takes its name while this one is open.
-                nameless += u32::from(!check_snapshot(&inner, "inner"));
+                check_snapshot(&inner, "inner", &mut odd);
             }
         }
         std::thread::sleep(PAUSE);
@@ -216,7 +234,8 @@ fn nothing_grows_and_nothing_fails() {
         println!("{}", printed.trim());
         assert!(status.success(), "{status:?}: {printed}");
     }
-    println!("{asked} snapshots from outside; {nameless} have calls without names");
+    let Odd { nameless, late } = odd;
+    println!("{asked} snapshots from outside; {nameless} have calls without names, {late} were late");
     assert!(nameless <= 1 + asked / 50, "{nameless} of {asked} have calls without names");
     let trace = TraceView::tallies_only(&folders[1].join("recorded.ect"));
     assert_eq!(trace.warnings, [""; 0]);

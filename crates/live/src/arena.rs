@@ -127,6 +127,13 @@ impl LiveArena {
         }
     }
 
+    /// Makes the pages of a segment that is written to its end reachable at once: their faults, one by one, take longer than what is read
+    /// from them.
+    pub(crate) fn populate(&self, index: u32) {
+        let size = self.layout.segment_size;
+        self.mapping.populate(self.layout.segments_offset + u64::from(index) * size, size);
+    }
+
     /// Counts segments given back; a futex.
     pub(crate) fn pool_bell(&self) -> &AtomicU32 {
         self.field(offset_of!(ArenaHeader, pool_bell))

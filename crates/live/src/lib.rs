@@ -33,4 +33,4 @@ pub use error::LiveError;
 pub use find::{Reached, attach, attach_to_file};
 pub use list::{Listed, list};
 pub use process::ProcessFacts;
-pub use take::{Snapshot, take};
+pub use take::{Snapshot, cpu_nanoseconds, take};

@@ -4,10 +4,9 @@
 //! 1. Threads are asked to leave their oldest segments alone until all is held (`keep_until`).
 //! 2. It is read which segment each thread is writing, and which calls it has open: before the events, so that whatever ends in between stands in the events.
 //! 3. Every segment is held; then it is looked whose it is, as from then on it stays so.
-//! 4. The newest segments are copied as far as they are written. Words that are zero are looked at again: their events were just
-//!    being written.
+//! 4. The newest segments of living threads are copied as far as they are written. Words that are zero are looked at again: their events
+//!    were just being written. Nobody writes what ended threads have left: being held is enough until it is their turn in the file.
 
-use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
@@ -53,8 +52,24 @@ pub(crate) struct HeldThread {
     pub open_calls: Vec<OpenCall>,
     /// Oldest first, with the last one.
     pub segments: Vec<HeldSegment>,
-    /// The number and the words of the last one, as far as they were written.
+    /// The number and the words of the last one, as far as they were written; of an ended thread, once [`HeldThread::end`] was called.
     pub newest: Option<(u64, Vec<u64>)>,
+}
+
+impl HeldThread {
+    /// Gives the last segment back, which is copied as far as it is written. `words` is memory to do it in.
+    pub fn end(&mut self, arena: &LiveArena, holder: &Holder<'_>, words: &mut Vec<u64>) {
+        if self.newest.is_none() {
+            copy_newest(arena, holder, self, words);
+            if let Some((_, words)) = &mut self.newest {
+                end_well(words);
+            }
+        }
+        let number = self.newest.as_ref().map(|(number, _)| *number);
+        if let Some(last) = self.segments.pop_if(|last| Some(last.number) == number) {
+            holder.release(last.index);
+        }
+    }
 }
 
 /// A snapshot of a process that runs on: its segments stay as they are until they are written to a file, or this is dropped.
@@ -77,7 +92,7 @@ pub struct Snapshot<'a> {
 ///
 /// Too many others take snapshots.
 pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, LiveError> {
-    let cpu_before = cpu_ns();
+    let cpu_before = cpu_nanoseconds();
     let holder = Holder::join(arena)?;
     let before = clock::read();
     let mut keep = Keep::begin(&arena.pool(), clock::ticks, KEEP_TICKS);
@@ -88,7 +103,7 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
     let (mut threads, gone) = by_thread(arena, &holder, held, known);
     let too_late = if is_late { gone } else { 0 };
     let mut words = Vec::new();
-    for thread in &mut threads {
+    for thread in threads.iter_mut().filter(|thread| thread.header.state != thread_state::ENDED) {
         copy_newest(arena, &holder, thread, &mut words);
     }
     drop(keep);
@@ -101,7 +116,7 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
         end_well(words);
     }
     let after = clock::read();
-    let cpu_ns = cpu_ns().saturating_sub(cpu_before);
+    let cpu_ns = cpu_nanoseconds().saturating_sub(cpu_before);
     let mut snapshot = Snapshot { arena, holder, threads, too_late, cpu_ns, before, after };
     if let Some(last_ns) = last_ns {
         snapshot.let_go_before(last_ns);
@@ -109,14 +124,15 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
     Ok(snapshot)
 }
 
-/// CPU time of this process, in nanoseconds.
-fn cpu_ns() -> u64 {
+/// CPU time that this process has taken so far, in nanoseconds.
+#[must_use]
+pub fn cpu_nanoseconds() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     u64::try_from(time.tv_sec * 1_000_000_000 + time.tv_nsec).unwrap_or(0)
 }
 
-/// Threads by slot and generation, with the calls that were open.
-type Threads = BTreeMap<(u32, u32), (ThreadHeader, Vec<OpenCall>)>;
+/// Threads with their slots, in their order, and with the calls that were open.
+type Threads = Vec<(u32, ThreadHeader, Vec<OpenCall>)>;
 
 /// The threads that there are at the request, before anything is held. Those that have ended may be given up at any time; what is held of them then
 /// is theirs all the same.
@@ -128,7 +144,7 @@ fn threads(arena: &LiveArena, keep: &mut Keep<'_>) -> Threads {
         }
         if let Some(thread) = arena.thread(slot) {
             let open_calls = arena.open_calls(&thread);
-            all.insert((slot, thread.generation), (thread, open_calls));
+            all.push((slot, thread, open_calls));
         }
     }
     all
@@ -179,7 +195,8 @@ fn by_thread(
     let mut held = held.into_iter().peekable();
     let mut threads = Vec::new();
     let mut too_late = 0;
-    for ((slot, generation), (header, open_calls)) in known {
+    for (slot, header, open_calls) in known {
+        let generation = header.generation;
         let mut segments: Vec<HeldSegment> = Vec::new();
         while let Some(next) = held.next_if(|next| (next.slot, next.generation) <= (slot, generation)) {
             let is_own = (next.slot, next.generation) == (slot, generation)

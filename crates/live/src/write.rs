@@ -151,7 +151,7 @@ impl Snapshot<'_> {
             counters: summary.counters,
         };
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
-        let (mut missing, mut runs, mut spare) = (0, Runs::default(), Vec::new());
+        let (mut missing, mut runs, mut spare) = (0, Runs::default(), Spare::default());
         let mut pending = std::mem::take(&mut self.threads).into_iter();
         let mut number = 0;
         while let Some(mut thread) = pending.next() {
@@ -162,8 +162,8 @@ impl Snapshot<'_> {
             file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&thread.open_calls)])?;
             ring.write_events(file, &mut runs, &record)?;
             summary.threads.push(ring.summary(&record, self.after.ticks, |ticks| self.nanoseconds(ticks)));
-            spare.extend(source.segments.into_iter().filter_map(|segment| segment.copy));
-            spare.truncate(SPARE_MAX);
+            spare.segments.extend(source.segments.into_iter().filter_map(|segment| segment.copy));
+            spare.segments.truncate(SPARE_MAX);
             thread.segments.iter().for_each(|segment| self.holder.release(segment.index));
             number += 1;
             if self.is_short() {
@@ -216,7 +216,8 @@ impl Snapshot<'_> {
 
 /// Copies and releases the segments of all threads, those first that are taken first from us.
 fn rescue(arena: &LiveArena, holder: &Holder<'_>, threads: &mut [HeldThread]) {
-    let mut left = RESCUE_MAX;
+    let (mut left, mut words) = (RESCUE_MAX, Vec::new());
+    threads.iter_mut().for_each(|thread| thread.end(arena, holder, &mut words));
     let longest = threads.iter().map(|thread| thread.segments.len()).max().unwrap_or(0);
     for place in 0..longest {
         for segment in threads.iter_mut().filter_map(|thread| thread.segments.get_mut(place)) {
@@ -242,12 +243,20 @@ fn copy(
     mut bytes: Vec<u8>,
 ) -> Option<Vec<u8>> {
     let words = arena.pool().segment(segment.index);
+    arena.populate(segment.index);
     bytes.resize(words.len() * WORD_SIZE, 0);
     for (place, word) in bytes.as_chunks_mut::<WORD_SIZE>().0.iter_mut().zip(words) {
         *place = word.load(Relaxed).to_le_bytes();
     }
     fence(Acquire);
     (holder.is_held(segment.index) && is_segment(&bytes, segment.number)).then_some(bytes)
+}
+
+/// Memory that is used again.
+#[derive(Default)]
+struct Spare {
+    segments: Vec<Vec<u8>>,
+    words: Vec<u64>,
 }
 
 /// A thread's segments.
@@ -267,20 +276,16 @@ impl<'a> ThreadSegments<'a> {
         arena: &'a LiveArena,
         holder: &'a Holder<'a>,
         thread: &mut HeldThread,
-        spare: &mut Vec<Vec<u8>>,
+        spare: &mut Spare,
     ) -> ThreadSegments<'a> {
         let segment_size = arena.layout().segment_size as usize;
+        thread.end(arena, holder, &mut spare.words);
         let newest = thread.newest.take().map(|(number, words)| {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             bytes.resize(bytes.len().min(segment_size), 0);
             (number, bytes)
         });
-        let mut segments = std::mem::take(&mut thread.segments);
-        if newest.is_some()
-            && let Some(last) = segments.pop()
-        {
-            holder.release(last.index);
-        }
+        let segments = std::mem::take(&mut thread.segments);
         let mut all = ThreadSegments { arena, holder, segments: Vec::new(), newest, missing: 0 };
         if segments.len() as u64 * arena.layout().segment_size > THREAD_COPY_MAX {
             thread.segments = segments.clone();
@@ -289,7 +294,7 @@ impl<'a> ThreadSegments<'a> {
         }
         for mut segment in segments {
             if segment.copy.is_none() {
-                segment.copy = copy(arena, holder, &segment, spare.pop().unwrap_or_default());
+                segment.copy = copy(arena, holder, &segment, spare.segments.pop().unwrap_or_default());
                 holder.release(segment.index);
             }
             if segment.copy.is_some() {
