@@ -56,7 +56,7 @@ fn main() {
     merge(&out, &executable, "everycall-rt.o");
     merge(&out, &module, "everycall-module.o");
 
-    for name in ["jumps", "exceptions"] {
+    for name in ["jumps", "exceptions", "fibers"] {
         wrapper(&out, &manifest.join("wrappers"), name);
     }
 

@@ -35,6 +35,8 @@ pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 pub const MODULE_OBJECT: &str = "everycall-module.o";
 /// The kit's object that tells of jumps; kits may lack it.
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
+/// The object that makes stacks of fibers known.
+pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
 /// The kit's object that tells of C++ exceptions; kits may lack it.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 /// The kit's folder of headers.

@@ -1,5 +1,5 @@
-//! Functions that are wrapped at the link, so that the runtime learns of frames that are left without an exit: jumps, throws, landing
-//! pads. The kit's objects define the wrappers.
+//! Functions that are wrapped at the link, so that the runtime learns of frames that are left without an exit (jumps, throws, landing
+//! pads) and of fibers' stacks. The kit's objects define the wrappers.
 //!
 //! The linker's `--wrap` renames references only: there are no two definitions of a function in any link, and what isn't linked by the
 //! prefix isn't concerned. The wrappers know those functions that not every library has by weak references. A weak reference takes nothing
@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::args::Invocation;
 use crate::compiler;
-use crate::{EXCEPTIONS_OBJECT, JUMPS_OBJECT};
+use crate::{EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT};
 
 /// Functions that one object of the kit wraps.
 struct Wrapper {
@@ -36,6 +36,8 @@ const JUMPS: Wrapper = Wrapper {
     ],
 };
 
+const FIBERS: Wrapper = Wrapper { object: FIBERS_OBJECT, always: &[], others: &[("makecontext", "libc.a")] };
+
 const EXCEPTIONS: Wrapper = Wrapper {
     object: EXCEPTIONS_OBJECT,
     always: &["__gxx_personality_v0", "__cxa_throw", "__cxa_rethrow"],
@@ -53,6 +55,7 @@ pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsSt
         return Vec::new();
     }
     let mut options = wrapper(&JUMPS, invocation, compiler, kit);
+    options.extend(wrapper(&FIBERS, invocation, compiler, kit));
     let is_cxx = compiler::links_cxx(compiler) || invocation.names_cxx_library;
     if is_cxx && !invocation.without_exceptions {
         options.extend(wrapper(&EXCEPTIONS, invocation, compiler, kit));
@@ -126,7 +129,7 @@ mod tests {
     fn options_of(line: &str, compiler: &str) -> String {
         let kit = std::env::temp_dir().join(format!("everycall-wrap-{}", std::process::id()));
         std::fs::create_dir_all(&kit).unwrap();
-        for object in [JUMPS_OBJECT, EXCEPTIONS_OBJECT] {
+        for object in [JUMPS_OBJECT, FIBERS_OBJECT, EXCEPTIONS_OBJECT] {
             std::fs::write(kit.join(object), "").unwrap();
         }
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
@@ -151,6 +154,7 @@ mod tests {
             "{c}"
         );
         assert!(!c.contains("-u,longjmp"));
+        assert!(c.contains("--wrap=makecontext") && c.contains(FIBERS_OBJECT), "{c}");
         assert!(cxx.contains("--wrap=__cxa_throw") && !cxx.contains("-u,"), "{cxx}");
         assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
         assert_eq!(c, options_of("a.o -fno-exceptions", "g++-12"));

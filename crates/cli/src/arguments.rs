@@ -256,7 +256,7 @@ pub struct FilterArguments {
     /// Processes, such as 1234 or 1234,1240
     #[arg(long, value_name = "PIDS")]
     pid: Vec<String>,
-    /// Threads, such as 1234 or 1234,1240
+    /// Threads, and fibers, by the numbers that `everycall info` shows, such as 1234 or 1234,1000000003
     #[arg(long, value_name = "TIDS")]
     tid: Vec<String>,
     /// From this time on, such as 1.5ms, counted from the trace's beginning

@@ -317,6 +317,7 @@ fn thread_header(thread: &everycall_reader::Thread) -> ThreadHeader {
         orphan_exits: thread.orphan_exits,
         lost_busy: thread.lost_busy,
         deep: thread.deep,
+        fiber: thread.fiber.unwrap_or(0),
         ..ThreadHeader::default()
     }
 }

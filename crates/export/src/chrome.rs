@@ -235,7 +235,7 @@ fn put_gap(bytes: &mut Vec<u8>, gap: &Gap) {
     bytes.extend_from_slice(b",\"dur\":");
     put_microseconds(bytes, gap.until_ns - gap.at_ns);
     bytes.extend_from_slice(b",\"name\":");
-    put_string(bytes, text::NOT_RECORDED);
+    put_string(bytes, text::gap_name(gap.why));
     bytes.extend_from_slice(b",\"args\":{\"why\":");
     put_string(bytes, text::gap_reason(gap.why));
     bytes.extend_from_slice(b"}}");

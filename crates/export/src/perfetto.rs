@@ -387,7 +387,7 @@ impl Track {
         self.put_large(bytes, gap.at_ns, |packet| {
             packet.message(packet::TRACK_EVENT, |event| {
                 event.number(event::TYPE, event::BEGIN);
-                event.text(event::NAME, text::NOT_RECORDED);
+                event.text(event::NAME, text::gap_name(gap.why));
                 put_text(event, "why", text::gap_reason(gap.why));
             });
         });

@@ -128,9 +128,13 @@ enum Ink {
 
 /// What stands above a thread's calls: `thread 4242 worker of process 4240`. `process` is given where there are several.
 fn title(thread: &Thread, process: Option<&Process>) -> String {
-    let mut title = format!("thread {}", thread.tid);
+    let (mut title, has_name) = match thread.fiber() {
+        // What it is called that has no name.
+        Some(fiber) => (format!("fiber {fiber}"), thread.name != format!("fiber {fiber}")),
+        None => (format!("thread {}", thread.tid), true),
+    };
     // Writing to a string doesn't fail.
-    if !thread.name.is_empty() {
+    if has_name && !thread.name.is_empty() {
         let _ = write!(title, " {}", visible(&thread.name));
     }
     if thread.pid != thread.tid || process.is_some() {
@@ -187,7 +191,11 @@ impl Page<'_> {
                 }
                 Event::Gap(gap) => {
                     let indent = self.line_start(stack.len(), gap.at_ns);
-                    let what = format!("not recorded for {}", Duration { ns: gap.until_ns - gap.at_ns });
+                    let what = format!(
+                        "{} for {}",
+                        text::gap_name(gap.why),
+                        Duration { ns: gap.until_ns - gap.at_ns }
+                    );
                     self.remark(indent, &what, text::gap_reason(gap.why));
                     self.summary.gaps += 1;
                 }

@@ -8,6 +8,7 @@
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"instant":"reload"}
 //! {"pid":1,"tid":2,"thread":"main","span":"request","value":4711,"start_ns":7,"dur_ns":1234}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"not_recorded_ns":1234,"why":"..."}
+//! {"pid":1,"tid":1000000003,"fiber":3,"thread":"fiber 3","at_ns":99,"suspended_ns":1234,"why":"..."}
 //! ```
 //!
 //! Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
@@ -23,7 +24,7 @@
 
 use std::io::{self, Write};
 
-use everycall_timeline::{EndKind, Gap, Mark, MarkKind, SpanEndKind};
+use everycall_timeline::{EndKind, Gap, GapKind, Mark, MarkKind, SpanEndKind};
 
 use crate::Summary;
 use crate::filter::{Event, Filter, Point, PointKind, Tail};
@@ -123,6 +124,10 @@ fn head(thread: &Thread) -> Vec<u8> {
     put_number(&mut head, thread.pid.into());
     head.extend_from_slice(b",\"tid\":");
     put_number(&mut head, thread.tid.into());
+    if let Some(fiber) = thread.fiber() {
+        head.extend_from_slice(b",\"fiber\":");
+        put_number(&mut head, fiber.into());
+    }
     head.extend_from_slice(b",\"thread\":");
     put_string(&mut head, &thread.name);
     head
@@ -266,7 +271,11 @@ fn put_gap(bytes: &mut Vec<u8>, head: &[u8], gap: &Gap) {
     bytes.extend_from_slice(head);
     bytes.extend_from_slice(b",\"at_ns\":");
     put_number(bytes, gap.at_ns);
-    bytes.extend_from_slice(b",\"not_recorded_ns\":");
+    let key: &[u8] = match gap.why {
+        GapKind::Suspended => b",\"suspended_ns\":",
+        _ => b",\"not_recorded_ns\":",
+    };
+    bytes.extend_from_slice(key);
     put_number(bytes, gap.until_ns.saturating_sub(gap.at_ns));
     bytes.extend_from_slice(b",\"why\":");
     put_string(bytes, text::gap_reason(gap.why));

@@ -1,6 +1,6 @@
 //! What the outputs ask of a trace.
 
-use everycall_timeline::{Code, MarkName, TimelineEvent, Trace};
+use everycall_timeline::{Code, FIBERS_FROM, MarkName, TimelineEvent, Trace};
 use rustc_hash::FxHashMap;
 
 /// A process as the outputs show it: one program's run in it.
@@ -23,10 +23,18 @@ pub struct Thread {
     pub process: usize,
     /// The kernel's number of the process.
     pub pid: u32,
-    /// The kernel's number of the thread.
+    /// The kernel's number of the thread; of a fiber [`FIBERS_FROM`] and its number.
     pub tid: u32,
     /// Its name; empty if unknown.
     pub name: String,
+}
+
+impl Thread {
+    /// Its number, if it is a fiber.
+    #[must_use]
+    pub fn fiber(&self) -> Option<u32> {
+        self.tid.checked_sub(FIBERS_FROM).filter(|fiber| *fiber > 0)
+    }
 }
 
 /// A finished timeline.
@@ -73,14 +81,14 @@ impl<'t> TraceSource<'t> {
         }
         let place = |process: usize| place.get(process).copied();
         infos.sort_by_key(|info| {
-            (place(info.process), info.key.snapshot, info.pid != info.tid, info.start_ns, info.index)
+            (place(info.process), info.key.snapshot, info.pid != info.id(), info.start_ns, info.index)
         });
         let threads = infos
             .iter()
             .map(|info| Thread {
                 process: info.process,
                 pid: info.pid,
-                tid: info.tid,
+                tid: info.id(),
                 name: info.name.clone(),
             })
             .collect();

@@ -129,17 +129,23 @@ fn inlined_calls(calls: &[Inlined], more: u64) -> String {
 /// What is remarked of a call that ended by jumping into another function.
 pub(crate) const JUMPED: &str = "ends in a tail call";
 
-/// Name of slices that stand for times when recording was off.
-pub(crate) const NOT_RECORDED: &str = "not recorded";
+/// Name of slices that stand for times in which nothing was recorded.
+pub(crate) fn gap_name(why: GapKind) -> &'static str {
+    match why {
+        GapKind::Suspended => "suspended",
+        GapKind::Thread | GapKind::Disabled | GapKind::Other(_) => "not recorded",
+    }
+}
 
 /// What is remarked of the end of a span that had not begun.
 pub(crate) const STRAY_SPAN_END: &str = "ends without having begun";
 
-/// Why recording was off.
+/// Why nothing was recorded.
 pub(crate) fn gap_reason(why: GapKind) -> &'static str {
     match why {
         GapKind::Thread => "the program left this thread out",
         GapKind::Disabled => "tracing was disabled",
+        GapKind::Suspended => "no thread ran this stack",
         GapKind::Other(_) => "for a reason that this version doesn't know",
     }
 }

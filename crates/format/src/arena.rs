@@ -198,9 +198,11 @@ pub mod counter {
     pub const SIGNALS_BUSY: usize = 15;
     /// Snapshots for signals that could not be taken or written.
     pub const SIGNALS_FAILED: usize = 16;
+    /// Events of stacks that found no free slot; they are in no ring.
+    pub const FIBER_EVENTS: usize = 17;
 
     /// What each one means, for reports; in the order of the numbers.
-    pub const MEANINGS: [&str; 17] = [
+    pub const MEANINGS: [&str; 18] = [
         "threads that found no free ring and ran untraced",
         "rings of ended threads that were given to new ones",
         "ring segments of ended threads that were given up for new ones",
@@ -218,6 +220,7 @@ pub mod counter {
         "times that a crash file got no more room on its disk: rings stayed shorter, or threads untraced",
         "signals for a snapshot that came while one was being written, which is theirs too",
         "snapshots for signals that could not be written: no folder, no room, or too many others",
+        "events of fibers that found no free ring",
     ];
 }
 
@@ -375,7 +378,7 @@ wire_struct! {
 }
 
 wire_struct! {
-    /// A thread.
+    /// A thread, or a fiber: a stack that threads run which isn't their own.
     pub struct ThreadHeader [128] {
         /// One of [`thread_state`].
         pub state: u32,
@@ -407,8 +410,8 @@ wire_struct! {
         pub end_ns: u64,
         /// Segments that its ring may hold.
         pub ring_segments: u32,
-        /// Zero.
-        pub reserved_too: u32,
+        /// Number of the fiber that has the slot, from 1; 0 for a thread. The fiber's `tid` is that of the thread that ran it last.
+        pub fiber: u32,
         /// Its open-call stack: index, plus 1; 0 where an ended thread had no open calls, and its stack is another's.
         pub open_calls: u32,
         /// Index, plus 1, of the slot of the thread that was found to have ended after it, or of the next free slot.

@@ -24,7 +24,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 3;
+pub const VERSION_MINOR: u16 = 4;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -293,8 +293,10 @@ wire_struct! {
         pub lost_busy: u64,
         /// As in [`crate::arena::ThreadHeader`].
         pub deep: u64,
+        /// As in [`crate::arena::ThreadHeader`].
+        pub fiber: u32,
         /// Zero.
-        pub reserved: [u64; 3],
+        pub reserved: [u32; 5],
     }
 }
 

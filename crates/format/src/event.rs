@@ -71,8 +71,8 @@ pub mod kind {
     pub const UNKNOWN_CODE: u8 = 7;
     /// Reserved: the function was left by jumping into another: `[code offset]`.
     pub const TAIL_EXIT: u8 = 8;
-    /// Reserved: the thread went on on another stack: `[stack id low, stack id high, open calls]`.
-    pub const STACK_SWITCH: u8 = 9;
+    /// Reserved.
+    pub const RESERVED: u8 = 9;
     /// A label, instant or span of the program's own: `[value low, value high, name...]`, see
     /// [`crate::label`]; detail is its class, with flags.
     pub const LABEL: u8 = 10;
@@ -81,7 +81,7 @@ pub mod kind {
     /// Recording was off and is on again: `[ticks low, ticks high, open calls afterwards, frames left]`, the ticks
     /// being those when it went off; detail is a [`super::gap`]. It stands before the first event after the gap. The
     /// frames left are those that stack pointers show gone, as in [`UNWOUND`]: they ended in the gap, nobody knows how.
-    /// The last two payloads may be missing.
+    /// The last two payloads may be missing. A fifth one, for [`super::gap::SUSPENDED`], is the thread that goes on, by its kernel id.
     pub const GAP: u8 = 12;
     /// Reserved: kernel events.
     pub const KERNEL: u8 = 13;
@@ -97,12 +97,14 @@ pub mod loss {
     pub const BUSY: u8 = 2;
 }
 
-/// Why recording was off (detail of [`kind::GAP`]).
+/// Why nothing was recorded (detail of [`kind::GAP`]).
 pub mod gap {
     /// The program left this thread out.
     pub const THREAD: u8 = 1;
     /// Tracing was disabled.
     pub const DISABLED: u8 = 2;
+    /// No thread ran this stack: all calls that were open are open still.
+    pub const SUSPENDED: u8 = 3;
 }
 
 /// The most words that may follow the first word of a record.

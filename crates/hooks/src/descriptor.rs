@@ -112,4 +112,8 @@ pub struct RuntimeTable {
     /// (`CATCH`, `CLEANUP`), or the program jumps (0). *Stack pointer* is what it is where the program goes on, or was where it threw;
     /// *name* is the exception's type as the C++ ABI writes it, or null; of a cleanup, its function's address.
     pub unwinding: unsafe extern "C" fn(u32, u64, *const u8),
+
+    /// `(what, low, size, name)`, from the kit's wrappers and `everycall.h`: something new begins on a stack, unless the caller runs it (0);
+    /// its memory is no stack any more (1); the context that the caller runs has this name (2). *Name* may be null.
+    pub fiber: unsafe extern "C" fn(u32, u64, u64, *const u8) -> i32,
 }

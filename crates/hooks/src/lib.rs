@@ -9,6 +9,7 @@
 //!
 //! ```text
 //! control block of this thread (thread-local slot)      none -> slow path
+//! is the stack that block's?                            another one -> slow path
 //! read the clock
 //! reserve a slot                                        beyond the end -> slow path
 //!                                                       upper half of the clock changed -> slow path
@@ -41,5 +42,5 @@ mod descriptor;
 pub use arch::describe_object;
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::{handler_end, local_thread_slot};
-pub use arch::{spawn, syscall, thread_pointer, ticks};
+pub use arch::{spawn, stack_pointer, syscall, thread_pointer, ticks};
 pub use descriptor::{ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACKS, SlowCall, slow};

@@ -44,6 +44,7 @@
 #define EVERYCALL_ERROR_NOT_ALLOWED (-11)
 #define EVERYCALL_ERROR_DISK_FULL (-12)
 #define EVERYCALL_ERROR_WRITE (-13)
+#define EVERYCALL_ERROR_TOO_MANY_STACKS (-14)
 
 #if defined(__x86_64__) && defined(__ELF__) && defined(__GNUC__)
 #define EVERYCALL_REACHES_RUNTIME_ 1
@@ -82,6 +83,8 @@ struct everycall_runtime_ {
     int32_t (*snapshot)(uint64_t, uint64_t *);
     int32_t (*snapshot_write)(uint64_t, int32_t, const char *, int (*)(void *, const void *, size_t), void *);
     int32_t (*snapshot_free)(uint64_t);
+    void (*reserved_2)(void);
+    int32_t (*fiber)(uint32_t, uint64_t, uint64_t, const char *);
 };
 
 #if EVERYCALL_REACHES_RUNTIME_
@@ -117,7 +120,8 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
                "with more rights than its user has";
     case EVERYCALL_ERROR_ARGUMENT:
         return "an argument is out of its range: names and paths are not NULL, ring sizes are powers of two from 65536 to "
-               "1073741824 bytes, snapshots come from everycall_take_snapshot() and are freed once";
+               "1073741824 bytes, snapshots come from everycall_take_snapshot() and are freed once, stacks of fibers are not empty and "
+               "not the running thread's own, and the one that is forgotten is known and isn't running";
     case EVERYCALL_ERROR_BUSY:
         return "everycall is busy in this thread or with other snapshots: call it again later, and free snapshots that are no longer needed";
     case EVERYCALL_ERROR_NO_THREAD:
@@ -146,6 +150,8 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
                "part only (everycall_take_snapshot_up_to_age)";
     case EVERYCALL_ERROR_WRITE:
         return "the trace can't be written: see that the descriptor is open for writing and its reader still there";
+    case EVERYCALL_ERROR_TOO_MANY_STACKS:
+        return "everycall knows 8192 stacks of fibers, and no more at a time: tell it of those that are gone (everycall_forget_fiber)";
     default:
         return "an error that this everycall.h doesn't know: it is older than the runtime";
     }
@@ -274,7 +280,7 @@ EVERYCALL_OUTLINE_ int everycall_record_process_(uint32_t on)
 #endif
 }
 
-/* Leaves the calling thread out: it records nothing until it is taken back. What it recorded stays. */
+/* Leaves the calling thread out, or the fiber: it records nothing until it is taken back. What it recorded stays. */
 EVERYCALL_INLINE_ int everycall_leave_thread_out(void)
 {
     return everycall_record_thread_(0);
@@ -299,6 +305,43 @@ EVERYCALL_INLINE_ int everycall_disable(void)
 EVERYCALL_INLINE_ int everycall_enable(void)
 {
     return everycall_record_process_(1);
+}
+
+EVERYCALL_OUTLINE_ int everycall_fiber_(uint32_t what, const void *low, size_t size, const char *name)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(fiber) != 0)
+        return EVERYCALL_REFUSAL_(fiber);
+    return everycall_runtime_v1.fiber(what, (uint64_t)(uintptr_t)low, size, name);
+#else
+    (void)what, (void)low, (void)size, (void)name;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
+}
+
+/*
+ * Fibers, coroutines with stacks, green threads: each stack that threads switch to is a track of its own. That is noticed by itself,
+ * whoever switches. For those who have a scheduler and want more:
+ *
+ * A fiber begins on the stack from `low` to `low + size`: calls that were open there have been left. Where the caller itself runs on
+ * that stack, it goes on. `name` may be NULL; its first 15 bytes are kept. Exact bounds are needed where a stack lies within another,
+ * or next to another one without a guard between them. makecontext() needs no such call.
+ */
+EVERYCALL_INLINE_ int everycall_fiber(const void *low, size_t size, const char *name)
+{
+    return everycall_fiber_(0, low, size, name);
+}
+
+/* The stack's memory is about to be freed, or used for something else. */
+EVERYCALL_INLINE_ int everycall_forget_fiber(const void *low, size_t size)
+{
+    return everycall_fiber_(1, low, size, 0);
+}
+
+/* Names the fiber that is running. (Threads have the names that the system gives them.) */
+EVERYCALL_INLINE_ int everycall_name_fiber(const char *name)
+{
+    return name ? everycall_fiber_(2, 0, 0, name) : EVERYCALL_ERROR_ARGUMENT;
 }
 
 /*

@@ -13,6 +13,8 @@ pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 pub const MODULE_OBJECT: &str = "everycall-module.o";
 /// The object that makes jumps known.
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
+/// The object that makes stacks of fibers known.
+pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
 /// The object that makes C++ exceptions known.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 /// The library that is preloaded into programs without a runtime.
@@ -22,11 +24,12 @@ pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 pub const INCLUDE_FOLDER: &str = "include";
 
 /// The kit's files.
-pub const FILES: [(&str, &[u8]); 7] = [
+pub const FILES: [(&str, &[u8]); 8] = [
     (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
     (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
     (PRELOAD_LIBRARY, include_bytes!(concat!(env!("OUT_DIR"), "/libeverycall.so"))),
     (JUMPS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-jumps.o"))),
+    (FIBERS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-fibers.o"))),
     (EXCEPTIONS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-exceptions.o"))),
     ("include/everycall.h", include_bytes!("../include/everycall.h")),
     ("include/compat/funtrace.h", include_bytes!("../include/compat/funtrace.h")),

@@ -6,6 +6,7 @@
 // weak.
 #ifndef EVERYCALL_WRAPPERS_RUNTIME_H
 #define EVERYCALL_WRAPPERS_RUNTIME_H
+#include <stddef.h>
 #include <stdint.h>
 
 #define EVERYCALL_WEAK __attribute__((weak))
@@ -17,6 +18,7 @@ struct everycall_runtime {
     uint32_t size;
     void (*others[10])(void);
     void (*unwinding)(uint32_t what, uint64_t stack_pointer, const char* name);
+    int32_t (*fiber)(uint32_t what, uint64_t low, uint64_t size, const char* name);
 };
 extern const struct everycall_runtime everycall_runtime_v1 EVERYCALL_WEAK;
 
@@ -27,6 +29,9 @@ enum everycall_unwinding {
     EVERYCALL_CLEANUP = 9,
     EVERYCALL_THREAD_END = 10,
 };
+
+// What is done with a fiber's stack.
+enum everycall_stack { EVERYCALL_STACK_TOLD = 0 };
 
 // `stack_pointer`: what it is where the program goes on, or was where it threw.
 static inline void everycall_tell(uint32_t what, uint64_t stack_pointer, const char* name) {

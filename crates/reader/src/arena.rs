@@ -197,6 +197,7 @@ impl<'a> ArenaImage<'a> {
             orphan_exits: header.orphan_exits,
             lost_busy: header.lost_busy,
             deep: header.deep,
+            fiber: (header.fiber != 0).then_some(header.fiber),
         })
     }
 

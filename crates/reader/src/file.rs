@@ -514,6 +514,7 @@ impl Indexer {
             orphan_exits: 0,
             lost_busy: 0,
             deep: 0,
+            fiber: None,
         });
         self.keys.insert((record.snapshot, record.thread), key);
         Some(key)

@@ -263,6 +263,9 @@ pub struct Thread {
     pub lost_busy: u64,
     /// Events deeper than the open-call stack; they are among the others all the same.
     pub deep: u64,
+    /// Of a fiber, a stack that threads run which isn't their own: its number in its process, from 1. Its `tid` is that of the
+    /// thread that ran it last.
+    pub fiber: Option<u32>,
 }
 
 impl Thread {

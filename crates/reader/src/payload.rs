@@ -223,6 +223,7 @@ pub(crate) fn thread(record: &ThreadRecord) -> Thread {
         orphan_exits: record.orphan_exits,
         lost_busy: record.lost_busy,
         deep: record.deep,
+        fiber: (record.fiber != 0).then_some(record.fiber),
     }
 }
 

@@ -79,7 +79,9 @@ impl Names {
             let slot = if self.next_slot < count { self.next_slot } else { 0 };
             self.next_slot = slot + 1;
             let thread = arena.thread(slot);
+            // A fiber's name isn't that of the thread that runs it.
             if thread.state == thread_state::USED
+                && thread.fiber == 0
                 && let Some(in_kernel) = kernel_name(pid, thread.tid)
             {
                 self.seen.insert(owner(slot, &thread), Seen { in_arena: thread.name, in_kernel });

@@ -459,7 +459,8 @@ impl Thread {
             orphan_exits: self.header.orphan_exits,
             lost_busy: self.header.lost_busy,
             deep: self.header.deep,
-            reserved: [0; 3],
+            fiber: self.header.fiber,
+            reserved: [0; 5],
         }
     }
 }

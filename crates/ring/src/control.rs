@@ -1,11 +1,12 @@
-//! The control block: what a hook needs of its thread, in one cache line.
+//! The control block: what a hook needs of its thread, in one cache line. A fiber has one, too: here a *thread* is whatever runs on a stack of its own.
 
 use crate::primitive::{AtomicU32, AtomicU64};
 
 /// One thread's control block. It lies in private memory that a forked child finds wiped: then `end`
 /// is 0, so that the child's first event takes the slow path, and the parent's ring isn't touched.
 ///
-/// Rules of access: only the owning thread writes (hooks, and the slow path with signals blocked), but for three fields: whoever
+/// Rules of access: only the owning thread writes (hooks, and the slow path with signals blocked), but for the stack's bounds, which
+/// whoever learns of another stack within them changes, `runner`, and three fields: whoever
 /// switches tracing off sets `end` to 0, whoever switches it on turns `state` from OFF to ACTIVE, and whoever adds triggers lowers
 /// `floor`. The owner looks after its own writes to these whether it has to take them back.
 /// Hooks use the fields of the first line by offset; if you change them, the assembly of the hooks
@@ -23,10 +24,11 @@ pub struct Control {
     pub ticks_high: AtomicU32,
     /// One of [`state`].
     pub state: AtomicU32,
-    /// Address of the open-call stack's sentinel.
-    pub open_base: AtomicU64,
-    /// Address behind the last open-call entry that may be used.
-    pub open_limit: AtomicU64,
+    /// Lowest stack pointer at which hooks take the running stack for this block's own.
+    pub stack_low: AtomicU64,
+    /// The stack pointer from which on they don't. Every hook compares both before it touches anything else here: another
+    /// thread may be running this stack, and only whoever runs it writes here.
+    pub stack_high: AtomicU64,
     /// Thread slot in the arena.
     pub slot: AtomicU32,
     /// Calls open beyond `open_limit`.
@@ -37,6 +39,10 @@ pub struct Control {
     /// Place in the open-call stack, plus 1, of the outermost call that was open at the last look and that a trigger names.
     pub matching: AtomicU32,
 
+    /// Address of the open-call stack's sentinel.
+    pub open_base: AtomicU64,
+    /// Address behind the last open-call entry that may be used.
+    pub open_limit: AtomicU64,
     /// Number of the segment that is being written.
     pub segment: AtomicU64,
     /// Address behind the last word of the segment that is used in order; [`crate::SPARE_WORDS`] follow.
@@ -73,10 +79,27 @@ pub struct Control {
     pub looked_depth: AtomicU32,
     /// Events at that look.
     pub looked_events: AtomicU64,
+
+    /// The true lower end of the stack, as far as it is known: `stack_low` is above it where other stacks lie within this one.
+    pub stack_end: AtomicU64,
+    /// Who runs the stack: [`running`] of a thread, or when it was left, ticks; 0 before it was first run.
+    pub runner: AtomicU64,
+    /// When the stack was left that is run again now, ticks, until the record that says so is written; else 0.
+    pub resumed: AtomicU64,
+    /// Number of the fiber whose stack this is; 0 for a thread's own.
+    pub fiber: AtomicU32,
+    /// How exactly the stack's bounds are known: the runtime's own.
+    pub bounds: AtomicU32,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Control>() == 192);
+const _: () = assert!(size_of::<Control>() == 256);
+
+/// [`Control::runner`] of a stack that a thread runs. Ticks are far below it.
+#[must_use]
+pub const fn running(tid: u32) -> u64 {
+    1 << 63 | tid as u64
+}
 
 /// [`Control::state`].
 pub mod state {
@@ -95,6 +118,7 @@ impl Control {
     pub const fn off() -> Control {
         let mut control = Control::new();
         control.state = AtomicU32::new(state::OFF);
+        control.stack_high = AtomicU64::new(u64::MAX);
         control
     }
 }
@@ -112,12 +136,14 @@ macro_rules! blank_control {
                     open_top: AtomicU64::new(0),
                     ticks_high: AtomicU32::new(0),
                     state: AtomicU32::new(0),
-                    open_base: AtomicU64::new(0),
-                    open_limit: AtomicU64::new(0),
+                    stack_low: AtomicU64::new(0),
+                    stack_high: AtomicU64::new(0),
                     slot: AtomicU32::new(0),
                     deep: AtomicU32::new(0),
                     floor: AtomicU32::new(u32::MAX),
                     matching: AtomicU32::new(0),
+                    open_base: AtomicU64::new(0),
+                    open_limit: AtomicU64::new(0),
                     segment: AtomicU64::new(0),
                     segment_end: AtomicU64::new(0),
                     held_position: AtomicU64::new(0),
@@ -135,6 +161,11 @@ macro_rules! blank_control {
                     busy: AtomicU32::new(0),
                     looked_depth: AtomicU32::new(0),
                     looked_events: AtomicU64::new(0),
+                    stack_end: AtomicU64::new(0),
+                    runner: AtomicU64::new(0),
+                    resumed: AtomicU64::new(0),
+                    fiber: AtomicU32::new(0),
+                    bounds: AtomicU32::new(0),
                 }
             }
         }

@@ -7,7 +7,7 @@ use crate::open_calls::Frame;
 use crate::process::{self, Process, state as process_state};
 use crate::slow::Thread;
 use crate::snapshot::{self, Sink};
-use crate::{pause, start, system, threads};
+use crate::{contexts, pause, start, system, threads};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
@@ -30,6 +30,7 @@ pub(crate) mod error {
     pub(crate) const NOT_ALLOWED: i32 = -11;
     pub(crate) const DISK_FULL: i32 = -12;
     pub(crate) const WRITE: i32 = -13;
+    pub(crate) const TOO_MANY_STACKS: i32 = -14;
 }
 
 /// Words before a label: epoch 2, gap 5.
@@ -74,7 +75,8 @@ pub(crate) unsafe extern "C" fn mark(
 pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
     let Some(process) = traced().filter(|_| !pause::is_disabled()) else { return };
     let mask = system::block_signals();
-    if let Some(control) = own_control().filter(|control| control.state.load(Relaxed) == state::ACTIVE) {
+    let is_active = |control: &&Control| control.state.load(Relaxed) == state::ACTIVE;
+    if let Some(control) = own_control(process).filter(is_active) {
         within(process, control, |thread| {
             thread.ring.hold();
             if !pause::stop_if_asked(thread) {
@@ -120,7 +122,7 @@ pub(crate) unsafe extern "C" fn ticks_per_second() -> u64 {
 pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
     let Some(process) = traced() else { return error::NOT_TRACED };
     let mask = system::block_signals();
-    let result = match own_control() {
+    let result = match own_control(process) {
         // It hasn't recorded anything, and is to record nothing.
         None if record == 0 => {
             threads::leave_out();
@@ -158,7 +160,7 @@ pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
         pause::disable(process);
     } else {
         pause::enable(process);
-        if let Some(control) = own_control() {
+        if let Some(control) = own_control(process) {
             result = go_on(process, control, frame);
         }
     }
@@ -259,24 +261,24 @@ fn code(result: Result<(), i32>) -> i32 {
     result.err().unwrap_or(0)
 }
 
-/// The calling thread's control block, as its hooks find it. (A forked child's only thread finds its parent's, wiped.)
-fn own_control() -> Option<&'static Control> {
-    // SAFETY: the thread-local slot is this thread's own.
-    unsafe { process::thread_slot().read().as_ref() }
-        .filter(|control| control.state.load(Relaxed) != state::BLANK)
+/// The control block of the stack that the calling thread runs, whose signals are blocked; none where the thread hasn't recorded
+/// anything. (A forked child's only thread finds its parent's, wiped.)
+fn own_control(process: &'static Process) -> Option<&'static Control> {
+    contexts::last()?;
+    contexts::current(process, everycall_hooks::stack_pointer()).map(|found| found.control)
 }
 
 /// Whether the calling thread has begun and isn't left out.
 pub(crate) fn is_recording() -> bool {
-    traced().is_some() && own_control().is_some_and(|control| control.state.load(Relaxed) == state::ACTIVE)
+    traced().is_some() && contexts::last().is_some_and(|control| !threads::is_left_out(control))
 }
 
 /// Does something with the calling thread, which begins if it hasn't yet.
-fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<(), i32> {
+pub(crate) fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<(), i32> {
     let process = traced().ok_or(error::NOT_TRACED)?;
     let mask = system::block_signals();
-    let control = own_control().or_else(|| threads::begin(process));
-    let result = match control {
+    let found = contexts::current(process, everycall_hooks::stack_pointer());
+    let result = match found.map(|found| found.control) {
         Some(control) if !threads::is_left_out(control) => {
             within(process, control, |thread| change(thread, process))
         }
@@ -288,11 +290,13 @@ fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<()
 
 /// The same, with room in its ring to write; nothing where it doesn't record.
 pub(crate) fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
-    let left_out = |control: &Control| control.state.load(Relaxed) == state::OFF;
-    if traced().is_some() && own_control().is_some_and(left_out) {
+    if traced().is_some() && contexts::last().is_some_and(threads::is_left_out) {
         return Ok(());
     }
     with_control(|thread, _| {
+        if thread.control.state.load(Relaxed) == state::OFF {
+            return;
+        }
         thread.ring.hold();
         if !pause::stop_if_asked(thread) {
             write(thread);

@@ -367,6 +367,10 @@ impl Slot {
         field!(self.header, ThreadHeader, ring_segments, AtomicU32)
     }
 
+    pub(crate) fn fiber(&self) -> &AtomicU32 {
+        field!(self.header, ThreadHeader, fiber, AtomicU32)
+    }
+
     pub(crate) fn next(&self) -> &AtomicU32 {
         field!(self.header, ThreadHeader, next, AtomicU32)
     }

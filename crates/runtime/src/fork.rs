@@ -11,7 +11,7 @@ use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
 use crate::system;
 use crate::triggers::Triggers;
-use crate::{crash, hub, module_table, pause, start, threads};
+use crate::{contexts, crash, hub, module_table, pause, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
 use everycall_format::hub::origin;
@@ -106,8 +106,7 @@ pub(crate) fn leave_out(hub: &Hub, kind: u32) {
 /// begins, it gets a new one; else any slot may be it.
 fn barred_slots(process: &'static Process, parent: &Arena) -> u32 {
     let capacity = parent.layout().thread_capacity;
-    // SAFETY: the thread-local slot is this thread's own.
-    let is_forked = process.owns(unsafe { process::thread_slot().read() }, capacity);
+    let is_forked = contexts::has_any(process, capacity);
     if is_forked { 0 } else { parent.thread_count().load(Relaxed).min(capacity) }
 }
 

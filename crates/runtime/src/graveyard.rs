@@ -188,27 +188,41 @@ impl Graveyard {
                 index
             });
             let slot = arena.slot(index);
+            // Fibers outlive threads.
             if slot.state().load(Acquire) == thread_state::USED
+                && slot.fiber().load(Relaxed) == 0
                 && system::thread_is_gone(pid, slot.tid().load(Relaxed))
             {
-                slot.end_ticks().store(everycall_hooks::ticks(), Relaxed);
-                slot.end_ns().store(self.now(), Relaxed);
-                slot.next().store(0, Relaxed);
-                // Where no call was open, nobody needs its stack any more.
-                let stack = slot.open_calls().load(Relaxed);
-                if let Some(stack) = stack.checked_sub(1).filter(|stack| is_empty(arena, *stack)) {
-                    slot.open_calls().store(0, Release);
-                    self.free_stack(arena, stack);
-                }
-                slot.state().store(thread_state::ENDED, Release);
-                match self.last.load(Relaxed).checked_sub(1) {
-                    Some(last) => arena.slot(last).next().store(index + 1, Relaxed),
-                    None => self.first.store(index + 1, Relaxed),
-                }
-                self.last.store(index + 1, Relaxed);
-                self.bytes.fetch_add(occupied(process, index, &slot), Relaxed);
+                self.lay_down(process, arena, index);
             }
         }
+    }
+
+    /// Ends a fiber, which nobody runs any more.
+    pub(crate) fn end(&self, process: &'static Process, index: u32) {
+        let _lock = Lock::take(&self.lock);
+        self.lay_down(process, &process.arena(), index);
+    }
+
+    /// The slot is that of one who has ended.
+    fn lay_down(&self, process: &'static Process, arena: &Arena, index: u32) {
+        let slot = arena.slot(index);
+        slot.end_ticks().store(everycall_hooks::ticks(), Relaxed);
+        slot.end_ns().store(self.now(), Relaxed);
+        slot.next().store(0, Relaxed);
+        // Where no call was open, nobody needs its stack any more.
+        let stack = slot.open_calls().load(Relaxed);
+        if let Some(stack) = stack.checked_sub(1).filter(|stack| is_empty(arena, *stack)) {
+            slot.open_calls().store(0, Release);
+            self.free_stack(arena, stack);
+        }
+        slot.state().store(thread_state::ENDED, Release);
+        match self.last.load(Relaxed).checked_sub(1) {
+            Some(last) => arena.slot(last).next().store(index + 1, Relaxed),
+            None => self.first.store(index + 1, Relaxed),
+        }
+        self.last.store(index + 1, Relaxed);
+        self.bytes.fetch_add(occupied(process, index, &slot), Relaxed);
     }
 
     /// The time, where ended threads are kept for one.

@@ -10,10 +10,13 @@
 //! mapped_file   the file that lies at an address
 //! threads    a thread's first event gives it a slot
 //! slow       everything that a hook doesn't do itself
+//! contexts   which stack a thread runs: its own, or a fiber's; stacks: their bounds; ranges: those that are known
+//! mapping    where a mapping begins and ends
 //! open_calls the open-call stack: dead frames, frames that match an exit
 //! hub        where the recorder's arenas are found
 //! pause      recording off and on again, of one thread or all
 //! api        what the program itself asks for: `everycall.h`
+//! fibers     what the program tells of them
 //! signal     snapshots that a signal asks for
 //! snapshot   what the program keeps and writes of its own rings
 //! triggers   calls of certain functions that took long, told to whoever keeps them
@@ -37,8 +40,10 @@ mod api;
 mod arena;
 #[cfg(feature = "module")]
 mod base_namespace;
+mod contexts;
 mod crash;
 mod disk;
+mod fibers;
 mod file;
 mod folder;
 mod fork;
@@ -47,16 +52,19 @@ mod hub;
 mod image;
 mod lock;
 mod mapped_file;
+mod mapping;
 mod module_table;
 mod modules;
 mod open_calls;
 mod pause;
 mod process;
+mod ranges;
 mod roots;
 mod signal;
 mod sites;
 mod slow;
 mod snapshot;
+mod stacks;
 mod start;
 mod system;
 #[cfg(test)]

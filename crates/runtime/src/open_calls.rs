@@ -6,6 +6,7 @@
 //! before it wrote the word; its stack pointer is there already.)
 
 use crate::triggers::OpenCallFacts;
+use core::cell::Cell;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::OpenCall;
@@ -66,7 +67,7 @@ impl<'a> OpenCalls<'a> {
 
     /// Open calls, those beyond the stack's capacity included.
     pub(crate) fn depth(&self) -> u32 {
-        ((self.top().saturating_sub(self.first())) / ENTRY) as u32 + self.control.deep.load(Relaxed)
+        self.entries().saturating_add(self.control.deep.load(Relaxed))
     }
 
     /// Entries that still fit.
@@ -205,12 +206,10 @@ impl<'a> OpenCalls<'a> {
     /// Removes the frames that are gone when a call is entered at `frame`, and gives each before. How many they were.
     pub(crate) fn drop_dead(&self, frame: Frame, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
         let depth = self.depth();
+        let alternate = Alternate::default();
         while let Some(entry) = self.innermost() {
             let pointer = self.own_pointer(entry);
-            if !frame.ends_at_entry(pointer) {
-                break;
-            }
-            if is_interrupted(pointer, frame.stack_pointer()) {
+            if !frame.ends_at_entry(pointer) || alternate.is_interrupted(pointer, frame.stack_pointer()) {
                 break;
             }
             self.control.deep.store(0, Relaxed);
@@ -224,10 +223,13 @@ impl<'a> OpenCalls<'a> {
     /// before. How many they were.
     pub(crate) fn drop_below(&self, hook: u64, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
         let depth = self.depth();
+        let alternate = Alternate::default();
         while let Some(entry) = self.innermost() {
             let pointer = self.own_pointer(entry);
-            let is_gone =
-                if on_other_stack(hook, pointer) { !is_interrupted(pointer, hook) } else { pointer < hook };
+            let is_gone = match alternate.is_other(hook, pointer) {
+                true => !alternate.is_interrupted(pointer, hook),
+                false => pointer < hook,
+            };
             if !is_gone {
                 break;
             }
@@ -267,6 +269,7 @@ impl<'a> OpenCalls<'a> {
             // Too deep for entries: exits are believed.
             return Some(0);
         }
+        let alternate = Alternate::default();
         let mut entry = self.top();
         let mut inside = deep;
         while entry > self.first() {
@@ -284,7 +287,7 @@ impl<'a> OpenCalls<'a> {
                 return Some(inside);
             }
             let outside = matches!(frame, Frame::Start(own) if pointer > own && pointer != u64::MAX);
-            if outside && !on_other_stack(frame.stack_pointer(), pointer) {
+            if outside && !alternate.is_other(frame.stack_pointer(), pointer) {
                 return None;
             }
             inside += 1;
@@ -306,19 +309,28 @@ impl<'a> OpenCalls<'a> {
     }
 }
 
-/// Whether a frame at `outer` was interrupted by a signal handler on the alternate stack, to which `inner` belongs. (The other way
-/// round, a handler on the alternate stack has been left.)
-fn is_interrupted(outer: u64, inner: u64) -> bool {
-    crate::system::alternate_stack().is_some_and(|(first, end)| {
-        let within = |pointer: u64| (first..end).contains(&pointer);
-        within(inner) && !within(outer)
-    })
-}
+/// The thread's alternate signal stack. The kernel is asked once, if anybody wants to know.
+#[derive(Default)]
+struct Alternate(Cell<Option<(u64, u64)>>);
 
-/// Whether exactly one of two stack pointers lies on the thread's alternate signal stack.
-fn on_other_stack(one: u64, other: u64) -> bool {
-    crate::system::alternate_stack().is_some_and(|(first, end)| {
-        let within = |pointer: u64| (first..end).contains(&pointer);
-        within(one) != within(other)
-    })
+impl Alternate {
+    fn has(&self, pointer: u64) -> bool {
+        let (first, end) = self.0.get().unwrap_or_else(|| {
+            let asked = crate::system::alternate_stack().unwrap_or((0, 0));
+            self.0.set(Some(asked));
+            asked
+        });
+        (first..end).contains(&pointer)
+    }
+
+    /// Whether a frame at `outer` was interrupted by a signal handler on the alternate stack, to which `inner` belongs. (The other way
+    /// round, a handler on the alternate stack has been left.)
+    fn is_interrupted(&self, outer: u64, inner: u64) -> bool {
+        self.has(inner) && !self.has(outer)
+    }
+
+    /// Whether exactly one of two stack pointers lies on it.
+    fn is_other(&self, one: u64, other: u64) -> bool {
+        self.has(one) != self.has(other)
+    }
 }

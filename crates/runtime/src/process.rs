@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! Process                       a few pages
-//! Control[thread_capacity]      128 bytes each
+//! Control[thread_capacity]      256 bytes each
 //! ------------------------------ wiped in children up to here
 //! slow-path stacks              8 KiB each, a few for all threads
 //! ```
 
 use crate::arena::Arena;
 use crate::graveyard::Graveyard;
+use crate::ranges::Ranges;
 use crate::snapshot::Snapshots;
 use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::cell::UnsafeCell;
@@ -49,6 +50,10 @@ pub(crate) struct Process {
     pub(crate) next_code: AtomicU32,
     /// Ended threads and free slots.
     pub(crate) graveyard: Graveyard,
+    /// Stacks that aren't threads' own.
+    pub(crate) stacks: Ranges,
+    /// Fibers that there were.
+    pub(crate) fibers: AtomicU32,
     /// Snapshots that the program has taken of itself.
     pub(crate) snapshots: Snapshots,
     /// Not 0 while a thread of ours writes a snapshot that a signal asked for.
@@ -131,7 +136,7 @@ pub(crate) fn thread_slot_offset() -> u64 {
     THREAD_SLOT.load(Relaxed)
 }
 
-/// Address of the calling thread's slot for its control block.
+/// Address of the calling thread's slot for its control block, the first word of a [`crate::contexts::Local`].
 pub(crate) fn thread_slot() -> *mut *const Control {
     everycall_hooks::thread_pointer().wrapping_add(THREAD_SLOT.load(Relaxed)) as *mut *const Control
 }

@@ -2,13 +2,14 @@
 //! of this thread comes in between, but for the handler of a debugging trap: its events are counted as lost.
 
 use crate::arena::{Arena, Slot};
+use crate::contexts::{self, Found};
 use crate::open_calls::{Frame, OpenCalls};
 use crate::process::{self, Process, state as process_state};
 use crate::triggers::{self, Fallen};
-use crate::{crash, fork, modules, pause, system, threads};
+use crate::{crash, fork, modules, pause, stacks, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
-use everycall_format::event::{self, EXIT, kind, payload_word, record_word};
+use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word};
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 
@@ -16,6 +17,8 @@ use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 const FIRST_LOOK: usize = 64;
 /// Words that one event may need: epoch 2, gap 5, unknown code 3.
 const EVENT_WORDS_MAX: usize = 10;
+/// Words of the record that a stack is run again: a gap, with a thread.
+const RESUMED_WORDS: usize = 6;
 /// How long a thread that waits for a segment sleeps before it looks whether the recorder is still there.
 const STALL_LOOK_NS: u64 = 100_000_000;
 
@@ -33,7 +36,7 @@ pub(crate) unsafe extern "C" fn slow_path(
 ) {
     let Some(process) = process::process() else { return };
     // A signal handler may have begun the thread since the hook looked for a control block.
-    // SAFETY: null or the thread's control block; the thread-local slot is this thread's own.
+    // SAFETY: null or a control block; the thread-local slot is this thread's own.
     let control = unsafe { control.as_ref().or_else(|| process::thread_slot().read().as_ref()) };
     let traced = match process.state.load(Acquire) {
         process_state::ON => true,
@@ -54,8 +57,22 @@ pub(crate) unsafe extern "C" fn slow_path(
         }
         return;
     }
-    let is_first = control.is_none();
-    let Some(control) = control.or_else(|| threads::begin(process)) else { return };
+    let seen = control.filter(|control| stacks::is_seen(control, stack_pointer));
+    if let Some(other) = control.filter(|_| seen.is_none() && (!slot.is_null() || what & slow::PUSHED != 0)) {
+        // It was seen as this stack's until a moment ago, so that it is this thread's.
+        // SAFETY: null or a word of this thread's ring.
+        give_back(process, other, unsafe { slot.as_ref() }, what);
+    }
+    let (slot, what) = match seen {
+        Some(_) => (slot, what),
+        None => (core::ptr::null(), what & !slow::PUSHED),
+    };
+    let found = match seen {
+        Some(control) => Some(Found { control, is_new: false }),
+        None => contexts::current(process, stack_pointer),
+    };
+    let Some(Found { control, is_new }) = found else { return };
+    let is_first = is_new && control.fiber.load(Relaxed) == 0;
     if control.state.load(Relaxed) != state::ACTIVE {
         return;
     }
@@ -96,8 +113,8 @@ pub(crate) unsafe extern "C" fn slow_path(
         control.busy.store(0, Relaxed);
         return;
     }
-    if reserved.is_none() && !is_first && control.deep.load(Relaxed) == 0 {
-        thread.slot.set_name(system::thread_name());
+    if reserved.is_none() && seen.is_some() && control.deep.load(Relaxed) == 0 {
+        thread.look_at_name();
         threads::add_open_calls_to_dumps(&process.arena(), control);
     }
     let place = modules::place(process, module, address, body);
@@ -115,6 +132,25 @@ pub(crate) unsafe extern "C" fn slow_path(
     if is_first {
         thread.ring.end_after(FIRST_LOOK);
     }
+    pause::look_again(control);
+    control.busy.store(0, Relaxed);
+}
+
+/// Takes back what a hook has done in a ring that isn't that of its stack.
+#[cold]
+fn give_back(process: &'static Process, control: &Control, slot: Option<&AtomicU64>, what: u32) {
+    let thread = Thread::new(process, control);
+    if control.state.load(Relaxed) != state::ACTIVE || control.busy.swap(1, Relaxed) != 0 {
+        return;
+    }
+    thread.ring.hold();
+    if let Some(slot) = slot {
+        thread.ring.give_up_slot(slot, everycall_hooks::ticks());
+    }
+    if what & slow::PUSHED != 0 {
+        thread.open.take_back();
+    }
+    thread.resume();
     pause::look_again(control);
     control.busy.store(0, Relaxed);
 }
@@ -170,7 +206,7 @@ impl<'a> Thread<'a> {
 
     /// Makes room for `words` and brings the clock's upper half up to date. The time of the event.
     pub(crate) fn prepare(&self, words: usize) -> u64 {
-        if !self.ring.has_room(words) {
+        if !self.ring.has_room(words + RESUMED_WORDS) {
             self.advance();
         }
         let ticks = everycall_hooks::ticks();
@@ -182,7 +218,68 @@ impl<'a> Thread<'a> {
             triggers::watch_open_calls(self.process, &self.open);
             triggers::look_at_floor(self.process, self.control);
         }
+        if self.control.resumed.load(Relaxed) != 0 {
+            self.resumed(ticks);
+        }
         ticks
+    }
+
+    /// Records that a stack is run again which had been left.
+    #[cold]
+    fn resumed(&self, ticks: u64) {
+        let since = self.control.resumed.swap(0, Relaxed);
+        if self.control.gap_ticks.load(Relaxed) != 0 {
+            // Nothing was recorded meanwhile anyway.
+            return;
+        }
+        let since = if since == contexts::UNSEEN { self.last_ticks(ticks) } else { since.min(ticks) };
+        self.ring.push(&[
+            record_word(ticks, kind::GAP, 5, gap::SUSPENDED),
+            payload_word(since as u32, kind::GAP, 1),
+            payload_word((since >> 32) as u32, kind::GAP, 2),
+            payload_word(self.open.depth(), kind::GAP, 3),
+            payload_word(0, kind::GAP, 4),
+            payload_word(self.control.runner.load(Relaxed) as u32, kind::GAP, 5),
+        ]);
+    }
+
+    /// When the last event was recorded that the current segment has; `now` where it has none.
+    fn last_ticks(&self, now: u64) -> u64 {
+        let low =
+            self.ring.current().1.iter().rev().find_map(|word| match Word::decode(word.load(Relaxed)) {
+                Word::Entry { ticks_low, .. } | Word::Exit { ticks_low, .. } => Some(ticks_low),
+                _ => None,
+            });
+        low.map_or(now, |low| now - u64::from((now as u32).wrapping_sub(low)))
+    }
+
+    /// All calls that are open have been left: something new begins on the stack, or nothing any more.
+    pub(crate) fn leave_all(&self) {
+        if self.open.depth() == 0
+            || self.control.state.load(Relaxed) != state::ACTIVE
+            || self.control.busy.swap(1, Relaxed) != 0
+        {
+            return;
+        }
+        self.ring.hold();
+        if !pause::stop_if_asked(self) {
+            let ticks = self.prepare(EVENT_WORDS_MAX);
+            let mut fallen = Fallen::default();
+            let count = self.open.depth();
+            self.open.drop_frames(count, |call| fallen.add(self.process, call, ticks));
+            self.left(ticks, count);
+            fallen.post(self.process, self);
+            self.resume();
+        }
+        pause::look_again(self.control);
+        self.control.busy.store(0, Relaxed);
+    }
+
+    /// Reads a thread's name once more. A fiber's isn't the thread's.
+    fn look_at_name(&self) {
+        if self.control.fiber.load(Relaxed) == 0 {
+            self.slot.set_name(system::thread_name());
+        }
     }
 
     /// Goes on in the next segment.
@@ -266,7 +363,7 @@ impl<'a> Thread<'a> {
         triggers::judge(self.process, self, ticks);
         self.open.drop_frames(1, |_| ());
         if self.open.depth() == 0 {
-            self.slot.set_name(system::thread_name());
+            self.look_at_name();
         }
         true
     }
@@ -301,7 +398,7 @@ impl<'a> Thread<'a> {
             triggers::judge(self.process, self, ticks);
             self.open.drop_frames(1, |_| ());
             if self.open.depth() == 0 {
-                self.slot.set_name(system::thread_name());
+                self.look_at_name();
             }
         } else {
             self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
@@ -331,7 +428,7 @@ impl<'a> Thread<'a> {
             self.slot.unwound().fetch_add(u64::from(count), Relaxed);
             if self.open.depth() <= 1 {
                 // As when pthread_exit or a cancellation has ended the thread.
-                self.slot.set_name(system::thread_name());
+                self.look_at_name();
             }
             self.ring.push(&[
                 record_word(ticks, kind::UNWOUND, 2, 0),

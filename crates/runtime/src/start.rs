@@ -6,7 +6,7 @@ use crate::process::{self, state as process_state};
 use crate::system::{
     self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED,
 };
-use crate::{crash, fork, signal, system::PROT_READ, system::PROT_WRITE};
+use crate::{crash, fork, signal, stacks, system::PROT_READ, system::PROT_WRITE};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use everycall_format::arena::{
     ArenaHeader, ClockReading, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
@@ -96,6 +96,8 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         process.arena().count(everycall_format::arena::counter::SECOND_RUNTIMES, 1);
         return;
     }
+    // The kernel puts the environment on top of the stack.
+    stacks::begin(if variables.is_null() { everycall_hooks::stack_pointer() } else { variables as u64 });
     let environment = Environment { variables };
     let trusted = !environment.is_secure();
     let variable = |name: &str| environment.get(name).filter(|_| trusted);

@@ -332,3 +332,14 @@ pub(crate) fn alternate_stack() -> Option<(u64, u64)> {
     let result = unsafe { syscall(number::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     (result == 0 && stack[1] & SS_DISABLE == 0).then(|| (stack[0], stack[0].saturating_add(stack[2])))
 }
+
+/// Whether memory at an address, which needn't be mapped, can be read: the kernel looks at a signal set there and refuses to do anything
+/// with it.
+pub(crate) fn is_readable(address: u64) -> bool {
+    const EFAULT: isize = -14;
+    const NOTHING: usize = usize::MAX;
+    // SAFETY: no signal mask is changed, as there is no such way to do it.
+    unsafe {
+        syscall(number::RT_SIGPROCMASK, [NOTHING, address as usize, 0, size_of::<u64>(), 0, 0]) != EFAULT
+    }
+}

@@ -1,9 +1,10 @@
-//! A thread's first event gives it a slot and a ring: a few atomic operations, no lock that anybody waits for.
+//! The first event of a thread, or of a fiber, gives it a slot and a ring: a few atomic operations, no lock that anybody waits for.
 //!
 //! Slots of ended threads stay as they are for a while, so that their events can be read ([`crate::graveyard`]).
 
 use crate::arena::{Arena, Slot};
 use crate::process::{self, Process};
+use crate::stacks::{self, Bounds};
 use crate::triggers;
 use crate::{crash, system};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
@@ -21,6 +22,9 @@ const HEADERS_PER_PAGE: u32 = PAGE as u32 / size_of::<ThreadHeader>() as u32;
 /// Segments that are added to core dumps at a time.
 const DUMPED_SEGMENTS: u32 = 16;
 
+/// A name, NUL padded; all zero for none.
+pub(crate) type Name = [u8; 16];
+
 /// Control block of threads that run untraced for want of a slot.
 static OFF: Control = Control::off();
 /// Segments that core dumps have, from the pool's begin.
@@ -31,23 +35,32 @@ pub(crate) fn begin_child() {
     SEGMENTS_DUMPED.store(0, Relaxed);
 }
 
-/// Gives the calling thread a slot, a ring and a control block. `None` where it runs untraced.
-pub(crate) fn begin(process: &'static Process) -> Option<&'static Control> {
-    // A filter that refuses this refuses the others, too, and nobody would notice the thread's end.
-    let tid = system::thread_id();
-    let place = tid.and_then(|_| process.graveyard.take_place(process));
-    let begun = place.zip(tid).and_then(|((slot, stack), tid)| begin_in(process, slot, stack, tid));
-    match begun {
-        Some(control) => set_control(control),
-        None => {
-            process.arena().count(counter::THREADS_UNTRACED, 1);
-            leave_out();
-        }
+/// Gives a stack that the calling thread runs a slot, a ring and a control block: its own, or a fiber's, which has that name or none.
+/// `None` where there is no room: then the thread runs untraced, or the fiber does.
+pub(crate) fn begin(
+    process: &'static Process,
+    bounds: Bounds,
+    tid: u32,
+    fiber: Option<Name>,
+) -> Option<&'static Control> {
+    let begun = process
+        .graveyard
+        .take_place(process)
+        .and_then(|(slot, stack)| begin_in(process, (slot, stack), bounds, tid, fiber));
+    if begun.is_none() && fiber.is_none() {
+        process.arena().count(counter::THREADS_UNTRACED, 1);
+        leave_out();
     }
     begun
 }
 
-fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Option<&'static Control> {
+fn begin_in(
+    process: &'static Process,
+    (index, stack): (u32, u32),
+    bounds: Bounds,
+    tid: u32,
+    fiber: Option<Name>,
+) -> Option<&'static Control> {
     let arena = process.arena();
     let slot = arena.slot(index);
     let control = process.control(index);
@@ -64,7 +77,13 @@ fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Opti
     slot.tid().store(tid, Relaxed);
     slot.start_ticks().store(ticks, Relaxed);
     slot.end_ticks().store(0, Relaxed);
-    slot.set_name(system::thread_name());
+    let number = fiber.map_or(0, |_| process.fibers.fetch_add(1, Relaxed) + 1);
+    slot.fiber().store(number, Relaxed);
+    slot.set_name(match fiber {
+        None => system::thread_name(),
+        Some(name) if name[0] != 0 => name,
+        Some(_) => fiber_name(number),
+    });
     for counted in [slot.unwound(), slot.orphan_exits(), slot.lost_busy(), slot.deep()] {
         counted.store(0, Relaxed);
     }
@@ -77,6 +96,9 @@ fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Opti
     control.matching.store(0, Relaxed);
     control.gap_ticks.store(0, Relaxed);
     control.left_out.store(0, Relaxed);
+    control.fiber.store(number, Relaxed);
+    control.runner.store(0, Relaxed);
+    control.resumed.store(0, Relaxed);
     control.open_base.store(base, Relaxed);
     control.open_limit.store(limit, Relaxed);
     control.open_top.store(base + size_of::<OpenCall>() as u64, Relaxed);
@@ -100,9 +122,23 @@ fn begin_in(process: &'static Process, index: u32, stack: u32, tid: u32) -> Opti
     if index.is_multiple_of(HEADERS_PER_PAGE) {
         arena.add_to_dumps(arena.layout().thread_at(index), PAGE);
     }
+    stacks::set(control, bounds);
     control.state.store(state::ACTIVE, Relaxed);
     slot.state().store(thread_state::USED, Release);
     Some(control)
+}
+
+/// What a fiber is called that has no name.
+fn fiber_name(number: u32) -> Name {
+    let mut name = [0; 16];
+    let mut unit = 1_u32;
+    while number / 10 >= unit {
+        unit *= 10;
+    }
+    let digits = core::iter::successors(Some(unit), |unit| Some(unit / 10)).take_while(|unit| *unit > 0);
+    let digits = digits.map(|unit| b'0' + (number.checked_div(unit).unwrap_or(0) % 10) as u8);
+    name.iter_mut().zip(b"fiber ".iter().copied().chain(digits)).for_each(|(place, byte)| *place = byte);
+    name
 }
 
 /// Adds segment `index`, which is in use, to what core dumps have.
@@ -122,7 +158,8 @@ pub(crate) fn add_segment_to_dumps(arena: &Arena, index: u32) {
 
 /// Makes the calling thread's hooks return at once.
 pub(crate) fn leave_out() {
-    set_control(&OFF);
+    // SAFETY: the slot is this thread's own.
+    unsafe { process::thread_slot().write(&raw const OFF) };
 }
 
 /// Whether the calling thread was left out, by [`leave_out`].
@@ -134,12 +171,6 @@ pub(crate) fn is_left_out(control: &Control) -> bool {
 pub(crate) fn take_back() {
     // SAFETY: the slot is this thread's own.
     unsafe { process::thread_slot().write(core::ptr::null()) };
-}
-
-/// Sets what the thread's hooks find in the thread-local slot.
-fn set_control(control: &'static Control) {
-    // SAFETY: the slot is this thread's own.
-    unsafe { process::thread_slot().write(control) };
 }
 
 /// The ring of a thread.

@@ -3,7 +3,7 @@
 //! on the stack, or one from within a function's body, may lie deeper than a frame that is gone).
 
 use crate::slow::Place;
-use crate::{api, modules, pause};
+use crate::{api, contexts, modules, pause};
 use everycall_format::label;
 
 /// From a function's stack pointer to that of a hook that it calls: the return address and four registers.
@@ -36,6 +36,12 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     };
     // Where the slow path is running, what was left is found at the next event.
     let _ = api::with_thread(|thread| {
+        if what == JUMP
+            && !api::traced().is_some_and(|process| contexts::is_on(process, thread.control, stack_pointer))
+        {
+            // Nothing is left: the program goes on on another stack.
+            return;
+        }
         let record = label::record(what as u8, 0, None, name);
         let ticks = thread.prepare(WORDS_BEFORE + record.words().len());
         let hook = stack_pointer.wrapping_sub(HOOK_BELOW);

@@ -143,7 +143,7 @@ pub enum InstantKind {
     UnmatchedExit(Location),
 }
 
-/// Recording was off.
+/// Nothing was recorded: recording was off, or no thread ran the stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gap {
     /// From, in nanoseconds since the origin.
@@ -154,13 +154,15 @@ pub struct Gap {
     pub why: GapKind,
 }
 
-/// Why recording was off.
+/// Why nothing was recorded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum GapKind {
     /// The program left the thread out.
     Thread,
     /// Tracing was disabled.
     Disabled,
+    /// The stack was suspended: no thread ran it. Calls that were open before are open afterwards.
+    Suspended,
     /// A reason that this version doesn't know.
     Other(u8),
 }

@@ -39,4 +39,4 @@ pub use location::{Location, ModuleMap};
 pub use marks::{MarkNames, NamedMarks};
 pub use pairing::PairingStats;
 pub use thread::ThreadEvents;
-pub use trace::{ThreadInfo, Trace};
+pub use trace::{FIBERS_FROM, ThreadInfo, Trace};

@@ -264,6 +264,7 @@ impl<'a> Pairing<'a> {
                 let why = match why {
                     gap::THREAD => GapKind::Thread,
                     gap::DISABLED => GapKind::Disabled,
+                    gap::SUSPENDED => GapKind::Suspended,
                     other => GapKind::Other(other),
                 };
                 self.unwind(left, How::InGap(until, why));
@@ -494,7 +495,9 @@ impl<'a> Pairing<'a> {
         if let How::InGap(until, why) = how {
             let at_ns = self.now_ns;
             self.now_ns = self.clock.ns(until).max(at_ns);
-            self.before_gap = self.stack.len();
+            if why != GapKind::Suspended {
+                self.before_gap = self.stack.len();
+            }
             out.push(TimelineEvent::Gap(Gap { at_ns, until_ns: self.now_ns, why }));
         }
         self.closing = None;

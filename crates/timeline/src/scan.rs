@@ -1,5 +1,6 @@
 //! The first pass over a thread: what is there, and how far it reaches.
 
+use everycall_format::event::gap;
 use everycall_reader::event::{EventKind, Events, label_name};
 use everycall_reader::{Source, ThreadKey, Warning};
 
@@ -15,6 +16,8 @@ pub(crate) struct ThreadScan {
     pub missing: u64,
     pub gaps: u64,
     pub gaps_ticks: u64,
+    pub suspended: u64,
+    pub suspended_ticks: u64,
     pub malformed_words: u64,
     pub segments_lost: u64,
     pub open_calls: u64,
@@ -87,6 +90,11 @@ impl ThreadScan {
                 | EventKind::OrphanExit { .. } => self.events += 1,
                 EventKind::Unwound { .. } | EventKind::Other { .. } => {}
                 EventKind::Label { detail, .. } => names.count(label_name(words, event.slot).bytes(), detail),
+                EventKind::Gap { from_ticks, why: gap::SUSPENDED, .. } => {
+                    self.suspended += 1;
+                    let ticks = event.ticks.saturating_sub(from_ticks);
+                    self.suspended_ticks = self.suspended_ticks.saturating_add(ticks);
+                }
                 EventKind::Gap { from_ticks, .. } => {
                     self.gaps += 1;
                     let ticks = event.ticks.saturating_sub(from_ticks);

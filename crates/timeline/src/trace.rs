@@ -24,6 +24,9 @@ pub struct Trace<'a> {
     warnings: Vec<Warning>,
 }
 
+/// Above the numbers that kernels give threads: so many and the number of a fiber are what it has in the place of a thread id.
+pub const FIBERS_FROM: u32 = 1_000_000_000;
+
 /// What is known of a thread in one snapshot before its timeline is made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreadInfo {
@@ -35,8 +38,10 @@ pub struct ThreadInfo {
     pub process: usize,
     /// Process id.
     pub pid: u32,
-    /// Kernel thread id.
+    /// Kernel thread id; of a fiber, that of the thread that ran it last.
     pub tid: u32,
+    /// Of a fiber, a stack that threads run which isn't their own: its number in its process, from 1.
+    pub fiber: Option<u32>,
     /// Name; bytes that are no UTF-8 are replaced.
     pub name: String,
     /// When the thread took its ring, in nanoseconds since the origin.
@@ -56,6 +61,10 @@ pub struct ThreadInfo {
     pub gaps: u64,
     /// How long it was off in all, in nanoseconds.
     pub gaps_ns: u64,
+    /// Times that its stack was suspended, while its thread ran others: of a fiber, or of a thread that runs some.
+    pub suspended: u64,
+    /// How long it was in all, in nanoseconds.
+    pub suspended_ns: u64,
     /// Words that make no sense: records that were cut, payloads without their first word.
     pub malformed_words: u64,
     /// Whether every segment of the thread is there, from its beginning on.
@@ -74,6 +83,14 @@ pub struct ThreadInfo {
     pub lost_busy: u64,
     /// Events deeper than the open-call stack, in the thread's whole life.
     pub deep: u64,
+}
+
+impl ThreadInfo {
+    /// A number that no other one of its process has: its kernel thread id; a fiber's from [`FIBERS_FROM`] on.
+    #[must_use]
+    pub fn id(&self) -> u32 {
+        self.fiber.map_or(self.tid, |fiber| FIBERS_FROM.saturating_add(fiber))
+    }
 }
 
 impl<'a> Trace<'a> {
@@ -249,6 +266,8 @@ fn thread_info(
         missing: scan.missing,
         gaps: scan.gaps,
         gaps_ns: clock.ns(clock.origin_ticks().saturating_add(scan.gaps_ticks)),
+        suspended: scan.suspended,
+        suspended_ns: clock.ns(clock.origin_ticks().saturating_add(scan.suspended_ticks)),
         malformed_words: scan.malformed_words,
         is_complete: scan.is_complete,
         segments_overwritten: thread.first_segment,
@@ -258,5 +277,6 @@ fn thread_info(
         orphan_exits: thread.orphan_exits,
         lost_busy: thread.lost_busy,
         deep: thread.deep,
+        fiber: thread.fiber,
     }
 }

@@ -105,7 +105,8 @@ impl<'a> Ring<'a> {
             orphan_exits: self.thread.orphan_exits,
             lost_busy: self.thread.lost_busy,
             deep: self.thread.deep,
-            reserved: [0; 3],
+            fiber: self.thread.fiber,
+            reserved: [0; 5],
         }
     }
 

@@ -90,6 +90,16 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
         let off = Duration { ns: threads.iter().map(|thread| thread.gaps_ns).fold(0, u64::saturating_add) };
         field(out, "off", &format!("{}, {off} in all threads together", Several(gaps, "time", "times")))?;
     }
+    let suspended: u64 = threads.iter().map(|thread| thread.suspended).sum();
+    let fibers = threads.iter().filter(|thread| thread.fiber.is_some()).count() as u64;
+    if suspended > 0 || fibers > 0 {
+        let fibers = Several(fibers, "fiber", "fibers");
+        field(
+            out,
+            "fibers",
+            &format!("{fibers}; stacks were resumed {}", Several(suspended, "time", "times")),
+        )?;
+    }
     field(out, "file", &report.path.display().to_string())
 }
 
@@ -218,7 +228,7 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
         writeln!(
             out,
             "  {:>8}  {:<16}{:>15}{:>12}{:>10}  {}",
-            thread.tid,
+            thread.id(),
             clean(&thread.name),
             Count(thread.events).to_string(),
             thread

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use everycall_timeline::{EndKind, Location, TimelineEvent, Trace};
+use everycall_timeline::{EndKind, Gap, GapKind, Location, TimelineEvent, Trace};
 
 use crate::symbol_names::{FunctionGroup, SymbolNames};
 use crate::trace_view::TraceView;
@@ -138,6 +138,12 @@ impl Profile {
                     self.unwound += u64::from(end.how == EndKind::Unwound);
                 }
                 TimelineEvent::Instant(_) => self.unmatched_exits += 1,
+                TimelineEvent::Gap(Gap { at_ns, until_ns, why: GapKind::Suspended }) => {
+                    // Its thread ran something else meanwhile.
+                    if let Some((_, inner)) = open.last_mut() {
+                        *inner = inner.saturating_add(until_ns.saturating_sub(at_ns));
+                    }
+                }
                 TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
             }
         }

@@ -50,6 +50,8 @@ macro_rules! assemble {
             OPEN_TOP = const offset_of!(Control, open_top),
             TICKS_HIGH = const offset_of!(Control, ticks_high),
             STATE = const offset_of!(Control, state),
+            STACK_LOW = const offset_of!(Control, stack_low),
+            STACK_HIGH = const offset_of!(Control, stack_high),
             FLOOR = const offset_of!(Control, floor),
             OFF = const state::OFF,
             BIAS_ENTRY = const offset_of!(ModuleDescriptor, bias_entry),
@@ -83,6 +85,10 @@ hooks_asm! {
         everycall_load_control
         testq   %rcx, %rcx
         jz      everycall_slow_\\what\\()_without_slot
+        cmpq    {STACK_LOW}(%rcx), %rsp             # another stack's block: before anything of it is touched
+        jb      everycall_slow_\\what\\()_without_slot
+        cmpq    {STACK_HIGH}(%rcx), %rsp
+        jae     everycall_slow_\\what\\()_without_slot
         rdtsc
         movl    $8, %esi
         xaddq   %rsi, {POSITION}(%rcx)              # reserve: one instruction, so no signal splits it
@@ -284,6 +290,11 @@ everycall_slow_common:
     .cfi_def_cfa_offset 56
         testq   %rcx, %rcx
         jz      1f
+        leaq    16(%rsp), %rax                      # the hook's stack pointer
+        cmpq    {STACK_LOW}(%rcx), %rax
+        jb      1f
+        cmpq    {STACK_HIGH}(%rcx), %rax
+        jae     1f
         cmpl    ${OFF}, {STATE}(%rcx)
         je      9f
     1:  pushq   %r9

@@ -24,7 +24,7 @@
 //!
 //! | from | rsi | edi |
 //! |---|---|---|
-//! | no control block, or no room | not a slot | 0, EXIT, BODY |
+//! | no control block, another stack's, or no room | not a slot | 0, EXIT, BODY |
 //! | clock's upper half changed | reserved slot | 0, EXIT, BODY |
 //! | dead frames below an entry | reserved slot | PUSHED, BODY |
 //! | an exit of another frame | reserved slot with the exit's ticks | EXIT, BODY |
@@ -58,6 +58,18 @@ pub fn thread_pointer() -> u64 {
     // SAFETY: the x86-64 ABI keeps the thread pointer's own value at offset 0 of `fs`.
     unsafe {
         core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    pointer
+}
+
+/// The stack pointer, about: that of a function that calls this.
+#[inline(always)]
+#[must_use]
+pub fn stack_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: reads a register.
+    unsafe {
+        core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
     pointer
 }
@@ -168,18 +180,19 @@ pub fn handler_end() -> u64 {
     address
 }
 
-// The process's thread-local slot: the address of the thread's control block.
+// The process's thread-local slot: the address of the control block of the stack that the thread runs; that of its own stack's, and its
+// thread id above its process's, which the runtime keeps there.
 #[cfg(any(feature = "executable", feature = "shared"))]
 core::arch::global_asm!(
     "
     .section .tbss.everycall_thread, \"awT\", @nobits
     .p2align 3
     .type   everycall_thread, @object
-    .size   everycall_thread, 8
+    .size   everycall_thread, 24
     .globl  everycall_thread
     .hidden everycall_thread
 everycall_thread:
-    .zero   8
+    .zero   24
     .text
     ",
     options(att_syntax)

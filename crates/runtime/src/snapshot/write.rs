@@ -251,7 +251,8 @@ impl Output {
             orphan_exits: header.orphan_exits,
             lost_busy: header.lost_busy,
             deep: header.deep,
-            reserved: [0; 3],
+            fiber: header.fiber,
+            reserved: [0; 5],
         };
         let list =
             ArrayHeader { entry_size: size_of::<OpenCall>() as u32, count: noted.open_calls_count as u32 };

@@ -6,10 +6,12 @@
 extern crate std;
 
 use crate::arena::{Arena, Slot};
+use crate::contexts::Local;
 use crate::open_calls::OpenCalls;
 use crate::process::{self, Process, state as process_state};
 use crate::slow::slow_path;
-use crate::{system, threads};
+use crate::stacks::{self, Bounds, bounds};
+use crate::{contexts, system, threads};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::{ArenaHeader, OpenCall, holder};
@@ -30,7 +32,7 @@ const BELOW: u64 = 256;
 const FUNCTION: u32 = 16;
 
 std::thread_local! {
-    static THREAD: Cell<*const Control> = const { Cell::new(core::ptr::null()) };
+    static THREAD: Cell<Local> = const { Cell::new(Local::NONE) };
 }
 
 /// What comes between two steps.
@@ -194,7 +196,7 @@ impl Machine {
         let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
         let (process, module) = started();
         let arena = process.arena();
-        THREAD.set(core::ptr::null());
+        THREAD.set(Local::NONE);
         arena.thread_count().store(0, Relaxed);
         let slot = arena.slot(0);
         let pool = arena.pool();
@@ -211,7 +213,10 @@ impl Machine {
         process.graveyard.forget();
         let (first, end) = arena.open_calls(0);
         (first..end).step_by(WORD_SIZE).for_each(|address| word_at(address).store(0, Relaxed));
-        let control = threads::begin(process).unwrap();
+        let stack = std::vec![0_u64; 1 << 16];
+        let all = stack.as_ptr_range();
+        let bounds = Bounds { low: all.start as u64, high: all.end as u64, how: bounds::TOLD };
+        let control = contexts::begin_home(process, bounds, 1).unwrap().control;
         let ring = threads::ring(&arena, control, &slot);
         for _ in 0..before {
             if !ring.has_room(1) {
@@ -226,7 +231,6 @@ impl Machine {
             }
             ring.push(&[record_word(everycall_hooks::ticks(), kind::FILLER, 0, 0)]);
         }
-        let stack = std::vec![0_u64; 1 << 16];
         Machine {
             process,
             module,
@@ -351,6 +355,11 @@ impl Machine {
 
     /// `everycall_prologue`: the slot, or `None` where the slow path was taken.
     fn reserve(&mut self, what: u32, address: u32) -> Result<Option<(u64, u64)>, Jump> {
+        self.step()?;
+        // Two steps of what nobody else changes.
+        if !stacks::is_seen(self.control, self.stack_pointer) {
+            return self.slow(what, 0, address).map(|()| None);
+        }
         self.step()?;
         let ticks = everycall_hooks::ticks();
         self.step()?;

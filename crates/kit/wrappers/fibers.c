@@ -1,0 +1,48 @@
+// Stacks of fibers: the runtime learns where they are when something new is to begin on them.
+#include "runtime.h"
+
+static inline void stack(uint64_t low, uint64_t size) {
+    const struct everycall_runtime* runtime = &everycall_runtime_v1;
+    if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber) + sizeof runtime->fiber)
+        runtime->fiber(EVERYCALL_STACK_TOLD, low, size, 0);
+}
+
+// ucontext_t of x86-64, alike in glibc and in libucontext: flags, link, then stack_t.
+struct context {
+    uint64_t flags, link, stack_low, stack_flags, stack_size;
+};
+
+__attribute__((used)) static void context_is_made(const struct context* context) {
+    stack(context->stack_low, context->stack_size);
+}
+
+// makecontext takes any number of arguments, in registers and on the stack: they stay where they are.
+extern void __real_makecontext(void) EVERYCALL_WEAK;
+__asm__(
+    "    .text\n"
+    "    .globl  __wrap_makecontext\n"
+    "    .hidden __wrap_makecontext\n"
+    "    .type   __wrap_makecontext, @function\n"
+    "    .weak   __real_makecontext\n"
+    "__wrap_makecontext:\n"
+    "    .cfi_startproc\n"
+    "    pushq   %rdi\n"
+    "    pushq   %rsi\n"
+    "    pushq   %rdx\n"
+    "    pushq   %rcx\n"
+    "    pushq   %r8\n"
+    "    pushq   %r9\n"
+    "    pushq   %rax\n"
+    "    .cfi_adjust_cfa_offset 56\n"
+    "    call    context_is_made\n"
+    "    popq    %rax\n"
+    "    popq    %r9\n"
+    "    popq    %r8\n"
+    "    popq    %rcx\n"
+    "    popq    %rdx\n"
+    "    popq    %rsi\n"
+    "    popq    %rdi\n"
+    "    .cfi_adjust_cfa_offset -56\n"
+    "    jmp     *__real_makecontext@GOTPCREL(%rip)\n"
+    "    .cfi_endproc\n"
+    "    .size   __wrap_makecontext, . - __wrap_makecontext\n");

@@ -1,0 +1,395 @@
+//! Which stack a thread runs, and whose events its hooks write: those of its own stack, or of a fiber's.
+//!
+//! A *context* is a stack with a slot, a ring and an open-call stack: a thread's own, or a fiber's, which any thread may
+//! run. Hooks compare the stack pointer with the bounds of the context that the thread ran last; where it is another one's, the slow path
+//! comes here. It finds the context by the stack pointer and puts its control block into the thread-local slot. Calls that are open on
+//! the stack that was left stay open.
+//!
+//! Nobody has to tell of a switch, be it made by `swapcontext`, `longjmp`, assembly or a signal handler.
+
+use crate::process::{self, Process};
+use crate::ranges::{Range, flags};
+use crate::slow::Thread;
+use crate::stacks::{self, Bounds, bounds};
+use crate::{system, threads};
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use everycall_format::arena::{counter, thread_state};
+use everycall_ring::{Control, running, state};
+
+/// What the runtime keeps for each thread in its thread-local slot. Hooks read the first word.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Local {
+    /// The context that the thread ran last; null where it has none that records.
+    pub(crate) current: *const Control,
+    /// That of its own stack; null before its first event there.
+    home: *const Control,
+    /// Its id, and above it its process's.
+    id: u64,
+}
+
+#[cfg(test)]
+impl Local {
+    pub(crate) const NONE: Local = Local { current: core::ptr::null(), home: core::ptr::null(), id: 0 };
+}
+
+/// [`Control::resumed`] where nobody saw the stack being left.
+pub(crate) const UNSEEN: u64 = 1;
+
+fn local() -> Local {
+    // SAFETY: the thread-local slot is this thread's own.
+    unsafe { process::thread_slot().cast::<Local>().read() }
+}
+
+/// What hooks find from now on.
+fn set_current(control: *const Control) {
+    // SAFETY: as above.
+    unsafe { process::thread_slot().write(control) };
+}
+
+fn set_home(control: *const Control) {
+    // SAFETY: as above.
+    unsafe { (*process::thread_slot().cast::<Local>()).home = control };
+}
+
+/// A control block that the thread-local slot has: none, where it was wiped by a fork.
+fn live(control: *const Control) -> Option<&'static Control> {
+    // SAFETY: null, or a control block, which stays.
+    unsafe { control.as_ref() }.filter(|control| control.state.load(Relaxed) != state::BLANK)
+}
+
+/// The context that the thread ran last, whichever stack it runs now.
+pub(crate) fn last() -> Option<&'static Control> {
+    live(local().current)
+}
+
+/// Whether the thread's slot has control blocks, wiped or not.
+pub(crate) fn has_any(process: &'static Process, capacity: u32) -> bool {
+    let local = local();
+    process.owns(local.current, capacity) || process.owns(local.home, capacity)
+}
+
+/// The calling thread's id. `None` where a filter of system calls doesn't tell.
+fn thread_id(process: &Process) -> Option<u32> {
+    let pid = u64::from(process.pid.load(Relaxed)) << 32;
+    let known = local().id;
+    if known & !u64::from(u32::MAX) == pid && known as u32 != 0 {
+        return Some(known as u32);
+    }
+    let tid = system::thread_id()?;
+    // SAFETY: the thread-local slot is this thread's own.
+    unsafe { (*process::thread_slot().cast::<Local>()).id = pid | u64::from(tid) };
+    Some(tid)
+}
+
+/// A context, and whether it begins with this.
+pub(crate) struct Found {
+    pub(crate) control: &'static Control,
+    pub(crate) is_new: bool,
+}
+
+/// The context that the calling thread, whose signals are blocked, runs at this stack pointer. It begins if it hasn't yet. `None`
+/// where the stack isn't recorded.
+pub(crate) fn current(process: &'static Process, pointer: u64) -> Option<Found> {
+    let known = |control| Some(Found { control, is_new: false });
+    match last() {
+        Some(control) if stacks::is_seen(control, pointer) => known(control),
+        last => find(process, pointer, last),
+    }
+}
+
+fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>) -> Option<Found> {
+    let Some(tid) = thread_id(process) else {
+        process.arena().count(counter::THREADS_UNTRACED, 1);
+        threads::leave_out();
+        return None;
+    };
+    let home = live(local().home);
+    if home.is_none() {
+        // Its parent's, after a fork.
+        set_home(core::ptr::null());
+    }
+    // One that another thread runs by now, or that is another stack's, isn't this thread's to go on in.
+    let own = last.filter(|last| last.runner.load(Acquire) == running(tid));
+    let entered = |control| Some(Found { control: enter(process, last, control, tid), is_new: false });
+    if let Some(range) = process.stacks.find(pointer)
+        && !is_threads(&range, home)
+    {
+        return on_fiber(process, last, &range, tid);
+    }
+    if let Some(home) = home.filter(|home| stacks::is_within(home, pointer)) {
+        stacks::refit(process, home);
+        return entered(home);
+    }
+    // One that has no bounds began in a handler on its alternate stack.
+    let has_bounds = home.is_some_and(|home| home.stack_high.load(Relaxed) != 0);
+    let of_thread = if has_bounds { None } else { stacks::of_thread(process, pointer, tid) };
+    if let Some(bounds) = of_thread.filter(|_| home.is_none()) {
+        return begin_home(process, bounds, tid);
+    }
+    if system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer)) {
+        // A handler's calls nest within what it interrupted.
+        return match own.or(home) {
+            Some(control) => entered(control),
+            None => begin_home(process, Bounds { low: u64::MAX, high: 0, how: bounds::THREAD }, tid),
+        };
+    }
+    for control in [own, home].into_iter().flatten() {
+        if is_grown(process, control, pointer) {
+            return entered(control);
+        }
+    }
+    if let (Some(home), Some(bounds)) = (home, of_thread) {
+        stacks::set(home, bounds);
+        return entered(home);
+    }
+    if let Some(other) = other_threads(process, pointer) {
+        return entered(other);
+    }
+    let guess = stacks::guess(process, pointer);
+    let guessed = if guess.how == bounds::GUESSED { flags::GUESSED } else { 0 };
+    let range = Range { low: guess.low, high: guess.high, flags: guessed, tid, ..Range::default() };
+    if !process.stacks.lock().insert(&range) {
+        process.arena().count(counter::FIBER_EVENTS, 1);
+        set_current(core::ptr::null());
+        return None;
+    }
+    on_fiber(process, last, &range, tid)
+}
+
+/// Whether a known range is memory in which the thread's own stack has begun since.
+fn is_threads(range: &Range, home: Option<&Control>) -> bool {
+    home.is_none() && range.contains(everycall_hooks::thread_pointer())
+}
+
+/// The thread's own stack gets a context. What was known of stacks in this memory is over, unless the thread itself told of it.
+pub(crate) fn begin_home(process: &'static Process, bounds: Bounds, tid: u32) -> Option<Found> {
+    if !process.stacks.is_empty() && bounds.high != 0 {
+        retire(process, bounds.low, bounds.high, |range| range.tid != tid);
+    }
+    let control = threads::begin(process, bounds, tid, None)?;
+    stacks::refit(process, control);
+    set_home(control);
+    if let Some(last) = last() {
+        leave(last, tid);
+    }
+    control.runner.store(running(tid), Relaxed);
+    set_current(control);
+    Some(Found { control, is_new: true })
+}
+
+/// The thread runs a stack of the table.
+fn on_fiber(
+    process: &'static Process,
+    last: Option<&'static Control>,
+    range: &Range,
+    tid: u32,
+) -> Option<Found> {
+    if let Some(slot) = range.slot.checked_sub(1) {
+        let control = enter(process, last, process.control(slot), tid);
+        if range.flags & flags::BEGUN_ANEW != 0 {
+            process.stacks.lock().update(range, |range| range.flags &= !flags::BEGUN_ANEW);
+            control.resumed.store(0, Relaxed);
+            Thread::new(process, control).leave_all();
+        }
+        stacks::refit(process, control);
+        return Some(Found { control, is_new: false });
+    }
+    let how = if range.flags & flags::GUESSED != 0 { bounds::GUESSED } else { bounds::TOLD };
+    let bounds = Bounds { low: range.low, high: range.high, how };
+    let begun = (range.flags & flags::REFUSED == 0)
+        .then(|| threads::begin(process, bounds, tid, Some(range.name)))
+        .flatten();
+    let Some(control) = begun else {
+        process.stacks.lock().update(range, |range| range.flags |= flags::REFUSED);
+        process.arena().count(counter::FIBER_EVENTS, 1);
+        if let Some(last) = last {
+            leave(last, tid);
+        }
+        set_current(core::ptr::null());
+        return None;
+    };
+    let slot = control.slot.load(Relaxed) + 1;
+    process.stacks.lock().update(range, |range| {
+        range.slot = slot;
+        range.flags &= !flags::BEGUN_ANEW;
+    });
+    stacks::refit(process, control);
+    enter(process, last, control, tid);
+    Some(Found { control, is_new: true })
+}
+
+/// The thread goes on in another context than the one that it ran last.
+fn enter(
+    process: &'static Process,
+    last: Option<&'static Control>,
+    control: &'static Control,
+    tid: u32,
+) -> &'static Control {
+    if last.is_some_and(|last| core::ptr::eq(last, control)) {
+        return control;
+    }
+    if let Some(last) = last {
+        leave(last, tid);
+    }
+    let before = control.runner.swap(running(tid), AcqRel);
+    if before >= running(0) {
+        if before != running(tid) {
+            control.resumed.store(UNSEEN, Relaxed);
+        }
+    } else {
+        control.resumed.store(before, Relaxed);
+    }
+    if control.fiber.load(Relaxed) != 0 {
+        // A thread's own stays the thread's, whose end is asked after.
+        process.arena().slot(control.slot.load(Relaxed)).tid().store(tid, Relaxed);
+    }
+    set_current(control);
+    control
+}
+
+/// The thread has left a context, unless another one runs it by now.
+fn leave(last: &Control, tid: u32) {
+    let now = everycall_hooks::ticks();
+    let _ = last.runner.compare_exchange(running(tid), now, AcqRel, Relaxed);
+}
+
+/// Whether a stack turns out to go on at a stack pointer.
+fn is_grown(process: &'static Process, control: &'static Control, pointer: u64) -> bool {
+    let Some(bounds) = stacks::grown(process, control, pointer, stacks::innermost(control)) else {
+        return false;
+    };
+    if control.fiber.load(Relaxed) != 0 {
+        let table = process.stacks.lock();
+        let slot = control.slot.load(Relaxed) + 1;
+        let Some(range) = table.overlapping(bounds.low, bounds.high, |range| range.slot == slot) else {
+            return false;
+        };
+        table.remove(&range);
+        table.insert(&Range { low: bounds.low, high: bounds.high, ..range });
+    }
+    stacks::set(control, bounds);
+    stacks::refit(process, control);
+    true
+}
+
+/// The own stack of another thread, which this one has gone on in.
+fn other_threads(process: &'static Process, pointer: u64) -> Option<&'static Control> {
+    let arena = process.arena();
+    let count = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
+    (0..count).find_map(|index| {
+        let control = process.control(index);
+        let slot = arena.slot(index);
+        let is_near = slot.state().load(Relaxed) == thread_state::USED
+            && control.fiber.load(Relaxed) == 0
+            && stacks::is_near(control, pointer);
+        let is_it = is_near
+            && !system::thread_is_gone(process.pid.load(Relaxed), slot.tid().load(Relaxed))
+            && (stacks::is_within(control, pointer) || is_grown(process, control, pointer));
+        is_it.then_some(control)
+    })
+}
+
+/// Whether a stack pointer is one of this context's stack, or of the thread's alternate signal stack.
+pub(crate) fn is_on(process: &Process, control: &Control, pointer: u64) -> bool {
+    let is_own = || match process.stacks.find(pointer) {
+        Some(range) => range.slot == control.slot.load(Relaxed) + 1 && control.fiber.load(Relaxed) != 0,
+        None => stacks::is_within(control, pointer),
+    };
+    stacks::is_seen(control, pointer)
+        || is_own()
+        || system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer))
+}
+
+/// The stacks in this memory, as far as they are meant, are no stacks any more.
+fn retire(process: &'static Process, low: u64, high: u64, is_meant: impl Fn(&Range) -> bool) {
+    let next = || {
+        let table = process.stacks.lock();
+        let range = table.overlapping(low, high, &is_meant)?;
+        table.remove(&range);
+        Some(range)
+    };
+    while let Some(range) = next() {
+        if let Some(slot) = range.slot.checked_sub(1) {
+            let control = process.control(slot);
+            stacks::forget(control);
+            Thread::new(process, control).leave_all();
+            process.graveyard.end(process, slot);
+        }
+    }
+}
+
+/// The program tells of a stack, on which something new begins, unless it runs it: then that is what it has told of.
+/// False where no more stacks can be known.
+pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8; 16], pointer: u64) -> bool {
+    let Some(tid) = thread_id(process) else { return true };
+    let runs = (low..high).contains(&pointer);
+    // A fiber whose bounds were a guess, or that was told of otherwise; not one that this stack lies in.
+    let is_known = |range: &Range| range.flags & flags::GUESSED != 0 || range.is_within(low, high);
+    let known = process.stacks.find(pointer).filter(|range| runs && is_known(range));
+    let is_stale = |range: &Range| {
+        let is_same = (range.low, range.high) == (low, high);
+        let is_around = range.contains(pointer);
+        !is_same && !is_around
+    };
+    retire(process, low, high, is_stale);
+    let table = process.stacks.lock();
+    if let Some(known) = known {
+        table.remove(&known);
+        if let Some(slot) = known.slot.checked_sub(1) {
+            let control = process.control(slot);
+            stacks::set(control, Bounds { low, high, how: bounds::TOLD });
+            set_name(process, slot, name);
+        }
+        let name = if name[0] == 0 { known.name } else { name };
+        return table.insert(&Range { low, high, name, flags: known.flags & !flags::GUESSED, ..known });
+    }
+    let range = Range { low, high, name, tid, slot: 0, flags: 0 };
+    let is_there = table.update(&range, |there| {
+        there.flags = there.flags & !flags::REFUSED | flags::BEGUN_ANEW;
+        if name[0] != 0 {
+            there.name = name;
+        }
+        if let Some(slot) = there.slot.checked_sub(1) {
+            set_name(process, slot, name);
+        }
+    });
+    let fits = is_there || table.insert(&range);
+    drop(table);
+    raise(process, low, high);
+    fits
+}
+
+/// Whether the calling thread is known to run its own stack.
+pub(crate) fn runs_own_stack(pointer: u64) -> bool {
+    live(local().home).is_some_and(|home| stacks::is_seen(home, pointer))
+}
+
+/// Stacks that this one lies in are seen by hooks above it only.
+fn raise(process: &'static Process, low: u64, high: u64) {
+    let arena = process.arena();
+    let count = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
+    for control in (0..count).map(|index| process.control(index)) {
+        let is_around = control.stack_low.load(Relaxed) < high
+            && low < control.stack_high.load(Relaxed)
+            && (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed)) != (low, high);
+        if is_around {
+            control.stack_low.fetch_max(high, Relaxed);
+        }
+    }
+}
+
+/// The program says that a stack's memory is no stack any more. False where it isn't known.
+pub(crate) fn unregister(process: &'static Process, low: u64, high: u64) -> bool {
+    let is_it = |range: &Range| range.is_within(low, high);
+    let is_known = process.stacks.lock().overlapping(low, high, is_it).is_some();
+    retire(process, low, high, is_it);
+    is_known
+}
+
+/// Names a context.
+fn set_name(process: &'static Process, slot: u32, name: [u8; 16]) {
+    if name[0] != 0 {
+        process.arena().slot(slot).set_name(name);
+    }
+}

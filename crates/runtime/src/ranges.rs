@@ -1,0 +1,366 @@
+//! The stacks that are known besides the threads' own: where they are, and which slot they have. Looked up at each switch,
+//! without a lock; changed by whoever holds one.
+//!
+//! The entries are ordered by where they begin. They overlap only where one lies within another: a stack in a local variable of a
+//! function that runs on a fiber.
+
+use crate::lock::Lock;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence,
+};
+
+/// Stacks that may be known at a time.
+const CAPACITY: usize = 8192;
+/// Entries that are looked at for one that contains another.
+const NESTED_MAX: usize = 64;
+
+/// [`Range::flags`].
+pub(crate) mod flags {
+    /// The program has begun something new on it: the calls that were open have been left.
+    pub const BEGUN_ANEW: u32 = 1;
+    /// There was no slot for it: its events are counted.
+    pub const REFUSED: u32 = 2;
+    /// The bounds are a guess.
+    pub const GUESSED: u32 = 4;
+}
+
+/// A stack.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Range {
+    pub(crate) low: u64,
+    pub(crate) high: u64,
+    /// Its slot, plus 1; 0 before its first event.
+    pub(crate) slot: u32,
+    /// A set of [`flags`].
+    pub(crate) flags: u32,
+    /// The thread that told of it.
+    pub(crate) tid: u32,
+    /// Its name, NUL padded; empty for none.
+    pub(crate) name: [u8; 16],
+}
+
+impl Range {
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        (self.low..self.high).contains(&address)
+    }
+
+    pub(crate) fn overlaps(&self, low: u64, high: u64) -> bool {
+        self.low < high && low < self.high
+    }
+
+    pub(crate) fn is_within(&self, low: u64, high: u64) -> bool {
+        low <= self.low && self.high <= high
+    }
+}
+
+/// The same where others may read it.
+#[derive(Debug, Default)]
+struct Entry {
+    low: AtomicU64,
+    high: AtomicU64,
+    slot_and_flags: AtomicU64,
+    tid: AtomicU64,
+    name: [AtomicU64; 2],
+}
+
+impl Entry {
+    fn get(&self) -> Range {
+        let both = self.slot_and_flags.load(Relaxed);
+        let mut name = [0; 16];
+        for (half, part) in self.name.iter().zip(name.as_chunks_mut::<8>().0) {
+            *part = half.load(Relaxed).to_le_bytes();
+        }
+        Range {
+            low: self.low.load(Relaxed),
+            high: self.high.load(Relaxed),
+            slot: both as u32,
+            flags: (both >> 32) as u32,
+            tid: self.tid.load(Relaxed) as u32,
+            name,
+        }
+    }
+
+    fn set(&self, range: &Range) {
+        self.low.store(range.low, Relaxed);
+        self.high.store(range.high, Relaxed);
+        self.slot_and_flags.store(u64::from(range.slot) | u64::from(range.flags) << 32, Relaxed);
+        self.tid.store(range.tid.into(), Relaxed);
+        for (half, part) in self.name.iter().zip(range.name.as_chunks::<8>().0) {
+            half.store(u64::from_le_bytes(*part), Relaxed);
+        }
+    }
+}
+
+/// The table. All zero is an empty one.
+#[derive(Debug)]
+pub(crate) struct Ranges {
+    lock: AtomicU32,
+    /// Odd while the table is being changed.
+    version: AtomicU32,
+    count: AtomicU32,
+    /// Not 0 once one lay within another.
+    are_nested: AtomicU32,
+    entries: [Entry; CAPACITY],
+}
+
+impl Ranges {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.count.load(Relaxed) == 0
+    }
+
+    /// How often the table was changed.
+    pub(crate) fn version(&self) -> u32 {
+        self.version.load(Acquire)
+    }
+
+    /// The smallest range that contains an address.
+    pub(crate) fn find(&self, address: u64) -> Option<Range> {
+        self.read(|table| table.search(address))
+    }
+
+    /// The end of the highest range that ends at `address` or below it; 0 for none.
+    pub(crate) fn end_below(&self, address: u64) -> u64 {
+        self.read(|table| table.below(address).map_or(0, |range| range.high))
+    }
+
+    /// Whether any range has a part of this one.
+    pub(crate) fn overlaps(&self, low: u64, high: u64) -> bool {
+        self.read(|table| table.overlapping(low, high).is_some())
+    }
+
+    /// The end of the highest range within this one that isn't the same; `low` for none.
+    pub(crate) fn end_within(&self, low: u64, high: u64) -> u64 {
+        self.read(|table| {
+            let inside = |range: &Range| range.is_within(low, high) && (range.low, range.high) != (low, high);
+            let last = table.first_from(high);
+            (0..last)
+                .rev()
+                .take(NESTED_MAX)
+                .map(|index| table.get(index))
+                .find(inside)
+                .map_or(low, |range| range.high)
+        })
+    }
+
+    /// Reads what belongs together. Whoever changes the table is done soon.
+    fn read<T>(&self, look: impl Fn(&Ranges) -> T) -> T {
+        loop {
+            let version = self.version.load(Acquire);
+            if version.is_multiple_of(2) {
+                let result = look(self);
+                fence(Acquire);
+                if self.version.load(Relaxed) == version {
+                    return result;
+                }
+            }
+            crate::system::yield_now();
+        }
+    }
+
+    /// The table for changes.
+    pub(crate) fn lock(&self) -> Change<'_> {
+        Change { ranges: self, _lock: Lock::take(&self.lock) }
+    }
+
+    fn get(&self, index: usize) -> Range {
+        self.entries.get(index).map(Entry::get).unwrap_or_default()
+    }
+
+    fn len(&self) -> usize {
+        (self.count.load(Relaxed) as usize).min(CAPACITY)
+    }
+
+    /// Index of the first entry that begins at `address` or above it.
+    fn first_from(&self, address: u64) -> usize {
+        let (mut first, mut end) = (0, self.len());
+        while first < end {
+            let middle = first.midpoint(end);
+            if self.entries.get(middle).is_some_and(|entry| entry.low.load(Relaxed) < address) {
+                first = middle + 1;
+            } else {
+                end = middle;
+            }
+        }
+        first
+    }
+
+    fn search(&self, address: u64) -> Option<Range> {
+        let behind = self.first_from(address.saturating_add(1));
+        let looks = if self.are_nested.load(Relaxed) == 0 { 1 } else { NESTED_MAX };
+        (0..behind).rev().take(looks).map(|index| self.get(index)).find(|range| range.contains(address))
+    }
+
+    fn below(&self, address: u64) -> Option<Range> {
+        let behind = self.first_from(address);
+        (0..behind).rev().take(NESTED_MAX).map(|index| self.get(index)).find(|range| range.high <= address)
+    }
+
+    fn overlapping(&self, low: u64, high: u64) -> Option<Range> {
+        let behind = self.first_from(high);
+        let looks = if self.are_nested.load(Relaxed) == 0 { 1 } else { NESTED_MAX };
+        (0..behind).rev().take(looks).map(|index| self.get(index)).find(|range| range.overlaps(low, high))
+    }
+}
+
+/// The table, held by one who changes it.
+pub(crate) struct Change<'a> {
+    ranges: &'a Ranges,
+    _lock: Lock<'a>,
+}
+
+impl Change<'_> {
+    /// One that has a part of this one and that `is_meant`.
+    pub(crate) fn overlapping(
+        &self,
+        low: u64,
+        high: u64,
+        is_meant: impl Fn(&Range) -> bool,
+    ) -> Option<Range> {
+        let behind = self.ranges.first_from(high);
+        (0..behind)
+            .rev()
+            .map(|index| self.ranges.get(index))
+            .take_while(|range| range.high > low || self.ranges.are_nested.load(Relaxed) != 0)
+            .find(|range| range.overlaps(low, high) && is_meant(range))
+    }
+
+    /// Takes a range in; false where there is no room.
+    pub(crate) fn insert(&self, range: &Range) -> bool {
+        let count = self.ranges.len();
+        if count >= CAPACITY {
+            return false;
+        }
+        if self.ranges.overlapping(range.low, range.high).is_some() {
+            self.ranges.are_nested.store(1, Relaxed);
+        }
+        self.changed(|| {
+            let place = self.ranges.first_from(range.low);
+            for index in (place..count).rev() {
+                self.put(index + 1, &self.ranges.get(index));
+            }
+            self.put(place, range);
+            self.ranges.count.store(count as u32 + 1, Relaxed);
+        });
+        true
+    }
+
+    /// Takes it out.
+    pub(crate) fn remove(&self, range: &Range) {
+        let Some(place) = self.place(range) else { return };
+        let count = self.ranges.len();
+        self.changed(|| {
+            for index in place + 1..count {
+                self.put(index - 1, &self.ranges.get(index));
+            }
+            self.ranges.count.store(count as u32 - 1, Relaxed);
+        });
+    }
+
+    /// Changes all but where it begins; false where it isn't there any more.
+    pub(crate) fn update(&self, range: &Range, change: impl FnOnce(&mut Range)) -> bool {
+        let Some(place) = self.place(range) else { return false };
+        self.changed(|| {
+            let mut changed = self.ranges.get(place);
+            change(&mut changed);
+            self.put(place, &Range { low: range.low, ..changed });
+        });
+        true
+    }
+
+    fn place(&self, range: &Range) -> Option<usize> {
+        let first = self.ranges.first_from(range.low);
+        (first..self.ranges.len())
+            .map(|index| (index, self.ranges.get(index)))
+            .take_while(|(_, other)| other.low == range.low)
+            .find(|(_, other)| other.high == range.high)
+            .map(|(index, _)| index)
+    }
+
+    fn put(&self, index: usize, range: &Range) {
+        if let Some(entry) = self.ranges.entries.get(index) {
+            entry.set(range);
+        }
+    }
+
+    /// Nobody reads what `change` does before it is done.
+    fn changed(&self, change: impl FnOnce()) {
+        let version = &self.ranges.version;
+        version.store(version.load(Relaxed).wrapping_add(1), Relaxed);
+        fence(Release);
+        change();
+        version.store(version.load(Relaxed).wrapping_add(1), Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::boxed::Box;
+
+    fn table() -> Box<Ranges> {
+        // SAFETY: all zero is an empty table.
+        unsafe { Box::<Ranges>::new_zeroed().assume_init() }
+    }
+
+    fn range(low: u64, high: u64) -> Range {
+        Range { low, high, ..Range::default() }
+    }
+
+    #[test]
+    fn ranges_are_found() {
+        let table = table();
+        for low in [500, 100, 300, 900] {
+            assert!(table.lock().insert(&range(low, low + 100)));
+        }
+        for (address, found) in [
+            (99, None),
+            (100, Some(100)),
+            (199, Some(100)),
+            (200, None),
+            (350, Some(300)),
+            (999, Some(900)),
+            (1000, None),
+        ] {
+            assert_eq!(table.find(address).map(|range| range.low), found, "{address}");
+        }
+        assert_eq!((table.end_below(300), table.end_below(399), table.end_below(100)), (200, 200, 0));
+        assert!(table.overlaps(150, 160) && table.overlaps(0, 101) && !table.overlaps(200, 300));
+        assert_eq!((table.end_within(0, 450), table.end_within(200, 300)), (400, 200));
+        assert!(table.lock().update(&range(300, 400), |range| range.slot = 7));
+        assert_eq!(table.find(300).unwrap().slot, 7);
+        table.lock().remove(&range(300, 400));
+        assert_eq!((table.find(350), table.find(501).unwrap().low), (None, 500));
+    }
+
+    #[test]
+    fn the_smallest_one_counts() {
+        let table = table();
+        for (low, high) in [(1000, 9000), (2000, 3000), (4000, 5000)] {
+            table.lock().insert(&range(low, high));
+        }
+        let low = |address| table.find(address).map(|range| range.low);
+        assert_eq!(
+            [low(2500), low(3500), low(4999), low(8999), low(9000)],
+            [Some(2000), Some(1000), Some(4000), Some(1000), None]
+        );
+        assert_eq!(table.end_within(1000, 9000), 5000);
+    }
+
+    #[test]
+    fn a_full_table_takes_no_more() {
+        let table = table();
+        for index in 0..CAPACITY as u64 {
+            assert!(
+                table
+                    .lock()
+                    .insert(&range((CAPACITY as u64 - index) * 16, (CAPACITY as u64 - index) * 16 + 16))
+            );
+        }
+        assert!(!table.lock().insert(&range(1 << 40, 1 << 41)));
+        assert!(
+            (1..=CAPACITY as u64)
+                .all(|index| table.find(index * 16 + 15).is_some_and(|range| range.low == index * 16))
+        );
+    }
+}

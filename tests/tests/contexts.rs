@@ -1,0 +1,93 @@
+//! Fibers: each stack is a track of its own, and no call is attributed to another one.
+
+use everycall_tests::{Mode, Place, ThreadTrace};
+
+/// What each fiber of `contexts.c` does.
+const FIBER: &str =
+    "run(step(leaf yield(leaf leaf) leaf) step(leaf yield(leaf leaf) leaf) step(leaf yield(leaf leaf) leaf))";
+const TURN: &str = "let_all_run(resume resume resume resume)";
+
+fn text(thread: &ThreadTrace) -> String {
+    thread.calls.iter().map(everycall_tests::Call::text).collect::<Vec<_>>().join(" ")
+}
+
+fn check(place: &Place, mode: Mode, arguments: [&str; 3]) {
+    let options = ["-O1", "-g", "-fno-optimize-sibling-calls", "contexts.c", "-pthread"];
+    let program = place.build(mode, &options, &format!("contexts-{}", mode.label()));
+    let recording = place.record(&[], &program, &arguments);
+    let trace = recording.trace();
+    let what = format!("{mode:?} {arguments:?}: {recording:?}");
+    assert_eq!(String::from_utf8_lossy(&recording.output.stdout).split(',').next(), Some("4 of 4"), "{what}");
+    assert_eq!((trace.losses(), &trace.warnings), (0, &Vec::new()), "{what}");
+    let is_fiber = |thread: &&ThreadTrace| thread.info.fiber.is_some();
+    let fibers: Vec<_> = trace.threads.iter().filter(is_fiber).collect();
+    let numbers: Vec<_> = fibers.iter().filter_map(|fiber| fiber.info.fiber).collect();
+    let others: Vec<String> = trace.threads.iter().filter(|thread| !is_fiber(thread)).map(text).collect();
+    for fiber in &fibers {
+        assert_eq!(text(fiber), FIBER, "{what}: {} {:?} {others:?}", fiber.info.name, fiber.info);
+        assert_eq!(fiber.info.suspended, 3, "{what}");
+        assert!(fiber.info.name.starts_with("fiber "), "{what}");
+    }
+    assert_eq!(numbers, [1, 2, 3, 4], "{what}");
+    let alone = arguments[2] == "1";
+    let main =
+        format!("main(all{})", if alone { format!("({})", [TURN; 4].join(" ")) } else { String::new() });
+    assert_eq!(others.iter().filter(|text| **text == main).count(), 1, "{what}: {others:?}");
+    let turns = others.iter().filter(|text| *text == TURN).count();
+    assert_eq!(turns, if alone { 0 } else { 4 }, "{what}: {others:?}");
+    assert_eq!(trace.threads.iter().map(|thread| thread.strays).sum::<u64>(), 0, "{what}");
+}
+
+#[test]
+fn each_stack_is_a_track() {
+    let place = Place::new("contexts");
+    for switches in ["ucontext", "assembly", "jumps"] {
+        for memory in ["static", "heap", "mapped", "local"] {
+            // Nobody can know of a stack within another that nobody has told of.
+            if (switches, memory) != ("assembly", "local") {
+                check(&place, Mode::GCC_NOPS, [switches, memory, "1"]);
+            }
+        }
+    }
+}
+
+#[test]
+fn in_every_mode() {
+    let place = Place::new("contexts-modes");
+    for mode in Mode::ALL {
+        check(&place, mode, ["assembly", "static", "1"]);
+        check(&place, mode, ["ucontext", "local", "2"]);
+    }
+}
+
+#[test]
+fn fibers_go_from_thread_to_thread() {
+    let place = Place::new("contexts-threads");
+    for (switches, memory) in
+        [("ucontext", "heap"), ("assembly", "mapped"), ("assembly", "heap"), ("jumps", "static")]
+    {
+        check(&place, Mode::GCC_NOPS, [switches, memory, "2"]);
+    }
+}
+
+#[test]
+fn a_scheduler_tells_of_its_fibers() {
+    let place = Place::new("contexts-api");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT] {
+        let options = ["-O1", "-g", "-fno-optimize-sibling-calls", "fiber_api.c"];
+        let program = place.build(mode, &options, &format!("fiber-api-{}", mode.label()));
+        let recording = place.record(&[], &program, &[]);
+        let told = "thread -2, empty -2, null -2, unnamed -2\nown -2\nheap 0\nagain 0\nname 0\nforget 0 -2\nlocal 0\nagain 0\nname 0\nforget 0 -2\n";
+        assert_eq!(String::from_utf8_lossy(&recording.output.stdout), told, "{mode:?}: {recording:?}");
+        let trace = recording.trace();
+        let tracks: Vec<_> = trace.threads.iter().map(|thread| (&*thread.info.name, text(thread))).collect();
+        let of_stack = "stacks_of(leaf leaf)";
+        let of_fiber = "first!(large_frame(leaf) left_open!(leaf)) second!(leaf left_open!(leaf))";
+        assert!(tracks.iter().any(|(_, text)| *text == format!("main({of_stack} {of_stack})")), "{tracks:?}");
+        let fibers: Vec<_> = tracks.iter().filter(|(_, text)| text.starts_with("first")).collect();
+        assert_eq!(fibers.len(), 2, "{mode:?}: {tracks:?}");
+        for (name, text) in fibers {
+            assert_eq!((*name, &**text), ("second one has ", of_fiber), "{mode:?}");
+        }
+    }
+}
