@@ -1,8 +1,9 @@
 // Calls of which one in some thousands takes long, at random, by the program's own clock.
 //
-//   slow CALLS ONE_IN SLOW_US SEED [THREADS [WORKS]]
+//   slow CALLS ONE_IN SLOW_US SEED [THREADS [WORKS [stay]]]
 //
-// Every thread makes so many calls of `handle`, each with a few calls inside; slow ones have WORKS * 3 more. Prints "rate TICKS_PER_SECOND" and, for each call
+// Every thread makes so many calls of `handle`, each with a few calls inside; slow ones have WORKS * 3 more. With `stay`, prints "end" when all is done, and ends when its standard input
+// does. Prints "rate TICKS_PER_SECOND" and, for each call
 // that took more than half of SLOW_US, "TID BEGIN FIRST LAST END" in ticks: read right before the call, first and last thing in it, and
 // right behind it. What a tracer takes for its beginning lies between the first two of them, its end between the others.
 #define _GNU_SOURCE
@@ -108,6 +109,13 @@ int main(int argc, char **argv) {
     serve((void *)seed);
     for (int thread = 1; thread < threads && thread < 64; thread++) {
         pthread_join(all[thread], NULL);
+    }
+    if (argc > 7) {
+        printf("end\n");
+        fflush(stdout);
+        char byte;
+        while (read(0, &byte, 1) > 0) {
+        }
     }
     return 0;
 }

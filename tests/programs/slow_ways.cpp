@@ -1,9 +1,10 @@
 // Slow calls of every kind, one of each; each prints "NAME BEGIN FIRST LAST END", as the program `slow` does.
 //
-//   slow_ways PLUGIN
+//   slow_ways PLUGIN [STAY_MS]
 //
 // `over_epoch` makes calls while the upper half of the counter changes, `asleep` makes none. `thrown` is left by an exception, and what
 // is printed as its last and end is from before the throw and behind the catch. `in_child` is a forked child's. `plugged` is the plugin's.
+// Each process ends STAY_MS after it has done all that.
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
@@ -70,7 +71,8 @@ template <typename Call> static Own measured(Call call) {
     return own;
 }
 
-int main(int, char **argv) {
+int main(int argc, char **argv) {
+    const useconds_t stay = argc > 2 ? (useconds_t)std::atol(argv[2]) * 1000 : 0;
     print("over_epoch", measured(over_epoch));
     print("asleep", measured(asleep));
     print("thrown", measured([](Own *own) {
@@ -83,6 +85,7 @@ int main(int, char **argv) {
     if (pid_t child = fork(); child == 0) {
         step();
         print("in_child", measured(in_child));
+        usleep(stay);
         _exit(0);
     } else {
         waitpid(child, nullptr, 0);
@@ -93,4 +96,5 @@ int main(int, char **argv) {
         return 3;
     }
     print("plugged", measured(plugged));
+    usleep(stay);
 }

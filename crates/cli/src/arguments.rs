@@ -45,6 +45,12 @@ pub enum Verb {
     /// The program finds everything as without everycall, and this command ends with its exit status or signal.
     #[command(override_usage = "everycall record [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
     Record(RecordArguments),
+    /// Find the functions of triggers, for programs that are started without record
+    ///
+    /// Writes a file that EVERYCALL_TRIGGERS names where the program is started, by whomever: each call that is kept becomes a trace
+    /// in the folder that the program starts in, or that EVERYCALL_SNAPSHOT_FOLDER names. The file is for these very builds of the program and its
+    /// libraries.
+    Resolve(ResolveArguments),
     /// Get the trace of a running program, without touching it
     ///
     /// The program needs not run under record. It gets no signal, and nothing in it waits: what its threads' rings hold at this moment
@@ -103,28 +109,8 @@ pub struct RecordArguments {
     /// Keep only the newest so many files
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
     pub keep_files: Option<u32>,
-    /// Keep the moment whenever a call takes longer, as in 'handle_request > 20ms'; may be given several times
-    ///
-    /// The function is named as people or the linker write it, with or without scope and parameters; * stands for anything. For each
-    /// call that is kept, the trace gets a snapshot of its own: all that it called, and all other threads as far back as their
-    /// memory reaches. Besides a time there are 'f > p99', longer than so many of a hundred of its calls in the last ten seconds; 'f entered'; and 'signal USR1' or
-    /// 'signal USR2': this command gets the signal, the program doesn't.
-    #[arg(long, value_name = "CONDITION", help_heading = "Slow calls", conflicts_with = "stream")]
-    pub trigger: Vec<Trigger>,
-    /// Keep so many calls of each trigger at most [default: 20]
-    #[arg(long, value_name = "COUNT", help_heading = "Slow calls", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
-    pub keep: Option<u32>,
-    /// Which ones, where there are more [default: slowest]
-    #[arg(long, value_enum, help_heading = "Slow calls", requires = "trigger")]
-    pub keep_by: Option<KeepBy>,
-    /// Keep at most one of each trigger in this time; 0 for all of them [default: 1s]
-    ///
-    /// With --keep-by slowest, it is the slowest one of that time.
-    #[arg(long, value_name = "TIME", help_heading = "Slow calls", value_parser = parse_time, requires = "trigger")]
-    pub keep_every: Option<u64>,
-    /// Memory for the events of calls that may be kept, beyond each thread's own, such as 256M [default: 64M]
-    #[arg(long, value_name = "SIZE", help_heading = "Slow calls", value_parser = size, requires = "trigger")]
-    pub trigger_memory: Option<u64>,
+    #[command(flatten)]
+    pub triggers: TriggerArguments,
     /// Load the runtime into a program that carries none, for the traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -143,6 +129,50 @@ pub struct RecordArguments {
     /// The program and its arguments
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub command: Vec<OsString>,
+}
+
+/// Which calls are kept.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Slow calls")]
+pub struct TriggerArguments {
+    /// Keep the moment whenever a call takes longer, as in 'handle_request > 20ms'; may be given several times
+    ///
+    /// The function is named as people or the linker write it, with or without scope and parameters; * stands for anything. For each
+    /// call that is kept, the trace gets a snapshot of its own: all that it called, and all other threads as far back as their
+    /// memory reaches. Besides a time there are 'f > p99', longer than so many of a hundred of its calls in the last ten seconds; 'f entered'; and 'signal USR1' or
+    /// 'signal USR2': this command gets the signal, the program doesn't.
+    #[arg(long, value_name = "CONDITION")]
+    pub trigger: Vec<Trigger>,
+    /// Keep so many calls of each trigger at most [default: 20]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
+    pub keep: Option<u32>,
+    /// Which ones, where there are more [default: slowest]
+    #[arg(long, value_enum, requires = "trigger")]
+    pub keep_by: Option<KeepBy>,
+    /// Keep at most one of each trigger in this time; 0 for all of them [default: 1s]
+    ///
+    /// With --keep-by slowest, it is the slowest one of that time.
+    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "trigger")]
+    pub keep_every: Option<u64>,
+    /// Memory for the events of calls that may be kept, beyond each thread's own, such as 256M [default: 64M]
+    #[arg(long, value_name = "SIZE", value_parser = size, requires = "trigger")]
+    pub trigger_memory: Option<u64>,
+}
+
+/// `resolve`.
+#[derive(Debug, Args)]
+pub struct ResolveArguments {
+    /// File to write; FILE.ecs in the current folder unless told otherwise
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Say nothing at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub triggers: TriggerArguments,
+    /// The program, and libraries that it loads while it runs; those that it is linked with, of its own, are found
+    #[arg(required = true, value_name = "FILE")]
+    pub files: Vec<PathBuf>,
 }
 
 /// `snapshot`.

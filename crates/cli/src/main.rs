@@ -4,7 +4,7 @@
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
 //! verbs     cc -> build      record -> record.rs, report.rs
-//!           snapshot -> snapshot.rs   ps -> ps.rs
+//!           resolve -> resolve.rs   snapshot -> snapshot.rs   ps -> ps.rs
 //!           core -> core.rs   gdb-script -> gdb.rs     info -> info/     replay, export -> output.rs
 //! glue      crash_file.rs: crash files as traces;  trace_view.rs: timeline + symbols as export wants them;  symbol_names.rs;  program.rs
 //! ```
@@ -22,6 +22,7 @@ mod progress;
 mod ps;
 mod record;
 mod report;
+mod resolve;
 mod rotation;
 mod snapshot;
 mod symbol_names;
@@ -81,6 +82,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
         Verb::Cc { arguments } => Ok(everycall_build::cc_main(arguments, &kit)),
         Verb::Record(arguments) => record::run(arguments),
+        Verb::Resolve(arguments) => resolve::run(&arguments),
         Verb::Core(arguments) => core::run(&arguments),
         Verb::Snapshot(arguments) => snapshot::run(&arguments),
         Verb::Ps(arguments) => ps::run(&arguments),

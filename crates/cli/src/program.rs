@@ -158,6 +158,11 @@ pub struct Objects {
 }
 
 impl Objects {
+    /// Whether any of them loads others.
+    pub fn loads(&self) -> bool {
+        self.loads
+    }
+
     /// Whether functions may come later that aren't in these. `follows`: also those of programs that it starts.
     pub fn may_bring_more(&self, follows: bool) -> bool {
         self.loads || follows && self.starts

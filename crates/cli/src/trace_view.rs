@@ -35,11 +35,13 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     TraceFile::open(file).map_err(|error| failed(error.to_string()))
 }
 
-/// Leaves the moment of kept call `number` in a file, counted from 1; without a number, everything but such moments.
+/// Leaves the moment of kept call `number` in a file, counted from 1; without a number, everything but such moments, unless there is nothing else
+/// than one.
 pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path) -> Result<(), Failure> {
     let kept = &file.recording().kept;
     let Some(number) = number else {
-        file.select_snapshots(|snapshot| snapshot.reason != Reason::Trigger);
+        let is_moment = matches!(&file.recording().snapshots[..], [only] if only.reason == Reason::Trigger);
+        file.select_snapshots(|snapshot| is_moment || snapshot.reason != Reason::Trigger);
         return Ok(());
     };
     let Some(wanted) = number.checked_sub(1).and_then(|index| kept.get(index)).map(|kept| kept.snapshot)

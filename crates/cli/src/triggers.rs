@@ -1,4 +1,4 @@
-//! `record --trigger`: what is made of the options, and whether the program has the functions that they name.
+//! `--trigger` of `record` and `resolve`: what is made of the options, and whether the program has the functions that they name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use everycall_format::trigger::RULES;
 use everycall_recorder::Triggers;
 use everycall_triggers::{Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
 
-use crate::arguments::{self, RecordArguments};
+use crate::arguments::{self, RecordArguments, TriggerArguments};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::program;
@@ -24,19 +24,14 @@ pub fn prepare(
     arguments: &RecordArguments,
     output: &Path,
 ) -> Result<Option<(Triggers, Arc<Outcome>)>, Failure> {
-    if arguments.trigger.is_empty() {
-        return Ok(None);
-    }
-    if arguments.trigger.len() > RULES as usize {
+    let Some(triggers) = triggers_of(&arguments.triggers)? else { return Ok(None) };
+    if arguments.stream {
         return Err(Failure::new(
             exit_code::USAGE,
-            format!(
-                "{} triggers are more than the {RULES} that there can be; * in a pattern names many functions",
-                arguments.trigger.len()
-            ),
+            "a stream holds every call, so there is none left to keep for --trigger; leave out --stream, or find the slow calls in what it has \
+             written: everycall replay --function handle_request --min-duration 20ms",
         ));
     }
-    let triggers: Arc<[Trigger]> = arguments.trigger.iter().cloned().collect();
     let rate = Arc::new(Rate::measure());
     let outcome = Arc::new(Outcome::new(&triggers));
     let mut functions = Functions::new(Arc::clone(&triggers), Arc::clone(&rate), Arc::clone(&outcome));
@@ -46,7 +41,30 @@ pub fn prepare(
         _ => None,
     };
     let signals = triggers.iter().filter_map(signal).collect();
-    let policy = Policy {
+    let policy = policy(&arguments.triggers);
+    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let keeper = Keeper::new(triggers, rate, Arc::clone(&outcome), policy, folder.to_owned());
+    let memory = memory(&arguments.triggers);
+    Ok(Some((Triggers { memory, signals, sites: Box::new(functions), keep: Box::new(keeper) }, outcome)))
+}
+
+/// The triggers of the options; `None` where there are none.
+pub fn triggers_of(arguments: &TriggerArguments) -> Result<Option<Arc<[Trigger]>>, Failure> {
+    match arguments.trigger.len() {
+        0 => Ok(None),
+        count if count > RULES as usize => Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "{count} triggers are more than the {RULES} that there can be; * in a pattern names many functions"
+            ),
+        )),
+        _ => Ok(Some(arguments.trigger.iter().cloned().collect())),
+    }
+}
+
+/// Which calls stay where there are more.
+pub fn policy(arguments: &TriggerArguments) -> Policy {
+    Policy {
         keep: arguments.keep.unwrap_or(KEEP) as usize,
         by: match arguments.keep_by {
             None | Some(arguments::KeepBy::Slowest) => KeepBy::Slowest,
@@ -54,11 +72,12 @@ pub fn prepare(
             Some(arguments::KeepBy::Newest) => KeepBy::Newest,
         },
         every_ns: arguments.keep_every.unwrap_or(KEEP_EVERY),
-    };
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let keeper = Keeper::new(triggers, rate, Arc::clone(&outcome), policy, folder.to_owned());
-    let memory = arguments.trigger_memory.unwrap_or(MEMORY);
-    Ok(Some((Triggers { memory, signals, sites: Box::new(functions), keep: Box::new(keeper) }, outcome)))
+    }
+}
+
+/// Bytes for the events of calls that may be kept.
+pub fn memory(arguments: &TriggerArguments) -> u64 {
+    arguments.trigger_memory.unwrap_or(MEMORY)
 }
 
 /// Looks for the functions before the program runs. A pattern that names none is an error, unless the program may still load or start
@@ -87,7 +106,8 @@ fn look_at_program(
     Ok(())
 }
 
-fn nothing_found(trigger: &Trigger, objects: &[PathBuf]) -> String {
+/// That a trigger names nothing, and what is there.
+pub fn nothing_found(trigger: &Trigger, objects: &[PathBuf]) -> String {
     let shown: Vec<String> = objects.iter().map(|object| object.display().to_string()).collect();
     let near = Functions::near(trigger, objects);
     let near = match near.as_slice() {

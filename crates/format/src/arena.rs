@@ -491,21 +491,12 @@ impl ArenaHeader {
         extra_size: u64,
         trigger_sites: u32,
     ) -> ArenaHeader {
-        ArenaHeader::with(ring_size, thread_capacity, extra_size, trigger_sites, OPEN_CALL_CAPACITY)
+        ArenaHeader::with_stacks(ring_size, thread_capacity, extra_size, trigger_sites, OPEN_CALL_CAPACITY)
     }
 
-    /// The same without triggers, with open-call stacks of `open_call_capacity` entries, the sentinel included.
+    /// The same, with open-call stacks of `open_call_capacity` entries, the sentinel included.
     #[must_use]
     pub fn with_stacks(
-        ring_size: u64,
-        thread_capacity: u32,
-        extra_size: u64,
-        open_call_capacity: u32,
-    ) -> ArenaHeader {
-        ArenaHeader::with(ring_size, thread_capacity, extra_size, 0, open_call_capacity)
-    }
-
-    fn with(
         ring_size: u64,
         thread_capacity: u32,
         extra_size: u64,

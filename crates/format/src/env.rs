@@ -20,6 +20,10 @@ pub const SNAPSHOT_SIGNAL: &str = "EVERYCALL_SNAPSHOT_SIGNAL";
 /// Folder for these snapshots; the one that the process starts in unless told otherwise.
 pub const SNAPSHOT_FOLDER: &str = "EVERYCALL_SNAPSHOT_FOLDER";
 
+/// A [site set](crate::site_set): triggers of a process without a recorder. The calls that are kept become files in the folder of
+/// [`SNAPSHOT_FOLDER`].
+pub const TRIGGERS: &str = "EVERYCALL_TRIGGERS";
+
 /// What [`SNAPSHOT_SIGNAL`] allows, for messages.
 pub const SNAPSHOT_SIGNAL_ALLOWED: &str =
     "USR1, USR2, HUP, QUIT, URG, WINCH, IO, PWR, RTMIN to RTMIN+30, or the number of one of these";

@@ -13,6 +13,7 @@
 //! - [`hub`]: through which the processes of a recording get their arenas.
 //! - [`ect`]: the trace file made from it.
 //! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such objects.
+//! - [`site_set`]: which functions triggers name, for programs that are started without `record`.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
 //! This crate does no I/O, reads no clock and holds no policy. A change here changes
@@ -27,6 +28,7 @@ pub mod event;
 pub mod hub;
 pub mod label;
 pub mod site;
+pub mod site_set;
 pub mod trigger;
 mod wire;
 

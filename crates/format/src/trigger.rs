@@ -8,7 +8,7 @@
 //!   TriggerSite[trigger_sites] from SITES_OFFSET
 //! ```
 //!
-//! Whoever made the arena writes rules and sites. The sites are in order of their code offsets. There is room for them twice: where some
+//! Whoever made the arena writes rules and sites: the recorder, or the process itself by a [set](crate::site_set). The sites are in order of their code offsets. There is room for them twice: where some
 //! come, all of them are written into the other half, and count from when [`TriggerHeader::sites`] says so.
 //! The traced process counts and posts calls: it takes a free [`TriggeredCall`], fills it and says so in its state.
 
@@ -33,6 +33,8 @@ pub const SITES_HALF: u32 = 31;
 pub const NO_CODE: u32 = u32::MAX >> 1;
 /// A threshold that no call exceeds.
 pub const NEVER: u64 = u64::MAX;
+/// [`TriggerHeader::keep_ticks`]: some 100 ms, as whoever keeps calls may have to wait for a CPU.
+pub const KEEP_TICKS: u64 = 1 << 28;
 
 wire_struct! {
     /// What belongs to all triggers.

@@ -12,7 +12,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{
     ArenaHeader, EXTRA_SIZE, ModuleEntry, OpenCall, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
 };
-use everycall_format::trigger::{NEVER, SITES, TriggerHeader};
+use everycall_format::trigger::{KEEP_TICKS, NEVER, SITES, TriggerHeader};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
@@ -24,8 +24,6 @@ use crate::shared_pool::SharedPool;
 const THREAD_CAPACITY_MIN: u32 = 4;
 /// Bytes of segments beyond the rings where memory is limited.
 const EXTRA_MIN: u64 = 1 << 20;
-/// Ticks for which threads keep their oldest segments after a call that is to be kept, until we come: some 100 ms.
-const TRIGGER_KEEP_TICKS: u64 = 1 << 28;
 /// The arena takes at most this part of the address space that the program may have.
 const ADDRESS_SPACE_SHARE: u64 = 2;
 
@@ -149,7 +147,7 @@ impl Arena {
             let triggers = TriggerHeader {
                 floor: NEVER,
                 segments_allowed: u32::try_from(segments).unwrap_or(u32::MAX),
-                keep_ticks: TRIGGER_KEEP_TICKS,
+                keep_ticks: KEEP_TICKS,
                 ..TriggerHeader::default()
             };
             let mut header = vec![0; TriggerHeader::SIZE];

@@ -18,19 +18,57 @@ pub(crate) enum Disk {
     Other,
 }
 
+/// What the kernel says of a file: one `stat`, 144 bytes.
+fn stat(descriptor: usize) -> Option<[u64; 18]> {
+    let mut facts = [0_u64; 18];
+    // SAFETY: writes one stat.
+    let result = unsafe { syscall(number::FSTAT, [descriptor, facts.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    (result == 0).then_some(facts)
+}
+
+/// The mode of a file, and whose it is. Behind device, inode and links, 64 bits each, they are 32 bits each.
+fn mode_and_owner(facts: &[u64; 18]) -> (u32, u32) {
+    (facts[3] as u32, (facts[3] >> 32) as u32)
+}
+
+fn user() -> u32 {
+    // SAFETY: only returns a number.
+    unsafe { syscall(number::GETEUID, [0; 6]) as u32 }
+}
+
 /// Whether a folder is the process's user's, and nobody else may write there.
 pub(crate) fn is_private(folder: &File) -> bool {
-    let mut facts = [0_u64; 18];
-    // SAFETY: writes one stat, 144 bytes; then only returns a number.
-    let (result, user) = unsafe {
-        (
-            syscall(number::FSTAT, [folder.number(), facts.as_mut_ptr() as usize, 0, 0, 0, 0]),
-            syscall(number::GETEUID, [0; 6]),
-        )
-    };
-    // Behind device, inode and links, 64 bits each: mode and owner, 32 bits each.
-    let (mode, owner) = (facts[3] as u32, (facts[3] >> 32) as u32);
-    result == 0 && owner as isize == user && mode & OTHERS_WRITE == 0
+    stat(folder.number()).is_some_and(|facts| {
+        let (mode, owner) = mode_and_owner(&facts);
+        owner == user() && mode & OTHERS_WRITE == 0
+    })
+}
+
+/// What a descriptor stands for: device and inode.
+pub(crate) fn identity_of(descriptor: usize) -> Option<(u64, u64)> {
+    stat(descriptor).map(|facts| (facts[0], facts[1]))
+}
+
+/// What is known of a file that is to be read.
+pub(crate) struct Facts {
+    pub(crate) is_regular: bool,
+    /// It is this user's or root's, and nobody else may write there.
+    pub(crate) is_trusted: bool,
+    pub(crate) size: u64,
+}
+
+/// See [`Facts`].
+pub(crate) fn facts_of(file: &File) -> Option<Facts> {
+    const TYPE: u32 = 0o170_000;
+    const REGULAR: u32 = 0o100_000;
+    let facts = stat(file.number())?;
+    let (mode, owner) = mode_and_owner(&facts);
+    Some(Facts {
+        is_regular: mode & TYPE == REGULAR,
+        is_trusted: (owner == 0 || owner == user()) && mode & OTHERS_WRITE == 0,
+        // Behind group, padding and what a device is.
+        size: facts[6],
+    })
 }
 
 /// What a file or folder lies on.

@@ -10,6 +10,8 @@ const O_WRONLY: usize = 1;
 const O_RDWR: usize = 2;
 const O_CREAT: usize = 0o100;
 const O_EXCL: usize = 0o200;
+const O_NOCTTY: usize = 0o400;
+const O_NONBLOCK: usize = 0o4000;
 const O_DIRECTORY: usize = 0o200_000;
 const O_NOFOLLOW: usize = 0o400_000;
 const O_CLOEXEC: usize = 0o2_000_000;
@@ -66,6 +68,11 @@ impl File {
     /// Opens a path that ends with NUL.
     pub(crate) fn open(path: &[u8], write: bool) -> Option<File> {
         File::open_at(AT_FDCWD, path, if write { O_RDWR } else { O_RDONLY }).ok()
+    }
+
+    /// Opens what may be no file, without waiting for it; its path ends with NUL.
+    pub(crate) fn open_to_read(path: &[u8]) -> Result<File, isize> {
+        File::open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
     }
 
     /// Opens a folder, whose path ends with NUL; its last part is no symbolic link.

@@ -120,6 +120,11 @@ impl Name {
         name
     }
 
+    /// Whether nothing was put into it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
     /// Appends; the NUL at the end stays.
     pub(crate) fn put(&mut self, text: &[u8]) {
         for byte in text {

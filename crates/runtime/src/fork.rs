@@ -11,7 +11,7 @@ use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
 use crate::system;
 use crate::triggers::Triggers;
-use crate::{contexts, crash, hub, module_table, pause, start, threads};
+use crate::{contexts, crash, hub, keeper, module_table, pause, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
 use everycall_format::hub::origin;
@@ -163,7 +163,8 @@ fn take_over_in_file(process: &'static Process, inheritance: &Inheritance) -> Op
 fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     let layout = parent.layout();
     let (threads, open_calls) = (layout.thread_capacity, layout.open_call_capacity);
-    let fresh = ArenaHeader::with_stacks(layout.ring_size, threads, EXTRA_SIZE, open_calls);
+    let (ring, sites) = (layout.ring_size, layout.trigger_sites);
+    let fresh = ArenaHeader::with_stacks(ring, threads, EXTRA_SIZE, sites, open_calls);
     (fresh.arena_size == layout.arena_size).then_some(fresh)
 }
 
@@ -173,7 +174,10 @@ fn put_in_place(inheritance: &Inheritance, fresh: ArenaHeader, base: *mut u8) ->
     // SAFETY: just mapped; consistent by construction.
     let arena = unsafe { Arena::new(base, fresh) };
     arena.put_header(&fresh);
-    for (offset, bytes) in parent.tables(inheritance.modules, inheritance.paths) {
+    keeper::begin(&arena);
+    let tables = parent.tables(inheritance.modules, inheritance.paths);
+    let triggers = Triggers::of(parent).map(|triggers| triggers.inheritance(parent)).unwrap_or_default();
+    for (offset, bytes) in tables.into_iter().chain(triggers) {
         arena.put_bytes(offset, bytes);
     }
     let base = system::move_mapping(base, fresh.arena_size, parent.base())?;

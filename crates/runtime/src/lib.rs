@@ -18,8 +18,10 @@
 //! api        what the program itself asks for: `everycall.h`
 //! fibers     what the program tells of them
 //! signal     snapshots that a signal asks for
+//! helper     threads of ours that write a file
 //! snapshot   what the program keeps and writes of its own rings
 //! triggers   calls of certain functions that took long, told to whoever keeps them
+//! site_set   which functions those are, where no recorder says it; keeper: keeps the calls there
 //! crash      the arena in a file that outlives the process
 //! fork       a forked child gets an arena of its own
 //! system     system calls, nothing else of the operating system; file: those about files, disk: about mapped ones; folder: paths and names
@@ -48,8 +50,10 @@ mod file;
 mod folder;
 mod fork;
 mod graveyard;
+mod helper;
 mod hub;
 mod image;
+mod keeper;
 mod lock;
 mod mapped_file;
 mod mapping;
@@ -61,6 +65,7 @@ mod process;
 mod ranges;
 mod roots;
 mod signal;
+mod site_set;
 mod sites;
 mod slow;
 mod snapshot;

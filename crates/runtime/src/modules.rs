@@ -7,7 +7,7 @@ use crate::mapped_file::MappedFile;
 use crate::module_table::{self, Claim, Kind};
 use crate::process::{self, Process, state as process_state};
 use crate::slow::{Place, slow_path};
-use crate::{api, fork, hub, sites, triggers};
+use crate::{api, fork, hub, site_set, sites, triggers};
 use core::sync::atomic::{
     AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
@@ -99,6 +99,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
                 ..ModuleEntry::default()
             };
             fill(process, &arena, &claim, entry, &file);
+            site_set::add(process, &arena, &entry, &file);
             module.index.store(claim.index, Relaxed);
         }
         None => arena.count(counter::MODULES_WITHOUT_PLACE, 1),

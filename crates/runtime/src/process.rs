@@ -1,7 +1,7 @@
 //! The state of the process: private memory that a forked child finds wiped.
 //!
 //! ```text
-//! Process                       a few pages
+//! Process                       some pages
 //! Control[thread_capacity]      256 bytes each
 //! ------------------------------ wiped in children up to here
 //! slow-path stacks              8 KiB each, a few for all threads
@@ -58,6 +58,8 @@ pub(crate) struct Process {
     pub(crate) snapshots: Snapshots,
     /// Not 0 while a thread of ours writes a snapshot that a signal asked for.
     pub(crate) signal_helper: AtomicU32,
+    /// What it keeps of slow calls where it has a set of triggers.
+    pub(crate) keeper: crate::keeper::State,
     /// Its crash file.
     pub(crate) crash: crate::crash::State,
     /// Whether the program starts with its sites on.

@@ -6,7 +6,7 @@ use crate::process::{self, state as process_state};
 use crate::system::{
     self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED,
 };
-use crate::{crash, fork, signal, stacks, system::PROT_READ, system::PROT_WRITE};
+use crate::{crash, fork, keeper, signal, site_set, stacks, system::PROT_READ, system::PROT_WRITE};
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use everycall_format::arena::{
     ArenaHeader, ClockReading, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
@@ -14,6 +14,11 @@ use everycall_format::arena::{
 use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
 use everycall_format::env::{self, KeepEnded};
 use everycall_format::hub::origin;
+use everycall_format::site_set::SiteSet;
+use everycall_format::trigger::{SITES, TriggerSite};
+
+/// Trigger sites that a page holds.
+const SITES_PER_PAGE: u32 = (PAGE as usize / size_of::<TriggerSite>()) as u32;
 
 /// What the program was started with.
 struct Environment {
@@ -124,8 +129,9 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
                 env::RING_SIZE_DEFAULT
             })
         });
-        let in_file = variable(env::CRASH).and_then(|folder| in_file(folder, ring_size));
-        in_file.or_else(|| private(ring_size).map(|arena| (arena, None)))
+        let sites = variable(env::TRIGGERS).and_then(site_set::load).map_or(0, room_for_sites);
+        let in_file = variable(env::CRASH).and_then(|folder| in_file(folder, ring_size, sites));
+        in_file.or_else(|| private(ring_size, sites).map(|arena| (arena, None)))
     };
     let arena = match variable(env::RECORDER).and_then(hub::open) {
         Some(hub) => match hub.take().and_then(given) {
@@ -144,20 +150,20 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     if let (Some(file), Some(process)) = (&file, process::process()) {
         crash::own(process, file);
     }
+    let folder = variable(env::SNAPSHOT_FOLDER).unwrap_or(b".");
+    let no_folder = |used| complain(env::SNAPSHOT_FOLDER, folder, "a folder that is there", used);
     if let Some(text) = variable(env::SNAPSHOT_SIGNAL) {
         match env::parse_signal(text) {
             None => complain(env::SNAPSHOT_SIGNAL, text, env::SNAPSHOT_SIGNAL_ALLOWED, "none"),
-            Some(number) => {
-                let folder = variable(env::SNAPSHOT_FOLDER).unwrap_or(b".");
-                if !signal::arm(number, folder) {
-                    complain(
-                        env::SNAPSHOT_FOLDER,
-                        folder,
-                        "a folder that is there",
-                        "no signal for snapshots",
-                    );
-                }
-            }
+            Some(number) if !signal::arm(number, folder) => no_folder("no signal for snapshots"),
+            Some(_) => {}
+        }
+    }
+    if site_set::set().is_some() {
+        keeper::begin(&arena);
+        if !keeper::arm(folder) {
+            no_folder("no triggers");
+            site_set::forget();
         }
     }
     arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
@@ -169,6 +175,11 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         process.sites_on.store(on.into(), Relaxed);
         process.state.store(process_state::ON, Release);
     }
+}
+
+/// Room for the sites of a set, in both halves; a library may be there twice.
+fn room_for_sites(set: &SiteSet<'_>) -> u32 {
+    set.header().sites.saturating_mul(4).clamp(SITES_PER_PAGE, SITES).next_multiple_of(SITES_PER_PAGE)
 }
 
 /// Warns of a variable with a bad value.
@@ -205,11 +216,11 @@ fn given(spare: Spare) -> Option<Arena> {
 
 /// An arena of the process's own; with fewer threads where memory is limited. At most half of what the limit allows:
 /// the program's own threads need room, too.
-fn private(ring_size: u64) -> Option<Arena> {
+fn private(ring_size: u64, sites: u32) -> Option<Arena> {
     let allowed = system::address_space_limit() / 2;
     let mut threads = THREAD_CAPACITY;
     while threads > 0 {
-        let header = ArenaHeader::with_layout(ring_size, threads, EXTRA_SIZE);
+        let header = ArenaHeader::with_triggers(ring_size, threads, EXTRA_SIZE, sites);
         let fits = header.arena_size <= allowed;
         let mapped = if fits { own_memory(header.arena_size) } else { None };
         if let Some(base) = mapped {
@@ -225,11 +236,11 @@ fn private(ring_size: u64) -> Option<Arena> {
 }
 
 /// The same in a crash file in `folder`. Where that can't be, it is said why.
-fn in_file(folder: &[u8], ring_size: u64) -> Option<(Arena, Option<crash::Mapped>)> {
+fn in_file(folder: &[u8], ring_size: u64, sites: u32) -> Option<(Arena, Option<crash::Mapped>)> {
     let allowed = (system::address_space_limit() / 2).min(system::file_size_limit());
     let mut threads = THREAD_CAPACITY;
     let header = loop {
-        let header = ArenaHeader::with_stacks(ring_size, threads, EXTRA_SIZE, CRASH_OPEN_CALLS);
+        let header = ArenaHeader::with_stacks(ring_size, threads, EXTRA_SIZE, sites, CRASH_OPEN_CALLS);
         if header.arena_size <= allowed || threads == 1 {
             break header;
         }

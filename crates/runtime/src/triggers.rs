@@ -5,13 +5,13 @@
 //! path, which asks here. They compare 32 bits of ticks. That is exact for calls that were open through no change of
 //! the upper half; the others are marked at the first event after a change, so that their exits come here as well.
 //!
-//! A post is a few stores and a wake: nothing is copied, nobody is waited for.
+//! A post is a few stores and a wake, of `record` or of the [keeper]: nothing is copied, nobody is waited for.
 
 use crate::arena::Arena;
-use crate::hub;
 use crate::open_calls::OpenCalls;
 use crate::process::Process;
 use crate::slow::Thread;
+use crate::{hub, keeper, site_set};
 use core::mem::offset_of;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -40,6 +40,10 @@ macro_rules! field {
     };
 }
 
+mod own;
+
+pub(crate) use own::take_back;
+
 /// A function that a trigger names.
 #[derive(Clone, Copy)]
 struct Site {
@@ -59,10 +63,15 @@ impl Triggers {
         field!(self.base, TriggerHeader, floor, AtomicU64).load(SeqCst)
     }
 
+    /// Sites that fit.
+    fn half(&self) -> u32 {
+        (self.capacity / 2).min(1 << (SITES_HALF - 1))
+    }
+
     /// The first site, and how many there are.
     fn sites(&self) -> (*mut u8, u32) {
         let sites = field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire);
-        let half = (self.capacity / 2).min(1 << (SITES_HALF - 1));
+        let half = self.half();
         let first = half * (sites >> SITES_HALF);
         let offset = SITES_OFFSET + u64::from(first) * size_of::<TriggerSite>() as u64;
         (self.base.wrapping_add(offset as usize), (sites & !(1 << SITES_HALF)).min(half))
@@ -175,7 +184,14 @@ pub(crate) fn judge(process: &Process, thread: &Thread<'_>, ticks: u64) {
 fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
     let Some(triggers) = Triggers::of(&process.arena()) else { return };
     for site in triggers.holding(left.call.code).filter(|site| left.took() > site.threshold) {
-        post(process, &triggers, thread, site, &left);
+        match site_set::exact_threshold(site.rule) {
+            // Sites of a set have what the clock's rate can't be less than.
+            Some(exact) if left.took() <= exact => {}
+            exact => {
+                let threshold = exact.unwrap_or(site.threshold);
+                post(process, &triggers, thread, Site { threshold, ..site }, &left);
+            }
+        }
     }
 }
 
@@ -291,8 +307,11 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     field!(call, TriggeredCall, events_after, AtomicU64).store(events, Relaxed);
     field!(call, TriggeredCall, state, AtomicU32).store(call_state::POSTED, Release);
     field!(triggers.base, TriggerHeader, bell, AtomicU32).fetch_add(1, Release);
-    if let Some(hub) = hub::hub() {
-        hub.ring();
+    match hub::hub() {
+        Some(hub) => {
+            hub.ring();
+        }
+        None => keeper::wake(process, triggers, site.rule, call),
     }
 }
 

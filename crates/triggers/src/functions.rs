@@ -20,10 +20,10 @@ use crate::trigger::{Condition, Trigger};
 
 /// A function of a module, by image addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Range {
-    start: u64,
-    end: u64,
-    rule: u32,
+pub(crate) struct Range {
+    pub start: u64,
+    pub end: u64,
+    pub rule: u32,
 }
 
 /// What tells modules apart: path and build id.
@@ -78,7 +78,8 @@ impl Functions {
     }
 }
 
-fn find(triggers: &[Trigger], file: &Path, build_id: &[u8]) -> Vec<Range> {
+/// The functions of a file that triggers name, in order and apart.
+pub(crate) fn find(triggers: &[Trigger], file: &Path, build_id: &[u8]) -> Vec<Range> {
     let symbols = ModuleSymbols::open(&ModuleIdentity::new(file, build_id), &SymbolOptions::default());
     let mut ranges = Vec::new();
     for function in

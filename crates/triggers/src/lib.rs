@@ -4,6 +4,7 @@
 //! trigger    `handle_request > 20ms`: a pattern and a condition
 //! pattern    which names it matches
 //! functions  which functions of a module, as the runtime is told
+//! set        the same in a file, for programs that are started without `record`
 //! rate       nanoseconds and ticks, while the clock is still being measured
 //! watch      what we look for ourselves in what threads write: entries, and percentiles
 //! policy     which calls that met the condition are kept
@@ -21,6 +22,7 @@ mod kept;
 mod pattern;
 mod policy;
 mod rate;
+mod set;
 mod trigger;
 mod watch;
 
@@ -29,4 +31,5 @@ pub use keeper::{Keeper, Outcome, Tally};
 pub use pattern::Pattern;
 pub use policy::{KeepBy, Policy};
 pub use rate::Rate;
+pub use set::{SetBuilder, SetError};
 pub use trigger::{Condition, ParseError, Trigger};

@@ -105,7 +105,8 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
 
 fn how_it_ended(report: &Report<'_>) -> String {
     let Some(process_end) = report.trace.process_end() else {
-        let was_asked = report.trace.snapshots().iter().any(|snapshot| snapshot.reason == Reason::Request);
+        let is_of_living = |reason| matches!(reason, Reason::Request | Reason::Trigger);
+        let was_asked = report.trace.snapshots().iter().any(|snapshot| is_of_living(snapshot.reason));
         let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
         let why = match (was_asked, is_cut) {
@@ -319,7 +320,7 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
 /// What the runtime counted, in all processes. Counts only grow, so a process's last snapshot has all of its.
 pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
     let mut last = vec![None; trace.processes().len()];
-    for snapshot in trace.snapshots().iter().filter(|snapshot| snapshot.reason != Reason::Trigger) {
+    for snapshot in trace.snapshots() {
         if let Some(last) = last.get_mut(snapshot.process) {
             *last = Some(&snapshot.counters);
         }

@@ -32,21 +32,21 @@ const fn tables() -> [[u32; 256]; 8] {
 
 /// A checksum that is being made.
 #[derive(Clone, Copy)]
-pub(super) struct Crc(u32);
+pub(crate) struct Crc(u32);
 
 impl Crc {
-    pub(super) fn new() -> Crc {
+    pub(crate) fn new() -> Crc {
         Crc(!0)
     }
 
     /// The CRC-32 of these bytes.
-    pub(super) fn of(bytes: &[u8]) -> u32 {
+    pub(crate) fn of(bytes: &[u8]) -> u32 {
         let mut crc = Crc::new();
         crc.add(bytes);
         crc.value()
     }
 
-    pub(super) fn add(&mut self, bytes: &[u8]) {
+    pub(crate) fn add(&mut self, bytes: &[u8]) {
         let (eights, rest) = bytes.as_chunks::<8>();
         let mut value = self.0;
         for eight in eights {
@@ -66,7 +66,7 @@ impl Crc {
         self.0 = value;
     }
 
-    pub(super) fn value(self) -> u32 {
+    pub(crate) fn value(self) -> u32 {
         !self.0
     }
 }

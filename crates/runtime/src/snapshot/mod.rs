@@ -3,6 +3,7 @@
 //! ```text
 //! take    holds the segments of all threads: nobody waits, nothing is copied
 //! write   the trace file, straight from the segments that are held
+//! new_file   a file that has its name when it is whole
 //! sink    where its bytes go: a descriptor, a file, a function of the program's
 //! ```
 //!
@@ -11,10 +12,13 @@
 //! handler, also one that interrupts another snapshot.
 
 mod crc;
+mod new_file;
 mod sink;
 mod take;
 mod write;
 
+pub(crate) use crc::Crc;
+pub(crate) use new_file::write_new;
 pub(crate) use sink::Sink;
-pub(crate) use take::{Snapshots, free, take};
-pub(crate) use write::{write, write_file};
+pub(crate) use take::{Snapshots, free, leave_rings, take};
+pub(crate) use write::{Moment, write, write_file, write_moment};

@@ -15,6 +15,7 @@ use core::sync::atomic::{
 };
 use everycall_format::arena::{HOLDERS, OpenCall, PAGE, ThreadHeader, holder, thread_state};
 use everycall_format::event::{Word, kind};
+use everycall_format::trigger::TriggeredCall;
 use everycall_ring::Keep;
 
 /// Ticks for which threads leave their oldest segments alone, from now: some milliseconds.
@@ -300,6 +301,43 @@ fn let_go_before(arena: &Arena, bit: u32, threads: &mut [Noted], since: u64) {
     }
 }
 
+/// Leaves of each thread what its ring had at the end of `call`, and what came since; of the one that made it, at least everything since its
+/// begin. Rings that were larger, because somebody asked them to keep what they have, become what they were.
+pub(crate) fn leave_rings(process: &'static Process, snapshot: u64, call: &TriggeredCall) -> Result<(), i32> {
+    let arena = process.arena();
+    let (entry, handle) = claim(process, snapshot)?;
+    let bit = holder::FIRST << entry;
+    for (noted, slot) in lists(&arena, handle).1.iter_mut().zip(0..) {
+        let is_it = (slot, noted.header.generation) == (call.slot, call.generation);
+        let (mut until_end, mut until_begin) = (0_u32, 0_u32);
+        let mut next = Some((noted.first, noted.first_number)).filter(|_| noted.segments > 0);
+        while let Some((index, number)) = next {
+            let begin = begin_ticks(&arena, index);
+            if begin.is_none_or(|ticks| ticks > call.end_ticks) {
+                break;
+            }
+            until_end += 1;
+            until_begin += u32::from(begin.is_some_and(|ticks| ticks <= call.start_ticks));
+            next = successor(&arena, bit, slot, noted, index, number);
+        }
+        let mut too_many = until_end.saturating_sub(noted.header.ring_segments.max(1));
+        if is_it {
+            too_many = too_many.min(until_begin.saturating_sub(1));
+        }
+        for _ in 0..too_many {
+            let Some((next, number)) = successor(&arena, bit, slot, noted, noted.first, noted.first_number)
+            else {
+                break;
+            };
+            release(&arena, noted.first, bit);
+            (noted.first, noted.first_number) = (next, number);
+            noted.segments -= 1;
+        }
+    }
+    handle.state.store(state::READY, Release);
+    Ok(())
+}
+
 /// The place and number of the next segment of a thread that is held, after `index`, whose number is `number`.
 pub(super) fn successor(
     arena: &Arena,
@@ -365,19 +403,24 @@ fn claim(process: &'static Process, snapshot: u64) -> Result<(u32, &'static Hand
     }
 }
 
+/// A handle's buffer and its threads, for whoever has claimed it.
+fn lists(arena: &Arena, handle: &Handle) -> (&'static mut [u8], &'static mut [Noted]) {
+    let memory = handle.memory.load(Relaxed) as *mut u8;
+    let buffer = (arena.layout().segment_size + PAGE) as usize;
+    let first = memory.wrapping_add(buffer).cast::<Noted>();
+    // SAFETY: as `note` has laid it out; the caller's alone while the state is BUSY.
+    unsafe {
+        (
+            core::slice::from_raw_parts_mut(memory, buffer),
+            core::slice::from_raw_parts_mut(first, handle.threads.load(Relaxed) as usize),
+        )
+    }
+}
+
 /// The snapshot, for writing.
 pub(super) fn open(process: &'static Process, snapshot: u64) -> Result<Held<'static>, i32> {
     let (entry, handle) = claim(process, snapshot)?;
-    let memory = handle.memory.load(Relaxed) as *mut u8;
-    let buffer = (process.arena().layout().segment_size + PAGE) as usize;
-    let first = memory.wrapping_add(buffer).cast::<Noted>();
-    // SAFETY: as `note` has laid it out; ours alone while the state is BUSY.
-    let (buffer, threads) = unsafe {
-        (
-            core::slice::from_raw_parts_mut(memory, buffer),
-            core::slice::from_raw_parts(first, handle.threads.load(Relaxed) as usize),
-        )
-    };
+    let (buffer, threads) = lists(&process.arena(), handle);
     Ok(Held { handle, bit: holder::FIRST << entry, ticks: handle.ticks.load(Relaxed), threads, buffer })
 }
 

@@ -13,11 +13,13 @@ use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall};
 use everycall_format::ect::{
-    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, EventsRecord, FileHeader, MetaField,
-    NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, chunk, encoding, image_end, meta, reason,
+    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, EventsRecord, FileHeader, KeptCall,
+    MetaField, NO_PROCESS, NO_THREAD, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord, chunk,
+    encoding, image_end, meta, reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
+use everycall_format::trigger::TriggeredCall;
 
 /// Bytes of the command line that are kept.
 const COMMAND_MAX: usize = 4096;
@@ -27,12 +29,39 @@ const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
 /// Bytes of a path with what is added to it for the time of writing.
 const PATH_MAX: usize = 4096 + 64;
 
+/// A call for which a snapshot was taken.
+pub(crate) struct Moment<'a> {
+    pub(crate) call: &'a TriggeredCall,
+    /// All triggers of the process, and the texts that they speak of.
+    pub(crate) triggers: &'a [TriggerRecord],
+    pub(crate) texts: &'a [u8],
+}
+
 /// Writes a snapshot to `sink`.
 pub(crate) fn write(process: &'static Process, snapshot: u64, sink: Sink) -> Result<(), i32> {
+    write_any(process, snapshot, sink, None)
+}
+
+/// The same of one that was taken for a call.
+pub(crate) fn write_moment(
+    process: &'static Process,
+    snapshot: u64,
+    sink: Sink,
+    moment: &Moment<'_>,
+) -> Result<(), i32> {
+    write_any(process, snapshot, sink, Some(moment))
+}
+
+fn write_any(
+    process: &'static Process,
+    snapshot: u64,
+    sink: Sink,
+    moment: Option<&Moment<'_>>,
+) -> Result<(), i32> {
     let mut held = open(process, snapshot)?;
     // Whoever writes beyond the limit gets a signal that ends it.
     let limit = if matches!(sink, Sink::File(_)) { system::file_size_limit() } else { u64::MAX };
-    Output { sink, limit, position: 0, chunks: 0 }.all(process, &mut held)
+    Output { sink, limit, position: 0, chunks: 0, moment }.all(process, &mut held)
 }
 
 /// Writes a snapshot to a file, which appears under its name only when it is whole.
@@ -88,15 +117,17 @@ fn bytes<T: Wire>(value: &T) -> &[u8] {
 }
 
 /// The file that is being written.
-struct Output {
+struct Output<'a> {
     sink: Sink,
     /// Bytes that it may take.
     limit: u64,
     position: u64,
     chunks: u32,
+    /// The call that the snapshot was taken for.
+    moment: Option<&'a Moment<'a>>,
 }
 
-impl Output {
+impl Output<'_> {
     fn put(&mut self, part: &[u8]) -> Result<(), i32> {
         self.position += part.len() as u64;
         if self.position > self.limit {
@@ -137,6 +168,16 @@ impl Output {
         let count = (modules.len() as u64).checked_div(ModuleEntry::SIZE as u64).unwrap_or(0) as u32;
         self.chunk(chunk::MODULES, &[bytes(&array(ModuleEntry::SIZE, count)), modules, paths])?;
         self.threads(process, &arena, held)?;
+        if let Some(moment) = self.moment {
+            self.chunk(chunk::KEPT, &[bytes(&kept_call(&arena, held.threads, moment))])?;
+            let count = moment.triggers.len() as u32;
+            // SAFETY: structures of the format have no padding, and lie in memory as in files.
+            let records = unsafe {
+                core::slice::from_raw_parts(moment.triggers.as_ptr().cast(), size_of_val(moment.triggers))
+            };
+            let list = array(TriggerRecord::SIZE, count);
+            self.chunk(chunk::TRIGGERS, &[bytes(&list), records, moment.texts])?;
+        }
         let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
         let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
         self.chunk(chunk::END, &[bytes(&end)])
@@ -198,7 +239,7 @@ impl Output {
         let pid = process.pid.load(Relaxed);
         let record = SnapshotRecord {
             snapshot: 0,
-            reason: reason::REQUEST,
+            reason: if self.moment.is_some() { reason::TRIGGER } else { reason::REQUEST },
             pid,
             threads: held.threads.iter().filter(|noted| noted.segments > 0).count() as u32,
             ticks: held.ticks,
@@ -278,6 +319,32 @@ impl Output {
             next = if is_last { None } else { successor(arena, bit, slot, noted, index, number) };
         }
         Ok(())
+    }
+}
+
+/// What the file says of the call that a snapshot was taken for.
+fn kept_call(arena: &Arena, threads: &[Noted], moment: &Moment<'_>) -> KeptCall {
+    let call = moment.call;
+    let is_it = |(slot, noted): &(u32, &Noted)| {
+        *slot == call.slot && noted.header.generation == call.generation && noted.segments > 0
+    };
+    let found = (0..).zip(threads).find(is_it);
+    let oldest = found.and_then(|(_, noted)| arena.pool().entries.get(noted.first as usize));
+    // Of a thread that isn't there any more, all of it.
+    let first = oldest.map_or(u64::MAX, |entry| entry.events_before.load(Relaxed));
+    let before = || threads.iter().take(call.slot as usize).filter(|noted| noted.segments > 0).count();
+    KeptCall {
+        snapshot: 0,
+        trigger: call.rule,
+        thread: if found.is_some() { before() as u32 } else { NO_THREAD },
+        tid: call.tid,
+        code: call.code,
+        flags: call.flags,
+        start_ticks: call.start_ticks,
+        end_ticks: call.end_ticks,
+        threshold: call.threshold,
+        missing: first.min(call.events_after).saturating_sub(call.events_before),
+        ..KeptCall::default()
     }
 }
 

@@ -1,0 +1,107 @@
+//! `everycall resolve`: finds the functions that triggers name, and writes them for programs that are started without `record`.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use everycall_format::env;
+use everycall_format::site_set::ENDING;
+use everycall_outfile::{MODE_PRIVATE, OutFile};
+use everycall_symbols::site_report;
+use everycall_triggers::{SetBuilder, SetError};
+
+use crate::arguments::ResolveArguments;
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::program;
+use crate::report::Several;
+use crate::triggers::{memory, nothing_found, policy, triggers_of};
+
+/// Runs the verb.
+pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
+    let Some(triggers) = triggers_of(&arguments.triggers)? else {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "no call is to be kept; say which, as in --trigger 'handle_request > 20ms'",
+        ));
+    };
+    let refused = |error: SetError| Failure::new(exit_code::USAGE, error.to_string());
+    let mut set = SetBuilder::new(&triggers, policy(&arguments.triggers), memory(&arguments.triggers))
+        .map_err(refused)?;
+    let objects = objects(&arguments.files)?;
+    let mut counts = vec![0; triggers.len()];
+    for object in &objects.traced {
+        for (sum, count) in counts.iter_mut().zip(set.add(object).map_err(refused)?) {
+            *sum += count;
+        }
+    }
+    if let Some((trigger, _)) = triggers.iter().zip(&counts).find(|(_, count)| **count == 0) {
+        let mut sentence = nothing_found(trigger, &objects.traced);
+        if objects.loads {
+            sentence.push_str("; where it is one of a library that the program loads, name that, too");
+        }
+        return Err(Failure::new(exit_code::FAILED, sentence));
+    }
+    let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.files[0]));
+    let mut out = OutFile::create(&output, MODE_PRIVATE)?;
+    out.write_all(&set.bytes()).map_err(|error| Failure::writing(&output, error))?;
+    out.finish()?;
+    if !arguments.quiet {
+        for (trigger, count) in triggers.iter().zip(counts) {
+            eprintln!("everycall: `{trigger}` names {}", Several(count as u64, "function", "functions"));
+        }
+        let path = output.canonicalize().unwrap_or(output);
+        eprintln!(
+            "everycall: start the program with {}={}; calls that are kept become files in the folder that it starts in, or in that of {}",
+            env::TRIGGERS,
+            path.display(),
+            env::SNAPSHOT_FOLDER
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What is looked through.
+struct Objects {
+    traced: Vec<PathBuf>,
+    /// Whether any of it loads libraries.
+    loads: bool,
+}
+
+/// The files with traced functions that are named, and the libraries of their own.
+fn objects(files: &[PathBuf]) -> Result<Objects, Failure> {
+    let mut objects = Objects { traced: Vec::new(), loads: false };
+    for file in files {
+        // A program that is to be started is a name; this is a file.
+        let file = if file.components().count() == 1 && file.is_file() {
+            Path::new(".").join(file)
+        } else {
+            file.clone()
+        };
+        let failed = |reason: String| Failure::new(exit_code::FAILED, reason);
+        let Some(found) = program::traced_objects(file.as_os_str()) else {
+            return Err(failed(match site_report(&file) {
+                Err(error) => error.to_string(),
+                Ok(_) => format!(
+                    "{} has no traced functions; build it through the prefix: everycall cc -- g++ -O2 -g app.cpp -o app",
+                    file.display()
+                ),
+            }));
+        };
+        objects.loads |= found.loads();
+        for object in found.traced {
+            let object = object.canonicalize().unwrap_or(object);
+            if !objects.traced.contains(&object) {
+                objects.traced.push(object);
+            }
+        }
+    }
+    Ok(objects)
+}
+
+fn default_output(program: &Path) -> PathBuf {
+    let mut name: OsString = program.file_name().unwrap_or(program.as_os_str()).to_owned();
+    name.push(ENDING);
+    name.into()
+}

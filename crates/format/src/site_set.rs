@@ -1,0 +1,268 @@
+//! The set of functions and conditions that `everycall resolve` writes and `EVERYCALL_TRIGGERS` names: triggers for programs that are
+//! started without `record`. `docs/format.md` has its layout.
+//!
+//! ```text
+//! SetHeader
+//! SetRule[rules]        the triggers, and what is kept of each
+//! SetModule[modules]    files by their build ids
+//! SetSite[sites]        functions, module by module, in the order of their addresses
+//! texts                 the triggers as they were written, and the files' paths
+//! ```
+//!
+//! Whoever reads one takes it for a stranger's: [`SiteSet::parse`] looks at every number before anybody uses it.
+
+use crate::trigger::{RULES, SITES};
+use crate::wire::{Wire, wire_struct};
+
+/// First bytes of such a file.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"\x8fecset\r\n");
+/// Version of the format.
+pub const VERSION: u32 = 1;
+/// What the names of such files end with.
+pub const ENDING: &str = ".ecs";
+/// Larger files are none.
+pub const SIZE_MAX: u64 = 16 << 20;
+/// Calls of one trigger that may be kept.
+pub const KEEP_MAX: u32 = 1000;
+/// Modules of a set.
+pub const MODULES_MAX: u32 = 4096;
+/// Functions of a set, once for each trigger: as many as have room in an arena.
+pub const SITES_MAX: u32 = SITES / 2;
+
+wire_struct! {
+    /// The file's first bytes.
+    pub struct SetHeader [64] {
+        /// [`MAGIC`].
+        pub magic: u64,
+        /// [`VERSION`].
+        pub version: u32,
+        /// Bytes of this header.
+        pub header_size: u32,
+        /// Bytes of the file.
+        pub file_length: u64,
+        /// Bytes that threads may take beyond their rings while calls are open that may be kept.
+        pub memory: u64,
+        /// Triggers.
+        pub rules: u32,
+        /// Modules.
+        pub modules: u32,
+        /// Functions.
+        pub sites: u32,
+        /// Bytes of the texts.
+        pub texts: u32,
+        /// Zero.
+        pub reserved: u64,
+        /// CRC-32 of everything behind the header.
+        pub payload_checksum: u32,
+        /// CRC-32 of the header before this field.
+        pub header_checksum: u32,
+    }
+}
+
+wire_struct! {
+    /// A trigger.
+    pub struct SetRule [64] {
+        /// Calls that take longer are kept, in nanoseconds.
+        pub threshold_ns: u64,
+        /// At most one in so many nanoseconds; 0 for all.
+        pub every_ns: u64,
+        /// At most so many, [`KEEP_MAX`] at most.
+        pub keep: u32,
+        /// One of [`keep_by`].
+        pub by: u32,
+        /// Functions that it names.
+        pub functions: u64,
+        /// Where its text begins among the texts, and its bytes.
+        pub text_offset: u32,
+        /// Bytes of its text.
+        pub text_length: u32,
+        /// Zero.
+        pub reserved: [u64; 3],
+    }
+}
+
+/// [`SetRule::by`]: which calls stay where there are more.
+pub mod keep_by {
+    /// The slowest ones.
+    pub const SLOWEST: u32 = 0;
+    /// The first ones.
+    pub const FIRST: u32 = 1;
+    /// The newest ones.
+    pub const NEWEST: u32 = 2;
+}
+
+wire_struct! {
+    /// A file with functions that triggers name.
+    pub struct SetModule [64] {
+        /// Bytes of the build id.
+        pub build_id_length: u32,
+        /// Its first function.
+        pub first_site: u32,
+        /// Its functions.
+        pub sites: u32,
+        /// Where its path begins among the texts.
+        pub path_offset: u32,
+        /// Bytes of its path, as it was when the set was made.
+        pub path_length: u32,
+        /// Zero.
+        pub reserved: [u32; 3],
+        /// What the linker has it know itself by.
+        pub build_id: [u8; 32],
+    }
+}
+
+wire_struct! {
+    /// A function that a trigger names, by addresses as in the file.
+    pub struct SetSite [24] {
+        /// Its first address.
+        pub start: u64,
+        /// The address behind it.
+        pub end: u64,
+        /// Index of the trigger.
+        pub rule: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+/// Why bytes are no set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetError {
+    /// They are something else.
+    NoSet,
+    /// They are one of another version.
+    Version(u32),
+    /// They were cut or changed, or say what can't be.
+    Damaged,
+}
+
+/// A set that makes sense.
+#[derive(Clone, Copy, Debug)]
+pub struct SiteSet<'a> {
+    header: SetHeader,
+    rules: &'a [u8],
+    modules: &'a [u8],
+    sites: &'a [u8],
+    texts: &'a [u8],
+}
+
+impl<'a> SiteSet<'a> {
+    /// Reads a file of which `bytes` are all. `checksum`: the CRC-32 of bytes, as in zlib.
+    ///
+    /// # Errors
+    ///
+    /// It is none.
+    pub fn parse(bytes: &'a [u8], checksum: impl Fn(&[u8]) -> u32) -> Result<SiteSet<'a>, SetError> {
+        // The version first: everything else may be different in another one.
+        let magic = bytes.get(..8).and_then(|magic| magic.try_into().ok()).map(u64::from_le_bytes);
+        let version = bytes.get(8..12).and_then(|version| version.try_into().ok()).map(u32::from_le_bytes);
+        match (magic, version) {
+            (Some(MAGIC), Some(VERSION)) => {}
+            (Some(MAGIC), Some(other)) => return Err(SetError::Version(other)),
+            _ => return Err(SetError::NoSet),
+        }
+        Self::whole(bytes, checksum).filter(SiteSet::makes_sense).ok_or(SetError::Damaged)
+    }
+
+    fn whole(bytes: &'a [u8], checksum: impl Fn(&[u8]) -> u32) -> Option<SiteSet<'a>> {
+        let header = SetHeader::read(bytes)?;
+        let (head, payload) = bytes.split_at_checked(SetHeader::SIZE)?;
+        let is_whole = header.header_size as usize == SetHeader::SIZE
+            && header.file_length == bytes.len() as u64
+            && checksum(head.get(..SetHeader::SIZE - size_of::<u32>())?) == header.header_checksum
+            && checksum(payload) == header.payload_checksum;
+        if !is_whole {
+            return None;
+        }
+        let (rules, rest) = table(payload, header.rules, SetRule::SIZE)?;
+        let (modules, rest) = table(rest, header.modules, SetModule::SIZE)?;
+        let (sites, texts) = table(rest, header.sites, SetSite::SIZE)?;
+        (texts.len() == header.texts as usize).then_some(SiteSet { header, rules, modules, sites, texts })
+    }
+
+    fn makes_sense(&self) -> bool {
+        let has_text = |offset: u32, length: u32| {
+            offset.checked_add(length).is_some_and(|end| end as usize <= self.texts.len())
+        };
+        let rules = (0..self.rule_count()).all(|index| {
+            self.rule(index).is_some_and(|rule| {
+                rule.threshold_ns > 0
+                    && (1..=KEEP_MAX).contains(&rule.keep)
+                    && rule.by <= keep_by::NEWEST
+                    && has_text(rule.text_offset, rule.text_length)
+            })
+        });
+        let modules = self.modules().all(|module| {
+            (1..=32).contains(&module.build_id_length)
+                && module.first_site.checked_add(module.sites).is_some_and(|end| end <= self.header.sites)
+                && has_text(module.path_offset, module.path_length)
+                && self.are_in_order(&module)
+        });
+        let sites = self.all_sites().all(|site| site.start < site.end && site.rule < self.header.rules);
+        (1..=RULES).contains(&self.header.rules)
+            && self.header.modules <= MODULES_MAX
+            && self.header.sites <= SITES_MAX
+            && rules
+            && modules
+            && sites
+    }
+
+    /// Whether a module's functions are in order, each trigger's apart from each other.
+    fn are_in_order(&self, module: &SetModule) -> bool {
+        let mut last = None;
+        self.sites_of(module).all(|site| {
+            let follows = last.is_none_or(|(start, end, rule)| {
+                site.start >= end || (site.start, site.end) == (start, end) && site.rule > rule
+            });
+            last = Some((site.start, site.end, site.rule));
+            follows
+        })
+    }
+
+    /// The header.
+    #[must_use]
+    pub fn header(&self) -> &SetHeader {
+        &self.header
+    }
+
+    /// How many triggers there are.
+    #[must_use]
+    pub fn rule_count(&self) -> u32 {
+        self.header.rules
+    }
+
+    /// A trigger.
+    #[must_use]
+    pub fn rule(&self, index: u32) -> Option<SetRule> {
+        SetRule::read(self.rules.get((index as usize).checked_mul(SetRule::SIZE)?..)?)
+    }
+
+    /// The text of a trigger, or the path of a module.
+    #[must_use]
+    pub fn text(&self, offset: u32, length: u32) -> &'a [u8] {
+        let text = self.texts.get(offset as usize..).and_then(|rest| rest.get(..length as usize));
+        text.unwrap_or(&[])
+    }
+
+    /// The modules.
+    pub fn modules(&self) -> impl Iterator<Item = SetModule> + use<'a> {
+        self.modules.chunks_exact(SetModule::SIZE).filter_map(SetModule::read)
+    }
+
+    fn all_sites(&self) -> impl Iterator<Item = SetSite> + use<'a> {
+        self.sites.chunks_exact(SetSite::SIZE).filter_map(SetSite::read)
+    }
+
+    /// The functions of a module.
+    pub fn sites_of(&self, module: &SetModule) -> impl Iterator<Item = SetSite> + use<'a> {
+        let begin = (module.first_site as usize).saturating_mul(SetSite::SIZE);
+        let size = (module.sites as usize).saturating_mul(SetSite::SIZE);
+        let sites = self.sites.get(begin..).and_then(|rest| rest.get(..size)).unwrap_or(&[]);
+        sites.chunks_exact(SetSite::SIZE).filter_map(SetSite::read)
+    }
+}
+
+/// The first `count` entries of `size` bytes, and what is behind them.
+fn table(bytes: &[u8], count: u32, size: usize) -> Option<(&[u8], &[u8])> {
+    bytes.split_at_checked((count as usize).checked_mul(size)?)
+}

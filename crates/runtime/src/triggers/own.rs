@@ -1,0 +1,123 @@
+//! Triggers of an arena of the process's own: what `record` does elsewhere, by a [set](crate::site_set).
+
+use super::Triggers;
+use crate::arena::Arena;
+use core::mem::offset_of;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+};
+use everycall_format::Wire;
+use everycall_format::trigger::{
+    CALLS, KEEP_TICKS, NEVER, SITES_HALF, SITES_OFFSET, TriggerHeader, TriggerRule, TriggerSite,
+    TriggeredCall, call_state,
+};
+
+impl Triggers {
+    /// Writes the header of a fresh arena, which has no sites yet. Threads may take `memory` bytes beyond their rings.
+    pub(crate) fn begin(&self, arena: &Arena, memory: u64) {
+        let segments = memory.checked_div(arena.layout().segment_size).unwrap_or(0);
+        let header = TriggerHeader {
+            floor: NEVER,
+            segments_allowed: u32::try_from(segments).unwrap_or(u32::MAX),
+            keep_ticks: KEEP_TICKS,
+            ..TriggerHeader::default()
+        };
+        let mut bytes = [0; TriggerHeader::SIZE];
+        header.write(&mut bytes);
+        arena.put_bytes(arena.offset_of(self.base as u64), &bytes);
+    }
+
+    /// Puts the sites of one module in the place of those that lay in its range of code, `first` to `end`; `sites` come in order. All are
+    /// written into the half that nobody uses. How many had no room. For whoever holds the module lock.
+    pub(crate) fn replace(&self, first: u32, end: u32, sites: impl Iterator<Item = TriggerSite>) -> u32 {
+        let (old, count) = self.sites();
+        let half = self.half();
+        let to = 1 - (field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire) >> SITES_HALF);
+        let size = size_of::<TriggerSite>();
+        let target = self.base.wrapping_add(SITES_OFFSET as usize + (to * half) as usize * size);
+        let is_before = |site: &TriggerSite| site.first < first;
+        let is_behind = |site: &TriggerSite| site.first >= end;
+        let known = || (0..count).map(|index| read(old.wrapping_add(index as usize * size)));
+        let all = known().filter(is_before).chain(sites).chain(known().filter(is_behind));
+        let (mut written, mut left_out, mut floor) = (0, 0, NEVER);
+        for site in all {
+            if written == half {
+                left_out += 1;
+                continue;
+            }
+            let place = target.wrapping_add(written as usize * size);
+            field!(place, TriggerSite, first, AtomicU32).store(site.first, Relaxed);
+            field!(place, TriggerSite, end, AtomicU32).store(site.end, Relaxed);
+            field!(place, TriggerSite, rule, AtomicU32).store(site.rule, Relaxed);
+            field!(place, TriggerSite, threshold, AtomicU64).store(site.threshold, Relaxed);
+            floor = floor.min(site.threshold);
+            written += 1;
+        }
+        field!(self.base, TriggerHeader, sites, AtomicU32).store(to << SITES_HALF | written, Release);
+        field!(self.base, TriggerHeader, floor, AtomicU64).store(floor, SeqCst);
+        left_out
+    }
+
+    /// Takes the posted call that ended first.
+    pub(crate) fn take_posted(&self) -> Option<TriggeredCall> {
+        let is_posted = |call: &*mut u8| {
+            field!(*call, TriggeredCall, state, AtomicU32).load(Acquire) == call_state::POSTED
+        };
+        let end = |call: &*mut u8| field!(*call, TriggeredCall, end_ticks, AtomicU64).load(Relaxed);
+        let place = (0..CALLS).map(|index| self.call(index)).filter(is_posted).min_by_key(end)?;
+        let call = TriggeredCall {
+            rule: field!(place, TriggeredCall, rule, AtomicU32).load(Relaxed),
+            code: field!(place, TriggeredCall, code, AtomicU32).load(Relaxed),
+            slot: field!(place, TriggeredCall, slot, AtomicU32).load(Relaxed),
+            generation: field!(place, TriggeredCall, generation, AtomicU32).load(Relaxed),
+            tid: field!(place, TriggeredCall, tid, AtomicU32).load(Relaxed),
+            flags: field!(place, TriggeredCall, flags, AtomicU32).load(Relaxed),
+            start_ticks: field!(place, TriggeredCall, start_ticks, AtomicU64).load(Relaxed),
+            end_ticks: field!(place, TriggeredCall, end_ticks, AtomicU64).load(Relaxed),
+            threshold: field!(place, TriggeredCall, threshold, AtomicU64).load(Relaxed),
+            events_before: field!(place, TriggeredCall, events_before, AtomicU64).load(Relaxed),
+            events_after: field!(place, TriggeredCall, events_after, AtomicU64).load(Relaxed),
+            ..TriggeredCall::default()
+        };
+        take_back(place);
+        Some(call)
+    }
+
+    /// Which calls of a trigger needn't be posted: those up to `until` that took no longer than `bar`, and all that took no longer
+    /// than `least`. All in ticks.
+    pub(crate) fn set_quiet(&self, rule: u32, until: u64, bar: u64, least: u64) {
+        let rule = self.rule(rule);
+        field!(rule, TriggerRule, least, AtomicU64).store(least, Relaxed);
+        field!(rule, TriggerRule, bar, AtomicU64).store(bar, Relaxed);
+        field!(rule, TriggerRule, quiet_until, AtomicU64).store(until, Release);
+    }
+
+    /// A call that was to be kept couldn't be.
+    pub(crate) fn count_missed(&self, rule: u32) {
+        field!(self.rule(rule), TriggerRule, missed, AtomicU64).fetch_add(1, Relaxed);
+    }
+
+    /// How many calls met the condition of a trigger, and how many of these that were to be kept couldn't be.
+    pub(crate) fn counts(&self, rule: u32) -> (u64, u64) {
+        let rule = self.rule(rule);
+        (
+            field!(rule, TriggerRule, fired, AtomicU64).load(Relaxed),
+            field!(rule, TriggerRule, missed, AtomicU64).load(Relaxed),
+        )
+    }
+}
+
+/// Frees the entry of a posted call.
+pub(crate) fn take_back(call: *mut u8) {
+    field!(call, TriggeredCall, state, AtomicU32).store(call_state::FREE, Release);
+}
+
+fn read(site: *mut u8) -> TriggerSite {
+    TriggerSite {
+        first: field!(site, TriggerSite, first, AtomicU32).load(Relaxed),
+        end: field!(site, TriggerSite, end, AtomicU32).load(Relaxed),
+        rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed),
+        threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
+        ..TriggerSite::default()
+    }
+}

@@ -1,0 +1,332 @@
+//! The file that tells a program without `record` which functions triggers name ([`everycall_format::site_set`]).
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+use everycall_format::Wire;
+use everycall_format::site_set::{
+    MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by,
+};
+
+use crate::functions::{Range, find};
+use crate::policy::{KeepBy, Policy};
+use crate::trigger::{Condition, Trigger};
+
+/// Why there can be no such file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetError {
+    /// A trigger needs somebody who looks through what the program writes.
+    NeedsRecord(String),
+    /// A trigger waits for a signal.
+    Signal(String),
+    /// A file has nothing that it could be recognised by.
+    NoBuildId(PathBuf),
+    /// There are more files than fit.
+    Modules,
+    /// There are more functions than fit.
+    Functions(usize),
+}
+
+impl fmt::Display for SetError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetError::NeedsRecord(trigger) => write!(
+                f,
+                "`{trigger}` needs `everycall record`, which looks through what the program's threads write; without it, write a time, as in \
+                 'handle_request > 20ms'"
+            ),
+            SetError::Signal(trigger) => write!(
+                f,
+                "`{trigger}` is for `everycall record`; a program that is started without it writes a snapshot at a signal where \
+                 EVERYCALL_SNAPSHOT_SIGNAL names one, such as USR1"
+            ),
+            SetError::NoBuildId(path) => write!(
+                f,
+                "{} has no build id, by which it would be recognised when it runs; link it with -Wl,--build-id",
+                path.display()
+            ),
+            SetError::Modules => {
+                write!(f, "more than {MODULES_MAX} files are too many; name those with functions to keep")
+            }
+            SetError::Functions(count) => write!(
+                f,
+                "{count} functions are more than the {SITES_MAX} that triggers can name in a process; write a narrower pattern"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SetError {}
+
+/// Puts a set together.
+#[derive(Debug)]
+pub struct SetBuilder<'t> {
+    triggers: &'t [Trigger],
+    policy: Policy,
+    memory: u64,
+    modules: Vec<Module>,
+}
+
+#[derive(Debug)]
+struct Module {
+    path: PathBuf,
+    build_id: Vec<u8>,
+    functions: Vec<Range>,
+}
+
+impl<'t> SetBuilder<'t> {
+    /// A set for `triggers`, of which there are at most [`everycall_format::trigger::RULES`], without functions so far. Threads may take
+    /// `memory` bytes beyond their rings.
+    ///
+    /// # Errors
+    ///
+    /// One of them needs `record`.
+    pub fn new(triggers: &'t [Trigger], policy: Policy, memory: u64) -> Result<SetBuilder<'t>, SetError> {
+        for trigger in triggers {
+            match trigger.condition {
+                Condition::Longer(..) => {}
+                Condition::Percentile(..) | Condition::Entered(_) => {
+                    return Err(SetError::NeedsRecord(trigger.to_string()));
+                }
+                Condition::Signal(_) => return Err(SetError::Signal(trigger.to_string())),
+            }
+        }
+        Ok(SetBuilder { triggers, policy, memory, modules: Vec::new() })
+    }
+
+    /// Looks through a file: how many of its functions each trigger names.
+    ///
+    /// # Errors
+    ///
+    /// It has some and no build id, or there are too many.
+    pub fn add(&mut self, path: &Path) -> Result<Vec<usize>, SetError> {
+        let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let build_id = everycall_recorder::modules::build_id_of(&path).unwrap_or_default();
+        let functions = find(self.triggers, &path, &build_id);
+        let count = self.triggers.len() as u32;
+        let counts =
+            (0..count).map(|rule| functions.iter().filter(|range| range.rule == rule).count()).collect();
+        if !functions.is_empty() && !self.modules.iter().any(|module| module.build_id == build_id) {
+            if build_id.is_empty() || build_id.len() > 32 {
+                return Err(SetError::NoBuildId(path));
+            }
+            self.modules.push(Module { path, build_id, functions });
+            let sites = self.modules.iter().map(|module| module.functions.len()).sum::<usize>();
+            if sites > SITES_MAX as usize {
+                return Err(SetError::Functions(sites));
+            }
+            if self.modules.len() > MODULES_MAX as usize {
+                return Err(SetError::Modules);
+            }
+        }
+        Ok(counts)
+    }
+
+    /// The file.
+    #[must_use]
+    pub fn bytes(&self) -> Vec<u8> {
+        let mut texts = Vec::new();
+        let mut text = |bytes: &[u8]| {
+            let place = (texts.len() as u32, bytes.len() as u32);
+            texts.extend_from_slice(bytes);
+            place
+        };
+        let mut payload = Vec::new();
+        for (rule, trigger) in (0..).zip(self.triggers) {
+            let Condition::Longer(_, threshold_ns) = trigger.condition else { continue };
+            let (text_offset, text_length) = text(trigger.to_string().as_bytes());
+            let functions = self.modules.iter().flat_map(|module| &module.functions);
+            put(
+                &mut payload,
+                &SetRule {
+                    threshold_ns,
+                    every_ns: self.policy.every_ns,
+                    keep: self.policy.keep as u32,
+                    by: match self.policy.by {
+                        KeepBy::Slowest => keep_by::SLOWEST,
+                        KeepBy::First => keep_by::FIRST,
+                        KeepBy::Newest => keep_by::NEWEST,
+                    },
+                    functions: functions.filter(|range| range.rule == rule).count() as u64,
+                    text_offset,
+                    text_length,
+                    ..SetRule::default()
+                },
+            );
+        }
+        let mut first_site = 0;
+        for module in &self.modules {
+            let (path_offset, path_length) = text(module.path.as_os_str().as_bytes());
+            let sites = module.functions.len() as u32;
+            let mut build_id = [0; 32];
+            build_id[..module.build_id.len()].copy_from_slice(&module.build_id);
+            put(
+                &mut payload,
+                &SetModule {
+                    build_id_length: module.build_id.len() as u32,
+                    first_site,
+                    sites,
+                    path_offset,
+                    path_length,
+                    build_id,
+                    ..SetModule::default()
+                },
+            );
+            first_site += sites;
+        }
+        for range in self.modules.iter().flat_map(|module| &module.functions) {
+            put(
+                &mut payload,
+                &SetSite { start: range.start, end: range.end, rule: range.rule, ..SetSite::default() },
+            );
+        }
+        payload.extend_from_slice(&texts);
+        let header = SetHeader {
+            magic: MAGIC,
+            version: VERSION,
+            header_size: SetHeader::SIZE as u32,
+            file_length: (SetHeader::SIZE + payload.len()) as u64,
+            memory: self.memory,
+            rules: self.triggers.len() as u32,
+            modules: self.modules.len() as u32,
+            sites: first_site,
+            texts: texts.len() as u32,
+            payload_checksum: crc32fast::hash(&payload),
+            ..SetHeader::default()
+        };
+        let mut bytes = Vec::new();
+        put(&mut bytes, &header);
+        let end = SetHeader::SIZE - size_of::<u32>();
+        let checksum = crc32fast::hash(&bytes[..end]);
+        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+        bytes.extend(payload);
+        bytes
+    }
+}
+
+fn put<T: Wire>(bytes: &mut Vec<u8>, value: &T) {
+    let begin = bytes.len();
+    bytes.resize(begin + T::SIZE, 0);
+    value.write(&mut bytes[begin..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use everycall_format::site_set::{self, SiteSet};
+
+    use super::*;
+
+    const POLICY: Policy = Policy { keep: 7, by: KeepBy::Newest, every_ns: 5 };
+
+    fn triggers() -> Vec<Trigger> {
+        ["handle > 20ms", "w?rk > 1us"].iter().map(|text| text.parse().unwrap()).collect()
+    }
+
+    fn set() -> Vec<u8> {
+        let triggers = triggers();
+        let mut builder = SetBuilder::new(&triggers, POLICY, 1 << 20).unwrap();
+        let range = |start, end, rule| Range { start, end, rule };
+        builder.modules.push(Module {
+            path: "/app/server".into(),
+            build_id: vec![7; 20],
+            functions: vec![range(0x1000, 0x1010, 0), range(0x1020, 0x1030, 0), range(0x1020, 0x1030, 1)],
+        });
+        builder.modules.push(Module {
+            path: "/app/lib.so".into(),
+            build_id: vec![9; 16],
+            functions: vec![range(0x10, 0x20, 1)],
+        });
+        builder.bytes()
+    }
+
+    fn parse(bytes: &[u8]) -> Result<SiteSet<'_>, site_set::SetError> {
+        SiteSet::parse(bytes, crc32fast::hash)
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let bytes = set();
+        let set = parse(&bytes).unwrap();
+        assert_eq!((set.header().memory, set.rule_count()), (1 << 20, 2));
+        let rule = set.rule(1).unwrap();
+        assert_eq!((rule.threshold_ns, rule.keep, rule.by, rule.every_ns), (1000, 7, keep_by::NEWEST, 5));
+        assert_eq!(set.text(rule.text_offset, rule.text_length), b"w?rk > 1us");
+        assert_eq!((set.rule(0).unwrap().functions, rule.functions), (2, 2));
+        assert_eq!(set.rule(2).map(|rule| rule.threshold_ns), None);
+        let modules: Vec<SetModule> = set.modules().collect();
+        assert_eq!(modules.len(), 2);
+        assert_eq!(set.text(modules[1].path_offset, modules[1].path_length), b"/app/lib.so");
+        let sites: Vec<(u64, u32)> = set.sites_of(&modules[0]).map(|site| (site.start, site.rule)).collect();
+        assert_eq!(sites, [(0x1000, 0), (0x1020, 0), (0x1020, 1)]);
+        assert_eq!(set.sites_of(&modules[1]).count(), 1);
+    }
+
+    /// A set with one field changed and checksums that are right.
+    fn changed(at: usize, value: u32) -> Vec<u8> {
+        let mut bytes = set();
+        bytes[at..at + 4].copy_from_slice(&value.to_le_bytes());
+        let payload = crc32fast::hash(&bytes[SetHeader::SIZE..]);
+        bytes[56..60].copy_from_slice(&payload.to_le_bytes());
+        let header = crc32fast::hash(&bytes[..60]);
+        bytes[60..64].copy_from_slice(&header.to_le_bytes());
+        bytes
+    }
+
+    #[test]
+    fn what_was_cut_changed_or_lies_is_refused() {
+        use site_set::SetError::{Damaged, NoSet, Version};
+        let whole = set();
+        for end in 0..whole.len() {
+            let wanted = if end < 12 { NoSet } else { Damaged };
+            assert_eq!(parse(&whole[..end]).unwrap_err(), wanted, "{end}");
+        }
+        assert_eq!(parse(&[&whole[..], b"x"].concat()).unwrap_err(), Damaged);
+        for at in 0..whole.len() {
+            let mut bytes = whole.clone();
+            bytes[at] ^= 1;
+            let error = parse(&bytes).unwrap_err();
+            assert_eq!(error == NoSet, at < 8, "{at}");
+            assert_eq!(matches!(error, Version(_)), (8..12).contains(&at), "{at}");
+        }
+        assert_eq!(parse(&changed(8, 2)).unwrap_err(), Version(2));
+        let rule = SetHeader::SIZE;
+        let module = rule + 2 * SetRule::SIZE;
+        let site = module + 2 * SetModule::SIZE;
+        for (at, value) in [
+            (32, 0),
+            (32, 25),
+            (36, u32::MAX),
+            (40, u32::MAX),
+            (44, 1),
+            (rule, 0),
+            (rule + 16, 0),
+            (rule + 16, 1001),
+            (rule + 20, 3),
+            (rule + 32, u32::MAX),
+            (module, 33),
+            (module, 0),
+            (module + 4, 4),
+            (module + 8, u32::MAX),
+            (module + 12, u32::MAX),
+            (site, 0x1010),
+            (site + 8, 0x1021),
+            (site + 16, 2),
+            (site + SetSite::SIZE + 16, 1),
+        ] {
+            assert_eq!(parse(&changed(at, value)).unwrap_err(), Damaged, "{at} {value}");
+        }
+        assert!(parse(&changed(rule + 16, 1000)).is_ok());
+    }
+
+    #[test]
+    fn what_needs_record_is_refused() {
+        for (text, hint) in
+            [("f > p99", "record"), ("f entered", "record"), ("signal USR1", "EVERYCALL_SNAPSHOT_SIGNAL")]
+        {
+            let triggers = [text.parse().unwrap()];
+            let error = SetBuilder::new(&triggers, POLICY, 0).unwrap_err().to_string();
+            assert!(error.contains(hint) && error.contains(text), "{error}");
+        }
+    }
+}
