@@ -56,7 +56,7 @@ fn main() {
     merge(&out, &executable, "everycall-rt.o");
     merge(&out, &module, "everycall-module.o");
 
-    for name in ["jumps", "exceptions", "fibers"] {
+    for name in ["jumps", "exceptions", "fibers", "boost_context"] {
         wrapper(&out, &manifest.join("wrappers"), name);
     }
 
@@ -159,7 +159,7 @@ fn merge(out: &Path, object: &Path, name: &str) {
 /// Compiles one of the wrappers, which need nothing but the runtime's table and the functions that they wrap.
 fn wrapper(out: &Path, folder: &Path, name: &str) {
     println!("cargo::rerun-if-changed={}", folder.display());
-    let object = out.join(format!("everycall-{name}.o"));
+    let object = out.join(format!("everycall-{}.o", name.replace('_', "-")));
     run(Command::new("cc")
         .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-ffreestanding"])
         .args(["-fno-stack-protector", "-fcf-protection=none", "-fomit-frame-pointer"])

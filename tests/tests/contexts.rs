@@ -1,6 +1,10 @@
 //! Fibers: each stack is a track of its own, and no call is attributed to another one.
 
-use everycall_tests::{Mode, Place, ThreadTrace};
+use std::process::Command;
+use std::time::Instant;
+
+use everycall_format::arena::counter;
+use everycall_tests::{Mode, Place, ThreadTrace, TraceView, programs};
 
 /// What each fiber of `contexts.c` does.
 const FIBER: &str =
@@ -89,5 +93,56 @@ fn a_scheduler_tells_of_its_fibers() {
         for (name, text) in fibers {
             assert_eq!((*name, &**text), ("second one has ", of_fiber), "{mode:?}");
         }
+    }
+}
+
+#[test]
+fn boost_context_tells_of_its_stacks() {
+    let place = Place::new("contexts-boost");
+    let run = |command: &mut Command| assert!(command.status().expect("gcc and ar run").success());
+    let (object, archive) = (place.file("fcontext.o"), place.file("libboost_context.a"));
+    run(Command::new("gcc").arg("-c").arg(programs().join("fcontext.S")).arg("-o").arg(&object));
+    run(Command::new("ar").arg("rcs").arg(&archive).arg(&object));
+    let shared = place.file("libboost_context.so.1.83.0");
+    run(Command::new("gcc").arg("-shared").arg(&object).arg("-o").arg(&shared));
+    for library in [archive, shared] {
+        let options = ["-O1", "-g", "-fno-optimize-sibling-calls", "fcontext.c", &library.to_string_lossy()];
+        let program = place.build(Mode::GCC_NOPS, &options, "fcontext");
+        let recording = place.record(&[], &program, &[]);
+        assert_eq!(recording.output.stdout, b"21\n", "{recording:?}");
+        let trace = recording.trace();
+        let tracks: Vec<String> = trace.threads.iter().map(text).collect();
+        let fiber = "entry~(leaf large_frame(leaf) leaf large_frame(leaf) leaf)";
+        assert_eq!(tracks, ["main", fiber, fiber, fiber], "{recording:?}");
+    }
+}
+
+#[test]
+fn thousands_of_fibers() {
+    let place = Place::new("contexts-many");
+    let options = ["-O1", "-g", "-fno-optimize-sibling-calls", "many_fibers.c"];
+    let program = place.build(Mode::GCC_NOPS, &options, "many_fibers");
+    let record = |kind: &str, count: u64| {
+        let begin = Instant::now();
+        let recording = place.record(&[], &program, &[kind, &count.to_string()]);
+        println!("{count} fibers, {kind}: {:?}", begin.elapsed());
+        let trace = recording.trace();
+        let of = |text_of: &str| trace.threads.iter().filter(|thread| text(thread) == text_of).count() as u64;
+        assert_eq!((of("main"), trace.losses()), (1, 0), "{kind}: {recording:?}");
+        let left = of("outer!(leaf)") + of("outer~(leaf)");
+        (String::from_utf8_lossy(&recording.output.stdout).into_owned(), of("outer(leaf leaf)"), left, trace)
+    };
+    let lost = |trace: &TraceView| trace.counters[counter::FIBER_EVENTS];
+    let (sum, whole, left, trace) = record("live", 3000);
+    assert_eq!((&*sum, whole, left, lost(&trace)), ("9000\n", 3000, 0, 0));
+    // More than have room: those that have it are whole, of the others every event is counted.
+    let (sum, whole, left, trace) = record("live", 5000);
+    assert_eq!((&*sum, whole, left, lost(&trace)), ("15000\n", 4095, 0, 905 * 6));
+    // As many as one likes, one after the other. Of what ended 64 MiB are kept.
+    for (kind, each) in [("gone", 1), ("idle", 3)] {
+        let (sum, whole, left, trace) = record(kind, 9000);
+        assert_eq!((sum, lost(&trace)), (format!("{}\n", 9000 * each), 0), "{kind}");
+        let (there, others) = if kind == "idle" { (whole, left) } else { (left, whole) };
+        assert!(there > 3000 && others == 0, "{kind}: {whole} whole, {left} left");
     }
 }

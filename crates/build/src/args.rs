@@ -29,6 +29,8 @@ pub struct Invocation {
     pub without_exceptions: bool,
     /// The C++ library is named among the libraries.
     pub names_cxx_library: bool,
+    /// Boost.Context's library is named among them.
+    pub names_boost_context: bool,
     /// Functions that the user wraps at the link.
     pub wrapped: Vec<String>,
     /// Options that keep one mode or another from working.
@@ -315,6 +317,8 @@ impl Scan {
     fn input(&mut self, name: &str) {
         self.inputs += 1;
         let extension = name.rsplit_once('.').map_or("", |(_, extension)| extension);
+        let file = name.rsplit_once('/').map_or(name, |(_, file)| file);
+        self.found.names_boost_context |= file.starts_with("libboost_context");
         let (code, header) = match self.language.as_deref() {
             Some("assembler" | "assembler-with-cpp") => (false, false),
             Some(language) => (true, language.ends_with("-header")),
@@ -327,6 +331,7 @@ impl Scan {
     fn library(&mut self, name: &str) {
         self.inputs += 1;
         self.found.names_cxx_library |= matches!(name, "stdc++" | "c++" | "c++abi" | "supc++");
+        self.found.names_boost_context |= name.trim_start_matches(':').starts_with("boost_context");
     }
 
     fn linker_args<'a>(&mut self, args: impl Iterator<Item = &'a str>) {
@@ -439,6 +444,10 @@ mod tests {
         assert!(read("a.o -nostdlib").without_libraries && !read("a.o -nostdinc").without_libraries);
         assert!(read("a.o -lstdc++").names_cxx_library && read("a.o -l c++").names_cxx_library);
         assert!(!read("a.o -lm").names_cxx_library);
+        for named in ["-lboost_context-mt", "-l boost_context", "/opt/lib/libboost_context.so.1.83"] {
+            assert!(read(&format!("a.o {named}")).names_boost_context, "{named}");
+        }
+        assert!(!read("a.o -lboost_system").names_boost_context);
         assert_eq!(read("a.o -Wl,--wrap=malloc,--wrap,longjmp").wrapped, ["malloc", "longjmp"]);
         assert_eq!(read("a.o -Xlinker --wrap=f -Xlinker --wrap -Xlinker g").wrapped, ["f", "*"]);
     }

@@ -37,6 +37,8 @@ pub const MODULE_OBJECT: &str = "everycall-module.o";
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that makes stacks of fibers known.
 pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
+/// The same for those of Boost.Context.
+pub const BOOST_CONTEXT_OBJECT: &str = "everycall-boost-context.o";
 /// The kit's object that tells of C++ exceptions; kits may lack it.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 /// The kit's folder of headers.

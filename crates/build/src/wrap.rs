@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 
 use crate::args::Invocation;
 use crate::compiler;
-use crate::{EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT};
+use crate::{BOOST_CONTEXT_OBJECT, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT};
 
 /// Functions that one object of the kit wraps.
 struct Wrapper {
@@ -38,6 +38,11 @@ const JUMPS: Wrapper = Wrapper {
 
 const FIBERS: Wrapper = Wrapper { object: FIBERS_OBJECT, always: &[], others: &[("makecontext", "libc.a")] };
 
+/// The library has it, be it an archive or shared: where the program's own reference, renamed, no longer takes it out of an archive,
+/// `-u` does.
+const BOOST_CONTEXT: Wrapper =
+    Wrapper { object: BOOST_CONTEXT_OBJECT, always: &["make_fcontext"], others: &[] };
+
 const EXCEPTIONS: Wrapper = Wrapper {
     object: EXCEPTIONS_OBJECT,
     always: &["__gxx_personality_v0", "__cxa_throw", "__cxa_rethrow"],
@@ -56,6 +61,13 @@ pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsSt
     }
     let mut options = wrapper(&JUMPS, invocation, compiler, kit);
     options.extend(wrapper(&FIBERS, invocation, compiler, kit));
+    if invocation.names_boost_context {
+        let wrapped = wrapper(&BOOST_CONTEXT, invocation, compiler, kit);
+        if !wrapped.is_empty() {
+            options.push("-Wl,-u,make_fcontext".into());
+        }
+        options.extend(wrapped);
+    }
     let is_cxx = compiler::links_cxx(compiler) || invocation.names_cxx_library;
     if is_cxx && !invocation.without_exceptions {
         options.extend(wrapper(&EXCEPTIONS, invocation, compiler, kit));
@@ -129,7 +141,7 @@ mod tests {
     fn options_of(line: &str, compiler: &str) -> String {
         let kit = std::env::temp_dir().join(format!("everycall-wrap-{}", std::process::id()));
         std::fs::create_dir_all(&kit).unwrap();
-        for object in [JUMPS_OBJECT, FIBERS_OBJECT, EXCEPTIONS_OBJECT] {
+        for object in [JUMPS_OBJECT, FIBERS_OBJECT, BOOST_CONTEXT_OBJECT, EXCEPTIONS_OBJECT] {
             std::fs::write(kit.join(object), "").unwrap();
         }
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
@@ -158,6 +170,9 @@ mod tests {
         assert!(cxx.contains("--wrap=__cxa_throw") && !cxx.contains("-u,"), "{cxx}");
         assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
         assert_eq!(c, options_of("a.o -fno-exceptions", "g++-12"));
+        let boost = options_of("a.o -lboost_context", "g++");
+        assert!(boost.contains("-u,make_fcontext") && boost.contains("--wrap=make_fcontext"), "{boost}");
+        assert!(boost.contains(BOOST_CONTEXT_OBJECT) && !cxx.contains("make_fcontext"), "{boost}");
         // Of a static library it has to be certain.
         let musl = options_of("a.o -static", "musl-gcc");
         assert!(!musl.contains("longjmp_chk"), "{musl}");

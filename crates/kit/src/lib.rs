@@ -15,6 +15,8 @@ pub const MODULE_OBJECT: &str = "everycall-module.o";
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that makes stacks of fibers known.
 pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
+/// The same for those of Boost.Context.
+pub const BOOST_CONTEXT_OBJECT: &str = "everycall-boost-context.o";
 /// The object that makes C++ exceptions known.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 /// The library that is preloaded into programs without a runtime.
@@ -24,12 +26,13 @@ pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 pub const INCLUDE_FOLDER: &str = "include";
 
 /// The kit's files.
-pub const FILES: [(&str, &[u8]); 8] = [
+pub const FILES: [(&str, &[u8]); 9] = [
     (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
     (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
     (PRELOAD_LIBRARY, include_bytes!(concat!(env!("OUT_DIR"), "/libeverycall.so"))),
     (JUMPS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-jumps.o"))),
     (FIBERS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-fibers.o"))),
+    (BOOST_CONTEXT_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-boost-context.o"))),
     (EXCEPTIONS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-exceptions.o"))),
     ("include/everycall.h", include_bytes!("../include/everycall.h")),
     ("include/compat/funtrace.h", include_bytes!("../include/compat/funtrace.h")),

@@ -1,19 +1,13 @@
 // Stacks of fibers: the runtime learns where they are when something new is to begin on them.
 #include "runtime.h"
 
-static inline void stack(uint64_t low, uint64_t size) {
-    const struct everycall_runtime* runtime = &everycall_runtime_v1;
-    if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber) + sizeof runtime->fiber)
-        runtime->fiber(EVERYCALL_STACK_TOLD, low, size, 0);
-}
-
 // ucontext_t of x86-64, alike in glibc and in libucontext: flags, link, then stack_t.
 struct context {
     uint64_t flags, link, stack_low, stack_flags, stack_size;
 };
 
 __attribute__((used)) static void context_is_made(const struct context* context) {
-    stack(context->stack_low, context->stack_size);
+    everycall_tell_stack(context->stack_low, context->stack_size);
 }
 
 // makecontext takes any number of arguments, in registers and on the stack: they stay where they are.

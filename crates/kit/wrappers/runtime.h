@@ -36,7 +36,14 @@ enum everycall_stack { EVERYCALL_STACK_TOLD = 0 };
 // `stack_pointer`: what it is where the program goes on, or was where it threw.
 static inline void everycall_tell(uint32_t what, uint64_t stack_pointer, const char* name) {
     const struct everycall_runtime* runtime = &everycall_runtime_v1;
-    if (runtime && runtime->size >= sizeof *runtime) runtime->unwinding(what, stack_pointer, name);
+    if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber)) runtime->unwinding(what, stack_pointer, name);
+}
+
+// Something new is to begin on a stack.
+static inline void everycall_tell_stack(uint64_t low, uint64_t size) {
+    const struct everycall_runtime* runtime = &everycall_runtime_v1;
+    if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber) + sizeof runtime->fiber)
+        runtime->fiber(EVERYCALL_STACK_TOLD, low, size, 0);
 }
 
 // The stack pointer of a wrapper's caller.

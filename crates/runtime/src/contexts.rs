@@ -33,6 +33,8 @@ impl Local {
     pub(crate) const NONE: Local = Local { current: core::ptr::null(), home: core::ptr::null(), id: 0 };
 }
 
+/// Ticks between two looks for fibers that nobody needs any more: about a tenth of a second.
+const IDLE_PAUSE: u64 = 1 << 28;
 /// [`Control::resumed`] where nobody saw the stack being left.
 pub(crate) const UNSEEN: u64 = 1;
 
@@ -149,7 +151,8 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
     let guess = stacks::guess(process, pointer);
     let guessed = if guess.how == bounds::GUESSED { flags::GUESSED } else { 0 };
     let range = Range { low: guess.low, high: guess.high, flags: guessed, tid, ..Range::default() };
-    if !process.stacks.lock().insert(&range) {
+    let take_in = || process.stacks.lock().insert(&range);
+    if !(take_in() || retire_idle(process) && take_in()) {
         process.arena().count(counter::FIBER_EVENTS, 1);
         set_current(core::ptr::null());
         return None;
@@ -319,6 +322,29 @@ fn retire(process: &'static Process, low: u64, high: u64, is_meant: impl Fn(&Ran
     }
 }
 
+/// Ends fibers whose memory is gone; where there are none, those that have nothing open and aren't running: should one of them run
+/// again, it begins anew. Whether there were any. Not too often: all of them are looked at.
+pub(crate) fn retire_idle(process: &'static Process) -> bool {
+    let now = everycall_hooks::ticks();
+    if process.idle_looked_for.swap(now, Relaxed).saturating_add(IDLE_PAUSE) > now {
+        return false;
+    }
+    let is_gone = |range: &Range| !system::is_readable(range.high - 8);
+    let is_idle = |range: &Range| {
+        let Some(slot) = range.slot.checked_sub(1) else { return false };
+        let control = process.control(slot);
+        control.runner.load(Relaxed) < running(0)
+            && stacks::innermost(control).is_none()
+            && control.deep.load(Relaxed) == 0
+    };
+    let before = process.stacks.version();
+    retire(process, 0, u64::MAX, is_gone);
+    if process.stacks.version() == before {
+        retire(process, 0, u64::MAX, is_idle);
+    }
+    process.stacks.version() != before
+}
+
 /// The program tells of a stack, on which something new begins, unless it runs it: then that is what it has told of.
 /// False where no more stacks can be known.
 pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8; 16], pointer: u64) -> bool {
@@ -354,8 +380,11 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
             set_name(process, slot, name);
         }
     });
-    let fits = is_there || table.insert(&range);
+    let mut fits = is_there || table.insert(&range);
     drop(table);
+    if !fits && retire_idle(process) {
+        fits = process.stacks.lock().insert(&range);
+    }
     raise(process, low, high);
     fits
 }

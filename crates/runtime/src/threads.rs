@@ -6,7 +6,7 @@ use crate::arena::{Arena, Slot};
 use crate::process::{self, Process};
 use crate::stacks::{self, Bounds};
 use crate::triggers;
-use crate::{crash, system};
+use crate::{contexts, crash, system};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
 use everycall_ring::{Control, Ring, state};
@@ -43,10 +43,11 @@ pub(crate) fn begin(
     tid: u32,
     fiber: Option<Name>,
 ) -> Option<&'static Control> {
-    let begun = process
-        .graveyard
-        .take_place(process)
-        .and_then(|(slot, stack)| begin_in(process, (slot, stack), bounds, tid, fiber));
+    let place = process.graveyard.take_place(process).or_else(|| {
+        let are_some = contexts::retire_idle(process);
+        if are_some { process.graveyard.take_place(process) } else { None }
+    });
+    let begun = place.and_then(|place| begin_in(process, place, bounds, tid, fiber));
     if begun.is_none() && fiber.is_none() {
         process.arena().count(counter::THREADS_UNTRACED, 1);
         leave_out();
