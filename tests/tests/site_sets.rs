@@ -176,6 +176,22 @@ fn a_kept_call_is_shown_without_its_number() {
     let plain = shown(&["replay"]);
     assert!(plain.contains("handle") && plain.contains("leaf"), "{plain}");
     assert_eq!(plain, shown(&["replay", "--kept", "1"]));
+    // It is told from all others, in every output.
+    let lines: Vec<&str> = plain.lines().collect();
+    let marked: Vec<usize> =
+        (0..lines.len()).filter(|line| lines[*line].contains("@ kept call = 1")).collect();
+    assert!(marked.len() == 1 && lines[marked[0] - 1].contains("handle"), "{marked:?}");
+    let json = shown(&["replay", "--format", "json"]);
+    let labelled: Vec<&str> =
+        json.lines().filter(|line| line.contains("\"labels\":{\"kept call\":1}")).collect();
+    assert!(labelled.len() == 1 && labelled[0].contains("\"name\":\"handle\""), "{labelled:?}");
+    let only = shown(&["replay", "--label", "kept call"]);
+    assert_eq!(only.matches("handle").count(), 1, "{only}");
+    for (format, text) in [("vizviewer", "\"kept call\":1"), ("perfetto", "kept call")] {
+        shown(&["export", "-f", format, "-o", "exported"]);
+        let bytes = fs::read(place.file("exported")).unwrap();
+        assert!(bytes.windows(text.len()).any(|window| window == text.as_bytes()), "{format}");
+    }
     let info = shown(&["info"]);
     assert!(info.contains("1 kept call") && info.contains("ended       not yet"), "{info}");
     assert!(info.contains("Most calls"), "{info}");

@@ -5,8 +5,10 @@ use std::io;
 use std::path::Path;
 
 use everycall_export::{self as export, TraceSource};
-use everycall_reader::{Reason, Source as _, TraceFile};
-use everycall_timeline::{ThreadEvents, Trace};
+use everycall_reader::{KeptCall, Reason, Source as _, TraceFile};
+use everycall_timeline::{
+    Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace,
+};
 
 use crate::crash_file;
 use crate::exit_code;
@@ -68,22 +70,81 @@ pub fn warn(trace: &Trace<'_>, path: &Path) {
     }
 }
 
-/// The timeline, whose pairings the symbols may veto, with the jumps that the code tells.
+/// The timeline, whose pairings the symbols may veto, with the jumps that the code tells. Calls that triggers kept have a label that says
+/// so, with the number that `--kept` takes.
 pub struct TraceView<'t> {
     trace: &'t Trace<'t>,
     source: TraceSource<'t>,
     names: &'t SymbolNames<'t>,
+    /// By index of a thread in the trace.
+    kept: Vec<Vec<KeptAt>>,
+}
+
+/// The name of the label of kept calls.
+const KEPT: &str = "kept call";
+/// Its number, which no name of the program's has.
+const KEPT_NAME: MarkName = MarkName(u32::MAX);
+
+/// Where a kept call begins.
+struct KeptAt {
+    start_ns: u64,
+    location: Location,
+    number: u64,
+}
+
+fn kept_of(trace: &Trace<'_>, thread: &ThreadInfo) -> Vec<KeptAt> {
+    let is_here = |call: &KeptCall| {
+        call.process == thread.process && (call.tid == thread.tid || thread.fiber.is_some())
+    };
+    let kept = trace.kept_calls().iter().zip(1..).filter(|(call, _)| is_here(call));
+    kept.filter_map(|(call, number)| {
+        let location = trace.locate(call.process, call.offset?, call.start_ticks);
+        Some(KeptAt { start_ns: trace.clock().ns(call.start_ticks), location, number })
+    })
+    .collect()
+}
+
+/// A thread's events, with the labels of its kept calls.
+struct WithKept<'v, I> {
+    events: I,
+    kept: &'v [KeptAt],
+    label: Option<Mark>,
+}
+
+impl<I: Iterator<Item = TimelineEvent>> Iterator for WithKept<'_, I> {
+    type Item = TimelineEvent;
+
+    fn next(&mut self) -> Option<TimelineEvent> {
+        if let Some(label) = self.label.take() {
+            return Some(TimelineEvent::Mark(label));
+        }
+        let event = self.events.next()?;
+        if !self.kept.is_empty()
+            && let TimelineEvent::Begin(begin) = &event
+        {
+            let is_it = |kept: &&KeptAt| (kept.start_ns, kept.location) == (begin.start_ns, begin.location);
+            self.label = self.kept.iter().find(is_it).map(|kept| Mark {
+                at_ns: begin.start_ns,
+                name: KEPT_NAME,
+                value: Some(kept.number),
+                kind: MarkKind::Label,
+            });
+        }
+        Some(event)
+    }
 }
 
 impl<'t> TraceView<'t> {
     /// A view of `trace` with names from `names`.
     pub fn new(trace: &'t Trace<'t>, names: &'t SymbolNames<'t>) -> TraceView<'t> {
-        TraceView { trace, source: TraceSource::new(trace, None), names }
+        let kept = trace.threads().iter().map(|thread| kept_of(trace, thread)).collect();
+        TraceView { trace, source: TraceSource::new(trace, None), names, kept }
     }
 
     /// Whether any label has this name.
     pub fn has_label(&self, name: &str) -> bool {
-        self.trace.mark_names().all().iter().any(|named| named.labels > 0 && named.name == name)
+        name == KEPT && self.kept.iter().any(|kept| !kept.is_empty())
+            || self.trace.mark_names().all().iter().any(|named| named.labels > 0 && named.name == name)
     }
 
     /// The timeline of the thread with this index in the trace.
@@ -106,7 +167,7 @@ impl export::Source for TraceView<'_> {
     }
 
     fn mark_name(&self, name: export::MarkName) -> &str {
-        self.source.mark_name(name)
+        if name == KEPT_NAME { KEPT } else { self.source.mark_name(name) }
     }
 
     fn origin_realtime_ns(&self) -> Option<u64> {
@@ -114,6 +175,11 @@ impl export::Source for TraceView<'_> {
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = export::TimelineEvent> {
-        self.timeline(self.source.index(thread).unwrap_or(usize::MAX))
+        let index = self.source.index(thread).unwrap_or(usize::MAX);
+        WithKept {
+            events: self.timeline(index),
+            kept: self.kept.get(index).map_or(&[], Vec::as_slice),
+            label: None,
+        }
     }
 }

@@ -20,7 +20,7 @@
 //! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
 //!   came by there or not.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
-//!   end of a span.
+//!   end of a span. `@ kept call = 2` says that the call around it was kept by a trigger.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
 //! - Characters that could steer a terminal or reorder its text are shown escaped.
 //! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then

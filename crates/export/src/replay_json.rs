@@ -13,7 +13,7 @@
 //!
 //! Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
 //! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53. A call with
-//! labels has `labels`, an object of their names and values (an array where a name has several), and `more_labels` where they were
+//! labels has `labels`, an object of their names and values (an array where a name has several; `kept call` is the number of a call that a trigger kept), and `more_labels` where they were
 //! too many. A span's line is written when it ends; `stray_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
 //! wholly recorded or didn't return has `remarks`, an array of "cut at start", "cut at end", "cut at a loss",
 //! "cut at a gap", "unwound", "exit lost", "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
