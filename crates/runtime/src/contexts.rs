@@ -11,7 +11,7 @@ use crate::process::{self, Process};
 use crate::ranges::{Range, flags};
 use crate::slow::Thread;
 use crate::stacks::{self, Bounds, bounds};
-use crate::{system, threads};
+use crate::{interrupted, system, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use everycall_format::arena::{counter, thread_state};
 use everycall_ring::{Control, running, state};
@@ -129,8 +129,13 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
     if let Some(bounds) = of_thread.filter(|_| home.is_none()) {
         return begin_home(process, bounds, tid);
     }
-    if system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer)) {
+    if let Some((first, end)) = system::alternate_stack()
+        && (first..end).contains(&pointer)
+    {
         // A handler's calls nest within what it interrupted.
+        if let Some(interrupted) = interrupted::stack_pointer(pointer, first, end) {
+            return find(process, interrupted, last);
+        }
         return match own.or(home) {
             Some(control) => entered(control),
             None => begin_home(process, Bounds { low: u64::MAX, high: 0, how: bounds::THREAD }, tid),
@@ -345,6 +350,28 @@ pub(crate) fn retire_idle(process: &'static Process) -> bool {
     process.stacks.version() != before
 }
 
+/// Guesses that went too far: a stack that is used below or above this one keeps its part.
+fn trim(process: &'static Process, low: u64, high: u64) {
+    let kept = |range: &Range| {
+        let control = process.control(range.slot.checked_sub(1)?);
+        let innermost = stacks::innermost(control);
+        let is_below = range.low < low && range.high - low <= stacks::ABOVE;
+        let is_above = range.high > high && innermost.is_none_or(|innermost| innermost >= high);
+        let (from, to) = (if is_above { high } else { range.low }, if is_below { low } else { range.high });
+        (is_below != is_above).then_some((control, from, to))
+    };
+    let is_meant = |range: &Range| range.flags & flags::GUESSED != 0 && kept(range).is_some();
+    loop {
+        let table = process.stacks.lock();
+        let Some(range) = table.overlapping(low, high, is_meant) else { return };
+        let Some((control, from, to)) = kept(&range) else { return };
+        table.remove(&range);
+        table.insert(&Range { low: from, high: to, ..range });
+        drop(table);
+        stacks::set(control, Bounds { low: from, high: to, how: bounds::GUESSED });
+    }
+}
+
 /// The program tells of a stack, on which something new begins, unless it runs it: then that is what it has told of.
 /// False where no more stacks can be known.
 pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8; 16], pointer: u64) -> bool {
@@ -358,6 +385,7 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
         let is_around = range.contains(pointer);
         !is_same && !is_around
     };
+    trim(process, low, high);
     retire(process, low, high, is_stale);
     let table = process.stacks.lock();
     if let Some(known) = known {
@@ -378,6 +406,8 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
         }
         if let Some(slot) = there.slot.checked_sub(1) {
             set_name(process, slot, name);
+            // The thread may have made no call since it left this stack: the first one on it comes to the slow path.
+            process.control(slot).stack_low.store(u64::MAX, Relaxed);
         }
     });
     let mut fits = is_there || table.insert(&range);

@@ -11,6 +11,7 @@
 //! threads    a thread's first event gives it a slot
 //! slow       everything that a hook doesn't do itself
 //! contexts   which stack a thread runs: its own, or a fiber's; stacks: their bounds; ranges: those that are known
+//! interrupted  which stack a signal interrupted
 //! mapping    where a mapping begins and ends
 //! open_calls the open-call stack: dead frames, frames that match an exit
 //! hub        where the recorder's arenas are found
@@ -53,6 +54,7 @@ mod graveyard;
 mod helper;
 mod hub;
 mod image;
+mod interrupted;
 mod keeper;
 mod lock;
 mod mapped_file;

@@ -128,6 +128,12 @@ impl Ranges {
         self.read(|table| table.overlapping(low, high).is_some())
     }
 
+    /// The same, of those that nobody has told of.
+    pub(crate) fn overlaps_guessed(&self, low: u64, high: u64) -> bool {
+        let lock = self.lock();
+        lock.overlapping(low, high, |range| range.flags & flags::GUESSED != 0).is_some()
+    }
+
     /// The end of the highest range within this one that isn't the same; `low` for none.
     pub(crate) fn end_within(&self, low: u64, high: u64) -> u64 {
         self.read(|table| {

@@ -45,7 +45,7 @@ const MAIN_REACH: u64 = 64 << 20;
 /// How far below its innermost call a stack with guessed bounds may go on: its largest frame. The next stack below is farther away.
 const GUESSED_REACH: u64 = 6 << 10;
 /// How far above its highest stack pointer such a stack ends.
-const ABOVE: u64 = 512;
+pub(crate) const ABOVE: u64 = 512;
 /// And how far above its end it may be found to go on.
 const ABOVE_REACH: u64 = 2 << 10;
 /// So near below a mapping's end there is the beginning of its only stack, where a guard lies below it.
@@ -168,10 +168,12 @@ pub(crate) fn grown(
         bounds::GUESSED => (GUESSED_REACH, innermost.unwrap_or(high), MARGIN_GUESSED),
         _ => return None,
     };
-    if from.saturating_sub(pointer) > reach
-        || process.stacks.overlaps(pointer, end)
-        || !is_contiguous(pointer, end)
-    {
+    // A thread may have told of stacks in its own frames: then it goes on below them.
+    let is_others = match how {
+        bounds::GUESSED => process.stacks.overlaps(pointer, end),
+        _ => process.stacks.overlaps_guessed(pointer, end),
+    };
+    if from.saturating_sub(pointer) > reach || is_others || !is_contiguous(pointer, end) {
         return None;
     }
     let low = pointer.saturating_sub(margin).max(process.stacks.end_below(pointer));
