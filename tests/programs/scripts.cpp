@@ -1,72 +1,103 @@
 // Runs random scripts over 200 traced functions: calls, calls with arguments on the stack, throws, rethrows, catches, jumps, tail calls,
-// signals on the thread's own and an alternate stack, destructors, a library that is loaded, called and unloaded. Keeps the true call tree in
-// arrays of its own, from what the functions themselves do, and prints it: one call a line, two columns further for each level, `!` where
-// it was left; `*throw int` and `*catch int` where these happened.
+// signals on the thread's own and an alternate stack, destructors, a library that is loaded, called and unloaded, stacks that are begun, switched
+// to, abandoned and begun anew. Keeps the true call tree of each stack in arrays of its own, from what the functions themselves do, and prints
+// them, with `--` between two stacks: one call a line, two columns further for each level, `!` where it was left, `~` where it is open at the
+// end; `*throw int` and `*catch int` where these happened.
 //
 //   scripts FIRST COUNT LIBRARY      seeds FIRST .. FIRST + COUNT
 //
-// -DNO_TAIL_CALLS: the mode's hooks come behind what would be a tail call.
+// -DNO_TAIL_CALLS: the mode's hooks come behind what would be a tail call. They get the stack pointers of frames, which inlined calls share: so where
+// another stack begins in the memory of one that was left has to be told.
+#include "../trees/switch.h"
 #include <csetjmp>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <cxxabi.h>
 #include <dlfcn.h>
-#include <vector>
+#include <ucontext.h>
 
-#if defined(__clang__)
-#define F extern "C" __attribute__((noinline))
-#define M __attribute__((noinline))
-#define UNTRACED __attribute__((no_instrument_function, xray_never_instrument, noinline))
+#define C extern "C"
+#ifdef NO_TAIL_CALLS
+enum { MUST_TELL = 1 };
 #else
-#define F extern "C" __attribute__((noipa))
-#define M __attribute__((noipa))
-#define UNTRACED __attribute__((no_instrument_function, noipa))
+enum { MUST_TELL = 0 };
 #endif
-#define HERE __asm__ volatile("" ::: "memory")
 
-// The truth. Lines as they begin; the stack holds the lines of the calls that are open.
 struct Line {
     int depth;
     const char* name;
-    bool left;
+    const char* mark;
 };
-static Line* lines;
-static int line_count, line_capacity;
-static int open_lines[256], open_count;
-
-UNTRACED static int line(const char* name) {
-    if (line_count == line_capacity) {
-        line_capacity = line_capacity ? 2 * line_capacity : 1 << 16;
-        lines = static_cast<Line*>(std::realloc(lines, line_capacity * sizeof *lines));
-    }
-    lines[line_count] = {open_count, name, false};
-    return line_count++;
-}
-// The level of the call that begins.
-UNTRACED static int enter(const char* name) {
-    int number = line(name);
-    open_lines[open_count] = number;
-    return open_count++;
-}
-UNTRACED static void leave(int level) {
-    if (open_count != level + 1) std::abort();
-    open_count = level;
-}
-// Execution goes on in the call of this level: all within it were left.
-UNTRACED static void back_in(int level) {
-    while (open_count > level + 1) lines[open_lines[--open_count]].left = true;
-}
-
+// The truth of one stack. Lines as they begin; the open ones are those of the calls that are open.
+struct Track {
+    Line* lines;
+    int count, capacity;
+    int open_lines[256], open_count;
+};
 // What may happen now.
 struct State {
     int catchers; // around, within this handler or destructor
     int first_jump; // targets before this one may not be jumped to
     int jumps; // targets
-    bool in_handler;
+    bool in_handler, on_alternate;
 };
-static State state;
-static sigjmp_buf targets[256];
+enum Use { UNUSED, SUSPENDED, RUNS };
+// A stack: number 0 is the thread's own.
+struct Stack {
+    Use use;
+    Track* track;
+    State now;
+    sigjmp_buf targets[256];
+    int using_library;
+    void* low;
+    bool is_told;
+    // Where it was left: for a jump or for a switch.
+    bool is_left_by_jump;
+    sigjmp_buf left_at;
+    void* left;
+    // The C++ library's: exceptions that are being handled.
+    void* handled[2];
+};
+enum { STACKS = 6, STACK_SIZE = 256 << 10, TRACKS = 1 << 16 };
+static Stack stacks[STACKS];
+static Stack* current = stacks;
+static Track* tracks[TRACKS];
+static int track_count;
+#define state (current->now)
+
+UNTRACED static void new_track() {
+    if (track_count == TRACKS) std::abort();
+    current->track = static_cast<Track*>(std::calloc(1, sizeof(Track)));
+    tracks[track_count++] = current->track;
+}
+UNTRACED static int line(const char* name) {
+    Track* track = current->track;
+    if (track->count == track->capacity) {
+        track->capacity = track->capacity ? 2 * track->capacity : 1 << 8;
+        track->lines = static_cast<Line*>(std::realloc(track->lines, track->capacity * sizeof(Line)));
+    }
+    track->lines[track->count] = {track->open_count, name, ""};
+    return track->count++;
+}
+// The level of the call that begins.
+UNTRACED static int enter(const char* name) {
+    int number = line(name);
+    Track* track = current->track;
+    track->open_lines[track->open_count] = number;
+    return track->open_count++;
+}
+UNTRACED static void leave(int level) {
+    if (current->track->open_count != level + 1) std::abort();
+    current->track->open_count = level;
+}
+UNTRACED static void mark_open(Track* track, int level, const char* mark) {
+    while (track->open_count > level + 1) track->lines[track->open_lines[--track->open_count]].mark = mark;
+}
+// Execution goes on in the call of this level: all within it were left.
+UNTRACED static void back_in(int level) { mark_open(current->track, level, "!"); }
+
 static int fuel;
 static unsigned long long seed;
 static void* library;
@@ -81,17 +112,19 @@ UNTRACED static unsigned random_below(unsigned limit) {
     return static_cast<unsigned>(seed >> 33) % limit;
 }
 
-enum Action { NOTHING, CALL, CALL_WITH_ARGUMENTS, RAISE, THROW, JUMP, LOAD, LIBRARY };
+enum Action { NOTHING, CALL, CALL_WITH_ARGUMENTS, RAISE, THROW, JUMP, LOAD, LIBRARY, SWITCH };
 UNTRACED static Action choose() {
     if (fuel-- <= 0) return NOTHING;
     unsigned what = random_below(100);
     if (what < 8 && state.catchers > 0) return THROW;
     if (what < 16 && state.jumps > state.first_jump) return JUMP;
-    if (open_count > 30) return NOTHING;
-    if (what < 22 && !state.in_handler) return RAISE;
-    if (what < 25 && !state.in_handler) return LOAD;
-    if (what < 35) return LIBRARY;
-    return what < 55 ? CALL_WITH_ARGUMENTS : CALL;
+    if (what < 22 && !state.on_alternate) return SWITCH;
+    if (current->track->open_count > 30) return NOTHING;
+    what = random_below(100);
+    if (what < 7 && !state.in_handler) return RAISE;
+    if (what < 11 && !state.in_handler) return LOAD;
+    if (what < 23) return LIBRARY;
+    return what < 47 ? CALL_WITH_ARGUMENTS : CALL;
 }
 
 using Function = void (*)();
@@ -103,7 +136,7 @@ UNTRACED static WithArguments pick_with_arguments() { return with_arguments[rand
 
 UNTRACED static void jump() {
     int target = state.first_jump + random_below(state.jumps - state.first_jump);
-    siglongjmp(targets[target], 1);
+    siglongjmp(current->targets[target], 1);
 }
 UNTRACED static void load() {
     if (library) {
@@ -115,7 +148,80 @@ UNTRACED static void load() {
     }
 }
 UNTRACED static bool is_loaded() { return library && library_function; }
-static int using_library;
+UNTRACED static bool is_library_used() {
+    for (Stack& stack : stacks)
+        if (stack.using_library > 0) return true;
+    return false;
+}
+
+// Goes on where `to` was left, and leaves `mine` to be gone on with.
+UNTRACED static void switch_to(Stack* to) {
+    Stack* mine = current;
+    void** handled = reinterpret_cast<void**>(abi::__cxa_get_globals());
+    std::memcpy(mine->handled, handled, sizeof mine->handled);
+    std::memcpy(handled, to->handled, sizeof to->handled);
+    if (mine->use == RUNS) mine->use = SUSPENDED;
+    to->use = RUNS;
+    current = to;
+    if (to->is_left_by_jump || random_below(2)) {
+        mine->is_left_by_jump = true;
+        if (sigsetjmp(mine->left_at, 0)) return;
+        if (to->is_left_by_jump) siglongjmp(to->left_at, 1);
+        void* left;
+        switch_stack(&left, to->left);
+    } else {
+        mine->is_left_by_jump = false;
+        switch_stack(&mine->left, to->left);
+    }
+}
+UNTRACED static Stack* pick_suspended() {
+    for (;;) {
+        Stack* stack = &stacks[random_below(STACKS)];
+        if (stack->use == SUSPENDED) return stack;
+    }
+}
+C F void fiber_main();
+UNTRACED static void begins(void*) {
+    if (!current->track) new_track();
+    fiber_main();
+    current->use = UNUSED;
+    switch_to(pick_suspended());
+    std::abort();
+}
+// Another one begins on this stack. The calls before were left, be it that this is told or that the stack pointers show it.
+UNTRACED static void begin_on(Stack* stack) {
+    if (stack->track) mark_open(stack->track, -1, "!");
+    if (!stack->low || MUST_TELL || random_below(8) == 0) {
+        if (!stack->low) stack->low = map_stack(STACK_SIZE);
+        if (MUST_TELL || random_below(2)) {
+            ucontext_t context;
+            getcontext(&context);
+            context.uc_stack.ss_sp = stack->low;
+            context.uc_stack.ss_size = STACK_SIZE;
+            context.uc_link = nullptr;
+            makecontext(&context, nullptr, 0);
+            // What was a guess before is another stack's.
+            if (!stack->is_told) stack->track = nullptr;
+            stack->is_told = true;
+        }
+    }
+    stack->now = {};
+    stack->using_library = 0;
+    stack->is_left_by_jump = false;
+    std::memset(stack->handled, 0, sizeof stack->handled);
+    stack->left = fresh_stack(stack->low, STACK_SIZE, begins, nullptr);
+    switch_to(stack);
+}
+// To another stack: one that is suspended, or a new one, perhaps where one was suspended that is abandoned.
+UNTRACED static void switch_stacks() {
+    Stack* stack = &stacks[random_below(STACKS)];
+    if (stack == current) return;
+    bool is_abandoned = stack->use == SUSPENDED && stack != stacks && random_below(6) == 0;
+    if (stack->use == UNUSED || is_abandoned)
+        begin_on(stack);
+    else
+        switch_to(stack);
+}
 
 // One thing that a function does.
 #define DO_SOMETHING                                                    \
@@ -129,33 +235,34 @@ static int using_library;
         throw 1;                                                        \
     case JUMP: jump(); break;                                           \
     case LOAD:                                                          \
-        if (!using_library) load();                                     \
+        if (!is_library_used()) load();                                 \
         break;                                                          \
     case LIBRARY:                                                       \
         if (is_loaded()) {                                              \
             int level_ = enter("library_function");                     \
-            using_library++;                                            \
+            current->using_library++;                                   \
             library_function(pick());                                   \
-            using_library--;                                            \
+            current->using_library--;                                   \
             leave(level_);                                              \
         }                                                               \
         break;                                                          \
+    case SWITCH: switch_stacks(); break;                                \
     }                                                                   \
     HERE
 #define DO_THINGS for (int left_ = random_below(5); left_ > 0; left_--) { DO_SOMETHING; }
 
 #define PLAIN(name)             \
-    F void name() {             \
+    C F void name() {             \
         int level = enter(#name); \
         DO_THINGS;              \
         leave(level);           \
         HERE;                   \
     }
 #define CATCHES(name)                                          \
-    F void name() {                                            \
+    C F void name() {                                            \
         const int level = enter(#name);                        \
         const State before = state;                            \
-        const int users = using_library;                       \
+        const int users = current->using_library;              \
         try {                                                  \
             state.catchers++;                                  \
             DO_THINGS;                                         \
@@ -163,7 +270,7 @@ static int using_library;
         } catch (int) {                                        \
             back_in(level);                                    \
             line("*catch int");                                \
-            using_library = users;                             \
+            current->using_library = users;                    \
             state = before;                                    \
             state.first_jump = state.jumps;                    \
             DO_SOMETHING;                                      \
@@ -178,31 +285,31 @@ static int using_library;
         HERE;                                                  \
     }
 #define IS_TARGET(name)                                \
-    F void name() {                                    \
-        static int users[256];                         \
-        static State befores[256];                     \
+    C F void name() {                                    \
+        static int users[STACKS][256];                 \
+        static State befores[STACKS][256];             \
         const int level = enter(#name);                \
-        users[level] = using_library;                  \
-        befores[level] = state;                        \
         volatile int again = 0;                        \
-        volatile int mine = level;                     \
-        if (sigsetjmp(targets[state.jumps], 1)) {      \
+        volatile int mine = level, stack = current - stacks; \
+        users[stack][level] = current->using_library;  \
+        befores[stack][level] = state;                 \
+        if (sigsetjmp(current->targets[state.jumps], 1)) { \
             back_in(mine);                             \
-            state = befores[mine];                     \
-            using_library = users[mine];               \
+            state = befores[stack][mine];              \
+            current->using_library = users[stack][mine]; \
             again = again + 1;                         \
         }                                              \
         if (again < 2) {                               \
             state.jumps++;                             \
             DO_THINGS;                                 \
         }                                              \
-        state = befores[mine];                         \
+        state = befores[stack][mine];                  \
         DO_SOMETHING;                                  \
         leave(mine);                                   \
         HERE;                                          \
     }
 struct Guard {
-    M ~Guard() {
+    F ~Guard() {
         int level = enter("Guard::~Guard()");
         const State before = state;
         state.catchers = 0;
@@ -221,7 +328,7 @@ struct Unwinding {
     int level;
 };
 #define GUARDED(name)                         \
-    F void name() {                           \
+    C F void name() {                           \
         int level = enter(#name);             \
         {                                     \
             Guard guard{level};               \
@@ -232,7 +339,7 @@ struct Unwinding {
         HERE;                                 \
     }
 #define LARGE(name)                                                            \
-    F void name() {                                                            \
+    C F void name() {                                                            \
         int level = enter(#name);                                              \
         unsigned char* room = static_cast<unsigned char*>(__builtin_alloca(16 + random_below(3000))); \
         __asm__ volatile("" : : "r"(room) : "memory");                         \
@@ -241,7 +348,7 @@ struct Unwinding {
         HERE;                                                                  \
     }
 #define ARGUMENTS(name)                                                        \
-    F void name(int a, int, int, int, int, int, int, int, int, int j) {        \
+    C F void name(int a, int, int, int, int, int, int, int, int, int j) {        \
         int level = enter(#name);                                              \
         if (a + j != 11) std::abort();                                         \
         DO_THINGS;                                                             \
@@ -250,7 +357,7 @@ struct Unwinding {
     }
 #ifdef NO_TAIL_CALLS
 #define TAIL(name)                \
-    F void name() {               \
+    C F void name() {               \
         int level = enter(#name); \
         DO_SOMETHING;             \
         pick()();                 \
@@ -259,7 +366,7 @@ struct Unwinding {
     }
 #else
 #define TAIL(name)                \
-    F void name() {               \
+    C F void name() {               \
         int level = enter(#name); \
         DO_SOMETHING;             \
         leave(level);             \
@@ -284,11 +391,13 @@ const Function functions[180] = {
 };
 const WithArguments with_arguments[20] = {TEN(LISTED, arguments0) TEN(LISTED, arguments1)};
 
-F void handler(int) {
+PLAIN(fiber_main)
+C F void handler(int signal) {
     int level = enter("handler");
     const State before = state;
     state.catchers = 0;
     state.in_handler = true;
+    state.on_alternate = signal == SIGUSR2;
     DO_THINGS;
     state = before;
     leave(level);
@@ -311,17 +420,23 @@ UNTRACED int main(int count, char** arguments) {
     stack.ss_sp = alternate;
     stack.ss_size = sizeof alternate;
     sigaltstack(&stack, nullptr);
-    handle(SIGUSR1, 0);
+    // It may be left by a switch: it doesn't keep the next one back.
+    handle(SIGUSR1, SA_NODEFER);
     handle(SIGUSR2, SA_ONSTACK);
     unsigned long long first = std::strtoull(arguments[1], nullptr, 10);
     unsigned long long scripts = std::strtoull(arguments[2], nullptr, 10);
+    stacks[0].use = RUNS;
+    new_track();
     for (unsigned long long script = first; script < first + scripts; script++) {
         seed = (script + 1) * 0x9e3779b97f4a7c15;
         fuel = 60;
-        state = {};
-        using_library = 0;
         while (fuel > 0) plain00();
     }
-    for (int i = 0; i < line_count; i++)
-        std::printf("%*s%s%s\n", 2 * lines[i].depth, "", lines[i].name, lines[i].left ? "!" : "");
+    for (int track = 0; track < track_count; track++) {
+        if (track > 0) std::puts("--");
+        mark_open(tracks[track], -1, "~");
+        for (const Line* line = tracks[track]->lines; line < tracks[track]->lines + tracks[track]->count; line++) {
+            std::printf("%*s%s%s\n", 2 * line->depth, "", line->name, line->mark);
+        }
+    }
 }

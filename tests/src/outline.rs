@@ -20,7 +20,7 @@ use std::fs::File;
 use std::path::Path;
 
 use everycall_reader::TraceFile;
-use everycall_timeline::{EndKind, InstantKind, MarkKind, TimelineEvent, Trace};
+use everycall_timeline::{EndKind, GapKind, InstantKind, MarkKind, TimelineEvent, Trace};
 
 use crate::trace::Names;
 
@@ -131,6 +131,8 @@ fn of_file(
                     let name = everycall_export::type_name(name).unwrap_or_default();
                     moment(format!("*{what} {name}").trim_end().to_owned(), depth);
                 }
+                // A stack that was suspended and goes on: nothing is missing.
+                TimelineEvent::Gap(gap) if gap.why == GapKind::Suspended => {}
                 TimelineEvent::Gap(_) => moment("<gap>".into(), depth),
             }
         }

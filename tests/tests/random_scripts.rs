@@ -1,5 +1,5 @@
-//! Random scripts of calls, throws, catches, jumps, tail calls, signals, destructors and library loads: what is recorded is what the
-//! program itself knows to have happened, line by line. `EVERYCALL_SCRIPTS` says how many are run in each mode.
+//! Random scripts of calls, throws, catches, jumps, tail calls, signals, destructors, library loads and switches of stacks: what is recorded of each
+//! stack is what the program itself knows to have happened, line by line. `EVERYCALL_SCRIPTS` says how many are run in each mode.
 
 use std::collections::VecDeque;
 
@@ -67,6 +67,13 @@ fn what_random_scripts_do_is_what_is_seen() {
             .map(|line| line.strip_suffix("=>").map_or(line.clone(), str::to_owned))
             .collect();
         differences.extend(difference(&truth, &seen).map(|text| format!("{mode:?}, {text}")));
+        if let Some(folder) = std::env::var_os("EVERYCALL_KEEP_SCRIPTS") {
+            let name = |what: &str| std::path::Path::new(&folder).join(format!("{}.{what}", mode.label()));
+            std::fs::write(name("truth"), &stdout).unwrap();
+            std::fs::write(name("seen"), seen.join("\n") + "\n").unwrap();
+            std::fs::copy(&program, name("program")).unwrap();
+            std::fs::copy(&recording.file, name("ect")).unwrap();
+        }
         std::fs::remove_file(&recording.file).expect("the trace is there");
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
