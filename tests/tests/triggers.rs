@@ -108,7 +108,7 @@ fn exactly_the_slow_calls_are_kept() {
         let program =
             place.build(mode, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
         let options = [&["--trigger", "handle > 2ms"][..], &ALL].concat();
-        let recording = place.record(&options, &program, &["200000", "10000", "4000", "7", "2"]);
+        let recording = place.record(&options, &program, &["100000", "10000", "4000", "7", "2"]);
         let label = mode.label();
         let (_, kept) = check(&recording, 2000, &label);
         assert!(kept.len() > 10, "{label}: {} kept", kept.len());
