@@ -398,3 +398,33 @@ fn what_can_not_be_resolved_is_said() {
     );
     assert!(place.file("slow.ecs").exists());
 }
+
+/// Programs with more rights than whoever started them ignore the variable; others take a set from their user or from root alone.
+#[test]
+fn sets_of_strangers() {
+    let place = Place::new("sets-strangers");
+    let program = place.build(Mode::GCC_NOPS, &SLOW, "slow");
+    let set = resolve(&place, &["--trigger", "handle > 1ms"], &[&program]);
+    let can = Command::new("setpriv").args(["--reuid=65534", "--clear-groups", "true"]).output();
+    if !can.is_ok_and(|output| output.status.success()) {
+        eprintln!("not run: it needs root");
+        return;
+    }
+    let mode = |path: &Path, mode: u32| fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
+    mode(place.path(), 0o755);
+    let said_to_nobody = || {
+        let mut command = place.command("setpriv");
+        command.args(["--reuid=65534", "--clear-groups"]).arg(&program).args(["1000", "100", "2000", "7"]);
+        let output = command.env("EVERYCALL_TRIGGERS", &set).output().unwrap();
+        assert!(output.status.success() && output.stdout.starts_with(b"rate "));
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(said_to_nobody().contains("can't be read by this program's user"));
+    mode(&set, 0o644);
+    assert_eq!(said_to_nobody(), "");
+    std::os::unix::fs::chown(&set, Some(12345), None).unwrap();
+    assert!(said_to_nobody().contains("may be written by others than this program's user and root"));
+    // Not even a word.
+    mode(&program, 0o4755);
+    assert_eq!(said_to_nobody(), "");
+}
