@@ -9,7 +9,7 @@
 //!   down ↓100000                      calls itself; so many deep, nothing else in between
 //!     leaf~                           open at the end of the trace
 //! --
-//! worker                              the next thread
+//! worker                              the next thread, or fiber: a stack of its own
 //! ```
 //!
 //! Marks behind a name: `!` unwound, `=>` it jumped to the next one, `~` open at the end, `?` nobody knows when it ended, `^` its entry is missing.
