@@ -1,10 +1,11 @@
 // Threads that work together until somebody ends the program: a queue, maps of strings, virtual calls, recursion, lambdas; some
-// threads live for the whole time, others come and go. A journal of all calls in `load` is kept (tests/oracle/journal.h).
+// threads live for the whole time, others come and go. With an argument, one takes ever more memory. A journal of all calls in `load` is kept (tests/oracle/journal.h).
 #include "../oracle/journal.h"
 
 #include <algorithm>
 #include <condition_variable>
 #include <cstdio>
+#include <cstdlib>
 #include <deque>
 #include <functional>
 #include <map>
@@ -145,13 +146,32 @@ void produce()
     }
 }
 
+// Pages take memory once they are written to.
+void take_memory()
+{
+    enum { SIZE = 256 << 10, PAGE = 4096 };
+    char volatile *taken = static_cast<char *>(malloc(SIZE));
+    for (int at = 0; taken && at < SIZE; at += PAGE)
+        taken[at] = 1;
+}
+
+void be_hungry()
+{
+    for (;;) {
+        take_memory();
+        usleep(2000);
+    }
+}
+
 } // namespace load
 
-int main()
+int main(int count, char **)
 {
     std::vector<std::thread> threads;
     for (uint64_t seed = 0; seed < 3; seed++)
         threads.emplace_back(load::serve, seed);
     threads.emplace_back(load::come_and_go);
+    if (count > 1)
+        threads.emplace_back(load::be_hungry);
     load::produce();
 }

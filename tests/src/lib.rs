@@ -13,6 +13,7 @@
 
 pub mod abi;
 pub mod journal;
+pub mod memory_limit;
 mod mount;
 pub mod outline;
 pub mod own_calls;

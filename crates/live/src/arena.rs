@@ -124,6 +124,7 @@ impl LiveArena {
             ring_segments: self.field(offset_of!(ArenaHeader, ring_segments)),
             extra: layout.extra_segments,
             keep_until: self.long_field(offset_of!(ArenaHeader, keep_until)),
+            room: None,
         }
     }
 

@@ -70,6 +70,7 @@ impl SharedPool {
             ring_segments: self.word(offset_of!(ArenaHeader, ring_segments)),
             extra: 0,
             keep_until: self.long(offset_of!(ArenaHeader, keep_until)),
+            room: None,
         }
     }
 

@@ -27,6 +27,7 @@ fn main() {
         ring_segments: &counts[2],
         extra: 0,
         keep_until: &keep_until,
+        room: None,
     };
     let (control, published) = (Control::new(), AtomicU64::new(0));
     let ring = Ring::new(pool, &control, &published, 0);

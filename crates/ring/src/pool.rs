@@ -64,6 +64,8 @@ pub struct Pool<'a> {
     pub extra: u32,
     /// Until then (ticks) rings take new segments rather than their oldest: [`crate::Keep`].
     pub keep_until: &'a AtomicU64,
+    /// How many have memory, from the first one on, where not all do.
+    pub room: Option<&'a AtomicU32>,
 }
 
 impl<'a> Pool<'a> {
@@ -89,7 +91,8 @@ impl<'a> Pool<'a> {
     #[must_use]
     pub fn take(&self) -> Option<Taken> {
         let taken = self.take_given_back().or_else(|| {
-            let capacity = self.entries.len() as u32;
+            let room = self.room.map_or(u32::MAX, |room| room.load(Acquire));
+            let capacity = room.min(self.entries.len() as u32);
             let next = |count: u32| (count < capacity).then_some(count + 1);
             let index = self.taken.fetch_update(Relaxed, Relaxed, next).ok()?;
             Some(Taken { index, written: 0 })

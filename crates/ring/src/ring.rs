@@ -21,9 +21,11 @@ const SPARE_BYTES: u64 = (SPARE_WORDS * WORD_SIZE) as u64;
 /// Segments that are given back at one time at most: a thread that kept many isn't to stop for them.
 const GIVE_BACK_MAX: u32 = 16;
 
-/// What to do where the oldest segment is held by others and the pool has no other one.
+/// What to do where the pool has no segment for a ring that may have one more, or for one whose oldest segment is held by others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
+    /// Come back with more in the pool, rather than take the oldest of a ring that may have more.
+    Ask,
     /// Take it all the same: what it holds is lost to those who hold it.
     Overwrite,
     /// Come back later.
@@ -109,7 +111,7 @@ impl<'a> Ring<'a> {
     }
 
     /// Goes on in the next segment, after [`Ring::close`]. `fresh` is called with the address and the bytes of a segment that was
-    /// never written to its end before. False where there is none, by [`Shortage::Wait`].
+    /// never written to its end before. False where there is none, by [`Shortage::Wait`] or [`Shortage::Ask`]: nothing has changed then.
     #[must_use]
     pub fn advance(&self, how: Advance, fresh: impl FnOnce(u64, u64)) -> bool {
         let Some(taken) = self.next_segment(how) else { return false };
@@ -147,6 +149,9 @@ impl<'a> Ring<'a> {
         if more.is_some() {
             control.ring_count.store(count + 1, Relaxed);
             return more;
+        }
+        if how.shortage == Shortage::Ask && (count < limit || how.size == Size::Grow) {
+            return None;
         }
         let oldest = control.oldest.load(Relaxed);
         if !self.pool.reuse(oldest) {

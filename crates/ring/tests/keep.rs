@@ -39,6 +39,7 @@ impl Memory {
             ring_segments: &self.counts[2],
             extra: 0,
             keep_until: &self.keep_until,
+            room: None,
         }
     }
 }

@@ -92,7 +92,7 @@ impl Arena {
     /// The segments.
     pub(crate) fn pool(&self) -> Pool<'static> {
         let layout = &self.layout;
-        let capacity = crash::segments(layout.segment_capacity) as usize;
+        let capacity = layout.segment_capacity as usize;
         let segment_words = layout.segment_size as usize / size_of::<u64>();
         let base = self.at(layout.segments_offset);
         // SAFETY: both within the arena by its layout, aligned, never unmapped; atomics may be shared.
@@ -113,6 +113,7 @@ impl Arena {
             ring_segments: self.ring_segments(),
             extra: layout.extra_segments,
             keep_until: field!(self.base, ArenaHeader, keep_until, AtomicU64),
+            room: crash::room(),
         }
     }
 

@@ -29,6 +29,8 @@ const TRIES: u32 = 1000;
 const STEP: u64 = 256 << 10;
 /// Segments that are to have room before anybody needs them.
 const AHEAD: u32 = 2;
+/// How often a thread takes room that others may use up before it comes to it.
+pub(crate) const ROOM_TRIES: u32 = 4;
 /// Ticks until room is asked for again where there was none: a full disk is slow to say so.
 const PAUSE: u64 = 1 << 32;
 /// Ticks between two looks at the clocks.
@@ -235,12 +237,13 @@ pub(crate) fn own(process: &Process, mapped: &Mapped) {
     unsafe { *process.crash.name.get() = mapped.name };
 }
 
-/// How many segments may be handed out, of `capacity`.
-pub(crate) fn segments(capacity: u32) -> u32 {
-    SEGMENTS.load(Acquire).min(capacity)
+/// How many segments have room on the disk, where that matters.
+pub(crate) fn room() -> Option<&'static AtomicU32> {
+    IS_FILE.load(Relaxed).then_some(&SEGMENTS)
 }
 
-/// Takes room for some more segments where they run out. `in_need`: a thread can't begin without.
+/// Takes room for some more segments where they run out. `in_need`: a thread found none. It doesn't wait for another one that is at it,
+/// which may take long to come to its end: both take the same room.
 pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
     if !IS_FILE.load(Relaxed) {
         return;
@@ -259,9 +262,8 @@ pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
     if !is_short() {
         return;
     }
-    let lock = &process.crash.room_lock;
-    let Some(_lock) = Lock::try_take(lock).or_else(|| in_need.then(|| Lock::take(lock))) else { return };
-    if !is_short() {
+    let lock = Lock::try_take(&process.crash.room_lock);
+    if lock.is_none() && !in_need || !is_short() {
         return;
     }
     let has = SEGMENTS.load(Relaxed);
@@ -269,7 +271,7 @@ pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
     let end = has.saturating_add(step).min(capacity);
     let place = arena.base() as u64 + layout.segment_at(has);
     if take_room(process, arena, place, u64::from(end - has) * layout.segment_size) {
-        SEGMENTS.store(end, Release);
+        SEGMENTS.fetch_max(end, Release);
     }
 }
 

@@ -291,6 +291,7 @@ impl<'a> Thread<'a> {
         let is_matching = triggers::look_at_open_calls(self.process, self);
         let high = self.control.ticks_high.load(Relaxed);
         self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
+        let mut tries = if crash::is_file() { crash::ROOM_TRIES } else { 0 };
         loop {
             // Before the look for a segment, so that none is given back unheard.
             let bell = arena.pool_bell().load(SeqCst);
@@ -306,7 +307,11 @@ impl<'a> Thread<'a> {
                     true => Size::Stay,
                     false => Size::Limit,
                 },
-                shortage: if waits { Shortage::Wait } else { Shortage::Overwrite },
+                shortage: match waits {
+                    _ if tries > 0 => Shortage::Ask,
+                    true => Shortage::Wait,
+                    false => Shortage::Overwrite,
+                },
             };
             // The first lap: the pages at once cost less than a fault for each. Only a hint.
             let populate = |address: u64, size: u64| {
@@ -314,6 +319,11 @@ impl<'a> Thread<'a> {
             };
             if self.ring.advance(how, populate) {
                 break;
+            }
+            if tries > 0 {
+                tries -= 1;
+                crash::make_room(self.process, &arena, true);
+                continue;
             }
             wait_for_segment(&arena, bell);
         }

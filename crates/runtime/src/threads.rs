@@ -108,10 +108,11 @@ fn begin_in(
     slot.ring_segments().store(segments, Relaxed);
     arena.ring_segments().fetch_add(segments, Relaxed);
     let start = || ring(&arena, control, &slot).start(segments, ticks, 0);
-    let begun = start() || {
-        crash::make_room(process, &arena, true);
-        start()
-    };
+    let begun = start()
+        || (0..crash::ROOM_TRIES).any(|_| {
+            crash::make_room(process, &arena, true);
+            start()
+        });
     if !begun {
         arena.ring_segments().fetch_sub(segments, Relaxed);
         process.graveyard.give_place_back(&arena, index, stack);

@@ -64,6 +64,7 @@ impl Memory {
             ring_segments: &self.ring_segments,
             extra: self.extra,
             keep_until: &self.keep_until,
+            room: None,
         }
     }
 
