@@ -63,7 +63,7 @@ const CRASH_FILES: [Way; 2] = [
     Way { keeper: Keeper::CrashFile("64K"), ring: Some(7_300) },
 ];
 
-/// Where memory is short, threads don't wait until a file has room: rings are as long as they were then.
+/// Where the kernel finds no memory for more of the file, rings stay as they are.
 const SHORT: [Way; 2] = [
     Way { keeper: Keeper::CrashFile("1M"), ring: Some(0) },
     Way { keeper: Keeper::CrashFile("64K"), ring: Some(0) },
