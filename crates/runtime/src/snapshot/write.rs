@@ -8,10 +8,10 @@ use crate::arena::Arena;
 use crate::file::{self, File};
 use crate::process::Process;
 use crate::start;
-use crate::system;
+use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
-use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall};
+use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE};
 use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, EventsRecord, FileHeader, KeptCall,
     MetaField, NO_PROCESS, NO_THREAD, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord, chunk,
@@ -164,9 +164,7 @@ impl Output<'_> {
         let now = start::clock_reading();
         self.chunk(chunk::CLOCK, &[bytes(&array(ClockReading::SIZE, 2)), bytes(&start), bytes(&now)])?;
         self.process(process, held, &start)?;
-        let (modules, paths) = arena.module_tables();
-        let count = (modules.len() as u64).checked_div(ModuleEntry::SIZE as u64).unwrap_or(0) as u32;
-        self.chunk(chunk::MODULES, &[bytes(&array(ModuleEntry::SIZE, count)), modules, paths])?;
+        self.modules(&arena, held.buffer)?;
         self.threads(process, &arena, held)?;
         if let Some(moment) = self.moment {
             self.chunk(chunk::KEPT, &[bytes(&kept_call(&arena, held.threads, moment))])?;
@@ -181,6 +179,29 @@ impl Output<'_> {
         let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
         let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
         self.chunk(chunk::END, &[bytes(&end)])
+    }
+
+    /// Entries change as libraries come and go: what is written has to be what the checksum is of. Paths are only added.
+    fn modules(&mut self, arena: &Arena, buffer: &mut [u8]) -> Result<(), i32> {
+        let (modules, paths) = arena.module_tables();
+        if let Some(copy) = buffer.get_mut(..modules.len()) {
+            return self.module_table(modules, copy, paths);
+        }
+        let (length, size) = (modules.len(), (modules.len() as u64).next_multiple_of(PAGE));
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        let memory = system::map(size, PROT_READ | PROT_WRITE, flags, -1).ok_or(error::NO_MEMORY)?;
+        // SAFETY: fresh memory, of which nobody else knows, until it is unmapped below.
+        let done =
+            self.module_table(modules, unsafe { core::slice::from_raw_parts_mut(memory, length) }, paths);
+        system::unmap(memory, size);
+        done
+    }
+
+    fn module_table(&mut self, modules: &[u8], copy: &mut [u8], paths: &[u8]) -> Result<(), i32> {
+        copy.iter_mut().zip(modules).for_each(|(to, from)| *to = *from);
+        let entry_size = ModuleEntry::SIZE as u32;
+        let count = (copy.len() as u32).checked_div(entry_size).unwrap_or(0);
+        self.chunk(chunk::MODULES, &[bytes(&ArrayHeader { entry_size, count }), copy, paths])
     }
 
     fn description(&mut self, held: &mut Held<'_>) -> Result<(), i32> {
