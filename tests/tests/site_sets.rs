@@ -132,26 +132,31 @@ fn exactly_the_slow_calls_become_files() {
         let place = Place::new("sets");
         let program = place.build(mode, &SLOW, "slow");
         let set = resolve(&place, &[&["--trigger", "handle > 2ms"][..], &ALL].concat(), &[&program]);
-        let run = run(&place, &set, &program, &["60000", "5000", "4000", "7", "2", "0", "stay"]);
+        let run = run(&place, &set, &program, &["60000", "10000", "4000", "7", "2", "0", "stay"]);
         assert_eq!(run.stderr(), "", "{label}");
         let (rate, own) = run.own_calls();
         let (micro, threshold) = (rate / 1_000_000, rate / 1_000_000 * THRESHOLD_US);
         let trigger = run.trigger();
         assert_eq!((&trigger.text[..], trigger.functions), (&b"handle > 2ms"[..], 1), "{label}");
         assert_eq!(trigger.kept, run.kept.len() as u64, "{label}");
-        for (path, call, _) in run.kept.values() {
+        for (_, call, _) in run.kept.values() {
             let took = call.end_ticks - call.start_ticks;
             assert!(took > call.threshold_ticks, "{label}: {call:?}");
             assert!(call.threshold_ticks.abs_diff(threshold) <= micro, "{label}: {call:?}, {threshold}");
             let matching = own.iter().filter(|(tid, own)| *tid == call.tid && own.is(call)).count();
             assert_eq!(matching, 1, "{label}: {call:?} is none of the program's");
-            if call.missing == 0 {
-                let (trace, begin, end) = TraceView::moment(path, call);
-                let thread = trace.threads.iter().find(|thread| thread.info.tid == call.tid).unwrap();
-                let found = thread.call_at("handle", begin).unwrap_or_else(|| panic!("{label}: {call:?}"));
-                assert_eq!(found.text(), "handle(work(leaf leaf) work(leaf leaf))", "{label}");
-                assert_eq!(found.end_ns, end, "{label}");
-            }
+        }
+        // Those that waited for their turn have much of what came since.
+        let size = |path: &PathBuf| fs::metadata(path).unwrap().len();
+        let mut whole: Vec<_> = run.kept.values().filter(|(_, call, _)| call.missing == 0).collect();
+        whole.sort_by_key(|(path, ..)| size(path));
+        assert!(!whole.is_empty(), "{label}");
+        for (path, call, _) in whole.into_iter().take(2) {
+            let (trace, begin, end) = TraceView::moment(path, call);
+            let thread = trace.threads.iter().find(|thread| thread.info.tid == call.tid).unwrap();
+            let found = thread.call_at("handle", begin).unwrap_or_else(|| panic!("{label}: {call:?}"));
+            assert_eq!(found.text(), "handle(work(leaf leaf) work(leaf leaf))", "{label}");
+            assert_eq!(found.end_ns, end, "{label}");
         }
         assert_eq!(trigger.fired, trigger.kept + trigger.missed, "{label}");
         let surely = own.iter().filter(|(_, own)| own.last - own.first > threshold + micro);
@@ -160,7 +165,6 @@ fn exactly_the_slow_calls_become_files() {
         let missing = surely.clone().filter(|own| !is_kept(own)).count() as u64;
         assert!(surely.count() > 4, "{label}");
         assert!(missing <= trigger.missed, "{label}: {missing} calls weren't kept, {trigger:?}");
-        assert!(run.kept.values().any(|(_, call, _)| call.missing == 0), "{label}");
     }
 }
 
