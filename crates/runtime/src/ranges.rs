@@ -148,6 +148,12 @@ impl Ranges {
         })
     }
 
+    /// Forgets all of them.
+    #[cfg(test)]
+    pub(crate) fn clear(&self) {
+        self.count.store(0, Relaxed);
+    }
+
     /// Reads what belongs together. Whoever changes the table is done soon.
     fn read<T>(&self, look: impl Fn(&Ranges) -> T) -> T {
         loop {

@@ -180,8 +180,8 @@ pub fn handler_end() -> u64 {
     address
 }
 
-// The process's thread-local slot: the address of the control block of the stack that the thread runs; that of its own stack's, and its
-// thread id above its process's, which the runtime keeps there.
+// The process's thread-local slot: the address of the control block of the stack that the thread runs; and what else the
+// runtime keeps of the thread.
 #[cfg(any(feature = "executable", feature = "shared"))]
 core::arch::global_asm!(
     "

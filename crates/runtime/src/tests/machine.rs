@@ -52,10 +52,12 @@ pub(super) enum Interrupt {
     FillsSegment,
     /// No handler: the clock's upper half changes.
     Epoch,
+    /// A handler that switches to a fiber, which makes two nested calls and switches back.
+    Switches,
 }
 
 impl Interrupt {
-    pub(super) const ALL: [Interrupt; 7] = [
+    pub(super) const ALL: [Interrupt; 8] = [
         Interrupt::Returns,
         Interrupt::Alternate,
         Interrupt::Jumps,
@@ -63,6 +65,7 @@ impl Interrupt {
         Interrupt::JumpsAtOnce,
         Interrupt::FillsSegment,
         Interrupt::Epoch,
+        Interrupt::Switches,
     ];
 }
 
@@ -97,6 +100,10 @@ pub(super) struct Machine {
     stack_pointer: u64,
     /// Memory of the pretended stack.
     stack: Vec<u64>,
+    /// And of a fiber's.
+    fiber: Vec<u64>,
+    /// Whether the program is on it. Its calls are none of the thread's.
+    is_on_fiber: bool,
     /// Steps so far.
     pub(super) steps: u64,
     /// What comes before which step; in order.
@@ -211,12 +218,13 @@ impl Machine {
         }
         pool.free.store(0, Relaxed);
         process.graveyard.forget();
+        process.stacks.clear();
         let (first, end) = arena.open_calls(0);
         (first..end).step_by(WORD_SIZE).for_each(|address| word_at(address).store(0, Relaxed));
         let stack = std::vec![0_u64; 1 << 16];
         let all = stack.as_ptr_range();
         let bounds = Bounds { low: all.start as u64, high: all.end as u64, how: bounds::TOLD };
-        let control = contexts::begin_home(process, bounds, 1).unwrap().control;
+        let control = contexts::begin_home(process, bounds, system::thread_id().unwrap()).unwrap().control;
         let ring = threads::ring(&arena, control, &slot);
         for _ in 0..before {
             if !ring.has_room(1) {
@@ -231,6 +239,9 @@ impl Machine {
             }
             ring.push(&[record_word(everycall_hooks::ticks(), kind::FILLER, 0, 0)]);
         }
+        let fiber = std::vec![0_u64; 1 << 12];
+        let all = fiber.as_ptr_range();
+        assert!(contexts::register(process, all.start as u64, all.end as u64, [0; 16], 0));
         Machine {
             process,
             module,
@@ -238,6 +249,8 @@ impl Machine {
             slot,
             stack_pointer: stack.as_ptr_range().end as u64 - 4096,
             stack,
+            fiber,
+            is_on_fiber: false,
             steps: 0,
             plan: plan.to_vec(),
             name: std::format!("{before} words before, then {plan:?}"),
@@ -283,8 +296,14 @@ impl Machine {
         let interrupted = self.stack_pointer;
         let alternate = matches!(interrupt, Interrupt::Alternate | Interrupt::AlternateJumps);
         self.stack_pointer = match system::alternate_stack().filter(|_| alternate) {
-            // The test's own thread has one; nothing is written there.
-            Some((first, end)) if !(first..end).contains(&interrupted) => (end - 512) & !15,
+            // The test's own thread has one, on which the kernel would note what was interrupted.
+            Some((first, end)) if !(first..end).contains(&interrupted) => {
+                let context = (end - 512) & !15;
+                for (at, noted) in [(16, first), (32, end - first), (160, interrupted)] {
+                    word_at(context + at).store(noted, Relaxed);
+                }
+                context
+            }
             _ => interrupted - BELOW,
         };
         self.unsure |= self.dead;
@@ -305,6 +324,16 @@ impl Machine {
             Interrupt::FillsSegment => {
                 (0..self.slot.segment_words() / 2).try_for_each(|_| self.call(Hooks::Sited, |_| Ok(())))
             }
+            Interrupt::Switches => {
+                let before = (self.stack_pointer, self.is_on_fiber);
+                if !self.is_on_fiber {
+                    self.stack_pointer = self.fiber.as_ptr_range().end as u64 - 512;
+                    self.is_on_fiber = true;
+                }
+                self.call(Hooks::Sited, |machine| machine.call(Hooks::Sited, |_| Ok(())))?;
+                (self.stack_pointer, self.is_on_fiber) = before;
+                Ok(())
+            }
             Interrupt::Epoch => {
                 self.control.ticks_high.fetch_xor(1, Relaxed);
                 Ok(())
@@ -315,7 +344,9 @@ impl Machine {
     /// Runs `body` and takes the jumps out of it, as a function with setjmp or a catch clause does.
     pub(super) fn catch(&mut self, body: impl FnOnce(&mut Machine) -> Flow) {
         let (stack_pointer, open, in_flight) = (self.stack_pointer, self.open.len(), self.in_flight);
+        let is_on_fiber = self.is_on_fiber;
         if body(self).is_err() {
+            self.is_on_fiber = is_on_fiber;
             self.unsure |= self.from_frames;
             self.dead = true;
             self.stack_pointer = stack_pointer;
@@ -333,6 +364,14 @@ impl Machine {
         let call = self.calls.len();
         let function = OFFSET_FIRST + call as u32 * FUNCTION;
         self.calls.push([Known::Never; 2]);
+        if self.is_on_fiber {
+            // Not one of its events may be in the thread's ring.
+            self.enter(hooks, function)?;
+            body(self)?;
+            self.exit(hooks, function)?;
+            self.stack_pointer = outside;
+            return Ok(());
+        }
         self.hook(call, 0, |machine| machine.enter(hooks, function))?;
         self.dead = false;
         self.open.push((function, self.stack_pointer));
@@ -344,6 +383,12 @@ impl Machine {
         Ok(())
     }
 
+    /// What the hook finds in the thread-local slot.
+    fn loaded() -> &'static Control {
+        // SAFETY: the machine's thread has begun.
+        unsafe { &*THREAD.get().current }
+    }
+
     fn hook(&mut self, call: usize, end: usize, run: impl FnOnce(&mut Machine) -> Flow) -> Flow {
         self.in_flight += 1;
         self.calls[call][end] = Known::Begun;
@@ -353,50 +398,52 @@ impl Machine {
         Ok(())
     }
 
-    /// `everycall_prologue`: the slot, or `None` where the slow path was taken.
-    fn reserve(&mut self, what: u32, address: u32) -> Result<Option<(u64, u64)>, Jump> {
+    /// `everycall_prologue`: the control block, the slot and the time, or `None` where the slow path was taken.
+    fn reserve(&mut self, what: u32, address: u32) -> Result<Option<(&'static Control, u64, u64)>, Jump> {
+        self.step()?;
+        let control = Machine::loaded();
         self.step()?;
         // Two steps of what nobody else changes.
-        if !stacks::is_seen(self.control, self.stack_pointer) {
-            return self.slow(what, 0, address).map(|()| None);
+        if !stacks::is_seen(control, self.stack_pointer) {
+            return self.slow(what, control, 0, address).map(|()| None);
         }
         self.step()?;
         let ticks = everycall_hooks::ticks();
         self.step()?;
-        let slot = self.control.position.fetch_add(WORD_SIZE as u64, Relaxed);
-        let in_order = slot < self.control.end.load(Relaxed);
+        let slot = control.position.fetch_add(WORD_SIZE as u64, Relaxed);
+        let in_order = slot < control.end.load(Relaxed);
         self.step()?;
-        if slot >= self.control.end.load(Relaxed) {
+        if slot >= control.end.load(Relaxed) {
             self.given_up += u64::from(in_order);
-            return self.slow(what, 0, address).map(|()| None);
+            return self.slow(what, control, 0, address).map(|()| None);
         }
         self.step()?;
-        if self.control.ticks_high.load(Relaxed) != (ticks >> 32) as u32 {
-            return self.slow(what, slot, address).map(|()| None);
+        if control.ticks_high.load(Relaxed) != (ticks >> 32) as u32 {
+            return self.slow(what, control, slot, address).map(|()| None);
         }
-        Ok(Some((slot, ticks)))
+        Ok(Some((control, slot, ticks)))
     }
 
     fn enter(&mut self, hooks: Hooks, function: u32) -> Flow {
         let body = if hooks == Hooks::Body { slow::BODY } else { 0 };
-        let Some((slot, ticks)) = self.reserve(body, function)? else { return Ok(()) };
+        let Some((control, slot, ticks)) = self.reserve(body, function)? else { return Ok(()) };
         let pointer = self.stack_pointer;
         self.step()?;
-        let entry = self.control.open_top.load(Relaxed);
+        let entry = control.open_top.load(Relaxed);
         self.step()?;
         word_at(entry + 8).store(pointer, Relaxed);
         self.step()?;
         let overwritten = word_at(entry + 8).load(Relaxed) != pointer;
-        self.control.open_top.fetch_add(size_of::<OpenCall>() as u64, Relaxed);
+        control.open_top.fetch_add(size_of::<OpenCall>() as u64, Relaxed);
         self.step_with(overwritten)?;
         let below = word_at(entry - 16).load(Relaxed);
         if below < pointer || below == pointer && hooks == Hooks::Sited {
-            return self.slow(body | slow::PUSHED, slot, function);
+            return self.slow(body | slow::PUSHED, control, slot, function);
         }
         self.step_with(overwritten)?;
         word_at(entry + 8).store(pointer, Relaxed);
         self.step()?;
-        let high = self.control.ticks_high.load(Relaxed);
+        let high = control.ticks_high.load(Relaxed);
         self.step()?;
         word_at(entry + 16).store(high.into(), Relaxed);
         self.step()?;
@@ -410,9 +457,9 @@ impl Machine {
     fn exit(&mut self, hooks: Hooks, function: u32) -> Flow {
         let body = if hooks == Hooks::Body { slow::BODY } else { 0 };
         let what = body | slow::EXIT;
-        let Some((slot, ticks)) = self.reserve(what, function)? else { return Ok(()) };
+        let Some((control, slot, ticks)) = self.reserve(what, function)? else { return Ok(()) };
         self.step()?;
-        let top = self.control.open_top.load(Relaxed);
+        let top = control.open_top.load(Relaxed);
         self.step()?;
         half_at(slot + 4).store(ticks as u32, Relaxed);
         self.step()?;
@@ -422,23 +469,23 @@ impl Machine {
             Hooks::Body => pointer < self.stack_pointer,
         };
         let took = (ticks as u32).wrapping_sub(half_at(top - 20).load(Relaxed));
-        if is_other || took >= self.control.floor.load(Relaxed) {
-            return self.slow(what, slot, function);
+        if is_other || took >= control.floor.load(Relaxed) {
+            return self.slow(what, control, slot, function);
         }
         if hooks == Hooks::Body && word_at(top - 24).load(Relaxed) as u32 != function {
-            return self.slow(what, slot, function);
+            return self.slow(what, control, slot, function);
         }
         self.step()?;
         half_at(slot).store(function | EXIT, Relaxed);
         self.step()?;
         word_at(top - 24).store(0, Relaxed);
         self.step()?;
-        self.control.open_top.fetch_sub(size_of::<OpenCall>() as u64, Relaxed);
+        control.open_top.fetch_sub(size_of::<OpenCall>() as u64, Relaxed);
         self.step()
     }
 
     /// The slow path that ships. Signals come before it and behind it.
-    fn slow(&mut self, what: u32, slot: u64, address: u32) -> Flow {
+    fn slow(&mut self, what: u32, control: &Control, slot: u64, address: u32) -> Flow {
         self.step()?;
         self.slow_paths += 1;
         if what & slow::BODY != 0 {
@@ -449,7 +496,7 @@ impl Machine {
         }
         let slot = slot as *const AtomicU64;
         // SAFETY: control block and slot are this thread's, the module is registered.
-        unsafe { slow_path(what, self.control, slot, address.into(), self.stack_pointer, self.module) };
+        unsafe { slow_path(what, control, slot, address.into(), self.stack_pointer, self.module) };
         self.step()
     }
 
