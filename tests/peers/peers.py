@@ -13,6 +13,7 @@ import json
 import os
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -114,7 +115,17 @@ def expected(rows, label):
 
 
 def run(command, folder, seconds=SECONDS):
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, errors="replace", timeout=seconds)
+    """What a command says; after so many seconds it and its children are ended."""
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        command, cwd=folder, stdout=pipe, stderr=pipe, text=True, errors="replace", start_new_session=True
+    ) as process:
+        try:
+            output, errors = process.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, output, errors)
 
 
 def build(path, way, folder, level, extra):
