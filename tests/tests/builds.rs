@@ -137,18 +137,24 @@ fn stripped() {
     }
 }
 
-/// Under gdb, valgrind and strace the program does what it does without us, traced.
+/// Under gdb, valgrind, strace and perf the program does what it does without us, traced. (Not everywhere may perf count.)
 #[test]
 fn under_other_tools() {
     let place = Place::new("tools");
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "builds.cpp", "-pthread"], "builds");
     let program = program.to_str().unwrap();
+    let perf = ["perf", "record", "-q", "-e", "cpu-clock", "-g", "-o", "/dev/null"];
+    let may_count = Command::new("perf").args(&perf[1..]).arg("true").output().unwrap().status.success();
+    if !may_count {
+        eprintln!("not run under perf: it may not count here");
+    }
+    let under_perf = [&perf[..], &[program]].concat();
     let tools: [&[&str]; 3] = [
         &["valgrind", "-q", "--error-exitcode=9", program],
         &["strace", "-f", "-o", "/dev/null", program],
         &["gdb", "-q", "-batch", "-ex", "run", "--args", program],
     ];
-    for tool in tools {
+    for tool in tools.into_iter().chain(may_count.then_some(&under_perf[..])) {
         let plain = Command::new(tool[0]).args(&tool[1..]).output().unwrap();
         assert!(String::from_utf8_lossy(&plain.stdout).contains(PRINTED), "{tool:?}: {plain:?}");
         assert!(plain.status.success(), "{tool:?}: {plain:?}");

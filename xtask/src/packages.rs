@@ -16,7 +16,7 @@ pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
 
 /// What the tests need.
-pub const TESTS: [Package; 16] = [
+pub const TESTS: [Package; 17] = [
     ("g++", "g++"),
     ("binutils", "objcopy"),
     ("clang-19", "clang-19"),
@@ -31,6 +31,7 @@ pub const TESTS: [Package; 16] = [
     ("gdb", "gdb"),
     ("strace", "strace"),
     ("valgrind", "valgrind"),
+    ("linux-perf", "perf"),
     ("chromium", "chromium"),
     ("npm", "npm"),
 ];
