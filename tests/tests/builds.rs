@@ -167,3 +167,17 @@ fn under_other_tools() {
         }
     }
 }
+
+/// How far stacks go isn't found out by anything that valgrind complains about.
+#[test]
+fn deep_stacks_under_valgrind() {
+    let place = Place::new("deep-stacks");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-g", "deep_stacks.c", "-pthread"], "deep_stacks");
+    let valgrind = ["-q", "--error-exitcode=9", program.to_str().unwrap()];
+    let output = Command::new("valgrind").args(valgrind).output().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "main 5000\nthread 5000\nfiber 100\n");
+    assert!(output.status.success() && output.stderr.is_empty(), "{output:?}");
+    let recording = place.record(&[], Path::new("valgrind"), &valgrind);
+    assert!(recording.output.status.success(), "{recording:?}");
+    assert_eq!(recording.trace().calls("deep"), 2 * 5001 + 101);
+}

@@ -8,7 +8,7 @@
 //! Nobody has to tell of a switch, be it made by `swapcontext`, `longjmp`, assembly or a signal handler.
 
 use crate::process::{self, Process};
-use crate::ranges::{Range, flags};
+use crate::ranges::{Range, TAKEN_AT_ONCE, flags};
 use crate::slow::Thread;
 use crate::stacks::{self, Bounds, bounds};
 use crate::{interrupted, system, threads};
@@ -33,8 +33,8 @@ impl Local {
     pub(crate) const NONE: Local = Local { current: core::ptr::null(), home: core::ptr::null(), id: 0 };
 }
 
-/// Ticks between two looks for fibers that nobody needs any more: about a tenth of a second.
-const IDLE_PAUSE: u64 = 1 << 28;
+/// Between two looks for fibers that nobody needs any more there is so many times what the first one took.
+const IDLE_PAUSE: u64 = 4;
 /// [`Control::resumed`] where nobody saw the stack being left.
 pub(crate) const UNSEEN: u64 = 1;
 
@@ -318,23 +318,27 @@ fn retire(process: &'static Process, low: u64, high: u64, is_meant: impl Fn(&Ran
         Some(range)
     };
     while let Some(range) = next() {
-        if let Some(slot) = range.slot.checked_sub(1) {
-            let control = process.control(slot);
-            stacks::forget(control);
-            Thread::new(process, control).leave_all();
-            process.graveyard.end(process, slot);
-        }
+        end(process, &range);
+    }
+}
+
+/// A range that was taken out of the table: what it had open has been left.
+fn end(process: &'static Process, range: &Range) {
+    if let Some(slot) = range.slot.checked_sub(1) {
+        let control = process.control(slot);
+        stacks::forget(control);
+        Thread::new(process, control).leave_all();
+        process.graveyard.end(process, slot);
     }
 }
 
 /// Ends fibers whose memory is gone; where there are none, those that have nothing open and aren't running: should one of them run
-/// again, it begins anew. Whether there were any. Not too often: all of them are looked at.
+/// again, it begins anew. Whether there were any. All of them are looked at, so not too often: it takes a small part of the time.
 pub(crate) fn retire_idle(process: &'static Process) -> bool {
-    let now = everycall_hooks::ticks();
-    if process.idle_looked_for.swap(now, Relaxed).saturating_add(IDLE_PAUSE) > now {
+    let begin = everycall_hooks::ticks();
+    if process.idle_look_due.load(Relaxed) > begin {
         return false;
     }
-    let is_gone = |range: &Range| !system::is_readable(range.high - 8);
     let is_idle = |range: &Range| {
         let Some(slot) = range.slot.checked_sub(1) else { return false };
         let control = process.control(slot);
@@ -342,12 +346,27 @@ pub(crate) fn retire_idle(process: &'static Process) -> bool {
             && stacks::innermost(control).is_none()
             && control.deep.load(Relaxed) == 0
     };
-    let before = process.stacks.version();
-    retire(process, 0, u64::MAX, is_gone);
-    if process.stacks.version() == before {
-        retire(process, 0, u64::MAX, is_idle);
+    let were_some =
+        retire_all(process, |range| !system::is_readable(range.high - 8, 8)) || retire_all(process, is_idle);
+    let now = everycall_hooks::ticks();
+    let pause = now.saturating_sub(begin).saturating_mul(IDLE_PAUSE);
+    process.idle_look_due.store(now.saturating_add(pause), Relaxed);
+    were_some
+}
+
+/// The same as [`retire`] of all stacks. Whether there were any.
+fn retire_all(process: &'static Process, is_meant: impl Fn(&Range) -> bool) -> bool {
+    let (mut from, mut were_some) = (Some(0), false);
+    while let Some(begin) = from {
+        let mut taken = [Range::default(); TAKEN_AT_ONCE];
+        let count;
+        (count, from) = process.stacks.lock().take_some(begin, &mut taken, &is_meant);
+        for range in taken.iter().take(count) {
+            end(process, range);
+        }
+        were_some |= count > 0;
     }
-    process.stacks.version() != before
+    were_some
 }
 
 /// Guesses that went too far: a stack that is used below or above this one keeps its part.

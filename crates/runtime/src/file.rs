@@ -29,7 +29,9 @@ pub(crate) mod errno {
     pub const ENOENT: isize = -2;
     pub const ESRCH: isize = -3;
     pub const EINTR: isize = -4;
+    pub const ENOMEM: isize = -12;
     pub const EACCES: isize = -13;
+    pub const EFAULT: isize = -14;
     pub const EEXIST: isize = -17;
     pub const ENOTDIR: isize = -20;
     pub const EINVAL: isize = -22;

@@ -131,9 +131,9 @@ mod tests {
         assert!((one.start..one.end).contains(&here));
         assert_eq!((one.end, one.has_guard), (other.end, other.has_guard));
         assert!(
-            system::is_readable(base + 4096)
-                && !system::is_readable(base)
-                && !system::is_readable(base + 12288)
+            system::is_readable(base + 4096, 8192)
+                && !system::is_readable(base, 8)
+                && !system::is_readable(base + 12287, 2)
         );
         system::unmap(base as *mut u8, size);
     }

@@ -52,8 +52,8 @@ pub(crate) struct Process {
     pub(crate) graveyard: Graveyard,
     /// Stacks that aren't threads' own.
     pub(crate) stacks: Ranges,
-    /// When fibers were last looked for that nobody needs any more, ticks.
-    pub(crate) idle_looked_for: AtomicU64,
+    /// When fibers may be looked for again that nobody needs any more, ticks.
+    pub(crate) idle_look_due: AtomicU64,
     /// Fibers that there were.
     pub(crate) fibers: AtomicU32,
     /// Snapshots that the program has taken of itself.

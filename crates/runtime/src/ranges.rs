@@ -14,6 +14,11 @@ const CAPACITY: usize = 8192;
 /// Entries that are looked at for one that contains another.
 const NESTED_MAX: usize = 64;
 
+/// Entries that are taken out together.
+pub(crate) const TAKEN_AT_ONCE: usize = 16;
+/// Entries that are looked at together: whoever needs the table meanwhile waits.
+const LOOKED_AT_AT_ONCE: usize = 256;
+
 /// [`Range::flags`].
 pub(crate) mod flags {
     /// The program has begun something new on it: the calls that were open have been left.
@@ -268,6 +273,47 @@ impl Change<'_> {
         });
     }
 
+    /// Takes out those that are meant of the next few that begin at `from` or above it, as many as there is room for. How many they are, and where the
+    /// next ones begin; `None` at the end.
+    pub(crate) fn take_some(
+        &self,
+        from: u64,
+        taken: &mut [Range; TAKEN_AT_ONCE],
+        is_meant: impl Fn(&Range) -> bool,
+    ) -> (usize, Option<u64>) {
+        let count = self.ranges.len();
+        let first = self.ranges.first_from(from);
+        let mut places = [0; TAKEN_AT_ONCE];
+        let (mut found, mut next) = (0, None);
+        for index in first..count {
+            let range = self.ranges.get(index);
+            let (Some(place), Some(out)) = (places.get_mut(found), taken.get_mut(found)) else {
+                next = Some(range.low);
+                break;
+            };
+            if index - first >= LOOKED_AT_AT_ONCE {
+                next = Some(range.low);
+                break;
+            }
+            if is_meant(&range) {
+                (*place, *out) = (index, range);
+                found += 1;
+            }
+        }
+        let places = places.get(..found).unwrap_or(&[]);
+        if let Some(hole) = places.first() {
+            self.changed(|| {
+                let mut kept = *hole;
+                for index in (*hole..count).filter(|index| !places.contains(index)) {
+                    self.put(kept, &self.ranges.get(index));
+                    kept += 1;
+                }
+                self.ranges.count.store(kept as u32, Relaxed);
+            });
+        }
+        (found, next)
+    }
+
     /// Changes all but where it begins; false where it isn't there any more.
     pub(crate) fn update(&self, range: &Range, change: impl FnOnce(&mut Range)) -> bool {
         let Some(place) = self.place(range) else { return false };
@@ -357,6 +403,28 @@ mod tests {
             [Some(2000), Some(1000), Some(4000), Some(1000), None]
         );
         assert_eq!(table.end_within(1000, 9000), 5000);
+    }
+
+    #[test]
+    fn many_are_taken_out() {
+        let table = table();
+        for index in 0..2000 {
+            table.lock().insert(&range(100 * index, 100 * index + 50));
+        }
+        for (divisor, left) in [(3, 1333), (2, 667), (1, 0)] {
+            let is_meant = |range: &Range| (range.low / 100).is_multiple_of(divisor);
+            let (mut from, mut all) = (Some(0), 0);
+            while let Some(begin) = from {
+                let mut taken = [Range::default(); TAKEN_AT_ONCE];
+                let count;
+                (count, from) = table.lock().take_some(begin, &mut taken, is_meant);
+                assert!(taken[..count].iter().all(is_meant));
+                all += count;
+            }
+            assert_eq!(table.len(), left, "{divisor}: {all}");
+            let there = |index: u64| table.find(100 * index).is_some();
+            assert!((0..2000).all(|index| !there(index) || !is_meant(&range(100 * index, 0))), "{divisor}");
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub(crate) struct Bounds {
 
 /// Below a thread's stack pointers so much is taken for its stack. Stacks of 16 KiB exist.
 const MARGIN: u64 = 2 * PAGE;
+/// The same of the first thread: the kernel keeps 1 MiB below its stack free.
+const MARGIN_MAIN: u64 = 128 << 10;
 /// The same where the bounds are guesses: other stacks may lie there.
 const MARGIN_GUESSED: u64 = PAGE;
 /// So near to the top of a thread's stack nothing else is.
@@ -63,16 +65,16 @@ pub(crate) fn begin(address: u64) {
 pub(crate) fn of_thread(process: &Process, pointer: u64, tid: u32) -> Option<Bounds> {
     let is_main = tid == process.pid.load(Relaxed);
     let is_forked = process.starter.load(Relaxed) != 0;
-    let low = || pointer.saturating_sub(MARGIN).max(process.stacks.end_below(pointer));
+    let low = |margin| pointer.saturating_sub(margin).max(process.stacks.end_below(pointer));
     let top = everycall_hooks::thread_pointer();
     if let Some(depth) = top.checked_sub(pointer).filter(|_| !is_main || is_forked)
         && (depth <= NEAR_TOP || depth <= THREAD_REACH && is_contiguous(pointer, top))
     {
-        return Some(Bounds { low: low(), high: top, how: bounds::THREAD });
+        return Some(Bounds { low: low(MARGIN), high: top, how: bounds::THREAD });
     }
     let top = MAIN_TOP.load(Relaxed);
     (is_main && pointer < top && top - pointer <= MAIN_REACH).then(|| Bounds {
-        low: low(),
+        low: low(MARGIN_MAIN),
         high: u64::MAX,
         how: bounds::MAIN,
     })
@@ -164,7 +166,7 @@ pub(crate) fn grown(
     }
     let (reach, from, margin) = match how {
         bounds::THREAD => (THREAD_REACH, end, MARGIN),
-        bounds::MAIN => (MAIN_REACH, end, MARGIN),
+        bounds::MAIN => (MAIN_REACH, end, MARGIN_MAIN),
         bounds::GUESSED => (GUESSED_REACH, innermost.unwrap_or(high), MARGIN_GUESSED),
         _ => return None,
     };
@@ -177,7 +179,9 @@ pub(crate) fn grown(
         return None;
     }
     let low = pointer.saturating_sub(margin).max(process.stacks.end_below(pointer));
-    Some(Bounds { low: readable_from(low, pointer), high, how })
+    // The first thread's stack grows when it is written.
+    let low = if how == bounds::MAIN { low } else { readable_from(low, pointer) };
+    Some(Bounds { low, high, how })
 }
 
 /// The lowest address from `low` on, up to `pointer`, from which on all pages can be read.
@@ -185,7 +189,7 @@ fn readable_from(low: u64, pointer: u64) -> u64 {
     let mut page = pointer & !(PAGE - 1);
     while page > low {
         let below = page - PAGE;
-        if !system::is_readable(below) {
+        if !system::is_readable(below, PAGE) {
             return page;
         }
         page = below;
@@ -198,10 +202,7 @@ fn readable_from(low: u64, pointer: u64) -> u64 {
 fn is_contiguous(low: u64, high: u64) -> bool {
     let first = (low & !(PAGE - 1)).saturating_add(PAGE);
     let last = high & !(PAGE - 1);
-    (0..)
-        .map(|page| first.saturating_add(page * PAGE))
-        .take_while(|page| *page < last)
-        .all(system::is_readable)
+    first >= last || system::is_readable(first, last - first)
 }
 
 /// Stack pointer of the innermost call.

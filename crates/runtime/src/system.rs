@@ -2,6 +2,7 @@
 //! list of calls is short on purpose; `docs/limits.md` names it for seccomp filters.
 
 use crate::file::{self, File, errno};
+use everycall_format::arena::PAGE;
 use everycall_hooks::syscall;
 
 pub(crate) const PROT_READ: usize = 1;
@@ -15,6 +16,7 @@ pub(crate) const MAP_NORESERVE: usize = 0x4000;
 pub(crate) const MADV_DONTDUMP: usize = 16;
 pub(crate) const MADV_DODUMP: usize = 17;
 pub(crate) const MADV_WIPEONFORK: usize = 18;
+const MADV_POPULATE_READ: usize = 22;
 pub(crate) const MADV_POPULATE_WRITE: usize = 23;
 pub(crate) const CLOCK_REALTIME: usize = 0;
 pub(crate) const CLOCK_MONOTONIC: usize = 1;
@@ -128,7 +130,7 @@ pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
 
 /// Gives an advice about memory; the kernel's error where it doesn't take it.
 pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> Result<(), isize> {
-    // SAFETY: the advices in use (DONTDUMP, DODUMP, WIPEONFORK, POPULATE_WRITE) don't change memory here.
+    // SAFETY: the advices in use (DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and _WRITE) don't change memory here.
     done(unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) })
 }
 
@@ -333,13 +335,24 @@ pub(crate) fn alternate_stack() -> Option<(u64, u64)> {
     (result == 0 && stack[1] & SS_DISABLE == 0).then(|| (stack[0], stack[0].saturating_add(stack[2])))
 }
 
-/// Whether memory at an address, which needn't be mapped, can be read: the kernel looks at a signal set there and refuses to do anything
-/// with it.
-pub(crate) fn is_readable(address: u64) -> bool {
-    const EFAULT: isize = -14;
+/// Whether all pages that these bytes lie in, which needn't be mapped, can be read.
+pub(crate) fn is_readable(address: u64, size: u64) -> bool {
+    let first = address & !(PAGE - 1);
+    let end = address.saturating_add(size).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+    match advise(first as *mut u8, end - first, MADV_POPULATE_READ) {
+        Ok(()) => true,
+        Err(errno::EFAULT | errno::ENOMEM) => false,
+        // Before Linux 5.14, or where a filter refuses it.
+        Err(_) => (first..end).step_by(PAGE as usize).all(is_page_readable),
+    }
+}
+
+/// The same of one page: the kernel looks at a signal set there and refuses to do anything with it. (Valgrind complains about that.)
+fn is_page_readable(address: u64) -> bool {
     const NOTHING: usize = usize::MAX;
     // SAFETY: no signal mask is changed, as there is no such way to do it.
     unsafe {
-        syscall(number::RT_SIGPROCMASK, [NOTHING, address as usize, 0, size_of::<u64>(), 0, 0]) != EFAULT
+        syscall(number::RT_SIGPROCMASK, [NOTHING, address as usize, 0, size_of::<u64>(), 0, 0])
+            != errno::EFAULT
     }
 }
