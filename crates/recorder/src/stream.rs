@@ -94,6 +94,18 @@ pub(crate) struct ArenaStream {
 /// A segment that waits: whose, its number, where.
 type Found = (Owner, u64, u32);
 
+/// Of what is found now, that which its thread ended before or when it ended what was `seen`: of that, nothing is overlooked. (A thread may end two
+/// segments while we look, of which the first pass over the pool sees the later one alone.) Both are ordered.
+fn seen_twice(seen: &[Found], mut now: Vec<Found>) -> Vec<Found> {
+    now.retain(|&(owner, number, _)| {
+        let end = seen.partition_point(|&(other, ..)| other <= owner);
+        end.checked_sub(1)
+            .and_then(|last| seen.get(last))
+            .is_some_and(|&(other, last, _)| other == owner && number <= last)
+    });
+    now
+}
+
 impl ArenaStream {
     /// The stream of process `number`, which writes `arena`.
     pub fn new(arena: Arc<Arena>, number: u32, pid: u32) -> io::Result<ArenaStream> {
@@ -122,6 +134,9 @@ impl ArenaStream {
     pub fn pass<W: Write>(&mut self, file: &mut ChunkWriter<W>, runs: &mut Runs) -> io::Result<bool> {
         self.write_modules(file)?;
         let mut found = self.find();
+        if self.has_gaps(&found) {
+            found = seen_twice(&found, self.find());
+        }
         // Who comes after the one that was served last is first.
         let begin = found.partition_point(|((slot, _), ..)| *slot <= self.last_slot);
         found.rotate_left(begin);
@@ -154,6 +169,18 @@ impl ArenaStream {
             .collect();
         found.sort_unstable();
         found
+    }
+
+    /// Whether segments seem to be missing.
+    fn has_gaps(&self, found: &[Found]) -> bool {
+        let mut before: Option<(Owner, u64)> = None;
+        found.iter().any(|&(owner, number, _)| {
+            let next = match before.replace((owner, number)) {
+                Some((same, last)) if same == owner => last.saturating_add(1),
+                _ => self.threads.get(&owner).map_or(0, |thread| thread.next),
+            };
+            number > next
+        })
     }
 
     /// Stores a segment that is held for us, and gives it back.
@@ -368,12 +395,15 @@ impl ArenaStream {
         runs: &mut Runs,
         name: impl Fn(u32, &ThreadHeader) -> [u8; 16],
     ) -> io::Result<()> {
-        for (index, entry) in self.arena.segments() {
-            let owner = (entry.slot, entry.generation);
+        let segments = || -> Vec<Found> {
+            let all = self.arena.segments().into_iter();
+            all.map(|(index, entry)| ((entry.slot, entry.generation), entry.number, index)).collect()
+        };
+        // The process may still run.
+        for (owner, number, index) in seen_twice(&segments(), segments()) {
             let next = self.threads.get(&owner).map_or(0, |thread| thread.next);
-            // The process may still run.
-            if entry.number >= next && self.shared.pool().hold(index, holder::RECORDER) {
-                self.store(file, runs, owner, entry.number, index)?;
+            if number >= next && self.shared.pool().hold(index, holder::RECORDER) {
+                self.store(file, runs, owner, number, index)?;
             }
         }
         runs.write(file)?;
@@ -462,5 +492,23 @@ impl Thread {
             fiber: self.header.fiber,
             reserved: [0; 5],
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_two_segments_that_end_meanwhile_none_is_overlooked() {
+        let (one, other, third) = ((0, 1), (0, 2), (5, 1));
+        // Number 4 ended behind the place where the first pass was, 5 before it.
+        let seen = [(one, 3, 10), (one, 5, 12), (other, 0, 20)];
+        let now = vec![(one, 3, 10), (one, 4, 2), (one, 5, 12), (one, 7, 13), (other, 0, 20), (third, 0, 30)];
+        let settled = seen_twice(&seen, now);
+        assert_eq!(settled, [(one, 3, 10), (one, 4, 2), (one, 5, 12), (other, 0, 20)]);
+        assert_eq!(seen_twice(&[], vec![(one, 0, 0)]), []);
+        // What was overwritten meanwhile is gone.
+        assert_eq!(seen_twice(&seen, vec![(one, 5, 12)]), [(one, 5, 12)]);
     }
 }
