@@ -89,7 +89,7 @@ fn eight_busy_threads_while_others_come_and_go() {
             late += 1;
         } else {
             assert_eq!(found.busy, 8, "{}", note());
-            assert!(found.least > 100 && found.brief > 0, "{found:?}: {}", note());
+            assert!(found.least > 100, "{found:?}: {}", note());
         }
         (events, threads) = (events + found.events, threads + found.brief);
         if number % 100 == 0 && !said.contains("were overwritten before") {
@@ -99,6 +99,7 @@ fn eight_busy_threads_while_others_come_and_go() {
             println!("{} snapshots, {late} late, {events} events, {threads} short threads", number + 1);
         }
     }
+    assert!(late == count || threads > 0, "none came and went in {count} snapshots");
     assert_eq!(standing.held(), (0, 0));
 }
 
@@ -243,7 +244,10 @@ fn askers_that_die() {
         killed += usize::from(!asker.wait().unwrap().success());
     }
     assert!(killed > 0);
-    let (file, said) = standing.snapshot(&place, &[]);
+    // On a slow machine the program may fill all memory first, which is counted: not each time.
+    let mut snapshots = (0..20).map(|_| standing.snapshot(&place, &[]));
+    let (file, said) =
+        snapshots.find(|(_, said)| !said.contains("were overwritten before")).expect("one in time");
     check(&TraceView::open(&file), 2, 2, 3000, &said);
     assert_eq!(standing.held(), (0, 0));
     // Memory comes back: what is used beyond the rings goes, as threads go on.
