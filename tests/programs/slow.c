@@ -32,6 +32,24 @@ static UNTRACED uint64_t nanoseconds(void) {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+// The counter and the clock at the same moment: of many tries the one that was interrupted least.
+struct both {
+    uint64_t ticks, nanoseconds;
+};
+
+static UNTRACED struct both read_both(void) {
+    struct both best = {0, 0};
+    uint64_t least = UINT64_MAX;
+    for (int count = 0; count < 1000; count++) {
+        uint64_t begin = __rdtsc(), now = nanoseconds(), took = __rdtsc() - begin;
+        if (took < least) {
+            least = took;
+            best = (struct both){begin + took / 2, now};
+        }
+    }
+    return best;
+}
+
 static UNTRACED void spin(uint64_t ticks) {
     uint64_t begin = __rdtsc();
     while (__rdtsc() - begin < ticks) {
@@ -98,9 +116,11 @@ int main(int argc, char **argv) {
     uintptr_t seed = (uintptr_t)atol(argv[4]);
     int threads = argc > 5 ? atoi(argv[5]) : 1;
     works = argc > 6 ? atol(argv[6]) : 0;
-    uint64_t ticks = __rdtsc(), time = nanoseconds();
+    struct both first = read_both();
     usleep(50000);
-    ticks_per_second = (uint64_t)((double)(__rdtsc() - ticks) * 1e9 / (double)(nanoseconds() - time));
+    struct both last = read_both();
+    ticks_per_second =
+        (uint64_t)((double)(last.ticks - first.ticks) * 1e9 / (double)(last.nanoseconds - first.nanoseconds));
     printf("rate %llu\n", (unsigned long long)ticks_per_second);
     pthread_t all[64];
     for (int thread = 1; thread < threads && thread < 64; thread++) {
