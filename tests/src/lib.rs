@@ -18,6 +18,7 @@ mod mount;
 pub mod outline;
 pub mod own_calls;
 mod place;
+pub mod slow;
 mod standing;
 mod trace;
 pub mod workloads;

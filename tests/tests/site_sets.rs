@@ -8,32 +8,8 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use everycall_reader::{KeptCall, Reason, Source as _, TraceFile, Trigger};
+use everycall_tests::slow::{KEEP_ALL, OwnCall, SLOW, SlowWays, own_calls};
 use everycall_tests::{Mode, Place, TraceView, everycall, successful};
-
-const SLOW: [&str; 4] = ["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"];
-/// Every call that met the condition is to be kept.
-const ALL: [&str; 6] = ["--keep", "1000", "--keep-by", "first", "--keep-every", "0"];
-
-/// A call, by the program's own clock: right before it, first and last thing in it, right behind it.
-#[derive(Clone, Copy, Debug)]
-struct Own {
-    begin: u64,
-    first: u64,
-    last: u64,
-    end: u64,
-}
-
-impl Own {
-    fn of(numbers: &[u64]) -> Own {
-        let [begin, first, last, end] = *numbers else { panic!("{numbers:?}") };
-        Own { begin, first, last, end }
-    }
-
-    fn is(&self, kept: &KeptCall) -> bool {
-        (self.begin..=self.first).contains(&kept.start_ticks)
-            && (self.last..=self.end).contains(&kept.end_ticks)
-    }
-}
 
 /// A run of a program that has a set.
 struct Run {
@@ -93,18 +69,6 @@ impl Run {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// Ticks in a second, and the slow calls, by thread id, as `slow` printed them.
-    fn own_calls(&self) -> (u64, Vec<(u32, Own)>) {
-        let text = self.stdout();
-        let mut lines = text.lines();
-        let rate = lines.next().and_then(|line| line.strip_prefix("rate ")).expect("a rate");
-        let calls = lines.filter(|line| *line != "end").map(|line| {
-            let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
-            (numbers[0] as u32, Own::of(&numbers[1..]))
-        });
-        (rate.parse().unwrap(), calls.collect())
-    }
-
     /// What came of the only trigger, when the last call was kept.
     fn trigger(&self) -> &Trigger {
         let (_, _, triggers) = self.kept.values().next_back().expect("a kept call");
@@ -131,10 +95,10 @@ fn exactly_the_slow_calls_become_files() {
         let label = mode.label();
         let place = Place::new("sets");
         let program = place.build(mode, &SLOW, "slow");
-        let set = resolve(&place, &[&["--trigger", "handle > 2ms"][..], &ALL].concat(), &[&program]);
+        let set = resolve(&place, &[&["--trigger", "handle > 2ms"][..], &KEEP_ALL].concat(), &[&program]);
         let run = run(&place, &set, &program, &["60000", "10000", "4000", "7", "2", "0", "stay"]);
         assert_eq!(run.stderr(), "", "{label}");
-        let (rate, own) = run.own_calls();
+        let (rate, own) = own_calls(&run.stdout());
         let (micro, threshold) = (rate / 1_000_000, rate / 1_000_000 * THRESHOLD_US);
         let trigger = run.trigger();
         assert_eq!((&trigger.text[..], trigger.functions), (&b"handle > 2ms"[..], 1), "{label}");
@@ -160,8 +124,9 @@ fn exactly_the_slow_calls_become_files() {
         }
         assert_eq!(trigger.fired, trigger.kept + trigger.missed, "{label}");
         let surely = own.iter().filter(|(_, own)| own.last - own.first > threshold + micro);
-        let is_kept =
-            |(tid, own): &(u32, Own)| run.kept.values().any(|(_, call, _)| call.tid == *tid && own.is(call));
+        let is_kept = |(tid, own): &(u32, OwnCall)| {
+            run.kept.values().any(|(_, call, _)| call.tid == *tid && own.is(call))
+        };
         let missing = surely.clone().filter(|own| !is_kept(own)).count() as u64;
         assert!(surely.count() > 4, "{label}");
         assert!(missing <= trigger.missed, "{label}: {missing} calls weren't kept, {trigger:?}");
@@ -210,7 +175,7 @@ fn files_of_calls_that_go_are_removed() {
         let options = ["--trigger", "handle > 500us", "--keep", "3", "--keep-by", by, "--keep-every", every];
         let set = resolve(&place, &options, &[&program]);
         let run = run(&place, &set, &program, &["200000", "20000", "3000", "3", "1", "0", "stay"]);
-        let (_, own) = run.own_calls();
+        let (_, own) = own_calls(&run.stdout());
         let label = format!("{by} {every}");
         let trigger = run.trigger();
         let is_one = every != "0";
@@ -241,21 +206,11 @@ fn slow_calls_of_every_kind() {
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_FINSTRUMENT] {
         let label = mode.label();
         let place = Place::new("sets-ways");
-        place.write(
-            "plugin.cpp",
-            "#include <cstdint>\n#include <unistd.h>\n#include <x86intrin.h>\nstruct Own { uint64_t begin, first, last, end; };\n\
-             extern \"C\" void plugged(Own *own) { own->first = __rdtsc(); usleep(5000); own->last = __rdtsc(); }\n",
-        );
-        let plugin = place.build(mode, &["-O1", "-shared", "-fPIC", "plugin.cpp"], "plugin.so");
-        let program = place.build(mode, &["-O1", "slow_ways.cpp", "-ldl"], "slow_ways");
-        let names = ["over_epoch", "asleep", "thrown", "in_child", "plugged"];
-        let triggers: Vec<String> = names.iter().map(|name| format!("{name} > 2ms")).collect();
-        let mut options: Vec<&str> = triggers.iter().flat_map(|trigger| ["--trigger", trigger]).collect();
-        options.extend(ALL);
-        let set = resolve(&place, &options, &[&program, &plugin]);
+        let ways = SlowWays::build(&place, mode);
+        let set = resolve(&place, &ways.options(), &[&ways.program, &ways.plugin]);
         for crash in [false, true] {
-            let mut command = place.command(&program);
-            command.arg(&plugin).arg("3000").env("EVERYCALL_TRIGGERS", &set);
+            let mut command = place.command(&ways.program);
+            command.arg(&ways.plugin).arg("3000").env("EVERYCALL_TRIGGERS", &set);
             if crash {
                 let folder = place.file("crash");
                 let _ = fs::create_dir(&folder);
@@ -265,18 +220,15 @@ fn slow_calls_of_every_kind() {
             let run = Run::of(&mut command, &place);
             assert_eq!(run.stderr(), "", "{label}");
             let pids: Vec<&String> = run.kept.keys().map(|(pid, _)| pid).collect();
-            for (rule, name) in names.iter().enumerate() {
-                let text = run.stdout();
-                let line = text.lines().find_map(|line| line.strip_prefix(name));
-                let times = line.unwrap_or_else(|| panic!("{label}: {name} wasn't called"));
-                let times: Vec<u64> = times.split_whitespace().map(|time| time.parse().unwrap()).collect();
+            for (rule, name) in SlowWays::FUNCTIONS.iter().enumerate() {
+                let own = SlowWays::own_call(&run.stdout(), name);
                 let found: Vec<_> =
                     run.kept.iter().filter(|(_, (_, call, _))| call.trigger == rule).collect();
                 let [((pid, _), (_, call, triggers))] = &found[..] else {
                     panic!("{label}: {name}: {found:?}")
                 };
                 assert_eq!((triggers[rule].fired, triggers[rule].functions), (1, 1), "{label}: {name}");
-                assert!(Own::of(&times).is(call), "{label}: {name}: {call:?}, {times:?}");
+                assert!(own.is(call), "{label}: {name}: {call:?}, {own:?}");
                 assert_eq!(call.missing, 0, "{label}: {name}");
                 let others = pids.iter().filter(|other| **other == pid).count();
                 assert_eq!(others, if *name == "in_child" { 1 } else { 4 }, "{label}: {name}");

@@ -8,35 +8,10 @@ use std::time::Duration;
 
 use everycall_reader::event::{EventKind, Events};
 use everycall_reader::{KeptCall, Reason, Source, ThreadKey, TraceFile, Trigger};
+use everycall_tests::slow::{KEEP_ALL, OwnCall, SLOW, SlowWays, own_calls};
 use everycall_tests::{Mode, Place, Recording, TraceView, everycall};
 
 const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
-/// Every call that met the condition is to be kept.
-const ALL: [&str; 6] = ["--keep", "1000", "--keep-by", "first", "--keep-every", "0"];
-
-/// A call, by the program's own clock: right before it, first and last thing in it, right behind it.
-#[derive(Clone, Copy, Debug)]
-struct Own {
-    tid: u32,
-    begin: u64,
-    first: u64,
-    last: u64,
-    end: u64,
-}
-
-/// What the program `slow` printed: ticks in a second, and its slow calls.
-fn own_calls(recording: &Recording) -> (u64, Vec<Own>) {
-    let text = recording.stdout();
-    let mut lines = text.lines();
-    let rate = lines.next().and_then(|line| line.strip_prefix("rate ")).expect("a rate").parse().unwrap();
-    let calls = lines.map(|line| {
-        let numbers: Vec<u64> = line.split(' ').map(|number| number.parse().unwrap()).collect();
-        let [tid, begin, first, last, end] = numbers[..] else { panic!("{line}") };
-        Own { tid: tid as u32, begin, first, last, end }
-    });
-    (rate, calls.collect())
-}
-
 fn kept(file: &Path) -> (Vec<Trigger>, Vec<KeptCall>) {
     let file = TraceFile::open(File::open(file).unwrap()).unwrap();
     let recording = file.recording();
@@ -63,16 +38,14 @@ fn events_of(file: &Path, call: &KeptCall) -> u64 {
     count
 }
 
-fn is_same(own: &Own, kept: &KeptCall) -> bool {
-    own.tid == kept.tid
-        && (own.begin..=own.first).contains(&kept.start_ticks)
-        && (own.last..=own.end).contains(&kept.end_ticks)
+fn is_same((tid, own): &(u32, OwnCall), kept: &KeptCall) -> bool {
+    *tid == kept.tid && own.is(kept)
 }
 
 /// The kept calls are exactly those over the threshold: whatever comes between the program's clock and ours, a call of which it knows that it
 /// took longer is kept, and one of which it knows that it took less isn't.
 fn check(recording: &Recording, threshold_us: u64, label: &str) -> (u64, Vec<KeptCall>) {
-    let (rate, own) = own_calls(recording);
+    let (rate, own) = own_calls(&recording.stdout());
     let (triggers, kept) = kept(&recording.file);
     let [trigger] = &triggers[..] else { panic!("{label}: {triggers:?}") };
     assert_eq!((trigger.functions, trigger.kept), (1, kept.len() as u64), "{label}");
@@ -87,9 +60,9 @@ fn check(recording: &Recording, threshold_us: u64, label: &str) -> (u64, Vec<Kep
         let matching = own.iter().filter(|own| is_same(own, call)).count();
         assert_eq!(matching, 1, "{label}: {call:?} is none of the program's");
     }
-    let surely = own.iter().filter(|own| own.last - own.first > threshold + micro);
-    let perhaps = own.iter().filter(|own| own.end - own.begin > threshold - micro).count() as u64;
-    let surely: Vec<&Own> = surely.collect();
+    let surely = own.iter().filter(|(_, own)| own.last - own.first > threshold + micro);
+    let perhaps = own.iter().filter(|(_, own)| own.end - own.begin > threshold - micro).count() as u64;
+    let surely: Vec<&(u32, OwnCall)> = surely.collect();
     assert!(
         (surely.len() as u64..=perhaps).contains(&trigger.fired),
         "{label}: {trigger:?}, {} to {perhaps}",
@@ -105,9 +78,8 @@ fn check(recording: &Recording, threshold_us: u64, label: &str) -> (u64, Vec<Kep
 fn exactly_the_slow_calls_are_kept() {
     for mode in MODES {
         let place = Place::new("triggers");
-        let program =
-            place.build(mode, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
-        let options = [&["--trigger", "handle > 2ms"][..], &ALL].concat();
+        let program = place.build(mode, &SLOW, "slow");
+        let options = [&["--trigger", "handle > 2ms"][..], &KEEP_ALL].concat();
         let recording = place.record(&options, &program, &["100000", "10000", "4000", "7", "2"]);
         let label = mode.label();
         let (_, kept) = check(&recording, 2000, &label);
@@ -134,12 +106,11 @@ fn long_calls_are_whole_as_far_as_memory_allows() {
     // Its own entry and exit, 52,000 of `work`, each with two of `leaf`.
     const EVENTS: u64 = 2 + (WORKS + 2) * 6;
     let place = Place::new("triggers-memory");
-    let program =
-        place.build(Mode::GCC_NOPS, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
+    let program = place.build(Mode::GCC_NOPS, &SLOW, "slow");
     let works = WORKS.to_string();
     for (memory, is_whole) in [("16M", true), ("1M", false)] {
         let options =
-            [&["--trigger", "handle > 2ms", "--ring-size", "64K", "--trigger-memory", memory][..], &ALL]
+            [&["--trigger", "handle > 2ms", "--ring-size", "64K", "--trigger-memory", memory][..], &KEEP_ALL]
                 .concat();
         let recording = place.record(&options, &program, &["40", "10", "3000", "9", "1", &works]);
         let (_, kept) = check(&recording, 2000, memory);
@@ -162,17 +133,16 @@ fn long_calls_are_whole_as_far_as_memory_allows() {
 #[test]
 fn the_slowest_calls_stay() {
     let place = Place::new("triggers-slowest");
-    let program =
-        place.build(Mode::GCC_NOPS, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
+    let program = place.build(Mode::GCC_NOPS, &SLOW, "slow");
     let options = ["--trigger", "handle > 500us", "--keep", "3", "--keep-every", "0"];
     let recording = place.record(&options, &program, &["3000", "100", "1000", "3"]);
-    let (_, own) = own_calls(&recording);
+    let (_, own) = own_calls(&recording.stdout());
     let (triggers, kept) = kept(&recording.file);
     assert_eq!((kept.len(), triggers[0].kept), (3, 3));
     assert!(triggers[0].fired > 3, "{triggers:?}");
     // Nothing that was told of in time and was clearly slower is missing.
     let least = kept.iter().map(|call| call.end_ticks - call.start_ticks).min().unwrap();
-    let slower = own.iter().filter(|own| own.last - own.first > least).count() as u64;
+    let slower = own.iter().filter(|(_, own)| own.last - own.first > least).count() as u64;
     assert!(slower <= 3 + triggers[0].missed, "{slower} {triggers:?}");
     let once = place.record(&["--trigger", "handle > 500us"], &program, &["3000", "100", "1000", "3"]);
     let (_, kept) = self::kept(&once.file);
@@ -212,8 +182,7 @@ fn what_makes_no_sense_is_said_before_the_program_starts() {
 #[test]
 fn signals_to_record_keep_the_moment() {
     let place = Place::new("triggers-signal");
-    let program =
-        place.build(Mode::GCC_NOPS, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
+    let program = place.build(Mode::GCC_NOPS, &SLOW, "slow");
     let file = place.file("signal.ect");
     let mut command = place.command(everycall());
     command.args(["record", "--trigger", "signal USR1", "-o"]).arg(&file).arg("--").arg(&program);
@@ -239,33 +208,19 @@ fn slow_calls_of_every_kind() {
     for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT] {
         let label = mode.label();
         let place = Place::new("triggers-ways");
-        place.write(
-            "plugin.cpp",
-            "#include <cstdint>\n#include <unistd.h>\n#include <x86intrin.h>\nstruct Own { uint64_t begin, first, last, end; };\n\
-             extern \"C\" void plugged(Own *own) { own->first = __rdtsc(); usleep(5000); own->last = __rdtsc(); }\n",
-        );
-        let plugin = place.build(mode, &["-O1", "-shared", "-fPIC", "plugin.cpp"], "plugin.so");
-        let program = place.build(mode, &["-O1", "slow_ways.cpp", "-ldl"], "slow_ways");
-        let names = ["over_epoch", "asleep", "thrown", "in_child", "plugged"];
-        let triggers: Vec<String> = names.iter().map(|name| format!("{name} > 2ms")).collect();
-        let mut options: Vec<&str> = triggers.iter().flat_map(|trigger| ["--trigger", trigger]).collect();
-        options.extend(ALL);
-        let recording = place.record(&options, &program, &[plugin.to_str().unwrap()]);
+        let ways = SlowWays::build(&place, mode);
+        let recording = place.record(&ways.options(), &ways.program, &[ways.plugin.to_str().unwrap()]);
         let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
         assert!(
             said.contains("is meant by `plugged`") && said.contains("later may have one"),
             "{label}: {said}"
         );
         let (found, kept) = kept(&recording.file);
-        for (rule, name) in names.iter().enumerate() {
-            let line = recording.stdout().lines().find_map(|line| Some(line.strip_prefix(name)?.to_owned()));
-            let line = line.unwrap_or_else(|| panic!("{label}: {name} wasn't called: {said}"));
-            let times: Vec<u64> = line.split_whitespace().map(|time| time.parse().unwrap()).collect();
-            let [begin, first, last, end] = times[..] else { panic!("{line}") };
+        for (rule, name) in SlowWays::FUNCTIONS.iter().enumerate() {
+            let own = SlowWays::own_call(&recording.stdout(), name);
             assert_eq!((found[rule].fired, found[rule].kept), (1, 1), "{label}: {name}: {said}");
             let call = kept.iter().find(|call| call.trigger == rule).unwrap();
-            assert!((begin..=first).contains(&call.start_ticks), "{label}: {name}: {call:?}, {line}");
-            assert!((last..=end).contains(&call.end_ticks), "{label}: {name}: {call:?}, {line}");
+            assert!(own.is(call), "{label}: {name}: {call:?}, {own:?}");
             // gcc's hooks from within functions are also called where an exception leaves them.
             let is_unwound = *name == "thrown" && !mode.is_body();
             assert_eq!((call.is_unwound, call.missing), (is_unwound, 0), "{label}: {name}");
@@ -278,9 +233,8 @@ fn slow_calls_of_every_kind() {
 #[test]
 fn entries_and_percentiles() {
     let place = Place::new("triggers-watch");
-    let program =
-        place.build(Mode::GCC_NOPS, &["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"], "slow");
-    let options = [&["--trigger", "serve entered", "--ring-size", "8M"][..], &ALL].concat();
+    let program = place.build(Mode::GCC_NOPS, &SLOW, "slow");
+    let options = [&["--trigger", "serve entered", "--ring-size", "8M"][..], &KEEP_ALL].concat();
     let recording = place.record(&options, &program, &["20000", "100000", "100", "7", "4"]);
     let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
     let (triggers, entered) = kept(&recording.file);
@@ -300,7 +254,7 @@ fn entries_and_percentiles() {
         &["3000000", "1000", "300", "7"],
     );
     let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
-    let (rate, own) = own_calls(&recording);
+    let (rate, own) = own_calls(&recording.stdout());
     let (triggers, kept) = kept(&recording.file);
     assert!(triggers[0].fired > 0 && !kept.is_empty(), "{said}");
     // One in a thousand is slow: what is kept is slower than most, and the threshold lies below the slow ones.
@@ -310,6 +264,6 @@ fn entries_and_percentiles() {
         assert!(call.threshold_ticks < rate / 1_000_000 * 300, "{call:?}");
     }
     // It is armed some time after the first thousand calls; from then on, no slow call is missed.
-    let counted = own.iter().filter(|own| own.begin > kept[0].start_ticks).count() as u64;
+    let counted = own.iter().filter(|(_, own)| own.begin > kept[0].start_ticks).count() as u64;
     assert!(triggers[0].fired >= counted / 2, "{counted} {said}");
 }
