@@ -15,6 +15,7 @@
 
 use crate::Wire;
 use crate::arena::COUNTERS;
+use crate::trigger::TriggeredCall;
 use crate::wire::wire_struct;
 
 /// How the names of trace files end.
@@ -436,6 +437,28 @@ wire_struct! {
         pub missing: u64,
         /// Zero.
         pub reserved: [u64; 5],
+    }
+}
+
+impl KeptCall {
+    /// The call for which snapshot `snapshot` was taken. `thread` is its thread's index in there and the number of that one's oldest event;
+    /// of a thread that isn't there, all of the call is missing.
+    #[must_use]
+    pub fn of(call: &TriggeredCall, snapshot: u32, thread: Option<(u32, u64)>) -> KeptCall {
+        let (thread, first) = thread.unwrap_or((NO_THREAD, u64::MAX));
+        KeptCall {
+            snapshot,
+            trigger: call.rule,
+            thread,
+            tid: call.tid,
+            code: call.code,
+            flags: call.flags,
+            start_ticks: call.start_ticks,
+            end_ticks: call.end_ticks,
+            threshold: call.threshold,
+            missing: first.min(call.events_after).saturating_sub(call.events_before),
+            ..KeptCall::default()
+        }
     }
 }
 

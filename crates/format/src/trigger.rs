@@ -3,9 +3,9 @@
 //! ```text
 //! ArenaHeader::triggers_at
 //!   TriggerHeader, one page with
-//!     TriggerRule[RULES]       from RULES_OFFSET
-//!   TriggeredCall[CALLS]       from CALLS_OFFSET
-//!   TriggerSite[trigger_sites] from SITES_OFFSET
+//!     TriggerRule[RULES]       from 128 on: rule_at
+//!   TriggeredCall[CALLS]       from the second page on: call_at
+//!   TriggerSite[trigger_sites] from the fourth page on: Sites::at
 //! ```
 //!
 //! Whoever made the arena writes rules and sites: the recorder, or the process itself by a [set](crate::site_set). The sites are in order of their code offsets. There is room for them twice: where some
@@ -22,13 +22,13 @@ pub const CALLS: u32 = 64;
 /// Default room for sites, for both halves: functions that triggers name, once for each trigger.
 pub const SITES: u32 = 1 << 16;
 /// Where the rules begin, from the header.
-pub const RULES_OFFSET: u64 = 128;
+const RULES_OFFSET: u64 = 128;
 /// Where the calls begin, from the header.
-pub const CALLS_OFFSET: u64 = PAGE;
+const CALLS_OFFSET: u64 = PAGE;
 /// Where the sites begin, from the header.
-pub const SITES_OFFSET: u64 = 3 * PAGE;
+const SITES_OFFSET: u64 = 3 * PAGE;
 /// Bit of [`TriggerHeader::sites`].
-pub const SITES_HALF: u32 = 31;
+const SITES_HALF: u32 = 31;
 /// The code offset of what is no call.
 pub const NO_CODE: u32 = u32::MAX >> 1;
 /// A threshold that no call exceeds.
@@ -42,7 +42,7 @@ wire_struct! {
         /// The lowest threshold of all sites, in ticks; [`NEVER`] where none is armed. Exits of calls that didn't take longer aren't
         /// looked at.
         pub floor: u64,
-        /// Sites that are there; bit [`SITES_HALF`] is set where they lie in the upper half of the room for them.
+        /// Sites that are there; the highest bit is set where they lie in the upper half of the room for them. See [`Sites`].
         pub sites: u32,
         /// Rules that are there.
         pub rules: u32,
@@ -151,6 +151,59 @@ wire_struct! {
     }
 }
 
+/// Where a rule lies, from the header.
+#[must_use]
+pub const fn rule_at(index: u32) -> u64 {
+    RULES_OFFSET + index as u64 * size_of::<TriggerRule>() as u64
+}
+
+/// Where a call's entry lies, from the header.
+#[must_use]
+pub const fn call_at(index: u32) -> u64 {
+    CALLS_OFFSET + index as u64 * size_of::<TriggeredCall>() as u64
+}
+
+/// The sites that count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sites {
+    /// Which half of the room they lie in: 0 or 1.
+    half: u32,
+    /// How many there are.
+    pub count: u32,
+    /// How many fit.
+    pub room: u32,
+}
+
+impl Sites {
+    /// What [`TriggerHeader::sites`] says, where there is room for `capacity` of them in both halves.
+    #[must_use]
+    pub const fn of(word: u32, capacity: u32) -> Sites {
+        let most = 1 << (SITES_HALF - 1);
+        let room = if capacity / 2 < most { capacity / 2 } else { most };
+        let count = word & !(1 << SITES_HALF);
+        Sites { half: word >> SITES_HALF, count: if count < room { count } else { room }, room }
+    }
+
+    /// As many as fit of `count` in the other half, from which nobody reads.
+    #[must_use]
+    pub const fn other(self, count: u32) -> Sites {
+        Sites { half: self.half ^ 1, count: if count < self.room { count } else { self.room }, ..self }
+    }
+
+    /// Where one of them lies, from the header.
+    #[must_use]
+    pub const fn at(self, index: u32) -> u64 {
+        let before = self.half as u64 * self.room as u64 + index as u64;
+        SITES_OFFSET + before * size_of::<TriggerSite>() as u64
+    }
+
+    /// For [`TriggerHeader::sites`].
+    #[must_use]
+    pub const fn word(self) -> u32 {
+        self.half << SITES_HALF | self.count
+    }
+}
+
 /// Bytes for the triggers of an arena with `sites` sites.
 #[must_use]
 pub const fn area_size(sites: u32) -> u64 {
@@ -189,6 +242,25 @@ const _: () = assert!(CALLS_OFFSET + CALLS as u64 * size_of::<TriggeredCall>() a
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sites_are_where_their_word_says() {
+        for (word, capacity, expected) in [
+            (0, 10, Sites { half: 0, count: 0, room: 5 }),
+            (1 << 31 | 3, 10, Sites { half: 1, count: 3, room: 5 }),
+            (9, 10, Sites { half: 0, count: 5, room: 5 }),
+            (u32::MAX, u32::MAX, Sites { half: 1, count: 1 << 30, room: 1 << 30 }),
+            (1 << 31 | 1, 1, Sites { half: 1, count: 0, room: 0 }),
+        ] {
+            let sites = Sites::of(word, capacity);
+            assert_eq!(sites, expected, "{word:#x}");
+            assert_eq!(Sites::of(sites.word(), capacity), sites, "{word:#x}");
+            let other = sites.other(2);
+            assert_eq!((other.half, other.count), (sites.half ^ 1, 2.min(sites.room)), "{word:#x}");
+        }
+        assert_eq!(Sites::of(3, 10).at(2), SITES_OFFSET + 64);
+        assert_eq!(Sites::of(1 << 31 | 3, 10).at(2), SITES_OFFSET + 7 * 32);
+    }
 
     #[test]
     fn triggers_have_their_place() {

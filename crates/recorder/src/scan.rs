@@ -1,7 +1,7 @@
 //! Looks through what the threads of a process write while it runs, without a hand in it: nothing is held, and what is
 //! overwritten before we come is counted.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
@@ -72,8 +72,8 @@ impl Scan {
                 self.segment(arena, shared, (owner, tid), (number, index, number == newest), each);
             }
         }
-        let alive: HashMap<Owner, ()> = segments.iter().map(|(owner, ..)| (*owner, ())).collect();
-        self.places.retain(|owner, _| alive.contains_key(owner));
+        let alive: HashSet<Owner> = segments.iter().map(|(owner, ..)| *owner).collect();
+        self.places.retain(|owner, _| alive.contains(owner));
     }
 
     fn segment(

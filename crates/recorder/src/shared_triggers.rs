@@ -6,8 +6,7 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use everycall_format::trigger::{
-    CALLS, CALLS_OFFSET, NEVER, RULES_OFFSET, SITES_HALF, SITES_OFFSET, TriggerHeader, TriggerRule,
-    TriggerSite, TriggeredCall, call_state,
+    CALLS, NEVER, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at, call_state, rule_at,
 };
 
 use crate::arena::Arena;
@@ -76,42 +75,29 @@ impl SharedTriggers {
         self.word(0, offset_of!(TriggerHeader, bell)).load(Acquire)
     }
 
-    /// Which half of the sites is good, and how many are there.
-    fn sites(&self) -> (u32, u32) {
-        let sites = self.word(0, offset_of!(TriggerHeader, sites)).load(Acquire);
-        (sites >> SITES_HALF, (sites & !(1 << SITES_HALF)).min(self.half()))
-    }
-
-    /// Sites that fit.
-    fn half(&self) -> u32 {
-        (self.capacity / 2).min(1 << (SITES_HALF - 1))
-    }
-
-    fn site_at(&self, half: u32, index: u32) -> u64 {
-        SITES_OFFSET + u64::from(half * self.half() + index) * size_of::<TriggerSite>() as u64
+    fn sites(&self) -> Sites {
+        Sites::of(self.word(0, offset_of!(TriggerHeader, sites)).load(Acquire), self.capacity)
     }
 
     /// Puts `sites` in the place of all others: into the half that nobody uses now. How many had no room.
     pub fn replace(&self, mut sites: Vec<TriggerSite>) -> usize {
         sites.sort_by_key(|site| (site.first, site.rule));
-        let half = 1 - self.sites().0;
-        let fitting = sites.len().min(self.half() as usize);
-        for (index, site) in (0..).zip(&sites[..fitting]) {
-            let at = self.site_at(half, index);
+        let new = self.sites().other(u32::try_from(sites.len()).unwrap_or(u32::MAX));
+        for (index, site) in (0..new.count).zip(&sites) {
+            let at = new.at(index);
             self.word(at, offset_of!(TriggerSite, first)).store(site.first, Relaxed);
             self.word(at, offset_of!(TriggerSite, end)).store(site.end, Relaxed);
             self.word(at, offset_of!(TriggerSite, rule)).store(site.rule, Relaxed);
             self.long(at, offset_of!(TriggerSite, threshold)).store(site.threshold, Relaxed);
         }
-        let sites_now = half << SITES_HALF | fitting as u32;
-        self.word(0, offset_of!(TriggerHeader, sites)).store(sites_now, Release);
+        self.word(0, offset_of!(TriggerHeader, sites)).store(new.word(), Release);
         self.set_floor();
-        sites.len() - fitting
+        sites.len() - new.count as usize
     }
 
     fn places(&self) -> impl Iterator<Item = u64> + '_ {
-        let (half, count) = self.sites();
-        (0..count).map(move |index| self.site_at(half, index))
+        let sites = self.sites();
+        (0..sites.count).map(move |index| sites.at(index))
     }
 
     /// The sites, as they are.
@@ -167,7 +153,7 @@ impl SharedTriggers {
     pub fn take_posted(&self) -> Vec<TriggeredCall> {
         let mut posted = Vec::new();
         for index in 0..CALLS {
-            let at = CALLS_OFFSET + u64::from(index) * size_of::<TriggeredCall>() as u64;
+            let at = call_at(index);
             let state = self.word(at, offset_of!(TriggeredCall, state));
             if state.load(Acquire) != call_state::POSTED {
                 continue;
@@ -191,8 +177,4 @@ impl SharedTriggers {
         posted.sort_by_key(|call| call.end_ticks);
         posted
     }
-}
-
-fn rule_at(index: u32) -> u64 {
-    RULES_OFFSET + u64::from(index) * size_of::<TriggerRule>() as u64
 }

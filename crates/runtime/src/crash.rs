@@ -203,9 +203,9 @@ pub(crate) fn begin(arena: &Arena) {
         }
     }
     let mut command = [0; COMMAND_MAX];
-    let length = read_command(&mut command);
-    record.command_length = length as u32;
-    arena.put_bytes(CRASH_OFFSET + CrashRecord::SIZE as u64, command.get(..length).unwrap_or(&[]));
+    let command = file::command_line(&mut command);
+    record.command_length = command.len() as u32;
+    arena.put_bytes(CRASH_OFFSET + CrashRecord::SIZE as u64, command);
     arena.put_crash_record(&record);
 }
 
@@ -337,19 +337,6 @@ pub(crate) fn remove() {
 
 fn remove_file(name: &[u8; NAME_MAX]) {
     file::remove(FOLDER.path_of(name).text());
-}
-
-/// The words of the command line, each ended by a zero byte, as far as they fit.
-fn read_command(buffer: &mut [u8]) -> usize {
-    let Some(file) = File::open(b"/proc/self/cmdline\0", false) else { return 0 };
-    let mut length = 0;
-    while let Some(free) = buffer.get_mut(length..).filter(|free| !free.is_empty()) {
-        match file.read(free) {
-            0 => break,
-            count => length += count,
-        }
-    }
-    length
 }
 
 impl Arena {

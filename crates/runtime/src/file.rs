@@ -172,6 +172,19 @@ impl Drop for File {
     }
 }
 
+/// The beginning of the process's command line, each word with a NUL behind it: as much of it as fits; empty where it can't be read.
+pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
+    let Some(file) = File::open(b"/proc/self/cmdline\0", false) else { return &[] };
+    let mut length = 0;
+    while let Some(free) = buffer.get_mut(length..).filter(|free| !free.is_empty()) {
+        match file.read(free) {
+            0 => break,
+            count => length += count,
+        }
+    }
+    buffer.get(..length).unwrap_or(&[])
+}
+
 /// Gives a file another name. Paths end with NUL; else EINVAL.
 pub(crate) fn rename(from: &[u8], to: &[u8]) -> Result<(), isize> {
     if from.last() != Some(&0) || to.last() != Some(&0) {

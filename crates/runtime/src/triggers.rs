@@ -19,8 +19,8 @@ use core::sync::atomic::{
 };
 use everycall_format::event::{ESCAPE_FIRST, EXIT, Word};
 use everycall_format::trigger::{
-    CALLS, CALLS_OFFSET, NEVER, RULES, RULES_OFFSET, SITES_HALF, SITES_OFFSET, TriggerHeader, TriggerRule,
-    TriggerSite, TriggeredCall, call_flags, call_state,
+    CALLS, NEVER, RULES, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at, call_flags,
+    call_state, rule_at,
 };
 use everycall_ring::{Control, Keep};
 
@@ -63,29 +63,24 @@ impl Triggers {
         field!(self.base, TriggerHeader, floor, AtomicU64).load(SeqCst)
     }
 
-    /// Sites that fit.
-    fn half(&self) -> u32 {
-        (self.capacity / 2).min(1 << (SITES_HALF - 1))
+    fn sites(&self) -> Sites {
+        Sites::of(field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire), self.capacity)
     }
 
-    /// The first site, and how many there are.
-    fn sites(&self) -> (*mut u8, u32) {
-        let sites = field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire);
-        let half = self.half();
-        let first = half * (sites >> SITES_HALF);
-        let offset = SITES_OFFSET + u64::from(first) * size_of::<TriggerSite>() as u64;
-        (self.base.wrapping_add(offset as usize), (sites & !(1 << SITES_HALF)).min(half))
+    /// What lies so far behind the header.
+    fn at(&self, offset: u64) -> *mut u8 {
+        self.base.wrapping_add(offset as usize)
     }
 
     fn has_sites(&self) -> bool {
-        self.sites().1 > 0
+        self.sites().count > 0
     }
 
     /// The sites that hold `code`. Sites are in order; those of one function lie side by side.
     fn holding(&self, code: u32) -> impl Iterator<Item = Site> + use<> {
-        let (first, count) = self.sites();
-        let count = if code >= ESCAPE_FIRST { 0 } else { count };
-        let at = move |index: u32| first.wrapping_add(index as usize * size_of::<TriggerSite>());
+        let (triggers, sites) = (*self, self.sites());
+        let count = if code >= ESCAPE_FIRST { 0 } else { sites.count };
+        let at = move |index: u32| triggers.at(sites.at(index));
         let (mut low, mut high) = (0, count);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -109,13 +104,11 @@ impl Triggers {
     }
 
     fn rule(&self, index: u32) -> *mut u8 {
-        let offset = RULES_OFFSET + u64::from(index) * size_of::<TriggerRule>() as u64;
-        self.base.wrapping_add(offset as usize)
+        self.at(rule_at(index))
     }
 
     fn call(&self, index: u32) -> *mut u8 {
-        let offset = CALLS_OFFSET + u64::from(index) * size_of::<TriggeredCall>() as u64;
-        self.base.wrapping_add(offset as usize)
+        self.at(call_at(index))
     }
 
     /// Takes a free entry for a call.
@@ -130,14 +123,14 @@ impl Triggers {
     /// What a forked child takes over of its parent's triggers, with its place in the arena: the sites, and what the header says of
     /// them.
     pub(crate) fn inheritance(&self, arena: &Arena) -> [(u64, &'static [u8]); 2] {
-        let (first, count) = self.sites();
-        let size = u64::from(count) * size_of::<TriggerSite>() as u64;
+        let sites = self.sites();
+        let size = u64::from(sites.count) * size_of::<TriggerSite>() as u64;
         let part = |address: *mut u8, size: u64| {
             // SAFETY: within the triggers, which stay mapped; the parent may add to them, behind what its child reads.
             let bytes = unsafe { core::slice::from_raw_parts(address.cast_const(), size as usize) };
             (arena.offset_of(address as u64), bytes)
         };
-        [part(first, size), part(self.base, offset_of!(TriggerHeader, rules) as u64)]
+        [part(self.at(sites.at(0)), size), part(self.base, offset_of!(TriggerHeader, rules) as u64)]
     }
 }
 

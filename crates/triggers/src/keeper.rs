@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use everycall_format::ect::{KeptCall, NO_THREAD, TriggerRecord, chunk, reason};
+use everycall_format::ect::{KeptCall, TriggerRecord, chunk, reason};
 use everycall_format::trigger::{NEVER, NO_CODE, TriggerSite, TriggeredCall, call_flags};
 use everycall_live::LiveArena;
 use everycall_recorder::triggers::WriteChunk;
@@ -115,12 +115,10 @@ pub struct Keeper {
     /// Of each process that is there.
     arenas: HashMap<u32, LiveArena>,
     bells: HashMap<u32, u32>,
-    /// Moments that a signal asked for, by trigger.
-    signals: HashMap<u32, u64>,
     /// What we look for ourselves, by process.
     watches: HashMap<u32, Watch>,
-    /// Entries that were found, by trigger.
-    entered: HashMap<u32, u64>,
+    /// Signals that came and entries that were found, by trigger.
+    noticed: Vec<u64>,
     /// Segments of threads that are gone which were overwritten before they were looked through.
     missed_segments: u64,
     thresholds_due: Instant,
@@ -128,10 +126,6 @@ pub struct Keeper {
     failed: Vec<u64>,
     next_snapshot: u32,
     rate_due: Instant,
-}
-
-fn rule32(rule: usize) -> Option<u32> {
-    u32::try_from(rule).ok()
 }
 
 /// Moments that somebody asks for aren't slow or fast, and none is refused.
@@ -157,15 +151,14 @@ impl Keeper {
         Keeper {
             choices: triggers.iter().map(|trigger| Choice::new(policy_of(trigger, policy))).collect(),
             failed: vec![0; triggers.len()],
+            noticed: vec![0; triggers.len()],
             triggers,
             rate,
             outcome,
             folder,
             kept: Vec::new(),
             fired: HashMap::new(),
-            signals: HashMap::new(),
             watches: HashMap::new(),
-            entered: HashMap::new(),
             missed_segments: 0,
             thresholds_due: Instant::now(),
             arenas: HashMap::new(),
@@ -232,26 +225,19 @@ impl Keeper {
         let number = self.next_snapshot;
         self.next_snapshot = number.wrapping_add(1).max(FIRST_SNAPSHOT);
         let thread = snapshot.thread(call.slot, call.generation);
-        // Of a thread that isn't there any more, all of it.
-        let first = thread.map_or(u64::MAX, |(_, first)| first);
-        let missing = first.min(call.events_after).saturating_sub(call.events_before);
-        let record = KeptCall {
-            snapshot: number,
-            trigger: call.rule,
-            thread: thread.map_or(NO_THREAD, |(place, _)| place),
-            tid: call.tid,
-            code: call.code,
-            flags: call.flags,
-            start_ticks: call.start_ticks,
-            end_ticks: call.end_ticks,
-            threshold: call.threshold,
-            missing,
-            ..KeptCall::default()
-        };
+        let record = KeptCall::of(call, number, thread);
         Kept::new(&self.folder, process.number, |chunks| {
             snapshot.write_into(chunks, number, reason::TRIGGER)?;
             chunks.chunk(chunk::KEPT, &[&bytes_of(&record)])
         })
+    }
+
+    /// The same of what no thread posts.
+    fn notice(&mut self, call: &TriggeredCall, processes: &[&Watched]) {
+        if let Some(noticed) = self.noticed.get_mut(call.rule as usize) {
+            *noticed += 1;
+        }
+        self.consider(call, processes);
     }
 
     /// Keeps the moment of all processes, for each trigger that waits for `signal`.
@@ -272,8 +258,7 @@ impl Keeper {
                 end_ticks: now,
                 ..TriggeredCall::default()
             };
-            *self.signals.entry(rule).or_default() += 1;
-            self.consider(&call, &living);
+            self.notice(&call, &living);
         }
     }
 
@@ -302,8 +287,7 @@ impl Keeper {
                 });
             }
             for call in entered {
-                *self.entered.entry(call.rule).or_default() += 1;
-                self.consider(&call, &[process]);
+                self.notice(&call, &[process]);
             }
         }
         let is_there = |number: &u32| watched.iter().any(|process| process.number == *number);
@@ -335,16 +319,14 @@ impl Keeper {
 
     fn tallies(&self) -> Vec<Tally> {
         let mut tallies = self.outcome.tallies();
-        for (rule, tally) in tallies.iter_mut().enumerate() {
+        let own = self.noticed.iter().zip(&self.failed);
+        for ((rule, tally), (noticed, failed)) in tallies.iter_mut().enumerate().zip(own) {
             let counts = self.fired.iter().filter(|((_, of), _)| *of as usize == rule);
             let sum = |count: fn(&Fired) -> u64| {
                 counts.clone().map(|(_, fired)| count(fired)).fold(0, u64::saturating_add)
             };
-            let asked = rule32(rule).and_then(|rule| self.signals.get(&rule).copied()).unwrap_or(0);
-            let asked = asked + rule32(rule).and_then(|rule| self.entered.get(&rule).copied()).unwrap_or(0);
-            tally.fired = sum(|fired| fired.calls).saturating_add(asked);
-            tally.missed =
-                sum(|fired| fired.missed).saturating_add(self.failed.get(rule).copied().unwrap_or(0));
+            tally.fired = sum(|fired| fired.calls).saturating_add(*noticed);
+            tally.missed = sum(|fired| fired.missed).saturating_add(*failed);
             let ids: HashSet<u64> =
                 self.kept.iter().filter(|(of, ..)| *of == rule).map(|(_, id, _)| *id).collect();
             tally.kept = ids.len() as u64;

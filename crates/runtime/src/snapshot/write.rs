@@ -14,8 +14,8 @@ use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE};
 use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, EventsRecord, FileHeader, KeptCall,
-    MetaField, NO_PROCESS, NO_THREAD, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord, chunk,
-    encoding, image_end, meta, reason,
+    MetaField, NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord, chunk, encoding,
+    image_end, meta, reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
@@ -224,7 +224,7 @@ impl Output<'_> {
         add(bytes(&version));
         add(VERSION);
         let mut command = [0; COMMAND_MAX];
-        for word in words_of(command_line(&mut command)) {
+        for word in words_of(file::command_line(&mut command)) {
             add(bytes(&MetaField { key: meta::ARGUMENT, length: word.len() as u32 }));
             add(word);
         }
@@ -238,7 +238,7 @@ impl Output<'_> {
         start: &ClockReading,
     ) -> Result<(), i32> {
         let mut command = [0; COMMAND_MAX];
-        let command = command_line(&mut command);
+        let command = file::command_line(&mut command);
         let record = ProcessRecord {
             record_size: ProcessRecord::SIZE as u32,
             pid: process.pid.load(Relaxed),
@@ -349,24 +349,12 @@ fn kept_call(arena: &Arena, threads: &[Noted], moment: &Moment<'_>) -> KeptCall 
     let is_it = |(slot, noted): &(u32, &Noted)| {
         *slot == call.slot && noted.header.generation == call.generation && noted.segments > 0
     };
-    let found = (0..).zip(threads).find(is_it);
-    let oldest = found.and_then(|(_, noted)| arena.pool().entries.get(noted.first as usize));
-    // Of a thread that isn't there any more, all of it.
-    let first = oldest.map_or(u64::MAX, |entry| entry.events_before.load(Relaxed));
-    let before = || threads.iter().take(call.slot as usize).filter(|noted| noted.segments > 0).count();
-    KeptCall {
-        snapshot: 0,
-        trigger: call.rule,
-        thread: if found.is_some() { before() as u32 } else { NO_THREAD },
-        tid: call.tid,
-        code: call.code,
-        flags: call.flags,
-        start_ticks: call.start_ticks,
-        end_ticks: call.end_ticks,
-        threshold: call.threshold,
-        missing: first.min(call.events_after).saturating_sub(call.events_before),
-        ..KeptCall::default()
-    }
+    let thread = (0..).zip(threads).find(is_it).map(|(_, noted)| {
+        let before = threads.iter().take(call.slot as usize).filter(|noted| noted.segments > 0).count();
+        let oldest = arena.pool().entries.get(noted.first as usize);
+        (before as u32, oldest.map_or(u64::MAX, |entry| entry.events_before.load(Relaxed)))
+    });
+    KeptCall::of(call, 0, thread)
 }
 
 /// Copies up to `count` words of a segment; how many. `None` where it was taken from us.
@@ -418,19 +406,7 @@ fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
     words.len()
 }
 
-/// The words of the command line, each ended by a zero byte, as far as they fit.
-fn command_line(buffer: &mut [u8; COMMAND_MAX]) -> &[u8] {
-    let Some(file) = File::open(b"/proc/self/cmdline\0", false) else { return &[] };
-    let mut length = 0;
-    while let Some(free) = buffer.get_mut(length..).filter(|free| !free.is_empty()) {
-        match file.read(free) {
-            0 => break,
-            count => length += count,
-        }
-    }
-    buffer.get(..length).unwrap_or(&[])
-}
-
+/// The words of a command line, which ends each with a zero byte.
 fn words_of(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.strip_suffix(b"\0").unwrap_or(line).split(|byte| *byte == 0).filter(|_| !line.is_empty())
 }

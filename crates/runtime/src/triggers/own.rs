@@ -8,8 +8,7 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::trigger::{
-    CALLS, KEEP_TICKS, NEVER, SITES_HALF, SITES_OFFSET, TriggerHeader, TriggerRule, TriggerSite,
-    TriggeredCall, call_state,
+    CALLS, KEEP_TICKS, NEVER, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_state,
 };
 
 impl Triggers {
@@ -30,22 +29,19 @@ impl Triggers {
     /// Puts the sites of one module in the place of those that lay in its range of code, `first` to `end`; `sites` come in order. All are
     /// written into the half that nobody uses. How many had no room. For whoever holds the module lock.
     pub(crate) fn replace(&self, first: u32, end: u32, sites: impl Iterator<Item = TriggerSite>) -> u32 {
-        let (old, count) = self.sites();
-        let half = self.half();
-        let to = 1 - (field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire) >> SITES_HALF);
-        let size = size_of::<TriggerSite>();
-        let target = self.base.wrapping_add(SITES_OFFSET as usize + (to * half) as usize * size);
+        let old = self.sites();
+        let target = old.other(old.room);
         let is_before = |site: &TriggerSite| site.first < first;
         let is_behind = |site: &TriggerSite| site.first >= end;
-        let known = || (0..count).map(|index| read(old.wrapping_add(index as usize * size)));
+        let known = || (0..old.count).map(|index| read(self.at(old.at(index))));
         let all = known().filter(is_before).chain(sites).chain(known().filter(is_behind));
         let (mut written, mut left_out, mut floor) = (0, 0, NEVER);
         for site in all {
-            if written == half {
+            if written == target.room {
                 left_out += 1;
                 continue;
             }
-            let place = target.wrapping_add(written as usize * size);
+            let place = self.at(target.at(written));
             field!(place, TriggerSite, first, AtomicU32).store(site.first, Relaxed);
             field!(place, TriggerSite, end, AtomicU32).store(site.end, Relaxed);
             field!(place, TriggerSite, rule, AtomicU32).store(site.rule, Relaxed);
@@ -53,7 +49,7 @@ impl Triggers {
             floor = floor.min(site.threshold);
             written += 1;
         }
-        field!(self.base, TriggerHeader, sites, AtomicU32).store(to << SITES_HALF | written, Release);
+        field!(self.base, TriggerHeader, sites, AtomicU32).store(old.other(written).word(), Release);
         field!(self.base, TriggerHeader, floor, AtomicU64).store(floor, SeqCst);
         left_out
     }
