@@ -53,7 +53,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Some((first, bytes)) = bytes.split_first() else { return };
     let words: Vec<u64> = bytes.as_chunks().0.iter().map(|bytes| u64::from_le_bytes(*bytes)).collect();
     let thread = Thread {
-        fiber: 0,
+        fiber: None,
         pid: 1,
         tid: 1,
         slot: 0,
