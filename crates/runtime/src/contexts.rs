@@ -7,11 +7,12 @@
 //!
 //! Nobody has to tell of a switch, be it made by `swapcontext`, `longjmp`, assembly or a signal handler.
 
+use crate::open_calls::HOOK_BELOW;
 use crate::process::{self, Process};
 use crate::ranges::{Range, TAKEN_AT_ONCE, flags};
 use crate::slow::Thread;
 use crate::stacks::{self, Bounds, bounds};
-use crate::{interrupted, system, threads};
+use crate::{interrupted, nested, system, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use everycall_format::arena::{counter, thread_state};
 use everycall_ring::{Control, running, state};
@@ -114,13 +115,13 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
     // One that another thread runs by now, or that is another stack's, isn't this thread's to go on in.
     let own = last.filter(|last| last.runner.load(Acquire) == running(tid));
     let entered = |control| Some(Found { control: enter(process, last, control, tid), is_new: false });
-    if let Some(range) = process.stacks.find(pointer)
+    if let Some(range) = known(process, pointer, home)
         && !is_threads(&range, home)
     {
         return on_fiber(process, last, &range, tid);
     }
     if let Some(home) = home.filter(|home| stacks::is_within(home, pointer)) {
-        stacks::refit(process, home);
+        refit(process, home);
         return entered(home);
     }
     // One that has no bounds began in a handler on its alternate stack.
@@ -134,7 +135,8 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
     {
         // A handler's calls nest within what it interrupted.
         if let Some(interrupted) = interrupted::stack_pointer(pointer, first, end) {
-            return find(process, interrupted, last);
+            // Where a hook would have been.
+            return find(process, interrupted.saturating_sub(HOOK_BELOW), last);
         }
         return match own.or(home) {
             Some(control) => entered(control),
@@ -163,6 +165,17 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
         return None;
     }
     on_fiber(process, last, &range, tid)
+}
+
+/// The stack of the table that is at a stack pointer, when those have been forgotten whose function has returned.
+fn known(process: &'static Process, pointer: u64, home: Option<&Control>) -> Option<Range> {
+    loop {
+        let range = process.stacks.find(pointer)?;
+        if !nested::is_over(process, &range, home) {
+            return Some(range);
+        }
+        retire(process, range.low, range.high, |other| *other == range);
+    }
 }
 
 /// Whether a known range is memory in which the thread's own stack has begun since.
@@ -200,7 +213,7 @@ fn on_fiber(
             control.resumed.store(0, Relaxed);
             Thread::new(process, control).leave_all();
         }
-        stacks::refit(process, control);
+        refit(process, control);
         return Some(Found { control, is_new: false });
     }
     let how = if range.flags & flags::GUESSED != 0 { bounds::GUESSED } else { bounds::TOLD };
@@ -225,6 +238,20 @@ fn on_fiber(
     stacks::refit(process, control);
     enter(process, last, control, tid);
     Some(Found { control, is_new: true })
+}
+
+/// What hooks take for the stack, when those within it have been forgotten whose function has returned.
+fn refit(process: &'static Process, control: &'static Control) {
+    let home = live(local().home);
+    loop {
+        let (end, high) = (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed));
+        let highest = if process.stacks.is_empty() { None } else { process.stacks.highest_within(end, high) };
+        let Some(range) = highest.filter(|range| nested::is_over(process, range, home)) else {
+            break;
+        };
+        retire(process, range.low, range.high, |other| *other == range);
+    }
+    stacks::refit(process, control);
 }
 
 /// The thread goes on in another context than the one that it ran last.
@@ -299,8 +326,9 @@ fn other_threads(process: &'static Process, pointer: u64) -> Option<&'static Con
 }
 
 /// Whether a stack pointer is one of this context's stack, or of the thread's alternate signal stack.
-pub(crate) fn is_on(process: &Process, control: &Control, pointer: u64) -> bool {
-    let is_own = || match process.stacks.find(pointer) {
+pub(crate) fn is_on(process: &'static Process, control: &Control, pointer: u64) -> bool {
+    let is_there = |range: &Range| !nested::is_over(process, range, live(local().home));
+    let is_own = || match process.stacks.find(pointer).filter(is_there) {
         Some(range) => range.slot == control.slot.load(Relaxed) + 1 && control.fiber.load(Relaxed) != 0,
         None => stacks::is_within(control, pointer),
     };
@@ -395,17 +423,23 @@ fn trim(process: &'static Process, low: u64, high: u64) {
 /// False where no more stacks can be known.
 pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8; 16], pointer: u64) -> bool {
     let Some(tid) = thread_id(process) else { return true };
-    let runs = (low..high).contains(&pointer);
+    let end = high;
+    // No hook has a stack pointer above, on that stack. But those of a function have, whose frame the stack ends in.
+    let high = end.saturating_sub(HOOK_BELOW).max(low + 1);
+    let runs = (low..end).contains(&pointer);
+    let there = known(process, pointer, live(local().home));
     // A fiber whose bounds were a guess, or that was told of otherwise; not one that this stack lies in.
     let is_known = |range: &Range| range.flags & flags::GUESSED != 0 || range.is_within(low, high);
-    let known = process.stacks.find(pointer).filter(|range| runs && is_known(range));
+    let known = there.filter(|range| runs && is_known(range));
     let is_stale = |range: &Range| {
         let is_same = (range.low, range.high) == (low, high);
         let is_around = range.contains(pointer);
         !is_same && !is_around
     };
-    trim(process, low, high);
-    retire(process, low, high, is_stale);
+    trim(process, low, end);
+    retire(process, low, end, is_stale);
+    let outer = if runs { None } else { outer(process, (low, end), pointer, there, tid) };
+    let around = outer.map(|outer| nested::around(process, outer, low, end)).unwrap_or_default();
     let table = process.stacks.lock();
     if let Some(known) = known {
         table.remove(&known);
@@ -417,8 +451,9 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
         let name = if name[0] == 0 { known.name } else { name };
         return table.insert(&Range { low, high, name, flags: known.flags & !flags::GUESSED, ..known });
     }
-    let range = Range { low, high, name, tid, slot: 0, flags: 0 };
+    let range = Range { low, high, name, tid, slot: 0, flags: 0, around };
     let is_there = table.update(&range, |there| {
+        there.around = around;
         there.flags = there.flags & !flags::REFUSED | flags::BEGUN_ANEW;
         if name[0] != 0 {
             there.name = name;
@@ -436,6 +471,41 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
     }
     raise(process, low, high);
     fits
+}
+
+/// The context in whose stack another one lies that the calling thread tells of: its own, above its stack pointer, or another thread's.
+fn outer(
+    process: &'static Process,
+    (low, high): (u64, u64),
+    pointer: u64,
+    there: Option<Range>,
+    tid: u32,
+) -> Option<&'static Control> {
+    let own = match there {
+        Some(range) => range.slot.checked_sub(1).map(|slot| process.control(slot)),
+        None => {
+            let last = last().filter(|last| last.runner.load(Acquire) == running(tid));
+            let candidates = || [last, live(local().home)].into_iter().flatten();
+            candidates()
+                .find(|control| stacks::is_within(control, pointer))
+                .or_else(|| candidates().find(|control| is_grown(process, control, pointer)))
+        }
+    };
+    if let Some(own) = own.filter(|own| pointer < low && high <= own.stack_high.load(Relaxed)) {
+        return Some(own);
+    }
+    let arena = process.arena();
+    let count = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
+    (0..count).find_map(|index| {
+        let (control, slot) = (process.control(index), arena.slot(index));
+        let is_around = slot.state().load(Relaxed) == thread_state::USED
+            && control.fiber.load(Relaxed) == 0
+            && stacks::is_within(control, low)
+            && high <= control.stack_high.load(Relaxed)
+            && !own.is_some_and(|own| core::ptr::eq(own, control))
+            && !system::thread_is_gone(process.pid.load(Relaxed), slot.tid().load(Relaxed));
+        is_around.then_some(control)
+    })
 }
 
 /// Whether the calling thread is known to run its own stack.

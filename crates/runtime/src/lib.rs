@@ -11,6 +11,7 @@
 //! threads    a thread's first event gives it a slot
 //! slow       everything that a hook doesn't do itself
 //! contexts   which stack a thread runs: its own, or a fiber's; stacks: their bounds; ranges: those that are known
+//! nested     stacks in local variables, and when they are over
 //! interrupted  which stack a signal interrupted
 //! mapping    where a mapping begins and ends
 //! open_calls the open-call stack: dead frames, frames that match an exit
@@ -61,6 +62,7 @@ mod mapped_file;
 mod mapping;
 mod module_table;
 mod modules;
+mod nested;
 mod open_calls;
 mod pause;
 mod process;

@@ -220,6 +220,19 @@ pub(crate) fn place_anywhere(process: &Process, address: u64) -> Place {
     })
 }
 
+/// The address at a code offset, and the end of its object. `None` where no object has it now.
+pub(crate) fn address(process: &Process, code: u32) -> Option<(u64, u64)> {
+    let arena = process.arena();
+    let count = arena.module_count().load(Acquire);
+    let offset = |entry: &ModuleEntry| u64::from(code.wrapping_sub(entry.code_start));
+    (0..count)
+        .rev()
+        .filter_map(|index| arena.module(index))
+        .filter(|entry| entry.state == module_state::COMPLETE && entry.unloaded_ticks == 0)
+        .find(|entry| code >= entry.code_start && offset(entry) < entry.end.wrapping_sub(entry.start))
+        .map(|entry| (entry.start + offset(&entry), entry.end))
+}
+
 fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
     let present = |list: &[core::sync::atomic::AtomicU64; 2]| list[0].load(Relaxed) != list[1].load(Relaxed);
     let mut flags = 0;

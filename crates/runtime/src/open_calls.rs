@@ -14,6 +14,9 @@ use everycall_format::event::EXIT;
 use everycall_ring::Control;
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
+/// From a hook's stack pointer to where it was before the hook was called, and a function's first instruction called it: behind its return
+/// address and four registers.
+pub(crate) const HOOK_BELOW: u64 = 40;
 /// How far from a multiple of 8 are stack pointers of calls whose exit the slow path has to see, above or below.
 const WATCHED: u64 = 1;
 
@@ -117,6 +120,28 @@ impl<'a> OpenCalls<'a> {
     /// The innermost call that has an entry.
     pub(crate) fn innermost_call(&self) -> Option<OpenCallFacts> {
         self.innermost().map(|entry| self.facts(entry))
+    }
+
+    /// The innermost call around memory of this stack that ends at `high`: its place, word and stack pointer. Its frame, or those of what it had
+    /// called then, hold that memory.
+    pub(crate) fn around(&self, high: u64) -> Option<(u32, u64, u64)> {
+        let alternate = Alternate::default();
+        (0..self.entries()).rev().find_map(|place| {
+            let entry = self.first() + u64::from(place) * ENTRY;
+            // Without its word it is yet to begin.
+            let word = self.word(entry).load(Relaxed) & !u64::from(EXIT);
+            let pointer = self.own_pointer(entry);
+            let is_around =
+                word != 0 && pointer.saturating_add(HOOK_BELOW) >= high && !alternate.has(pointer);
+            is_around.then_some((place, word, pointer))
+        })
+    }
+
+    /// The stack pointer of the call at a place, while it is the one with this word.
+    pub(crate) fn pointer_of(&self, place: u32, word: u64) -> Option<u64> {
+        let entry = self.first() + u64::from(place) * ENTRY;
+        let is_it = place < self.entries() && self.word(entry).load(Relaxed) & !u64::from(EXIT) == word;
+        is_it.then(|| self.own_pointer(entry))
     }
 
     /// Gives each call from place `from` on, outermost first, with its place.

@@ -42,6 +42,21 @@ pub(crate) struct Range {
     pub(crate) tid: u32,
     /// Its name, NUL padded; empty for none.
     pub(crate) name: [u8; 16],
+    /// Where it lies within another stack: what it lies in.
+    pub(crate) around: Around,
+}
+
+/// The innermost open call of another stack around one that lies in it: see [`crate::nested`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Around {
+    /// Slot of the other stack, plus 1; 0 where no such call is known.
+    pub(crate) slot: u32,
+    /// The call's place in the open-call stack.
+    pub(crate) place: u32,
+    /// Its event word.
+    pub(crate) word: u64,
+    /// Where the call that it had made returns to, in whose frames the stack lies; 0 where that isn't known.
+    pub(crate) callee_returns_to: u64,
 }
 
 impl Range {
@@ -66,6 +81,7 @@ struct Entry {
     slot_and_flags: AtomicU64,
     tid: AtomicU64,
     name: [AtomicU64; 2],
+    around: [AtomicU64; 3],
 }
 
 impl Entry {
@@ -75,6 +91,8 @@ impl Entry {
         for (half, part) in self.name.iter().zip(name.as_chunks_mut::<8>().0) {
             *part = half.load(Relaxed).to_le_bytes();
         }
+        let [slot_and_place, word, callee_returns_to] = &self.around;
+        let slot_and_place = slot_and_place.load(Relaxed);
         Range {
             low: self.low.load(Relaxed),
             high: self.high.load(Relaxed),
@@ -82,6 +100,12 @@ impl Entry {
             flags: (both >> 32) as u32,
             tid: self.tid.load(Relaxed) as u32,
             name,
+            around: Around {
+                slot: slot_and_place as u32,
+                place: (slot_and_place >> 32) as u32,
+                word: word.load(Relaxed),
+                callee_returns_to: callee_returns_to.load(Relaxed),
+            },
         }
     }
 
@@ -93,6 +117,10 @@ impl Entry {
         for (half, part) in self.name.iter().zip(range.name.as_chunks::<8>().0) {
             half.store(u64::from_le_bytes(*part), Relaxed);
         }
+        let around = &range.around;
+        let words =
+            [u64::from(around.slot) | u64::from(around.place) << 32, around.word, around.callee_returns_to];
+        self.around.iter().zip(words).for_each(|(place, word)| place.store(word, Relaxed));
     }
 }
 
@@ -141,15 +169,15 @@ impl Ranges {
 
     /// The end of the highest range within this one that isn't the same; `low` for none.
     pub(crate) fn end_within(&self, low: u64, high: u64) -> u64 {
+        self.highest_within(low, high).map_or(low, |range| range.high)
+    }
+
+    /// The highest range within this one that isn't the same.
+    pub(crate) fn highest_within(&self, low: u64, high: u64) -> Option<Range> {
         self.read(|table| {
             let inside = |range: &Range| range.is_within(low, high) && (range.low, range.high) != (low, high);
             let last = table.first_from(high);
-            (0..last)
-                .rev()
-                .take(NESTED_MAX)
-                .map(|index| table.get(index))
-                .find(inside)
-                .map_or(low, |range| range.high)
+            (0..last).rev().take(NESTED_MAX).map(|index| table.get(index)).find(inside)
         })
     }
 

@@ -2,12 +2,11 @@
 //! are known at once, not at the next event, and exactly, where comparing stack pointers of hooks can't be (a call with arguments
 //! on the stack, or one from within a function's body, may lie deeper than a frame that is gone).
 
+use crate::open_calls::HOOK_BELOW;
 use crate::slow::Place;
 use crate::{api, contexts, modules, pause};
 use everycall_format::label;
 
-/// From a function's stack pointer to that of a hook that it calls: the return address and four registers.
-const HOOK_BELOW: u64 = 40;
 /// See the kit's `runtime.h`: frames are left, nothing else.
 const JUMP: u32 = 0;
 const THROW: u32 = label::THROW as u32;
@@ -36,15 +35,15 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     };
     // Where the slow path is running, what was left is found at the next event.
     let _ = api::with_thread(|thread| {
+        let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
         if what == JUMP
-            && !api::traced().is_some_and(|process| contexts::is_on(process, thread.control, stack_pointer))
+            && !api::traced().is_some_and(|process| contexts::is_on(process, thread.control, hook))
         {
             // Nothing is left: the program goes on on another stack.
             return;
         }
         let record = label::record(what as u8, 0, None, name);
         let ticks = thread.prepare(WORDS_BEFORE + record.words().len());
-        let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
         thread.drop_below(ticks, hook);
         // Calls of the frame that cleans up may yet tell of their exits.
         let value = (what == CLEANUP).then(|| {
