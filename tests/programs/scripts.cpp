@@ -1,6 +1,7 @@
 // Runs random scripts over 200 traced functions: calls, calls with arguments on the stack, throws, rethrows, catches, jumps, tail calls,
 // signals on the thread's own and an alternate stack, destructors, a library that is loaded, called and unloaded, stacks that are begun, switched
-// to, abandoned and begun anew. Keeps the true call tree of each stack in arrays of its own, from what the functions themselves do, and prints
+// to, abandoned and begun anew, by either of two threads, which take turns: what one has left the other may go on with. The second one
+// ends now and then. Keeps the true call tree of each stack in arrays of its own, from what the functions themselves do, and prints
 // them, with `--` between two stacks: one call a line, two columns further for each level, `!` where it was left, `~` where it is open at the
 // end; `*throw int` and `*catch int` where these happened.
 //
@@ -16,6 +17,8 @@
 #include <cstring>
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <pthread.h>
+#include <semaphore.h>
 #include <ucontext.h>
 
 #define C extern "C"
@@ -43,8 +46,9 @@ struct State {
     int jumps; // targets
     bool in_handler, on_alternate;
 };
-enum Use { UNUSED, SUSPENDED, RUNS };
-// A stack: number 0 is the thread's own.
+// WAITS: its thread waits on it for its turn.
+enum Use { UNUSED, SUSPENDED, RUNS, WAITS };
+// A stack: the first ones are the threads' own.
 struct Stack {
     Use use;
     Track* track;
@@ -60,9 +64,16 @@ struct Stack {
     // The C++ library's: exceptions that are being handled.
     void* handled[2];
 };
-enum { STACKS = 6, STACK_SIZE = 256 << 10, TRACKS = 1 << 16 };
+enum { THREADS = 2, STACKS = 7, STACK_SIZE = 256 << 10, TRACKS = 1 << 17 };
 static Stack stacks[STACKS];
+// Of the thread whose turn it is.
 static Stack* current = stacks;
+static int whose_turn;
+// Of each thread: what it waits on.
+static Stack* stopped_at[THREADS];
+static sem_t turns[THREADS];
+static bool has_second;
+static pthread_t second;
 static Track* tracks[TRACKS];
 static int track_count;
 #define state (current->now)
@@ -103,7 +114,7 @@ static unsigned long long seed;
 static void* library;
 static void (*library_function)(void (*)());
 static const char* library_path;
-static char alternate[1 << 17] __attribute__((aligned(16)));
+static char alternate[THREADS][1 << 17] __attribute__((aligned(16)));
 
 UNTRACED static unsigned random_below(unsigned limit) {
     seed ^= seed << 13;
@@ -112,13 +123,14 @@ UNTRACED static unsigned random_below(unsigned limit) {
     return static_cast<unsigned>(seed >> 33) % limit;
 }
 
-enum Action { NOTHING, CALL, CALL_WITH_ARGUMENTS, RAISE, THROW, JUMP, LOAD, LIBRARY, SWITCH };
+enum Action { NOTHING, CALL, CALL_WITH_ARGUMENTS, RAISE, THROW, JUMP, LOAD, LIBRARY, SWITCH, YIELD };
 UNTRACED static Action choose() {
     if (fuel-- <= 0) return NOTHING;
     unsigned what = random_below(100);
     if (what < 8 && state.catchers > 0) return THROW;
     if (what < 16 && state.jumps > state.first_jump) return JUMP;
     if (what < 22 && !state.on_alternate) return SWITCH;
+    if (what < 26) return YIELD;
     if (current->track->open_count > 30) return NOTHING;
     what = random_below(100);
     if (what < 7 && !state.in_handler) return RAISE;
@@ -174,11 +186,51 @@ UNTRACED static void switch_to(Stack* to) {
         switch_stack(&mine->left, to->left);
     }
 }
+// One that the thread may go on with: not the other one's own.
+UNTRACED static bool is_ours(const Stack* stack) {
+    return stack - stacks >= THREADS || stack - stacks == whose_turn;
+}
 UNTRACED static Stack* pick_suspended() {
     for (;;) {
         Stack* stack = &stacks[random_below(STACKS)];
-        if (stack->use == SUSPENDED) return stack;
+        if (stack->use == SUSPENDED && is_ours(stack)) return stack;
     }
+}
+UNTRACED static void use_alternate_stack() {
+    stack_t stack;
+    std::memset(&stack, 0, sizeof stack);
+    stack.ss_sp = alternate[whose_turn];
+    stack.ss_size = sizeof alternate[whose_turn];
+    sigaltstack(&stack, nullptr);
+}
+// A handler that returns in another thread leaves it the alternate stack of the one that it began in.
+UNTRACED static void raise_signal(int signal) {
+    use_alternate_stack();
+    std::raise(signal);
+}
+UNTRACED static void wait_for_turn(int thread) {
+    while (sem_wait(&turns[thread])) {}
+}
+UNTRACED static void give_turn_to(int thread) {
+    whose_turn = thread;
+    current = stopped_at[thread];
+    current->use = RUNS;
+    sem_post(&turns[thread]);
+}
+UNTRACED static void* second_thread(void*);
+// The other thread's turn.
+UNTRACED static void yield_turn() {
+    int mine = whose_turn;
+    stopped_at[mine] = current;
+    current->use = WAITS;
+    if (!has_second) {
+        has_second = true;
+        stacks[1] = {};
+        stopped_at[1] = &stacks[1];
+        if (pthread_create(&second, nullptr, second_thread, nullptr)) std::abort();
+    }
+    give_turn_to(1 - mine);
+    wait_for_turn(mine);
 }
 C F void fiber_main();
 UNTRACED static void begins(void*) {
@@ -215,8 +267,8 @@ UNTRACED static void begin_on(Stack* stack) {
 // To another stack: one that is suspended, or a new one, perhaps where one was suspended that is abandoned.
 UNTRACED static void switch_stacks() {
     Stack* stack = &stacks[random_below(STACKS)];
-    if (stack == current) return;
-    bool is_abandoned = stack->use == SUSPENDED && stack != stacks && random_below(6) == 0;
+    if (stack == current || stack->use == WAITS || !is_ours(stack)) return;
+    bool is_abandoned = stack->use == SUSPENDED && stack - stacks >= THREADS && random_below(6) == 0;
     if (stack->use == UNUSED || is_abandoned)
         begin_on(stack);
     else
@@ -229,7 +281,7 @@ UNTRACED static void switch_stacks() {
     case NOTHING: break;                                                \
     case CALL: pick()(); break;                                         \
     case CALL_WITH_ARGUMENTS: pick_with_arguments()(1, 2, 3, 4, 5, 6, 7, 8, 9, 10); break; \
-    case RAISE: std::raise(random_below(2) ? SIGUSR1 : SIGUSR2); break; \
+    case RAISE: raise_signal(random_below(2) ? SIGUSR1 : SIGUSR2); break; \
     case THROW:                                                         \
         line("*throw int");                                             \
         throw 1;                                                        \
@@ -247,6 +299,7 @@ UNTRACED static void switch_stacks() {
         }                                                               \
         break;                                                          \
     case SWITCH: switch_stacks(); break;                                \
+    case YIELD: yield_turn(); break;                                    \
     }                                                                   \
     HERE
 #define DO_THINGS for (int left_ = random_below(5); left_ > 0; left_--) { DO_SOMETHING; }
@@ -412,14 +465,25 @@ UNTRACED static void handle(int signal, int flags) {
     sigaction(signal, &action, nullptr);
 }
 
+// It ends at some of its turns.
+UNTRACED static void* second_thread(void*) {
+    pthread_detach(pthread_self());
+    wait_for_turn(1);
+    do {
+        if (!current->track) new_track();
+        plain00();
+        while (fuel > 0) plain00();
+        if (random_below(4)) yield_turn();
+    } while (random_below(8));
+    has_second = false;
+    current->use = UNUSED;
+    give_turn_to(0);
+    return nullptr;
+}
 UNTRACED int main(int count, char** arguments) {
     if (count < 4) return 2;
     library_path = arguments[3];
-    stack_t stack;
-    std::memset(&stack, 0, sizeof stack);
-    stack.ss_sp = alternate;
-    stack.ss_size = sizeof alternate;
-    sigaltstack(&stack, nullptr);
+    for (sem_t& turn : turns) sem_init(&turn, 0, 0);
     // It may be left by a switch: it doesn't keep the next one back.
     handle(SIGUSR1, SA_NODEFER);
     handle(SIGUSR2, SA_ONSTACK);
