@@ -98,7 +98,7 @@ fn of_file(
                     line.text.push_str(match end.how {
                         EndKind::Returned => "",
                         EndKind::Jumped => "=>",
-                        EndKind::Unwound => "!",
+                        EndKind::Unwound | EndKind::UnwoundLate => "!",
                         EndKind::CutAtEnd => "~",
                         EndKind::ReturnedAfterGap
                         | EndKind::CutAtLoss

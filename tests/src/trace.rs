@@ -32,7 +32,7 @@ impl Call {
         let inside: Vec<String> = self.inside.iter().map(Call::text).collect();
         let mark = match self.how {
             EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap => "",
-            EndKind::Unwound => "!",
+            EndKind::Unwound | EndKind::UnwoundLate => "!",
             EndKind::CutAtEnd => "~",
             EndKind::CutAtLoss | EndKind::CutAtGap | EndKind::ExitLost => "?",
         };

@@ -12,7 +12,7 @@
 //! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for
 //! readers that keep them as doubles, for the first hundred days. A slice with something to remark has
 //! `args`: `remark` ("cut at start", "cut at end", "cut at a loss", "cut at a gap",
-//! "unwound", "exit lost", "partly not recorded", "ends in a tail call"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
+//! "unwound", "unwound, noticed late" (it ended some time before, and the last calls in it may be of those around it), "exit lost", "partly not recorded", "ends in a tail call"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
 //! slice that stands for deeper ones), `tail_call_of` (the function of the slice before, which jumped there) or `perhaps_tail_call_of`
 //! (it jumped, and the code doesn't tell where to), `symbol` (the linker's name, where several functions may have the name), `same_code_as` (functions with the same
 //! code at the same address), `inlined_not_timed` (calls that the compiler inlined into its function, as a tree in one text),

@@ -15,6 +15,8 @@
 //!   its name.
 //! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
 //!   whose exit is missing, `~` that of one during which recording was off.
+//! - `unwound` says that a call was left without its exit (exception, longjmp, end of the thread); `noticed late`, that nobody told when:
+//!   it ended some time before, and the last calls in it may be of those around it.
 //! - `=>` behind a duration says that the call ended by jumping into another function, which returns in its place: a tail call.
 //!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
 //! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
@@ -463,7 +465,7 @@ impl Ending {
             EndKind::ReturnedAfterGap => "~",
             _ if cut => ">",
             EndKind::ExitLost => "<",
-            EndKind::Returned | EndKind::Jumped | EndKind::Unwound => "",
+            EndKind::Returned | EndKind::Jumped | EndKind::Unwound | EndKind::UnwoundLate => "",
         };
         let remarks = match (cut, how) {
             (false, EndKind::Returned) => String::new(),

@@ -16,7 +16,7 @@
 //! labels has `labels`, an object of their names and values (an array where a name has several; `kept call` is the number of a call that a trigger kept), and `more_labels` where they were
 //! too many. A span's line is written when it ends; `stray_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
 //! wholly recorded or didn't return has `remarks`, an array of "cut at start", "cut at end", "cut at a loss",
-//! "cut at a gap", "unwound", "exit lost", "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
+//! "cut at a gap", "unwound", "noticed late" (behind "unwound": nobody told when, it ended some time before), "exit lost", "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
 //! A call that the one before jumped to has `tail_call_of`, that one's function, or `perhaps_tail_call_of` where it jumped and the
 //! code doesn't tell where to. `symbol` is the linker's name where several functions may have the name, `same_code_as` the functions with the
 //! same code at the same address. With inlined calls asked for, `inlined_not_timed` has those of the call's function: `level` (inlined

@@ -179,15 +179,16 @@ fn reason(why: LossKind) -> &'static str {
 
 /// How a call's recording differs from the whole call, one phrase each.
 pub(crate) fn remarks(start_cut: bool, how: EndKind) -> impl Iterator<Item = &'static str> {
-    let end = match how {
-        EndKind::Returned => None,
-        EndKind::Jumped => Some(JUMPED),
-        EndKind::ReturnedAfterGap => Some("partly not recorded"),
-        EndKind::Unwound => Some("unwound"),
-        EndKind::CutAtEnd => Some("cut at end"),
-        EndKind::CutAtLoss => Some("cut at a loss"),
-        EndKind::CutAtGap => Some("cut at a gap"),
-        EndKind::ExitLost => Some("exit lost"),
+    let end: &[&str] = match how {
+        EndKind::Returned => &[],
+        EndKind::Jumped => &[JUMPED],
+        EndKind::ReturnedAfterGap => &["partly not recorded"],
+        EndKind::Unwound => &["unwound"],
+        EndKind::UnwoundLate => &["unwound", "noticed late"],
+        EndKind::CutAtEnd => &["cut at end"],
+        EndKind::CutAtLoss => &["cut at a loss"],
+        EndKind::CutAtGap => &["cut at a gap"],
+        EndKind::ExitLost => &["exit lost"],
     };
-    start_cut.then_some("cut at start").into_iter().chain(end)
+    start_cut.then_some("cut at start").into_iter().chain(end.iter().copied())
 }

@@ -57,7 +57,7 @@ pub mod kind {
     /// Frames were left without an exit (exception, longjmp, thread end): `[open calls afterwards, frames
     /// left]`. Every call above that depth ended at this time or shortly before it. The second payload
     /// may be missing; it is right where a signal handler unwinds while the hook that it
-    /// interrupted has its slot and not yet its open call.
+    /// interrupted has its slot and not yet its open call. Detail is a [`super::unwound`].
     pub const UNWOUND: u8 = 3;
     /// An exit whose entry is not on the open-call stack: `[code offset]`. It closes nothing.
     pub const ORPHAN_EXIT: u8 = 4;
@@ -87,6 +87,14 @@ pub mod kind {
     pub const KERNEL: u8 = 13;
     /// Fills a slot that was reserved for an event which then took another one: nothing is lost.
     pub const FILLER: u8 = 14;
+}
+
+/// How it is known that frames were left (detail of [`kind::UNWOUND`]).
+pub mod unwound {
+    /// It was told when it happened, or nothing is said about it.
+    pub const KNOWN: u8 = 0;
+    /// Stack pointers showed it, at the next call or return: it happened some time before.
+    pub const NOTICED: u8 = 1;
 }
 
 /// Why events are missing (detail of [`kind::LOSS`]).

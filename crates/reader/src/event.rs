@@ -51,6 +51,8 @@ pub enum EventKind {
         open_calls: u32,
         /// Frames that were left, where the record says.
         left: Option<u32>,
+        /// One of [`everycall_format::event::unwound`].
+        how: u8,
     },
     /// An exit whose entry the runtime did not know.
     OrphanExit {
@@ -181,7 +183,7 @@ impl<'a> Events<'a> {
                 return None;
             }
             (kind::UNWOUND, [open_calls, rest @ ..]) => {
-                EventKind::Unwound { open_calls: *open_calls, left: rest.first().copied() }
+                EventKind::Unwound { open_calls: *open_calls, left: rest.first().copied(), how: detail }
             }
             (kind::ORPHAN_EXIT, [offset, ..]) if plain(*offset) => {
                 EventKind::OrphanExit { offset: offset & OFFSET_MASK }

@@ -386,7 +386,7 @@ fn records_decode_by_their_rules() {
         (0x6_0000_0005, EventKind::Entry { offset: 0x1020 }),
         (0x5_ffff_ff00, EventKind::Exit { offset: 0x1030 }),
         (0x5_ffff_ff00, EventKind::Hole { count: 3 }),
-        (0x6_0000_0009, EventKind::Unwound { open_calls: 1, left: None }),
+        (0x6_0000_0009, EventKind::Unwound { open_calls: 1, left: None, how: 0 }),
         (0x6_0000_000a, EventKind::Loss { count: 0x1_0000_0002, why: 2 }),
         (0x6_0000_000b, EventKind::UnknownEntry { address: 0xffff_8888_7777_6666 }),
         (0x6_0000_000c, EventKind::Other { kind: 77 }),

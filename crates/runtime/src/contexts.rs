@@ -15,6 +15,7 @@ use crate::stacks::{self, Bounds, bounds};
 use crate::{interrupted, nested, system, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 use everycall_format::arena::{counter, thread_state};
+use everycall_format::event::unwound;
 use everycall_ring::{Control, running, state};
 
 /// What the runtime keeps for each thread in its thread-local slot. Hooks read the first word.
@@ -186,7 +187,7 @@ fn is_threads(range: &Range, home: Option<&Control>) -> bool {
 /// The thread's own stack gets a context. What was known of stacks in this memory is over, unless the thread itself told of it.
 pub(crate) fn begin_home(process: &'static Process, bounds: Bounds, tid: u32) -> Option<Found> {
     if !process.stacks.is_empty() && bounds.high != 0 {
-        retire(process, bounds.low, bounds.high, |range| range.tid != tid);
+        retire(process, bounds.low, bounds.high, unwound::NOTICED, |range| range.tid != tid);
     }
     let control = threads::begin(process, bounds, tid, None)?;
     stacks::refit(process, control);
@@ -211,7 +212,7 @@ fn on_fiber(
         if range.flags & flags::BEGUN_ANEW != 0 {
             process.stacks.lock().update(range, |range| range.flags &= !flags::BEGUN_ANEW);
             control.resumed.store(0, Relaxed);
-            Thread::new(process, control).leave_all();
+            Thread::new(process, control).leave_all(unwound::NOTICED);
         }
         refit(process, control);
         return Some(Found { control, is_new: false });
@@ -337,8 +338,8 @@ pub(crate) fn is_on(process: &'static Process, control: &Control, pointer: u64) 
         || system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer))
 }
 
-/// The stacks in this memory, as far as they are meant, are no stacks any more.
-fn retire(process: &'static Process, low: u64, high: u64, is_meant: impl Fn(&Range) -> bool) {
+/// The stacks in this memory, as far as they are meant, are no stacks any more. `how` that is known, one of [`unwound`].
+fn retire(process: &'static Process, low: u64, high: u64, how: u8, is_meant: impl Fn(&Range) -> bool) {
     let next = || {
         let table = process.stacks.lock();
         let range = table.overlapping(low, high, &is_meant)?;
@@ -346,16 +347,16 @@ fn retire(process: &'static Process, low: u64, high: u64, is_meant: impl Fn(&Ran
         Some(range)
     };
     while let Some(range) = next() {
-        end(process, &range);
+        end(process, &range, how);
     }
 }
 
-/// A range that was taken out of the table: what it had open has been left.
-fn end(process: &'static Process, range: &Range) {
+/// A range that was taken out of the table: what it had open has been left. `how` that is known, one of [`unwound`].
+fn end(process: &'static Process, range: &Range, how: u8) {
     if let Some(slot) = range.slot.checked_sub(1) {
         let control = process.control(slot);
         stacks::forget(control);
-        Thread::new(process, control).leave_all();
+        Thread::new(process, control).leave_all(how);
         process.graveyard.end(process, slot);
     }
 }
@@ -390,7 +391,7 @@ fn retire_all(process: &'static Process, is_meant: impl Fn(&Range) -> bool) -> b
         let count;
         (count, from) = process.stacks.lock().take_some(begin, &mut taken, &is_meant);
         for range in taken.iter().take(count) {
-            end(process, range);
+            end(process, range, unwound::NOTICED);
         }
         were_some |= count > 0;
     }
@@ -437,7 +438,7 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
         !is_same && !is_around
     };
     trim(process, low, end);
-    retire(process, low, end, is_stale);
+    retire(process, low, end, unwound::NOTICED, is_stale);
     let outer = if runs { None } else { outer(process, (low, end), pointer, there, tid) };
     let around = outer.map(|outer| nested::around(process, outer, low, end)).unwrap_or_default();
     let table = process.stacks.lock();
@@ -531,7 +532,7 @@ fn raise(process: &'static Process, low: u64, high: u64) {
 pub(crate) fn unregister(process: &'static Process, low: u64, high: u64) -> bool {
     let is_it = |range: &Range| range.is_within(low, high);
     let is_known = process.stacks.lock().overlapping(low, high, is_it).is_some();
-    retire(process, low, high, is_it);
+    retire(process, low, high, unwound::KNOWN, is_it);
     is_known
 }
 

@@ -9,7 +9,7 @@ use crate::triggers::{self, Fallen};
 use crate::{crash, fork, modules, pause, stacks, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
-use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word};
+use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word, unwound};
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 
@@ -253,8 +253,8 @@ impl<'a> Thread<'a> {
         low.map_or(now, |low| now - u64::from((now as u32).wrapping_sub(low)))
     }
 
-    /// All calls that are open have been left: something new begins on the stack, or nothing any more.
-    pub(crate) fn leave_all(&self) {
+    /// All calls that are open have been left: something new begins on the stack, or nothing any more. `how` is one of [`unwound`].
+    pub(crate) fn leave_all(&self, how: u8) {
         if self.open.depth() == 0
             || self.control.state.load(Relaxed) != state::ACTIVE
             || self.control.busy.swap(1, Relaxed) != 0
@@ -267,7 +267,7 @@ impl<'a> Thread<'a> {
             let mut fallen = Fallen::default();
             let count = self.open.depth();
             self.open.drop_frames(count, |call| fallen.add(self.process, call, ticks));
-            self.left(ticks, count);
+            self.left(ticks, count, how);
             fallen.post(self.process, self);
             self.resume();
         }
@@ -382,15 +382,16 @@ impl<'a> Thread<'a> {
     pub(crate) fn drop_dead(&self, ticks: u64, frame: Frame) {
         let mut fallen = Fallen::default();
         let count = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
-        self.left(ticks, count);
+        self.left(ticks, count, unwound::NOTICED);
         fallen.post(self.process, self);
     }
 
-    /// Removes the frames that are gone when the program goes on where a hook would have this stack pointer, and records that.
+    /// Removes the frames that are gone when the program goes on where a hook would have this stack pointer, as it is about to, and
+    /// records that.
     pub(crate) fn drop_below(&self, ticks: u64, hook: u64) {
         let mut fallen = Fallen::default();
         let count = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
-        self.left(ticks, count);
+        self.left(ticks, count, unwound::KNOWN);
         fallen.post(self.process, self);
     }
 
@@ -402,7 +403,7 @@ impl<'a> Thread<'a> {
         if let Some(inside) = self.open.find_exit(frame, low) {
             let mut fallen = Fallen::default();
             self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
-            self.left(ticks, inside);
+            self.left(ticks, inside, unwound::NOTICED);
             fallen.post(self.process, self);
             self.write(ticks, place, EXIT);
             triggers::judge(self.process, self, ticks);
@@ -421,8 +422,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Records that `count` frames have been left, down to the depth as it is now; after a gap, with the gap.
-    fn left(&self, ticks: u64, count: u32) {
+    /// Records that `count` frames have been left, down to the depth as it is now; after a gap, with the gap. `how` is one of [`unwound`].
+    fn left(&self, ticks: u64, count: u32, how: u8) {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
         if since != 0 {
@@ -441,7 +442,7 @@ impl<'a> Thread<'a> {
                 self.look_at_name();
             }
             self.ring.push(&[
-                record_word(ticks, kind::UNWOUND, 2, 0),
+                record_word(ticks, kind::UNWOUND, 2, how),
                 payload_word(self.open.depth(), kind::UNWOUND, 1),
                 payload_word(count, kind::UNWOUND, 2),
             ]);

@@ -133,10 +133,19 @@ impl Ring {
 
     /// The same, in a record that also says how many they were.
     pub fn unwind_counted(&mut self, ticks: u64, depth: usize) {
+        self.unwind_known(ticks, depth, 0);
+    }
+
+    /// The same, in a record that says that nobody told of it when it happened.
+    pub fn unwind_noticed(&mut self, ticks: u64, depth: usize) {
+        self.unwind_known(ticks, depth, 1);
+    }
+
+    fn unwind_known(&mut self, ticks: u64, depth: usize, how: u8) {
         self.make_room(TOGETHER, ticks);
         let left = self.open.len().saturating_sub(depth) as u32;
         self.open.truncate(depth);
-        self.record(ticks, 3, 0, &[depth as u32, left]);
+        self.record(ticks, 3, how, &[depth as u32, left]);
     }
 
     /// Reserves a slot for an entry at `ticks`, which [`Ring::fill`] completes; `None` where the entry

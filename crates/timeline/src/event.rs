@@ -88,9 +88,11 @@ pub enum EndKind {
     Jumped,
     /// By an exit, but recording was off in between: it may be several calls of its function.
     ReturnedAfterGap,
-    /// Its frame was left without an exit: exception, longjmp, end of the thread. The moment is when
-    /// that was noticed.
+    /// Its frame was left without an exit: exception, longjmp, end of the thread.
     Unwound,
+    /// Likewise, but nobody told when: the moment is that of the next call or return, which showed it. It ended some time before, and
+    /// the last calls shown in it may be of those around it.
+    UnwoundLate,
     /// It had not ended at the end of the trace.
     CutAtEnd,
     /// Events are missing from here on, and whether it had ended after them is not known.

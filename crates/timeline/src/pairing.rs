@@ -1,7 +1,8 @@
 //! Pairing: entries push, exits pop, and what does not fit is counted instead of guessed.
 
 use crate::clock::ClockWalk;
-use everycall_format::{event::gap, label};
+use everycall_format::event::{gap, unwound};
+use everycall_format::label;
 
 use crate::code::{Answers, Code};
 use crate::event::{
@@ -247,7 +248,11 @@ impl<'a> Pairing<'a> {
                 self.open(frame, TailCall::No, out);
             }
             What::UnknownExit(address) => self.exit(unknown(address), out),
-            What::Unwound(count) => self.unwind(count, How::Is(EndKind::Unwound)),
+            What::Unwound(count, how) => {
+                let is_late = how == unwound::NOTICED;
+                let how = if is_late { EndKind::UnwoundLate } else { EndKind::Unwound };
+                self.unwind(count, How::Is(how));
+            }
             What::OrphanExit(offset) => {
                 self.stats.orphan_exits += 1;
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
@@ -346,7 +351,7 @@ impl<'a> Pairing<'a> {
         }
         self.depth -= 1;
         match how {
-            EndKind::Unwound => self.stats.unwound += 1,
+            EndKind::Unwound | EndKind::UnwoundLate => self.stats.unwound += 1,
             EndKind::ExitLost => self.stats.exits_lost += 1,
             EndKind::Returned
             | EndKind::Jumped
@@ -365,7 +370,7 @@ impl<'a> Pairing<'a> {
         self.before_gap = self.stack.len();
         match how {
             EndKind::Returned | EndKind::Jumped => EndKind::ReturnedAfterGap,
-            EndKind::Unwound => EndKind::ExitLost,
+            EndKind::Unwound | EndKind::UnwoundLate => EndKind::ExitLost,
             other => other,
         }
     }

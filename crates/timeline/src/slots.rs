@@ -29,8 +29,8 @@ pub(crate) enum What {
     UnknownEntry(u64),
     /// A process address outside all modules was left.
     UnknownExit(u64),
-    /// So many of the innermost calls ended without an exit.
-    Unwound(u32),
+    /// So many of the innermost calls ended without an exit; how that is known.
+    Unwound(u32, u8),
     /// An exit without an entry.
     OrphanExit(u32),
     /// Events are missing.
@@ -99,7 +99,7 @@ impl SlotDepth {
                 self.told(open_calls);
                 return None;
             }
-            EventKind::Unwound { open_calls, left } => What::Unwound(self.unwound(open_calls, left)),
+            EventKind::Unwound { open_calls, left, how } => What::Unwound(self.unwound(open_calls, left), how),
             EventKind::Loss { count, why } => {
                 self.lost = true;
                 What::Loss(count, if why == loss::BUSY { LossKind::Busy } else { LossKind::Other(why) })

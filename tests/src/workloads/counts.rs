@@ -117,7 +117,7 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                     let counts = by_location.entry(end.location).or_default();
                     match end.how {
                         EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap => counts.exits += 1,
-                        EndKind::Unwound => counts.unwound += 1,
+                        EndKind::Unwound | EndKind::UnwoundLate => counts.unwound += 1,
                         EndKind::CutAtEnd => counts.open += 1,
                         EndKind::CutAtLoss | EndKind::CutAtGap | EndKind::ExitLost => {}
                     }

@@ -135,7 +135,7 @@ impl Profile {
                         sums.total_ns = sums.total_ns.saturating_add(duration);
                     }
                     sums.own_ns = sums.own_ns.saturating_add(duration.saturating_sub(inner));
-                    self.unwound += u64::from(end.how == EndKind::Unwound);
+                    self.unwound += u64::from(matches!(end.how, EndKind::Unwound | EndKind::UnwoundLate));
                 }
                 TimelineEvent::Instant(_) => self.unmatched_exits += 1,
                 TimelineEvent::Gap(Gap { at_ns, until_ns, why: GapKind::Suspended }) => {
