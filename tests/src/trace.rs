@@ -17,6 +17,8 @@ pub struct Call {
     pub how: EndKind,
     /// Whether its entry is missing.
     pub start_cut: bool,
+    /// Whether nobody knows that the call around it made it.
+    pub caller_unsure: bool,
     /// From, in nanoseconds since the trace's origin.
     pub start_ns: u64,
     /// To, likewise.
@@ -66,6 +68,8 @@ pub struct ThreadTrace {
     pub losses: u64,
     /// Exits that closed nothing.
     pub strays: u64,
+    /// The threads that went on with the stack when it had been suspended.
+    pub resumed_by: Vec<u32>,
 }
 
 /// A decoded trace.
@@ -146,42 +150,45 @@ impl TraceView {
                 tallies: BTreeMap::new(),
                 losses: info.losses,
                 strays: 0,
+                resumed_by: Vec::new(),
             };
             // The calls that are open, each with those inside it that have ended.
-            let mut open: Vec<Vec<Call>> = vec![Vec::new()];
+            let mut open: Vec<(Vec<Call>, bool)> = vec![(Vec::new(), false)];
             for event in trace.thread_events(info.index) {
                 match event {
                     TimelineEvent::Begin(begin) => {
                         if !begin.cut {
                             thread.tallies.entry(names.of_location(begin.location)).or_default().entries += 1;
                         }
-                        open.push(Vec::new());
+                        open.push((Vec::new(), begin.caller_unsure));
                     }
                     TimelineEvent::End(end) => {
                         let name = names.of_location(end.location);
                         if end.how == EndKind::Returned {
                             thread.tallies.entry(name.clone()).or_default().exits += 1;
                         }
-                        let inside = open.pop().expect("ends follow begins");
-                        let around = open.last_mut().expect("ends follow begins");
+                        let (inside, caller_unsure) = open.pop().expect("ends follow begins");
+                        let (around, _) = open.last_mut().expect("ends follow begins");
                         if trees {
                             let (start_ns, end_ns) = (end.start_ns, end.end_ns);
                             around.push(Call {
                                 name,
                                 how: end.how,
                                 start_cut: end.start_cut,
+                                caller_unsure,
                                 start_ns,
                                 end_ns,
                                 inside,
                             });
                         }
                     }
-                    TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
+                    TimelineEvent::Loss(_) | TimelineEvent::Mark(_) => {}
+                    TimelineEvent::Gap(gap) => thread.resumed_by.extend(gap.resumed_by),
                     TimelineEvent::Instant(_) => thread.strays += 1,
                 }
             }
             assert_eq!(open.len(), 1, "every begin has an end");
-            thread.calls = open.remove(0);
+            thread.calls = open.remove(0).0;
             threads.push(thread);
         }
         TraceView {

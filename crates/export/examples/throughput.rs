@@ -68,6 +68,7 @@ impl Source for MadeUp {
                     start_ns: now_ns,
                     cut: false,
                     tail_call: TailCall::No,
+                    caller_unsure: false,
                 };
                 open.push(begin);
                 return Some(TimelineEvent::Begin(begin));

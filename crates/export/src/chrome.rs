@@ -12,7 +12,8 @@
 //! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for
 //! readers that keep them as doubles, for the first hundred days. A slice with something to remark has
 //! `args`: `remark` ("cut at start", "cut at end", "cut at a loss", "cut at a gap",
-//! "unwound", "unwound, noticed late" (it ended some time before, and the last calls in it may be of those around it), "exit lost", "partly not recorded", "ends in a tail call"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
+//! "unwound", "unwound, noticed late" (it ended some time before, and the last calls in it may be of those around it), "exit lost", "perhaps not called from here" (nobody knows whether the slice around it
+//! called it), "partly not recorded", "ends in a tail call"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
 //! slice that stands for deeper ones), `tail_call_of` (the function of the slice before, which jumped there) or `perhaps_tail_call_of`
 //! (it jumped, and the code doesn't tell where to), `symbol` (the linker's name, where several functions may have the name), `same_code_as` (functions with the same
 //! code at the same address), `inlined_not_timed` (calls that the compiler inlined into its function, as a tree in one text),
@@ -21,7 +22,8 @@
 //!
 //! Tail calls are linked by arrows: `bind_id`, with `flow_out` at the one that jumps and `flow_in` at the one that it jumps to.
 //!
-//! Times when recording was off are slices named "not recorded", with `why`. Instants of the program have the category
+//! Times when recording was off are slices named "not recorded", with `why`; times when no thread ran a stack, slices named "suspended", with `why` and
+//! `resumed_by`, the thread that goes on with it. Instants of the program have the category
 //! `label`, `instant` or `span` (an end that fits no span), and the `value` that they were given. Values above 2^53 are texts.
 //!
 //! vizviewer looks sources up by slice name, and its page breaks at a function whose file isn't there: such
@@ -236,9 +238,14 @@ fn put_gap(bytes: &mut Vec<u8>, gap: &Gap) {
     put_microseconds(bytes, gap.until_ns - gap.at_ns);
     bytes.extend_from_slice(b",\"name\":");
     put_string(bytes, text::gap_name(gap.why));
-    bytes.extend_from_slice(b",\"args\":{\"why\":");
-    put_string(bytes, text::gap_reason(gap.why));
-    bytes.extend_from_slice(b"}}");
+    bytes.extend_from_slice(b",\"args\":");
+    let mut members = Members::new(bytes);
+    put_string(members.key("why"), text::gap_reason(gap.why));
+    if let Some(thread) = gap.resumed_by {
+        put_number(members.key(text::RESUMED_BY), thread.into());
+    }
+    members.end();
+    bytes.push(b'}');
 }
 
 /// An object, member by member.
@@ -366,7 +373,7 @@ fn put_remarks(
     if slice.what.is_none() {
         put_number(members.key("calls"), slice.calls);
     }
-    members.remarks(text::remarks(slice.start_cut, slice.how));
+    members.remarks(text::remarks(slice.start_cut, slice.caller_unsure, slice.how));
     if let Some(tail) = pen.jumps().tail.filter(|_| slice.has_jumps) {
         members.key(text::tail_key(tail)).extend_from_slice(titles.get(tail.of, functions));
     }

@@ -11,7 +11,7 @@
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
-use crate::filter::{Event, Point};
+use crate::filter::{Event, Point, Start};
 use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
 use crate::tails::{Jumps, Tails};
@@ -48,6 +48,8 @@ pub(crate) struct Slice {
     pub(crate) moved: Option<(u64, u64)>,
     /// It began before the recording reaches back.
     pub(crate) start_cut: bool,
+    /// Nobody knows whether the call around it made it.
+    pub(crate) caller_unsure: bool,
     pub(crate) how: EndKind,
     /// Whether it has labels: [`Pen::labels`].
     pub(crate) has_labels: bool,
@@ -62,6 +64,7 @@ impl Slice {
     #[inline]
     pub(crate) fn has_remarks(&self) -> bool {
         self.start_cut
+            || self.caller_unsure
             || self.how != EndKind::Returned
             || self.moved.is_some()
             || self.what.is_none()
@@ -98,7 +101,7 @@ impl Pen {
     #[inline]
     pub(crate) fn draw(&mut self, event: Event) -> Option<Drawn> {
         match event {
-            Event::Begin { function, start_ns, tail, .. } => {
+            Event::Begin { function, start_ns, start } => {
                 let mut what = Some(function);
                 if self.starts_ns.len() >= LEVELS {
                     self.deep_open += 1;
@@ -108,13 +111,13 @@ impl Pen {
                     }
                     what = None;
                 }
-                self.jumps = self.tails.begin(self.starts_ns.len() + 1, tail.filter(|_| what.is_some()));
+                self.jumps = self.tails.begin(self.starts_ns.len() + 1, start.tail.filter(|_| what.is_some()));
                 let at_ns = self.stamp(start_ns);
                 self.just_begun = true;
                 self.starts_ns.push(at_ns);
                 Some(Drawn::Begin { what, at_ns, is_tail: self.jumps.any() })
             }
-            Event::End { function, start_ns, end_ns, start_cut, how } => {
+            Event::End { function, start_ns, end_ns, start, how } => {
                 let mut what = Some(function);
                 let mut calls = 1;
                 if self.deep_open > 0 {
@@ -138,8 +141,19 @@ impl Pen {
                 let moved = (drawn_start_ns != start_ns || drawn_end_ns != end_ns)
                     .then(|| (start_ns, end_ns.saturating_sub(start_ns)));
                 let (start_ns, end_ns) = (drawn_start_ns, drawn_end_ns);
-                let slice =
-                    Slice { what, start_ns, end_ns, moved, start_cut, how, has_labels, has_jumps, calls };
+                let Start { cut: start_cut, caller_unsure, .. } = start;
+                let slice = Slice {
+                    what,
+                    start_ns,
+                    end_ns,
+                    moved,
+                    start_cut,
+                    caller_unsure,
+                    how,
+                    has_labels,
+                    has_jumps,
+                    calls,
+                };
                 Some(Drawn::End(slice))
             }
             // It may share its stamp with whatever else is there.

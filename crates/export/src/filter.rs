@@ -23,7 +23,7 @@ use std::str::FromStr;
 use everycall_timeline::{Mark, MarkKind, TimelineEvent};
 use regex::Regex;
 
-pub(crate) use crate::filtered::{Event, Filtered, Point, PointKind, Tail};
+pub(crate) use crate::filtered::{Event, Filtered, Point, PointKind, Start, Tail};
 use crate::source::{Source, Thread};
 use crate::units::ParseError;
 

@@ -22,11 +22,21 @@ const HELD_MARKS_MAX: usize = 4096;
 /// What passed: like [`TimelineEvent`], with functions numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    Begin { function: FunctionId, start_ns: u64, cut: bool, tail: Option<Tail> },
-    End { function: FunctionId, start_ns: u64, end_ns: u64, start_cut: bool, how: EndKind },
+    Begin { function: FunctionId, start_ns: u64, start: Start },
+    End { function: FunctionId, start_ns: u64, end_ns: u64, start: Start, how: EndKind },
     Point(Point),
     Mark(Mark),
     Gap(Gap),
+}
+
+/// What there is to say of a call's begin.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// It was earlier than the recording reaches back.
+    pub(crate) cut: bool,
+    /// Nobody knows whether the call around it made it.
+    pub(crate) caller_unsure: bool,
+    pub(crate) tail: Option<Tail>,
 }
 
 /// That a call was made by a jump out of another one, in whose place it stands.
@@ -61,8 +71,7 @@ pub(crate) enum PointKind {
 struct Open {
     function: FunctionId,
     start_ns: u64,
-    cut: bool,
-    tail: Option<Tail>,
+    start: Start,
     state: State,
     /// Whether a label of it is held.
     labelled: bool,
@@ -189,9 +198,10 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
 
     #[inline]
     fn begin(&mut self, function: FunctionId, matches: bool, begin: Begin) -> Option<Event> {
-        let Begin { start_ns, cut, tail_call, .. } = begin;
+        let Begin { start_ns, cut, tail_call, caller_unsure, .. } = begin;
         let is_sure = tail_call == TailCall::Yes;
         let tail = self.ended.filter(|_| tail_call != TailCall::No).map(|of| Tail { of, is_sure });
+        let start = Start { cut, caller_unsure, tail };
         let index = self.stack.len();
         if matches && self.outermost_match.is_none() {
             self.outermost_match = Some(index);
@@ -211,7 +221,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             }
             _ => State::Hidden,
         };
-        self.stack.push(Open { function, start_ns, cut, tail, state, labelled: false });
+        self.stack.push(Open { function, start_ns, start, state, labelled: false });
         match state {
             State::Hidden => None,
             State::Held => {
@@ -221,14 +231,14 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             }
             State::Shown => {
                 self.shown += 1;
-                Some(Event::Begin { function, start_ns, cut, tail })
+                Some(Event::Begin { function, start_ns, start })
             }
         }
     }
 
     #[inline]
     fn end(&mut self, end_ns: u64, how: EndKind) -> Option<Event> {
-        let Open { function, start_ns, cut, state, labelled, .. } = self.stack.pop()?;
+        let Open { function, start_ns, start, state, labelled } = self.stack.pop()?;
         self.ended = Some(function);
         if self.outermost_label == Some(self.stack.len()) {
             self.outermost_label = None;
@@ -250,7 +260,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             }
             State::Shown => {
                 self.shown -= 1;
-                Some(Event::End { function, start_ns, end_ns, start_cut: cut, how })
+                Some(Event::End { function, start_ns, end_ns, start, how })
             }
         }
     }
@@ -438,8 +448,8 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 self.held.pop_front();
                 self.held_calls -= 1;
                 self.shown += 1;
-                let Open { function, start_ns, cut, tail, .. } = *open;
-                Some(Event::Begin { function, start_ns, cut, tail })
+                let Open { function, start_ns, start, .. } = *open;
+                Some(Event::Begin { function, start_ns, start })
             }
         }
     }

@@ -315,7 +315,7 @@ impl Track {
     fn put_end(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice, pen: &Pen, source: &impl Source) {
         let jumps = pen.jumps();
         let arrow = jumps.leaves_by.filter(|_| slice.has_jumps && jumps.arrives_by.is_none());
-        let is_whole = !slice.start_cut && slice.moved.is_none() && slice.what.is_some() && !slice.has_labels;
+        let is_whole = !slice.start_cut && !slice.caller_unsure && slice.moved.is_none() && slice.what.is_some() && !slice.has_labels;
         let jumped = slice.how == EndKind::Jumped;
         if !is_whole || slice.how != EndKind::Returned && !jumped {
             let labels = slice.has_labels.then(|| pen.labels());
@@ -357,7 +357,7 @@ impl Track {
                 if slice.what.is_none() {
                     put_number(event, "calls", slice.calls);
                 }
-                put_remarks(event, text::remarks(slice.start_cut, slice.how));
+                put_remarks(event, text::remarks(slice.start_cut, slice.caller_unsure, slice.how));
                 if let Some(labels) = labels {
                     put_labels(event, labels, source);
                 }
@@ -389,6 +389,9 @@ impl Track {
                 event.number(event::TYPE, event::BEGIN);
                 event.text(event::NAME, text::gap_name(gap.why));
                 put_text(event, "why", text::gap_reason(gap.why));
+                if let Some(thread) = gap.resumed_by {
+                    put_number(event, text::RESUMED_BY, thread.into());
+                }
             });
         });
         self.put_large(bytes, gap.until_ns, |packet| {

@@ -17,12 +17,15 @@
 //!   whose exit is missing, `~` that of one during which recording was off.
 //! - `unwound` says that a call was left without its exit (exception, longjmp, end of the thread); `noticed late`, that nobody told when:
 //!   it ended some time before, and the last calls in it may be of those around it.
+//! - `perhaps not called from here` says that nobody knows whether the call around it made it: another stack may have begun in the memory of
+//!   one that was suspended, or it was made at the end of the thread, when the call around it had been left.
 //! - `=>` behind a duration says that the call ended by jumping into another function, which returns in its place: a tail call.
 //!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
 //! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
 //!   came by there or not.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
 //!   end of a span. `@ kept call = 2` says that the call around it was kept by a trigger.
+//! - `-- suspended for 1.2 ms: no thread ran this stack; resumed by thread 4711 --`: a fiber, or a thread's own stack while the thread ran others.
 //! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
 //! - Characters that could steer a terminal or reorder its text are shown escaped.
 //! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then
@@ -35,7 +38,7 @@ use std::io::{self, Write};
 use everycall_timeline::{EndKind, Mark, MarkKind};
 
 use crate::Summary;
-use crate::filter::{Event, Filter, Point, Tail};
+use crate::filter::{Event, Filter, Point, Start, Tail};
 use crate::names::{Details, FunctionId, Functions, Names};
 use crate::shorten::{Shortable, columns};
 use crate::sink::Sink;
@@ -166,21 +169,22 @@ impl Page<'_> {
             event = next(functions);
             lines += 1;
             match present {
-                Event::Begin { function, start_ns, cut, tail } => match event {
+                Event::Begin { function, start_ns, start } => match event {
                     Some(Event::End { end_ns, how, .. }) => {
-                        self.leaf(functions, stack.len(), function, start_ns, end_ns, cut, tail, how);
+                        let times = (start_ns, end_ns);
+                        self.leaf(functions, stack.len(), function, times, start, how);
                         self.summary.slices += 1;
                         event = next(functions);
                     }
                     _ => {
-                        self.opening(functions, stack.len(), function, start_ns, cut, tail);
+                        self.opening(functions, stack.len(), function, start_ns, start);
                         stack.push(Open { function, line: lines });
                     }
                 },
-                Event::End { start_ns, end_ns, start_cut, how, .. } => {
+                Event::End { start_ns, end_ns, start, how, .. } => {
                     let Some(open) = stack.pop() else { continue };
                     let far = (lines - open.line > LINES_NEAR).then_some(open.function);
-                    self.closing(stack.len(), far, start_ns, end_ns, start_cut, how);
+                    self.closing(stack.len(), far, (start_ns, end_ns), start.cut, how);
                     self.summary.slices += 1;
                 }
                 Event::Point(point) => {
@@ -198,7 +202,9 @@ impl Page<'_> {
                         text::gap_name(gap.why),
                         Duration { ns: gap.until_ns - gap.at_ns }
                     );
-                    self.remark(indent, &what, text::gap_reason(gap.why));
+                    let resumed =
+                        gap.resumed_by.map(|thread| format!("; resumed by thread {thread}")).unwrap_or_default();
+                    self.remark(indent, &what, &format!("{}{resumed}", text::gap_reason(gap.why)));
                     self.summary.gaps += 1;
                 }
             }
@@ -222,15 +228,18 @@ impl Page<'_> {
         level: usize,
         function: FunctionId,
         start_ns: u64,
-        cut: bool,
-        tail: Option<Tail>,
+        start: Start,
     ) {
-        let indent = self.line_start(level, start_ns) + self.arrow(tail);
-        let remark = if cut { "began earlier" } else { "" };
-        let rest = if cut { remark.len() + 4 } else { 2 };
+        let indent = self.line_start(level, start_ns) + self.arrow(start.tail);
+        let remark = match start {
+            Start { cut: true, .. } => "began earlier",
+            Start { caller_unsure: true, .. } => text::CALLER_UNSURE,
+            _ => "",
+        };
+        let rest = if remark.is_empty() { 2 } else { remark.len() + 4 };
         let used = self.name(functions, function, indent, rest);
         self.sink.put(b" {");
-        if cut {
+        if !remark.is_empty() {
             self.sink.put(b"  ");
             self.ink(Ink::Missing, format_args!("{remark}"));
         }
@@ -247,20 +256,17 @@ impl Page<'_> {
         arrow.len()
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what a begin and an end have, side by side")]
     fn leaf(
         &mut self,
         functions: &Functions<'_>,
         level: usize,
         function: FunctionId,
-        start_ns: u64,
-        end_ns: u64,
-        cut: bool,
-        tail: Option<Tail>,
+        (start_ns, end_ns): (u64, u64),
+        start: Start,
         how: EndKind,
     ) {
-        let indent = self.line_start(level, start_ns) + self.arrow(tail);
-        let ending = Ending::new(start_ns, end_ns, cut, how);
+        let indent = self.line_start(level, start_ns) + self.arrow(start.tail);
+        let ending = Ending::new((start_ns, end_ns), start, how);
         let rest = 2 + ending.width();
         let used = self.name(functions, function, indent, rest);
         self.sink.put(b"  ");
@@ -274,13 +280,13 @@ impl Page<'_> {
         &mut self,
         level: usize,
         far: Option<FunctionId>,
-        start_ns: u64,
-        end_ns: u64,
+        times: (u64, u64),
         cut: bool,
         how: EndKind,
     ) {
-        let indent = self.line_start(level, end_ns);
-        let ending = Ending::new(start_ns, end_ns, cut, how);
+        let indent = self.line_start(level, times.1);
+        // Where the call began, it is said who may have made it.
+        let ending = Ending::new(times, Start { cut, ..Start::default() }, how);
         self.sink.put(b"} ");
         self.ending(&ending);
         if let Some(function) = far {
@@ -458,7 +464,8 @@ struct Ending {
 }
 
 impl Ending {
-    fn new(start_ns: u64, end_ns: u64, cut: bool, how: EndKind) -> Ending {
+    fn new((start_ns, end_ns): (u64, u64), start: Start, how: EndKind) -> Ending {
+        let Start { cut, caller_unsure, .. } = start;
         let ns = end_ns.saturating_sub(start_ns);
         let bound = match how {
             EndKind::CutAtEnd | EndKind::CutAtLoss | EndKind::CutAtGap => ">",
@@ -467,11 +474,13 @@ impl Ending {
             EndKind::ExitLost => "<",
             EndKind::Returned | EndKind::Jumped | EndKind::Unwound | EndKind::UnwoundLate => "",
         };
-        let remarks = match (cut, how) {
-            (false, EndKind::Returned) => String::new(),
+        let remarks = match (cut, caller_unsure, how) {
+            (false, false, EndKind::Returned) => String::new(),
             // The arrow says it.
-            (_, EndKind::Jumped) => text::remarks(cut, EndKind::Returned).collect(),
-            _ => text::remarks(cut, how).collect::<Vec<_>>().join(", "),
+            (_, _, EndKind::Jumped) => {
+                text::remarks(cut, caller_unsure, EndKind::Returned).collect::<Vec<_>>().join(", ")
+            }
+            _ => text::remarks(cut, caller_unsure, how).collect::<Vec<_>>().join(", "),
         };
         let duration = format!("{bound}{}", Duration { ns });
         Ending { ns, duration, remarks, jumped: how == EndKind::Jumped }

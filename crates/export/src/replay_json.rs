@@ -8,15 +8,16 @@
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"instant":"reload"}
 //! {"pid":1,"tid":2,"thread":"main","span":"request","value":4711,"start_ns":7,"dur_ns":1234}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"not_recorded_ns":1234,"why":"..."}
-//! {"pid":1,"tid":1000000003,"fiber":3,"thread":"fiber 3","at_ns":99,"suspended_ns":1234,"why":"..."}
+//! {"pid":1,"tid":1000000003,"fiber":3,"thread":"fiber 3","at_ns":99,"suspended_ns":1234,"why":"...","resumed_by":2}
 //! ```
 //!
-//! Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
+//! `resumed_by` is the kernel's number of the thread that goes on with a suspended stack. Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
 //! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53. A call with
 //! labels has `labels`, an object of their names and values (an array where a name has several; `kept call` is the number of a call that a trigger kept), and `more_labels` where they were
 //! too many. A span's line is written when it ends; `stray_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
 //! wholly recorded or didn't return has `remarks`, an array of "cut at start", "cut at end", "cut at a loss",
-//! "cut at a gap", "unwound", "noticed late" (behind "unwound": nobody told when, it ended some time before), "exit lost", "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
+//! "cut at a gap", "unwound", "noticed late" (behind "unwound": nobody told when, it ended some time before), "exit lost",
+//! "perhaps not called from here" (nobody knows whether the call around it made it), "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
 //! A call that the one before jumped to has `tail_call_of`, that one's function, or `perhaps_tail_call_of` where it jumped and the
 //! code doesn't tell where to. `symbol` is the linker's name where several functions may have the name, `same_code_as` the functions with the
 //! same code at the same address. With inlined calls asked for, `inlined_not_timed` has those of the call's function: `level` (inlined
@@ -65,11 +66,11 @@ pub fn replay_json(
         while let Some(event) = events.next(&mut functions) {
             any = true;
             match event {
-                Event::Begin { tail, .. } => {
+                Event::Begin { start, .. } => {
                     depth += 1;
-                    jumps.begin(depth as usize, tail);
+                    jumps.begin(depth as usize, start.tail);
                 }
-                Event::End { function, start_ns, end_ns, start_cut, how } => {
+                Event::End { function, start_ns, end_ns, start, how } => {
                     let has_labels = labels.end(depth as usize);
                     let tail = jumps.end(depth as usize, how).tail;
                     depth -= 1;
@@ -83,8 +84,8 @@ pub fn replay_json(
                     bytes.extend_from_slice(b",\"dur_ns\":");
                     put_number(bytes, end_ns.saturating_sub(start_ns));
                     bytes.extend_from_slice(tails.get(function, &functions));
-                    if start_cut || how != EndKind::Returned {
-                        put_remarks(bytes, text::remarks(start_cut, how));
+                    if start.cut || start.caller_unsure || how != EndKind::Returned {
+                        put_remarks(bytes, text::remarks(start.cut, start.caller_unsure, how));
                     }
                     if let Some(tail) = tail {
                         put_tail(bytes, tail, &functions);
@@ -279,6 +280,12 @@ fn put_gap(bytes: &mut Vec<u8>, head: &[u8], gap: &Gap) {
     put_number(bytes, gap.until_ns.saturating_sub(gap.at_ns));
     bytes.extend_from_slice(b",\"why\":");
     put_string(bytes, text::gap_reason(gap.why));
+    if let Some(thread) = gap.resumed_by {
+        bytes.push(b',');
+        put_string(bytes, text::RESUMED_BY);
+        bytes.push(b':');
+        put_number(bytes, thread.into());
+    }
     bytes.extend_from_slice(b"}\n");
 }
 

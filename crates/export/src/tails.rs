@@ -114,7 +114,7 @@ mod tests {
         let (mut begun, mut ended) = (Vec::new(), Vec::new());
         for event in calls.filtered() {
             match event {
-                crate::filter::Event::Begin { tail, .. } => begun.push(tails.begin(1, tail).arrives_by),
+                crate::filter::Event::Begin { start, .. } => begun.push(tails.begin(1, start.tail).arrives_by),
                 crate::filter::Event::End { how, .. } => ended.push(tails.end(1, how).leaves_by),
                 _ => {}
             }

@@ -129,6 +129,9 @@ fn inlined_calls(calls: &[Inlined], more: u64) -> String {
 /// What is remarked of a call that ended by jumping into another function.
 pub(crate) const JUMPED: &str = "ends in a tail call";
 
+/// What is remarked of a call of which nobody knows whether the call around it made it.
+pub(crate) const CALLER_UNSURE: &str = "perhaps not called from here";
+
 /// Name of slices that stand for times in which nothing was recorded.
 pub(crate) fn gap_name(why: GapKind) -> &'static str {
     match why {
@@ -149,6 +152,9 @@ pub(crate) fn gap_reason(why: GapKind) -> &'static str {
         GapKind::Other(_) => "for a reason that this version doesn't know",
     }
 }
+
+/// What an argument is called that has the thread which goes on with a suspended stack.
+pub(crate) const RESUMED_BY: &str = "resumed_by";
 
 /// How a span's recording differs from the whole span, one phrase each.
 pub(crate) fn span_remarks(start_cut: bool, how: SpanEndKind) -> impl Iterator<Item = &'static str> {
@@ -178,7 +184,11 @@ fn reason(why: LossKind) -> &'static str {
 }
 
 /// How a call's recording differs from the whole call, one phrase each.
-pub(crate) fn remarks(start_cut: bool, how: EndKind) -> impl Iterator<Item = &'static str> {
+pub(crate) fn remarks(
+    start_cut: bool,
+    caller_unsure: bool,
+    how: EndKind,
+) -> impl Iterator<Item = &'static str> {
     let end: &[&str] = match how {
         EndKind::Returned => &[],
         EndKind::Jumped => &[JUMPED],
@@ -190,5 +200,6 @@ pub(crate) fn remarks(start_cut: bool, how: EndKind) -> impl Iterator<Item = &'s
         EndKind::CutAtGap => &["cut at a gap"],
         EndKind::ExitLost => &["exit lost"],
     };
-    start_cut.then_some("cut at start").into_iter().chain(end.iter().copied())
+    let unsure = caller_unsure.then_some(CALLER_UNSURE);
+    start_cut.then_some("cut at start").into_iter().chain(unsure).chain(end.iter().copied())
 }

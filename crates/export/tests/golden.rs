@@ -36,6 +36,13 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
         })
     }
+    fn of_unsure(format: Format) -> Writer {
+        Box::new(move |out| {
+            let (program, book) = common::unsure();
+            let all = Filter::default();
+            export(format, &program, &book, &all, &mut |note| panic!("{note}"), out).map(drop)
+        })
+    }
     fn of_family(format: Format) -> Writer {
         Box::new(move |out| {
             let program = common::family();
@@ -110,6 +117,22 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             "jumps.replay.jsonl",
             Box::new(|out| {
                 let (program, book) = common::jumps();
+                replay_json(&program, &book, &Filter::default(), out).map(drop)
+            }),
+        ),
+        ("unsure.chrome.json", of_unsure(Format::Chrome)),
+        ("unsure.pftrace", of_unsure(Format::Perfetto)),
+        (
+            "unsure.terminal.txt",
+            Box::new(move |out| {
+                let (program, book) = common::unsure();
+                replay(&program, &book, &Filter::default(), terminal, out).map(drop)
+            }),
+        ),
+        (
+            "unsure.replay.jsonl",
+            Box::new(|out| {
+                let (program, book) = common::unsure();
                 replay_json(&program, &book, &Filter::default(), out).map(drop)
             }),
         ),

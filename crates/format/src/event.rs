@@ -81,7 +81,8 @@ pub mod kind {
     /// Recording was off and is on again: `[ticks low, ticks high, open calls afterwards, frames left]`, the ticks
     /// being those when it went off; detail is a [`super::gap`]. It stands before the first event after the gap. The
     /// frames left are those that stack pointers show gone, as in [`UNWOUND`]: they ended in the gap, nobody knows how.
-    /// The last two payloads may be missing. A fifth one, for [`super::gap::SUSPENDED`], is the thread that goes on, by its kernel id.
+    /// The last two payloads may be missing. A fifth one, for [`super::gap::SUSPENDED`], is the thread that goes on, by its kernel id;
+    /// a sixth one is a set of [`super::resumed`].
     pub const GAP: u8 = 12;
     /// Reserved: kernel events.
     pub const KERNEL: u8 = 13;
@@ -113,6 +114,12 @@ pub mod gap {
     pub const DISABLED: u8 = 2;
     /// No thread ran this stack: all calls that were open are open still.
     pub const SUSPENDED: u8 = 3;
+}
+
+/// What is known of a stack that is run again (sixth payload of [`kind::GAP`] for [`gap::SUSPENDED`]).
+pub mod resumed {
+    /// It may be another stack in the same memory: the call that comes next may not be called by those that are open.
+    pub const MAYBE_ANOTHER: u32 = 1;
 }
 
 /// The most words that may follow the first word of a record.

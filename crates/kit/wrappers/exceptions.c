@@ -60,8 +60,8 @@ static void landing_pad(int actions, uint64_t class, void* exception, void* cont
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
     // The CFA of a context is the frame's stack pointer, as it is where the frame is entered again.
     const uint64_t stack_pointer = _Unwind_GetCFA(context);
-    // Forced unwinding is how glibc ends a thread, by pthread_exit or cancellation.
-    if (actions & FORCED) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, 0);
+    // Forced unwinding is how glibc ends a thread, by pthread_exit or cancellation. A name, though an empty one, says that this frame runs yet.
+    if (actions & FORCED) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
     if (actions & HANDLER_FRAME)
         everycall_tell(EVERYCALL_CATCH, stack_pointer, name_of_exception(class, exception));
     else

@@ -7,7 +7,7 @@
 
 pub use everycall_format::label::Name;
 
-use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_MASK, Word, kind};
+use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_MASK, Word, gap, kind, resumed};
 
 /// What happened in one slot, or a few that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,7 +76,7 @@ pub enum EventKind {
         /// Its value; 0 where the flags say that there is none.
         value: u64,
     },
-    /// Recording was off, and is on again from here.
+    /// Recording was off, and is on again from here. Not of stacks: [`EventKind::Resumed`].
     Gap {
         /// When it went off, in full ticks.
         from_ticks: u64,
@@ -84,6 +84,15 @@ pub enum EventKind {
         left: u32,
         /// One of [`everycall_format::event::gap`].
         why: u8,
+    },
+    /// No thread ran this stack, and one runs it again from here: [`everycall_format::event::gap::SUSPENDED`]. No call ended meanwhile.
+    Resumed {
+        /// When it was left, in full ticks.
+        from_ticks: u64,
+        /// The kernel's number of the thread that goes on with it; 0 where the record doesn't say.
+        thread: u32,
+        /// It may be another stack in the same memory, so that the call that comes next may not be called by those that are open.
+        maybe_another: bool,
     },
     /// The runtime counted events that it did not write.
     Loss {
@@ -196,6 +205,11 @@ impl<'a> Events<'a> {
                 return Some(plain_event(*low));
             }
             (kind::LABEL, [low, high, ..]) => EventKind::Label { detail, value: wide(*low, *high) },
+            (kind::GAP, [low, high, rest @ ..]) if detail == gap::SUSPENDED => {
+                let thread = rest.get(2).copied().unwrap_or(0);
+                let maybe_another = rest.get(3).is_some_and(|flags| flags & resumed::MAYBE_ANOTHER != 0);
+                EventKind::Resumed { from_ticks: wide(*low, *high), thread, maybe_another }
+            }
             (kind::GAP, [low, high, rest @ ..]) => {
                 let left = rest.get(1).copied().unwrap_or(0);
                 EventKind::Gap { from_ticks: wide(*low, *high), left, why: detail }
@@ -238,7 +252,7 @@ struct Payload {
 }
 
 impl Payload {
-    const KEPT: usize = 4;
+    const KEPT: usize = 6;
 }
 
 impl Iterator for Events<'_> {

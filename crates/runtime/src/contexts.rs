@@ -175,7 +175,7 @@ fn known(process: &'static Process, pointer: u64, home: Option<&Control>) -> Opt
         if !nested::is_over(process, &range, home) {
             return Some(range);
         }
-        retire(process, range.low, range.high, |other| *other == range);
+        retire(process, range.low, range.high, unwound::NOTICED, |other| *other == range);
     }
 }
 
@@ -250,7 +250,7 @@ fn refit(process: &'static Process, control: &'static Control) {
         let Some(range) = highest.filter(|range| nested::is_over(process, range, home)) else {
             break;
         };
-        retire(process, range.low, range.high, |other| *other == range);
+        retire(process, range.low, range.high, unwound::NOTICED, |other| *other == range);
     }
     stacks::refit(process, control);
 }
@@ -336,6 +336,14 @@ pub(crate) fn is_on(process: &'static Process, control: &Control, pointer: u64) 
     stacks::is_seen(control, pointer)
         || is_own()
         || system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer))
+}
+
+/// Whether nobody tells where something new begins on a context's stack, which has this stack pointer.
+pub(crate) fn is_untold(process: &Process, control: &Control, pointer: u64) -> bool {
+    control.fiber.load(Relaxed) != 0
+        && process.stacks.find(pointer).is_some_and(|range| {
+            range.slot == control.slot.load(Relaxed) + 1 && range.flags & flags::TOLD == 0
+        })
 }
 
 /// The stacks in this memory, as far as they are meant, are no stacks any more. `how` that is known, one of [`unwound`].
@@ -450,12 +458,12 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
             set_name(process, slot, name);
         }
         let name = if name[0] == 0 { known.name } else { name };
-        return table.insert(&Range { low, high, name, flags: known.flags & !flags::GUESSED, ..known });
+        return table.insert(&Range { low, high, name, flags: known.flags & !flags::GUESSED | flags::TOLD, ..known });
     }
-    let range = Range { low, high, name, tid, slot: 0, flags: 0, around };
+    let range = Range { low, high, name, tid, slot: 0, flags: flags::TOLD, around };
     let is_there = table.update(&range, |there| {
         there.around = around;
-        there.flags = there.flags & !flags::REFUSED | flags::BEGUN_ANEW;
+        there.flags = there.flags & !flags::REFUSED | flags::BEGUN_ANEW | flags::TOLD;
         if name[0] != 0 {
             there.name = name;
         }

@@ -27,6 +27,8 @@ pub(crate) mod flags {
     pub const REFUSED: u32 = 2;
     /// The bounds are a guess.
     pub const GUESSED: u32 = 4;
+    /// The program told of it, and does so again where something new begins on it.
+    pub const TOLD: u32 = 8;
 }
 
 /// A stack.

@@ -9,7 +9,7 @@ use crate::triggers::{self, Fallen};
 use crate::{crash, fork, modules, pause, stacks, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
-use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word, unwound};
+use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word, resumed, unwound};
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 
@@ -17,8 +17,8 @@ use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 const FIRST_LOOK: usize = 64;
 /// Words that one event may need: epoch 2, gap 5, unknown code 3.
 const EVENT_WORDS_MAX: usize = 10;
-/// Words of the record that a stack is run again: a gap, with a thread.
-const RESUMED_WORDS: usize = 6;
+/// Words of the record that a stack is run again: a gap, with a thread and flags.
+const RESUMED_WORDS: usize = 7;
 /// How long a thread that waits for a segment sleeps before it looks whether the recorder is still there.
 const STALL_LOOK_NS: u64 = 100_000_000;
 
@@ -118,7 +118,8 @@ pub(crate) unsafe extern "C" fn slow_path(
         threads::add_open_calls_to_dumps(&process.arena(), control);
     }
     let place = modules::place(process, module, address, body);
-    let ticks = thread.prepare(EVENT_WORDS_MAX);
+    let maybe_another = thread.is_maybe_another(what, frame);
+    let ticks = thread.prepare_for(EVENT_WORDS_MAX, maybe_another);
     if what & slow::EXIT == 0 {
         thread.entry(ticks, place, frame);
         if is_first {
@@ -204,8 +205,22 @@ impl<'a> Thread<'a> {
         Thread { process, control, slot, ring, open: OpenCalls::new(control) }
     }
 
+    /// Whether a stack is run again whose memory may be another one's by now, of which nobody told: it is gone on with by a call, and the hook's
+    /// stack pointer may be that of several calls, so that it doesn't tell which ones are gone.
+    fn is_maybe_another(&self, what: u32, frame: Frame) -> bool {
+        self.control.resumed.load(Relaxed) != 0
+            && what & slow::EXIT == 0
+            && matches!(frame, Frame::Body(_))
+            && contexts::is_untold(self.process, self.control, frame.stack_pointer())
+    }
+
     /// Makes room for `words` and brings the clock's upper half up to date. The time of the event.
     pub(crate) fn prepare(&self, words: usize) -> u64 {
+        self.prepare_for(words, false)
+    }
+
+    /// The same; `maybe_another` as [`Thread::is_maybe_another`] has it.
+    fn prepare_for(&self, words: usize, maybe_another: bool) -> u64 {
         if !self.ring.has_room(words + RESUMED_WORDS) {
             self.advance();
         }
@@ -219,14 +234,14 @@ impl<'a> Thread<'a> {
             triggers::look_at_floor(self.process, self.control);
         }
         if self.control.resumed.load(Relaxed) != 0 {
-            self.resumed(ticks);
+            self.resumed(ticks, maybe_another);
         }
         ticks
     }
 
     /// Records that a stack is run again which had been left.
     #[cold]
-    fn resumed(&self, ticks: u64) {
+    fn resumed(&self, ticks: u64, maybe_another: bool) {
         let since = self.control.resumed.swap(0, Relaxed);
         if self.control.gap_ticks.load(Relaxed) != 0 {
             // Nothing was recorded meanwhile anyway.
@@ -234,12 +249,13 @@ impl<'a> Thread<'a> {
         }
         let since = if since == contexts::UNSEEN { self.last_ticks(ticks) } else { since.min(ticks) };
         self.ring.push(&[
-            record_word(ticks, kind::GAP, 5, gap::SUSPENDED),
+            record_word(ticks, kind::GAP, 6, gap::SUSPENDED),
             payload_word(since as u32, kind::GAP, 1),
             payload_word((since >> 32) as u32, kind::GAP, 2),
             payload_word(self.open.depth(), kind::GAP, 3),
             payload_word(0, kind::GAP, 4),
             payload_word(self.control.runner.load(Relaxed) as u32, kind::GAP, 5),
+            payload_word(if maybe_another { resumed::MAYBE_ANOTHER } else { 0 }, kind::GAP, 6),
         ]);
     }
 

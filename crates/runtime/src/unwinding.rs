@@ -45,14 +45,19 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         let record = label::record(what as u8, 0, None, name);
         let ticks = thread.prepare(WORDS_BEFORE + record.words().len());
         thread.drop_below(ticks, hook);
-        // Calls of the frame that cleans up may yet tell of their exits.
-        let value = (what == CLEANUP).then(|| {
-            let code = match api::traced().map(|process| modules::place_anywhere(process, function)) {
-                Some(Place::Offset(code)) => Some(code),
-                Some(Place::Unknown(_)) | None => None,
-            };
-            thread.open.count_in_frame(hook, code).into()
-        });
+        let value = match what {
+            // Calls of the frame that cleans up may yet tell of their exits.
+            CLEANUP => {
+                let code = match api::traced().map(|process| modules::place_anywhere(process, function)) {
+                    Some(Place::Offset(code)) => Some(code),
+                    Some(Place::Unknown(_)) | None => None,
+                };
+                Some(thread.open.count_in_frame(hook, code).into())
+            }
+            // A frame is entered again, to clean up or to catch: what it calls is called from there.
+            THREAD_END if function != 0 => Some(1),
+            _ => None,
+        };
         if what == JUMP || value == Some(0) {
             return;
         }

@@ -58,7 +58,13 @@ impl File {
     /// The whole file of several processes.
     #[must_use]
     pub fn of_family(members: &[Member]) -> Vec<u8> {
-        let mut file = File::default();
+        File::of_family_in(0, members)
+    }
+
+    /// The same in version 2.`minor`.
+    #[must_use]
+    pub fn of_family_in(minor: u16, members: &[Member]) -> Vec<u8> {
+        let mut file = File::new(2, minor);
         if let Some(first) = members.first() {
             file.meta(&first.process);
             file.clock(&first.process);

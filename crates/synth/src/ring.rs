@@ -200,6 +200,21 @@ impl Ring {
         self.record(ticks, 12, why, &[from as u32, (from >> 32) as u32, depth as u32, left]);
     }
 
+    /// No thread ran the stack between two moments; then this one goes on with it.
+    pub fn resumed(&mut self, from: u64, ticks: u64, thread: u32) {
+        self.resumed_with(from, ticks, thread, 0);
+    }
+
+    /// The same, perhaps of another stack in the same memory.
+    pub fn resumed_unsurely(&mut self, from: u64, ticks: u64, thread: u32) {
+        self.resumed_with(from, ticks, thread, 1);
+    }
+
+    fn resumed_with(&mut self, from: u64, ticks: u64, thread: u32, flags: u32) {
+        let depth = self.open.len() as u32;
+        self.record(ticks, 12, 3, &[from as u32, (from >> 32) as u32, depth, 0, thread, flags]);
+    }
+
     /// Code outside all modules is entered.
     pub fn enter_unknown(&mut self, ticks: u64, address: u64) {
         self.record(ticks, 7, 0, &[address as u32, (address >> 32) as u32]);

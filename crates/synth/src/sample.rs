@@ -144,3 +144,38 @@ pub fn marks() -> Member {
     process.threads = vec![thread(100, "app", T0, main), thread(101, "worker", T0 + 100, worker)];
     Member { number: 0, parent: u32::MAX, origin: 1, process }
 }
+
+/// A thread that was noticed to have left frames, whose stack was suspended, perhaps to be another one afterwards, and that ends while frames are
+/// open.
+#[must_use]
+pub fn unsure() -> Member {
+    const T0: u64 = 0xffff_f000;
+    let mut main = Ring::new(512, 16, T0);
+    for (place, offset) in [0x1010, 0x1100, 0x1200, 0x1300, 0x1400].into_iter().enumerate() {
+        main.enter(T0 + 10 * (place as u64 + 1), offset);
+    }
+    main.unwind_noticed(T0 + 60, 4);
+    main.unwind_counted(T0 + 70, 3);
+    // Over a change of the upper half.
+    main.resumed(T0 + 80, T0 + 0x1080, 100);
+    main.enter(T0 + 0x1090, 0x1500);
+    main.exit(T0 + 0x10a0, 0x1508);
+    main.resumed_unsurely(T0 + 0x10b0, T0 + 0x10c0, 101);
+    main.unwind_noticed(T0 + 0x10d0, 2);
+    main.enter(T0 + 0x10d0, 0x1600);
+    main.enter(T0 + 0x10e0, 0x1700);
+    main.exit(T0 + 0x10f0, 0x1708);
+    main.exit(T0 + 0x1100, 0x1608);
+    // The thread ends: 0x1100 cleans up.
+    main.mark(T0 + 0x1110, 10, "", None);
+    main.mark(T0 + 0x1120, 10, "", Some(1));
+    main.enter(T0 + 0x1130, 0x1800);
+    main.exit(T0 + 0x1140, 0x1808);
+    main.unwind_counted(T0 + 0x1150, 1);
+    main.enter(T0 + 0x1160, 0x1900);
+    main.exit(T0 + 0x1170, 0x1908);
+
+    let mut process = basic();
+    process.threads = vec![Thread { tid: 100, name: "app".into(), start_ticks: T0, ring: main }];
+    Member { number: 0, parent: u32::MAX, origin: 1, process }
+}

@@ -48,6 +48,9 @@ pub struct Begin {
     pub cut: bool,
     /// Whether the call that ended right before it, at the same depth, made it by jumping there.
     pub tail_call: TailCall,
+    /// Nobody knows whether the call around it made it: it may be that of another stack in the same memory, or have been made at the end of
+    /// the thread, when the call around it had been left.
+    pub caller_unsure: bool,
 }
 
 /// Whether a call was made by a jump out of another, in whose place it stands then.
@@ -154,6 +157,8 @@ pub struct Gap {
     pub until_ns: u64,
     /// Why.
     pub why: GapKind,
+    /// The thread that goes on with the stack, by the kernel's number; none where none was suspended, or where the trace doesn't say.
+    pub resumed_by: Option<u32>,
 }
 
 /// Why nothing was recorded.

@@ -1,15 +1,18 @@
 //! Pairing: entries push, exits pop, and what does not fit is counted instead of guessed.
 
-use crate::clock::ClockWalk;
+use std::num::NonZeroU32;
+
 use everycall_format::event::{gap, unwound};
 use everycall_format::label;
 
+use crate::clock::ClockWalk;
 use crate::code::{Answers, Code};
 use crate::event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, SpanEndKind,
     TailCall, TimelineEvent,
 };
 use crate::location::{Location, ModuleMap};
+use crate::pairing_stats::PairingStats;
 use crate::slots::{Step, What};
 use crate::spans::{self, Spans};
 
@@ -19,35 +22,6 @@ const DEPTH_MAX: usize = 1 << 19;
 const SEARCH_DEPTH: usize = 256;
 /// Calls that are opened or closed together, so that not all of them need to be in memory twice.
 const CALLS_AT_ONCE: usize = 4096;
-
-/// What pairing could not use.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct PairingStats {
-    /// Calls begun, those cut at the beginning included.
-    pub calls: u64,
-    /// Exits that fitted none of the open calls.
-    pub exits_unmatched: u64,
-    /// Calls whose exit is missing though they must have ended.
-    pub exits_lost: u64,
-    /// Calls left without an exit.
-    pub unwound: u64,
-    /// Exits whose entry the runtime did not know.
-    pub orphan_exits: u64,
-    /// Events that came too late to find their place in time.
-    pub clamped: u64,
-    /// Calls left without an exit whose entry and function are not in the trace.
-    pub unnamed: u64,
-    /// Calls deeper than what is shown.
-    pub too_deep: u64,
-    /// Calls on which the events and the list of open calls contradict each other.
-    pub open_call_disagreements: u64,
-    /// Times that the runtime told another depth than the events add up to.
-    pub depth_disagreements: u64,
-    /// Ends of spans that had not begun.
-    pub stray_span_ends: u64,
-    /// Spans that are not shown because too many were open.
-    pub spans_too_many: u64,
-}
 
 /// An open call of the snapshot's list.
 #[derive(Clone, Copy, Debug)]
@@ -84,9 +58,16 @@ struct Frame {
     unnamed: u32,
     /// An exception is leaving it: an exit that comes now is part of its cleanup.
     is_left: bool,
+    /// It began, or was entered again to clean up or to catch, when its thread was ending already.
+    runs_at_end: bool,
 }
 
 impl Frame {
+    fn new(location: Location, start_ticks: u64, start_ns: u64) -> Frame {
+        let (start_cut, unnamed, is_left, runs_at_end) = (false, 0, false, false);
+        Frame { location, start_ticks, start_ns, start_cut, unnamed, is_left, runs_at_end }
+    }
+
     fn is(&self, listed: &ListedCall) -> bool {
         self.unnamed == 0
             && self.start_ticks == listed.ticks
@@ -105,8 +86,8 @@ struct Closing {
 #[derive(Clone, Copy, Debug)]
 enum How {
     Is(EndKind),
-    /// When recording was on again, they had ended; the gap goes until these ticks.
-    InGap(u64, GapKind),
+    /// When recording was on again, they had ended; the gap goes until these ticks. Who goes on with the stack.
+    InGap(u64, GapKind, Option<NonZeroU32>),
     /// There are no more events; see [`AtEnd`].
     AtEnd,
 }
@@ -142,6 +123,8 @@ pub(crate) struct Pairing<'a> {
     spans: Spans,
     /// The thread ends: what is open was left when nothing more is heard of it.
     is_ending: bool,
+    /// The stack is run again, and the next call may be that of another one in its memory.
+    maybe_another: bool,
     /// Time of the last event.
     now_ns: u64,
     closing: Option<Closing>,
@@ -169,6 +152,7 @@ impl<'a> Pairing<'a> {
             before_gap: 0,
             spans: Spans::default(),
             is_ending: false,
+            maybe_another: false,
             now_ns: 0,
             closing: None,
             opening: Cuts::default(),
@@ -188,6 +172,7 @@ impl<'a> Pairing<'a> {
         self.depth = 0;
         self.too_deep = 0;
         self.jumped = None;
+        self.maybe_another = false;
         self.collected = can_be.then(Cuts::default);
     }
 
@@ -200,7 +185,10 @@ impl<'a> Pairing<'a> {
     #[inline]
     pub fn step(&mut self, step: &Step, out: &mut Vec<TimelineEvent>) {
         // A gap's calls end where it begins.
-        let ticks = if let What::Gap(from, ..) = step.what { from.min(step.ticks) } else { step.ticks };
+        let ticks = match step.what {
+            What::Gap(from, ..) | What::Resumed(from, ..) => from.min(step.ticks),
+            _ => step.ticks,
+        };
         let ns = self.clock.ns(ticks).max(self.now_ns);
         self.now_ns = ns;
         match step.what {
@@ -210,15 +198,7 @@ impl<'a> Pairing<'a> {
                     None => TailCall::No,
                     Some(exit) => self.code.tail_call(exit, location),
                 };
-                let frame = Frame {
-                    location,
-                    start_ticks: ticks,
-                    start_ns: ns,
-                    start_cut: false,
-                    unnamed: 0,
-                    is_left: false,
-                };
-                self.open(frame, tail_call, out);
+                self.open(Frame::new(location, ticks, ns), tail_call, out);
             }
             What::Exit(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
@@ -237,15 +217,7 @@ impl<'a> Pairing<'a> {
             What::Entry(_) | What::Exit(_) => {}
             What::UnknownEntry(address) => {
                 let location = unknown(address);
-                let frame = Frame {
-                    location,
-                    start_ticks: ticks,
-                    start_ns: at_ns,
-                    start_cut: false,
-                    unnamed: 0,
-                    is_left: false,
-                };
-                self.open(frame, TailCall::No, out);
+                self.open(Frame::new(location, ticks, at_ns), TailCall::No, out);
             }
             What::UnknownExit(address) => self.exit(unknown(address), out),
             What::Unwound(count, how) => {
@@ -269,10 +241,13 @@ impl<'a> Pairing<'a> {
                 let why = match why {
                     gap::THREAD => GapKind::Thread,
                     gap::DISABLED => GapKind::Disabled,
-                    gap::SUSPENDED => GapKind::Suspended,
                     other => GapKind::Other(other),
                 };
-                self.unwind(left, How::InGap(until, why));
+                self.unwind(left, How::InGap(until, why, None));
+            }
+            What::Resumed(_, thread, maybe_another) => {
+                self.maybe_another = maybe_another;
+                self.unwind(0, How::InGap(until, GapKind::Suspended, NonZeroU32::new(thread)));
             }
         }
     }
@@ -300,6 +275,11 @@ impl<'a> Pairing<'a> {
                 None
             }
             label::THREAD_END => {
+                // Said once more of each frame that is entered again.
+                let is_entered = value.is_some() || self.is_ending;
+                if let Some(frame) = self.stack.last_mut() {
+                    frame.runs_at_end |= is_entered;
+                }
                 self.is_ending = true;
                 None
             }
@@ -326,7 +306,8 @@ impl<'a> Pairing<'a> {
     }
 
     #[inline]
-    fn open(&mut self, frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
+    fn open(&mut self, mut frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
+        let caller_unsure = (self.maybe_another || self.is_ending) && self.is_caller_unsure(&mut frame);
         if self.stack.len() >= DEPTH_MAX {
             self.too_deep += 1;
             self.stats.too_deep += 1;
@@ -334,10 +315,21 @@ impl<'a> Pairing<'a> {
         }
         let Frame { location, start_ns, start_cut, .. } = frame;
         let depth = self.depth;
-        out.push(TimelineEvent::Begin(Begin { depth, location, start_ns, cut: start_cut, tail_call }));
+        let begin = Begin { depth, location, start_ns, cut: start_cut, tail_call, caller_unsure };
+        out.push(TimelineEvent::Begin(begin));
         self.stack.push(frame);
         self.depth += 1;
         self.stats.calls += 1;
+    }
+
+    /// Whether nobody knows that the innermost call made this one. When a thread ends, destructors of its thread-local objects are called from
+    /// no frame that has hooks, but those of a frame that is being left from there.
+    #[cold]
+    fn is_caller_unsure(&mut self, frame: &mut Frame) -> bool {
+        frame.runs_at_end = self.is_ending;
+        let maybe_another = std::mem::take(&mut self.maybe_another);
+        let is_destructors = |caller: &Frame| self.is_ending && !caller.runs_at_end;
+        self.stack.last().is_some_and(|caller| maybe_another || is_destructors(caller))
     }
 
     /// Closes the innermost frame; nothing comes out of those without a name.
@@ -378,6 +370,7 @@ impl<'a> Pairing<'a> {
     #[inline]
     fn exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
         self.jumped = None;
+        self.maybe_another = false;
         if self.too_deep > 0 {
             self.too_deep -= 1;
             return;
@@ -497,13 +490,13 @@ impl<'a> Pairing<'a> {
         if let Some(mark) = cut.and_then(|how| self.spans.cut(self.now_ns, how)) {
             return out.push(TimelineEvent::Mark(mark));
         }
-        if let How::InGap(until, why) = how {
+        if let How::InGap(until, why, thread) = how {
             let at_ns = self.now_ns;
             self.now_ns = self.clock.ns(until).max(at_ns);
             if why != GapKind::Suspended {
                 self.before_gap = self.stack.len();
             }
-            out.push(TimelineEvent::Gap(Gap { at_ns, until_ns: self.now_ns, why }));
+            out.push(TimelineEvent::Gap(Gap { at_ns, until_ns: self.now_ns, why, resumed_by: thread.map(NonZeroU32::get) }));
         }
         self.closing = None;
     }
@@ -545,14 +538,7 @@ impl<'a> Pairing<'a> {
             let location =
                 call.location.unwrap_or(Location { module: Location::NO_MODULE, image_address: 0 });
             let start_cut = true_ns < self.now_ns;
-            let frame = Frame {
-                location,
-                start_ticks: call.ticks,
-                start_ns: self.now_ns,
-                start_cut,
-                unnamed: 0,
-                is_left: false,
-            };
+            let frame = Frame { start_cut, ..Frame::new(location, call.ticks, self.now_ns) };
             self.open(frame, TailCall::No, out);
         }
         if !cuts.calls.is_empty() || !cuts.spans.is_empty() {
@@ -568,8 +554,8 @@ impl<'a> Pairing<'a> {
             CutCall::Exit(location) => (location, 0),
             CutCall::Unnamed(count) => (Location { module: Location::NO_MODULE, image_address: 0 }, count),
         };
-        let (start_ticks, start_ns) = (self.rim_ticks, self.now_ns);
-        let frame = Frame { location, start_ticks, start_ns, start_cut: true, unnamed, is_left: false };
+        let frame =
+            Frame { start_cut: true, unnamed, ..Frame::new(location, self.rim_ticks, self.now_ns) };
         if unnamed == 0 {
             self.open(frame, TailCall::No, out);
         } else if self.stack.len() < DEPTH_MAX {
@@ -583,6 +569,7 @@ impl<'a> Pairing<'a> {
         let keep = self.stack.iter().zip(listed).take_while(|(frame, call)| frame.is(call)).count();
         self.too_deep = 0;
         self.jumped = None;
+        self.maybe_another = false;
         out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count, why: LossKind::Segments }));
         self.closing = Some(Closing { until: keep, how: How::Is(EndKind::CutAtLoss) });
     }

@@ -1,6 +1,5 @@
 //! The first pass over a thread: what is there, and how far it reaches.
 
-use everycall_format::event::gap;
 use everycall_reader::event::{EventKind, Events, label_name};
 use everycall_reader::{Source, ThreadKey, Warning};
 
@@ -90,7 +89,7 @@ impl ThreadScan {
                 | EventKind::OrphanExit { .. } => self.events += 1,
                 EventKind::Unwound { .. } | EventKind::Other { .. } => {}
                 EventKind::Label { detail, .. } => names.count(label_name(words, event.slot).bytes(), detail),
-                EventKind::Gap { from_ticks, why: gap::SUSPENDED, .. } => {
+                EventKind::Resumed { from_ticks, .. } => {
                     self.suspended += 1;
                     let ticks = event.ticks.saturating_sub(from_ticks);
                     self.suspended_ticks = self.suspended_ticks.saturating_add(ticks);

@@ -39,6 +39,8 @@ pub(crate) enum What {
     Label(u8, MarkName, u64),
     /// Recording was off since these ticks; so many of the innermost calls ended meanwhile. Why.
     Gap(u64, u32, u8),
+    /// No thread ran the stack since these ticks; which one goes on with it, 0 where that isn't known; whether it may be another stack.
+    Resumed(u64, u32, bool),
 }
 
 /// Follows the depth of the open-call stack from slot to slot.
@@ -118,6 +120,9 @@ impl SlotDepth {
                     *depth = depth.saturating_sub(left);
                 }
                 What::Gap(from_ticks, left, why)
+            }
+            EventKind::Resumed { from_ticks, thread, maybe_another } => {
+                What::Resumed(from_ticks, thread, maybe_another)
             }
             EventKind::Label { .. } | EventKind::Other { .. } => return None,
         };

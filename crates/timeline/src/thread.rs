@@ -8,7 +8,8 @@ use crate::event::TimelineEvent;
 use crate::location::ModuleMap;
 use crate::marks::MarkNames;
 use crate::order::{Batch, Ordered};
-use crate::pairing::{Cuts, ListedCall, Pairing, PairingStats};
+use crate::pairing::{Cuts, ListedCall, Pairing};
+use crate::pairing_stats::PairingStats;
 use crate::trace::ThreadInfo;
 
 /// Steps that are worked off together; what comes out of them is kept until it is asked for.

@@ -56,6 +56,16 @@ fn version_2_2() {
     assert!(got == wanted, "the file now says:\n{got}");
 }
 
+/// The first version that tells what isn't known: of frames that were left, and of stacks that are run again.
+#[test]
+fn version_2_5() {
+    let bytes = include_bytes!("golden/v2.5-unsure.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let wanted = include_str!("golden/v2.5-unsure.txt");
+    let got = text::text(&trace);
+    assert!(got == wanted, "the file now says:\n{got}");
+}
+
 /// The synthetic samples still have the bytes of these versions.
 #[test]
 fn the_samples_are_these_files() {
@@ -69,4 +79,6 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.2-stream.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_family(&[everycall_synth::marks()]);
     assert!(bytes == include_bytes!("golden/v2.0-marks.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_family_in(5, &[everycall_synth::unsure()]);
+    assert!(bytes == include_bytes!("golden/v2.5-unsure.ect"), "raise the version and add a file instead");
 }

@@ -138,7 +138,7 @@ impl Profile {
                     self.unwound += u64::from(matches!(end.how, EndKind::Unwound | EndKind::UnwoundLate));
                 }
                 TimelineEvent::Instant(_) => self.unmatched_exits += 1,
-                TimelineEvent::Gap(Gap { at_ns, until_ns, why: GapKind::Suspended }) => {
+                TimelineEvent::Gap(Gap { at_ns, until_ns, why: GapKind::Suspended, .. }) => {
                     // Its thread ran something else meanwhile.
                     if let Some((_, inner)) = open.last_mut() {
                         *inner = inner.saturating_add(until_ns.saturating_sub(at_ns));
@@ -188,6 +188,7 @@ mod tests {
                 start_ns,
                 cut: false,
                 tail_call: TailCall::No,
+                caller_unsure: false,
             })
         };
         let end = |address, start_ns, end_ns| {

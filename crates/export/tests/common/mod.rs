@@ -67,9 +67,22 @@ impl Program {
         self.begin_how(function, start_ns, false, tail_call)
     }
 
+    /// A call of which nobody knows who made it.
+    #[allow(dead_code, reason = "not every test file has what is unsure")]
+    pub fn begin_unsure(&mut self, function: u64, start_ns: u64) -> &mut Self {
+        self.begin(function, start_ns);
+        let Some(TimelineEvent::Begin(begin)) = self.events.last_mut().and_then(|events| events.last_mut())
+        else {
+            panic!("a begin")
+        };
+        begin.caller_unsure = true;
+        self
+    }
+
     fn begin_how(&mut self, function: u64, start_ns: u64, cut: bool, tail_call: TailCall) -> &mut Self {
         let location = Location { module: 0, image_address: function };
-        let begin = Begin { depth: self.open.len() as u32, location, start_ns, cut, tail_call };
+        let depth = self.open.len() as u32;
+        let begin = Begin { depth, location, start_ns, cut, tail_call, caller_unsure: false };
         self.open.push(begin);
         self.push(TimelineEvent::Begin(begin))
     }
@@ -119,7 +132,14 @@ impl Program {
     }
 
     pub fn gap(&mut self, at_ns: u64, until_ns: u64, why: GapKind) -> &mut Self {
-        self.push(TimelineEvent::Gap(Gap { at_ns, until_ns, why }))
+        self.push(TimelineEvent::Gap(Gap { at_ns, until_ns, why, resumed_by: None }))
+    }
+
+    /// A suspended stack that a thread goes on with.
+    #[allow(dead_code, reason = "not every test file has stacks that are suspended")]
+    pub fn suspended(&mut self, at_ns: u64, until_ns: u64, thread: u32) -> &mut Self {
+        let why = GapKind::Suspended;
+        self.push(TimelineEvent::Gap(Gap { at_ns, until_ns, why, resumed_by: Some(thread) }))
     }
 
     fn push(&mut self, event: TimelineEvent) -> &mut Self {
@@ -312,6 +332,35 @@ pub fn jumps() -> (Program, Book) {
         .begin(3, 1_200)
         .end(1_300)
         .end(2_000);
+    (program, everything().1)
+}
+
+/// A thread's own stack and a fiber's, with what isn't known of some of their calls.
+#[allow(dead_code, reason = "not every test file has what is unsure")]
+pub fn unsure() -> (Program, Book) {
+    let mut program = Program::default();
+    program
+        .thread(100, "app")
+        .begin(1, 0)
+        .begin(4, 100)
+        .begin(5, 200)
+        .end_how(900, EndKind::UnwoundLate)
+        .end_how(950, EndKind::UnwoundLate)
+        .suspended(1_000, 5_000, 100)
+        .begin(3, 5_100)
+        .end(5_200)
+        .end(9_000)
+        .thread(1_000_000_001, "fiber 1")
+        .begin(2, 1_100)
+        .suspended(1_500, 2_001_500, 4_711)
+        .begin_unsure(4, 2_001_600)
+        .begin(3, 2_001_700)
+        .end(2_001_800)
+        .end(2_001_900)
+        .suspended(2_002_000, 2_003_000, 100)
+        .begin_unsure(3, 2_003_100)
+        .end_how(2_003_200, EndKind::Unwound)
+        .end(2_004_000);
     (program, everything().1)
 }
 

@@ -48,7 +48,8 @@ pub fn text(trace: &Trace<'_>) -> String {
                     let (module, address) = (e.location.module as i32, e.location.image_address);
                     let indent = 2 * e.depth as usize + 2;
                     let cut = if e.cut { " cut" } else { "" };
-                    writeln!(out, "{:indent$}{} {{ {module}:{address:x}{cut}", "", e.start_ns)
+                    let unsure = if e.caller_unsure { " unsure" } else { "" };
+                    writeln!(out, "{:indent$}{} {{ {module}:{address:x}{cut}{unsure}", "", e.start_ns)
                 }
                 TimelineEvent::End(e) => {
                     let indent = 2 * e.depth as usize + 2;
@@ -56,7 +57,12 @@ pub fn text(trace: &Trace<'_>) -> String {
                 }
                 TimelineEvent::Loss(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Instant(e) => writeln!(out, "{e:?}"),
-                TimelineEvent::Gap(e) => writeln!(out, "{e:?}"),
+                TimelineEvent::Gap(e) => {
+                    // The first version's text has no threads in it.
+                    let by = e.resumed_by.map(|thread| format!(" resumed by {thread}")).unwrap_or_default();
+                    let (at_ns, until_ns, why) = (e.at_ns, e.until_ns, e.why);
+                    writeln!(out, "Gap {{ at_ns: {at_ns}, until_ns: {until_ns}, why: {why:?} }}{by}")
+                }
                 TimelineEvent::Mark(e) => {
                     let name = trace.mark_names().text(e.name);
                     writeln!(out, "{} {:?} {name:?} {:?}", e.at_ns, e.kind, e.value)

@@ -1,0 +1,30 @@
+//! What does not fit is counted.
+
+/// What pairing could not use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PairingStats {
+    /// Calls begun, those cut at the beginning included.
+    pub calls: u64,
+    /// Exits that fitted none of the open calls.
+    pub exits_unmatched: u64,
+    /// Calls whose exit is missing though they must have ended.
+    pub exits_lost: u64,
+    /// Calls left without an exit.
+    pub unwound: u64,
+    /// Exits whose entry the runtime did not know.
+    pub orphan_exits: u64,
+    /// Events that came too late to find their place in time.
+    pub clamped: u64,
+    /// Calls left without an exit whose entry and function are not in the trace.
+    pub unnamed: u64,
+    /// Calls deeper than what is shown.
+    pub too_deep: u64,
+    /// Calls on which the events and the list of open calls contradict each other.
+    pub open_call_disagreements: u64,
+    /// Times that the runtime told another depth than the events add up to.
+    pub depth_disagreements: u64,
+    /// Ends of spans that had not begun.
+    pub stray_span_ends: u64,
+    /// Spans that are not shown because too many were open.
+    pub spans_too_many: u64,
+}

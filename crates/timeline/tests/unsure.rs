@@ -1,0 +1,168 @@
+//! What nobody told is said: frames that were found left, who goes on with a stack, and calls that the one around them may not have made.
+
+use everycall_reader::TraceFile;
+use everycall_synth::{File, Process, Ring};
+use everycall_timeline::{EndKind, GapKind, MarkKind, TimelineEvent, Trace};
+
+const START: u64 = 1000;
+
+/// Begins, ends and gaps, in the order of time.
+fn shown(ring: Ring) -> Vec<String> {
+    let bytes = File::of(&Process::of_one_thread(ring, START, START + 1000));
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let origin = trace.clock().origin_ticks();
+    let line = |event| match event {
+        TimelineEvent::Begin(begin) => {
+            let unsure = if begin.caller_unsure { " unsure" } else { "" };
+            Some(format!("{:x}{unsure}", begin.location.image_address))
+        }
+        TimelineEvent::End(end) if end.how == EndKind::Returned => None,
+        TimelineEvent::End(end) => {
+            Some(format!("{:x} {:?}@{}", end.location.image_address, end.how, origin + end.end_ns))
+        }
+        TimelineEvent::Gap(gap) => {
+            assert_eq!(gap.why, GapKind::Suspended);
+            let (from, until) = (origin + gap.at_ns, origin + gap.until_ns);
+            Some(format!("suspended {from}..{until} {:?}", gap.resumed_by))
+        }
+        TimelineEvent::Mark(mark) if mark.kind == MarkKind::Catch => Some("catch".to_owned()),
+        other => panic!("{other:?}"),
+    };
+    trace.thread_events(0).filter_map(line).collect()
+}
+
+#[test]
+fn frames_say_whether_they_were_noticed_late() {
+    let mut ring = Ring::new(512, 16, START);
+    for offset in [0x1100, 0x1200, 0x1300, 0x1400] {
+        ring.enter(1010, offset);
+    }
+    ring.unwind_noticed(1020, 3);
+    ring.unwind_counted(1030, 2);
+    // As older files have it, without a number.
+    ring.unwind(1040, 1);
+    let calls = ["1100", "1200", "1300", "1400"];
+    let ends = ["1400 UnwoundLate@1020", "1300 Unwound@1030", "1200 Unwound@1040", "1100 CutAtEnd@2000"];
+    assert_eq!(shown(ring), [calls, ends].concat());
+}
+
+#[test]
+fn frames_that_may_have_ended_in_a_gap_are_not_said_to_be_left() {
+    let mut ring = Ring::new(512, 16, START);
+    ring.enter(1010, 0x1100);
+    ring.enter(1020, 0x1200);
+    ring.gap(1030, 1040, 2, 2);
+    ring.unwind_noticed(1050, 1);
+    let bytes = File::of(&Process::of_one_thread(ring, START, 2000));
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let mut events = trace.thread_events(0);
+    let ends: Vec<_> = events
+        .by_ref()
+        .filter_map(|event| if let TimelineEvent::End(end) = event { Some(end.how) } else { None })
+        .collect();
+    assert_eq!(ends, [EndKind::ExitLost, EndKind::CutAtEnd]);
+    assert_eq!((events.stats().unwound, events.stats().exits_lost), (0, 1));
+}
+
+#[test]
+fn suspended_stacks_say_who_goes_on_with_them() {
+    let mut ring = Ring::new(512, 16, START);
+    ring.enter(1010, 0x1100);
+    ring.resumed(1020, 1030, 4711);
+    // As a writer has it that doesn't know.
+    ring.resumed(1040, 1050, 0);
+    ring.record(1070, 12, 3, &[1060, 0]);
+    // It lies about the time.
+    ring.resumed(9999, 1080, 4712);
+    let wanted = [
+        "1100",
+        "suspended 1020..1030 Some(4711)",
+        "suspended 1040..1050 None",
+        "suspended 1060..1070 None",
+        "suspended 1080..1080 Some(4712)",
+        "1100 CutAtEnd@2000",
+    ];
+    assert_eq!(shown(ring), wanted);
+}
+
+#[test]
+fn the_first_call_on_what_may_be_another_stack_is_unsure() {
+    let mut ring = Ring::new(512, 16, START);
+    ring.enter(1010, 0x1100);
+    ring.enter(1020, 0x1200);
+    ring.resumed_unsurely(1030, 1040, 7);
+    ring.unwind_noticed(1050, 1);
+    ring.enter(1050, 0x1300);
+    ring.enter(1060, 0x1400);
+    ring.exit(1070, 0x1400);
+    ring.exit(1080, 0x1300);
+    ring.enter(1081, 0x1500);
+    ring.exit(1082, 0x1500);
+    // An exit comes first.
+    ring.resumed_unsurely(1090, 1100, 7);
+    ring.exit(1110, 0x1100);
+    ring.enter(1120, 0x1600);
+    // Nothing is open.
+    ring.exit(1130, 0x1600);
+    ring.resumed_unsurely(1140, 1150, 7);
+    ring.enter(1160, 0x1700);
+    // What is known of one switch isn't known of the next one.
+    ring.resumed_unsurely(1170, 1180, 7);
+    ring.resumed(1190, 1200, 7);
+    ring.enter(1210, 0x1800);
+    let wanted = [
+        "1100",
+        "1200",
+        "suspended 1030..1040 Some(7)",
+        "1200 UnwoundLate@1050",
+        "1300 unsure",
+        "1400",
+        "1500",
+        "suspended 1090..1100 Some(7)",
+        "1600",
+        "suspended 1140..1150 Some(7)",
+        "1700",
+        "suspended 1170..1180 Some(7)",
+        "suspended 1190..1200 Some(7)",
+        "1800",
+        "1800 CutAtEnd@2000",
+        "1700 CutAtEnd@2000",
+    ];
+    assert_eq!(shown(ring), wanted);
+}
+
+#[test]
+fn calls_of_a_thread_that_ends_are_unsure_unless_a_frame_cleans_up() {
+    const CATCH: u8 = 8;
+    const CLEANUP: u8 = 9;
+    const THREAD_END: u8 = 10;
+    let mut ring = Ring::new(512, 16, START);
+    for (at, offset) in [(1010, 0x1100), (1011, 0x1200), (1012, 0x1300)] {
+        ring.enter(at, offset);
+    }
+    ring.mark(1020, THREAD_END, "", None);
+    // The innermost frame has a destructor, which calls something.
+    ring.mark(1021, THREAD_END, "", Some(1));
+    ring.mark(1021, CLEANUP, "", Some(1));
+    ring.enter(1022, 0x1400);
+    ring.enter(1023, 0x1500);
+    ring.exit(1024, 0x1500);
+    ring.exit(1025, 0x1400);
+    // The next one catches, and calls something.
+    ring.unwind_counted(1030, 2);
+    ring.mark(1030, THREAD_END, "", Some(1));
+    ring.mark(1030, CATCH, "", None);
+    ring.enter(1031, 0x1600);
+    ring.exit(1032, 0x1600);
+    // The outermost one has neither: thread-local objects.
+    ring.unwind_noticed(1040, 1);
+    ring.enter(1040, 0x1700);
+    ring.enter(1041, 0x1800);
+    ring.exit(1042, 0x1800);
+    ring.exit(1043, 0x1700);
+    ring.enter(1044, 0x1900);
+    ring.exit(1045, 0x1900);
+    let calls = ["1100", "1200", "1300", "1400", "1500", "1300 Unwound@1030", "catch", "1600"];
+    let ends = ["1200 UnwoundLate@1040", "1700 unsure", "1800", "1900 unsure", "1100 Unwound@1045"];
+    assert_eq!(shown(ring), [&calls[..], &ends[..]].concat());
+}
