@@ -1,7 +1,6 @@
 // Another one's calls on the memory of a stack that is never gone on with, which nobody is told: those of the first have been left, which
-// the stack pointers show.
+// the stack pointers show; where these are frames', that the same function is called at the same place.
 //
-// not in: gcc-finstrument clang-19-finstrument clang-19-after-inlining
 //| main
 //|   abandons
 //|     leaf ×2

@@ -111,7 +111,8 @@ impl Pen {
                     }
                     what = None;
                 }
-                self.jumps = self.tails.begin(self.starts_ns.len() + 1, start.tail.filter(|_| what.is_some()));
+                self.jumps =
+                    self.tails.begin(self.starts_ns.len() + 1, start.tail.filter(|_| what.is_some()));
                 let at_ns = self.stamp(start_ns);
                 self.just_begun = true;
                 self.starts_ns.push(at_ns);

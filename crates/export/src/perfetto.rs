@@ -315,7 +315,11 @@ impl Track {
     fn put_end(&mut self, bytes: &mut Vec<u8>, at_ns: u64, slice: &Slice, pen: &Pen, source: &impl Source) {
         let jumps = pen.jumps();
         let arrow = jumps.leaves_by.filter(|_| slice.has_jumps && jumps.arrives_by.is_none());
-        let is_whole = !slice.start_cut && !slice.caller_unsure && slice.moved.is_none() && slice.what.is_some() && !slice.has_labels;
+        let is_whole = !slice.start_cut
+            && !slice.caller_unsure
+            && slice.moved.is_none()
+            && slice.what.is_some()
+            && !slice.has_labels;
         let jumped = slice.how == EndKind::Jumped;
         if !is_whole || slice.how != EndKind::Returned && !jumped {
             let labels = slice.has_labels.then(|| pen.labels());

@@ -202,8 +202,10 @@ impl Page<'_> {
                         text::gap_name(gap.why),
                         Duration { ns: gap.until_ns - gap.at_ns }
                     );
-                    let resumed =
-                        gap.resumed_by.map(|thread| format!("; resumed by thread {thread}")).unwrap_or_default();
+                    let resumed = gap
+                        .resumed_by
+                        .map(|thread| format!("; resumed by thread {thread}"))
+                        .unwrap_or_default();
                     self.remark(indent, &what, &format!("{}{resumed}", text::gap_reason(gap.why)));
                     self.summary.gaps += 1;
                 }
@@ -276,14 +278,7 @@ impl Page<'_> {
         self.inlined(function, level + 1);
     }
 
-    fn closing(
-        &mut self,
-        level: usize,
-        far: Option<FunctionId>,
-        times: (u64, u64),
-        cut: bool,
-        how: EndKind,
-    ) {
+    fn closing(&mut self, level: usize, far: Option<FunctionId>, times: (u64, u64), cut: bool, how: EndKind) {
         let indent = self.line_start(level, times.1);
         // Where the call began, it is said who may have made it.
         let ending = Ending::new(times, Start { cut, ..Start::default() }, how);

@@ -114,7 +114,9 @@ mod tests {
         let (mut begun, mut ended) = (Vec::new(), Vec::new());
         for event in calls.filtered() {
             match event {
-                crate::filter::Event::Begin { start, .. } => begun.push(tails.begin(1, start.tail).arrives_by),
+                crate::filter::Event::Begin { start, .. } => {
+                    begun.push(tails.begin(1, start.tail).arrives_by)
+                }
                 crate::filter::Event::End { how, .. } => ended.push(tails.end(1, how).leaves_by),
                 _ => {}
             }

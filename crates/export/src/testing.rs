@@ -25,7 +25,14 @@ impl Calls {
 
     pub(crate) fn begin_tail(&mut self, function: u64, start_ns: u64, tail_call: TailCall) {
         let location = Location { module: 0, image_address: function };
-        let begin = Begin { depth: self.stack.len() as u32, location, start_ns, cut: false, tail_call, caller_unsure: false };
+        let begin = Begin {
+            depth: self.stack.len() as u32,
+            location,
+            start_ns,
+            cut: false,
+            tail_call,
+            caller_unsure: false,
+        };
         self.stack.push(begin);
         self.events.push(TimelineEvent::Begin(begin));
     }
@@ -45,7 +52,12 @@ impl Calls {
     }
 
     pub(crate) fn gap(&mut self, at_ns: u64, until_ns: u64) {
-        self.events.push(TimelineEvent::Gap(Gap { at_ns, until_ns, why: GapKind::Disabled, resumed_by: None }));
+        self.events.push(TimelineEvent::Gap(Gap {
+            at_ns,
+            until_ns,
+            why: GapKind::Disabled,
+            resumed_by: None,
+        }));
     }
 
     pub(crate) fn loss(&mut self, at_ns: u64, count: u64) {

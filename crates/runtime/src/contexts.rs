@@ -458,7 +458,13 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
             set_name(process, slot, name);
         }
         let name = if name[0] == 0 { known.name } else { name };
-        return table.insert(&Range { low, high, name, flags: known.flags & !flags::GUESSED | flags::TOLD, ..known });
+        return table.insert(&Range {
+            low,
+            high,
+            name,
+            flags: known.flags & !flags::GUESSED | flags::TOLD,
+            ..known
+        });
     }
     let range = Range { low, high, name, tid, slot: 0, flags: flags::TOLD, around };
     let is_there = table.update(&range, |there| {

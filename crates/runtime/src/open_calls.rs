@@ -279,6 +279,18 @@ impl<'a> OpenCalls<'a> {
         by_code.max(by_pointer)
     }
 
+    /// How many of the innermost calls have been left if a call of the function at `code` is entered at `frame` and one is open there: that one
+    /// and all inside it. A function has its frame once, unless it was inlined into itself.
+    pub(crate) fn count_from_same(&self, frame: Frame, code: u32) -> u32 {
+        let top = self.top();
+        let innermost = (1..=self.entries()).map(|count| (count, top - u64::from(count) * ENTRY));
+        let not_above = innermost.take_while(|(_, entry)| self.own_pointer(*entry) <= frame.stack_pointer());
+        let is_same =
+            |entry| self.own_pointer(entry) == frame.stack_pointer() && self.facts(entry).code == code;
+        let outermost = not_above.filter(|(_, entry)| is_same(*entry)).last();
+        outermost.map_or(0, |(count, _)| count.saturating_add(self.control.deep.load(Relaxed)))
+    }
+
     /// Closes the call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only
     /// compared for frames within a function). How many frames inside it were gone; `None` where no open
     /// call matches, then the stack is as it was.

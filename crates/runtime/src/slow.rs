@@ -121,7 +121,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     let maybe_another = thread.is_maybe_another(what, frame);
     let ticks = thread.prepare_for(EVENT_WORDS_MAX, maybe_another);
     if what & slow::EXIT == 0 {
-        thread.entry(ticks, place, frame);
+        thread.entry(ticks, place, frame, maybe_another);
         if is_first {
             // Most threads end when their first call does: the last chance to learn their name.
             thread.open.watch_innermost(frame);
@@ -359,8 +359,11 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn entry(&self, ticks: u64, place: Place, frame: Frame) {
-        self.drop_dead(ticks, frame);
+    fn entry(&self, ticks: u64, place: Place, frame: Frame, maybe_another: bool) {
+        match place {
+            Place::Offset(code) if maybe_another => self.drop_gone(ticks, frame, Some(code)),
+            _ => self.drop_dead(ticks, frame),
+        }
         let word = match place {
             Place::Offset(offset) => event::call_word(ticks, offset),
             Place::Unknown(_) => record_word(ticks, kind::UNKNOWN_CODE, 0, 0),
@@ -396,8 +399,18 @@ impl<'a> Thread<'a> {
 
     /// Removes the frames that are gone at `frame`, and records that.
     pub(crate) fn drop_dead(&self, ticks: u64, frame: Frame) {
+        self.drop_gone(ticks, frame, None);
+    }
+
+    /// The same, and where a call of the function at `begun` begins at a stack pointer at which one is open, that one and all inside it.
+    fn drop_gone(&self, ticks: u64, frame: Frame, begun: Option<u32>) {
         let mut fallen = Fallen::default();
-        let count = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
+        let mut count = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
+        if let Some(code) = begun {
+            let inside = self.open.count_from_same(frame, code);
+            self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
+            count += inside;
+        }
         self.left(ticks, count, unwound::NOTICED);
         fallen.post(self.process, self);
     }

@@ -496,7 +496,12 @@ impl<'a> Pairing<'a> {
             if why != GapKind::Suspended {
                 self.before_gap = self.stack.len();
             }
-            out.push(TimelineEvent::Gap(Gap { at_ns, until_ns: self.now_ns, why, resumed_by: thread.map(NonZeroU32::get) }));
+            out.push(TimelineEvent::Gap(Gap {
+                at_ns,
+                until_ns: self.now_ns,
+                why,
+                resumed_by: thread.map(NonZeroU32::get),
+            }));
         }
         self.closing = None;
     }
@@ -554,8 +559,7 @@ impl<'a> Pairing<'a> {
             CutCall::Exit(location) => (location, 0),
             CutCall::Unnamed(count) => (Location { module: Location::NO_MODULE, image_address: 0 }, count),
         };
-        let frame =
-            Frame { start_cut: true, unnamed, ..Frame::new(location, self.rim_ticks, self.now_ns) };
+        let frame = Frame { start_cut: true, unnamed, ..Frame::new(location, self.rim_ticks, self.now_ns) };
         if unnamed == 0 {
             self.open(frame, TailCall::No, out);
         } else if self.stack.len() < DEPTH_MAX {

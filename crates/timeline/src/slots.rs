@@ -101,7 +101,9 @@ impl SlotDepth {
                 self.told(open_calls);
                 return None;
             }
-            EventKind::Unwound { open_calls, left, how } => What::Unwound(self.unwound(open_calls, left), how),
+            EventKind::Unwound { open_calls, left, how } => {
+                What::Unwound(self.unwound(open_calls, left), how)
+            }
             EventKind::Loss { count, why } => {
                 self.lost = true;
                 What::Loss(count, if why == loss::BUSY { LossKind::Busy } else { LossKind::Other(why) })
