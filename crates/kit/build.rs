@@ -27,6 +27,8 @@ const INLINED: [&str; 8] = [
     "_ZNSaIwE8allocateEm",
     "_ZNSaIwE10deallocateEPwm",
 ];
+/// Behind the names of wrappers for executables.
+const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
 /// What the dynamic linker tells debuggers.
 const OBJECTS: &str = "_r_debug";
@@ -57,7 +59,9 @@ fn main() {
     merge(&out, &module, "everycall-module.o");
 
     for name in ["jumps", "exceptions", "fibers", "boost_context"] {
-        wrapper(&out, &manifest.join("wrappers"), name);
+        for suffix in ["", EXECUTABLE] {
+            wrapper(&out, &manifest.join("wrappers"), name, suffix);
+        }
     }
 
     let script = out.join("exports.map");
@@ -157,10 +161,14 @@ fn merge(out: &Path, object: &Path, name: &str) {
 }
 
 /// Compiles one of the wrappers, which need nothing but the runtime's table and the functions that they wrap.
-fn wrapper(out: &Path, folder: &Path, name: &str) {
+fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) {
     println!("cargo::rerun-if-changed={}", folder.display());
-    let object = out.join(format!("everycall-{}.o", name.replace('_', "-")));
-    run(Command::new("cc")
+    let object = out.join(format!("everycall-{}{suffix}.o", name.replace('_', "-")));
+    let mut compiler = Command::new("cc");
+    if suffix == EXECUTABLE {
+        compiler.arg("-DEVERYCALL_FOR_EXECUTABLES");
+    }
+    run(compiler
         .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-fPIC", "-ffreestanding"])
         .args(["-fno-stack-protector", "-fcf-protection=none", "-fomit-frame-pointer"])
         // Exceptions go through them.

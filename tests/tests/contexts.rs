@@ -105,8 +105,13 @@ fn boost_context_tells_of_its_stacks() {
     run(Command::new("ar").arg("rcs").arg(&archive).arg(&object));
     let shared = place.file("libboost_context.so.1.83.0");
     run(Command::new("gcc").arg("-shared").arg(&object).arg("-o").arg(&shared));
+    // As Boost.Coroutine's library uses it.
+    let (source, user) = (place.file("user.c"), place.file("libuser.so"));
+    std::fs::write(&source, "void make_fcontext(void); void uses(void) { make_fcontext(); }").unwrap();
+    run(Command::new("gcc").args(["-shared", "-fPIC"]).arg(&source).arg("-o").arg(&user));
     for library in [archive, shared] {
-        let options = ["-O1", "-g", "-fno-optimize-sibling-calls", "fcontext.c", &library.to_string_lossy()];
+        let [library, user] = [&library, &user].map(|path| path.to_string_lossy());
+        let options = ["-O1", "-g", "-fno-optimize-sibling-calls", "fcontext.c", &user, &library];
         let program = place.build(Mode::GCC_NOPS, &options, "fcontext");
         let recording = place.record(&[], &program, &[]);
         assert_eq!(recording.output.stdout, b"21\n", "{recording:?}");

@@ -7,6 +7,7 @@
 //! | line | meaning |
 //! |---|---|
 //! | `// flags: -pthread` | for the compiler |
+//! | `// behind: -lm` | for the compiler, behind the program's name; where there are several of these lines, each is a case |
 //! | `// levels: -O2 -O3` | of optimisation, instead of all of [`LEVELS`] |
 //! | `// not in: gcc-finstrument` | modes that can't show it, by [`Mode::label`] |
 //! | `// hidden: PARTS` | functions whose names hold one of these are left out, too |
@@ -37,6 +38,9 @@ const LINKS: [&[&str]; 8] = [
     &["-static-libstdc++", "-static-libgcc"],
     &["-fuse-ld=lld", "-Wl,--gc-sections"],
 ];
+/// The same with LLVM's C++ library.
+const LIBCXX: [&[&str]; 3] =
+    [&["-stdlib=libc++"], &["-stdlib=libc++", "-static-libstdc++"], &["-stdlib=libc++", "-static"]];
 /// Trees may be deep.
 const STACK: usize = 1 << 28;
 
@@ -51,6 +55,7 @@ struct Run {
 #[derive(Debug, Default)]
 struct Expected {
     flags: Vec<String>,
+    behind: Vec<Vec<String>>,
     levels: Vec<String>,
     not_in: Vec<String>,
     hidden: Vec<String>,
@@ -89,6 +94,7 @@ impl Expected {
             };
             match key {
                 "flags" => expected.flags = words(value),
+                "behind" => expected.behind.push(words(value)),
                 "levels" => expected.levels = words(value),
                 "not in" => expected.not_in = words(value),
                 "hidden" => expected.hidden = words(value),
@@ -106,6 +112,9 @@ impl Expected {
             }
         }
         assert!(!expected.runs.is_empty(), "{} expects nothing", path.display());
+        if expected.behind.is_empty() {
+            expected.behind.push(Vec::new());
+        }
         if expected.levels.is_empty() {
             expected.levels = LEVELS.map(str::to_owned).to_vec();
         }
@@ -119,13 +128,14 @@ struct Case {
     mode: Mode,
     level: String,
     link: &'static [&'static str],
+    behind: Vec<String>,
 }
 
 impl Case {
     fn name(&self) -> String {
         let stem = self.source.file_stem().expect("a name").to_string_lossy();
         let link: String = self.link.iter().map(|option| option.replace(['/', ','], "_")).collect();
-        format!("{stem}-{}{}{link}", self.mode.label(), self.level)
+        format!("{stem}-{}{}{link}{}", self.mode.label(), self.level, self.behind.concat())
     }
 
     /// What differs.
@@ -145,6 +155,7 @@ impl Case {
         let mut arguments: Vec<&str> = flags().collect();
         arguments.push(&source);
         arguments.extend(library.as_deref());
+        arguments.extend(self.behind.iter().map(String::as_str));
         let program = place.build(self.mode, &arguments, &self.name());
         let mut report = String::new();
         for run in &expected.runs {
@@ -228,8 +239,10 @@ fn every_program_shows_its_tree_in_every_mode() {
             let one = (number + index) % expected.levels.len();
             for (place, level) in expected.levels.iter().enumerate() {
                 if all_levels || place == one || wanted.contains("-O") {
-                    let (source, level) = (source.clone(), level.clone());
-                    cases.push(Case { source, mode, level, link: &[] });
+                    cases.extend(expected.behind.iter().cloned().map(|behind| {
+                        let (source, level) = (source.clone(), level.clone());
+                        Case { source, mode, level, link: &[], behind }
+                    }));
                 }
             }
         }
@@ -252,7 +265,26 @@ fn the_same_however_the_program_is_linked() {
                     continue;
                 }
                 let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("trees").join(name);
-                cases.push(Case { source, mode, level: "-O2".to_owned(), link });
+                cases.push(Case { source, mode, level: "-O2".to_owned(), link, behind: Vec::new() });
+            }
+        }
+    }
+    all_agree(&place, cases);
+}
+
+#[test]
+fn the_same_with_llvms_library() {
+    let place = Place::new("libcxx");
+    let mut cases = Vec::new();
+    for name in ["exceptions.cpp", "exceptions_end.cpp", "exceptions_shared.cpp", "fibers.cpp"] {
+        let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("trees").join(name);
+        for mode in [Mode::CLANG19_XRAY, Mode::CLANG19_FINSTRUMENT, Mode::CLANG19_AFTER_INLINING] {
+            for link in LIBCXX {
+                // A library that throws, and one more copy of what catches: not even without us.
+                if link.len() == 1 || !name.contains("shared") {
+                    let (source, level) = (source.clone(), "-O2".to_owned());
+                    cases.push(Case { source, mode, level, link, behind: Vec::new() });
+                }
             }
         }
     }

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::step::Step;
 
-/// A Debian package and the program by which it is known to be there.
+/// A Debian package and the program, or the file by its whole path, by which it is known to be there.
 pub type Package = (&'static str, &'static str);
 
 /// What the demo needs.
@@ -16,7 +16,7 @@ pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
 
 /// What the tests need.
-pub const TESTS: [Package; 17] = [
+pub const TESTS: [Package; 19] = [
     ("g++", "g++"),
     ("binutils", "objcopy"),
     ("clang-19", "clang-19"),
@@ -32,6 +32,8 @@ pub const TESTS: [Package; 17] = [
     ("strace", "strace"),
     ("valgrind", "valgrind"),
     ("linux-perf", "perf"),
+    ("libboost-context-dev", "/usr/include/boost/context/fiber.hpp"),
+    ("libc++-19-dev", "/usr/lib/llvm-19/lib/libc++.a"),
     ("chromium", "chromium"),
     ("npm", "npm"),
 ];
@@ -68,8 +70,11 @@ pub fn ensure(packages: &[Package]) -> Result<(), String> {
         .map_err(|error| format!("{error}; these packages are needed: {list}"))
 }
 
-/// Whether a program is in the search path.
+/// Whether a program is in the search path, or a file is there.
 pub fn is_installed(program: &str) -> bool {
+    if program.starts_with('/') {
+        return Path::new(program).exists();
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

@@ -25,6 +25,8 @@ pub struct Invocation {
     pub without_libraries: bool,
     /// Libraries of another system root are taken.
     pub other_root: bool,
+    /// The C++ library is LLVM's.
+    pub is_libcxx: bool,
     /// Exceptions are switched off.
     pub without_exceptions: bool,
     /// The C++ library is named among the libraries.
@@ -300,7 +302,10 @@ impl Scan {
             self.found.linker = Some(linker.to_owned());
         } else if let Some(target) = arg.strip_prefix("--target=") {
             self.target(target);
-        } else if ["--sysroot=", "--gcc-toolchain=", "-stdlib=", "-specs=", "--specs="]
+        } else if let Some(library) = arg.strip_prefix("-stdlib=") {
+            self.found.is_libcxx = library == "libc++";
+            self.found.other_root |= !matches!(library, "libc++" | "libstdc++" | "platform");
+        } else if ["--sysroot=", "--gcc-toolchain=", "-specs=", "--specs="]
             .iter()
             .any(|option| arg.starts_with(option))
         {
@@ -331,6 +336,7 @@ impl Scan {
     fn library(&mut self, name: &str) {
         self.inputs += 1;
         self.found.names_cxx_library |= matches!(name, "stdc++" | "c++" | "c++abi" | "supc++");
+        self.found.is_libcxx |= name == "c++";
         self.found.names_boost_context |= name.trim_start_matches(':').starts_with("boost_context");
     }
 
@@ -444,6 +450,10 @@ mod tests {
         assert!(read("a.o -nostdlib").without_libraries && !read("a.o -nostdinc").without_libraries);
         assert!(read("a.o -lstdc++").names_cxx_library && read("a.o -l c++").names_cxx_library);
         assert!(!read("a.o -lm").names_cxx_library);
+        let libcxx = read("a.o -static -stdlib=libc++");
+        assert!(libcxx.is_libcxx && !libcxx.other_root && read("a.o -stdlib=other").other_root);
+        assert!(!read("a.o -stdlib=libc++ -stdlib=libstdc++").is_libcxx && !read("a.o").is_libcxx);
+        assert!(read("a.o -lc++").is_libcxx && !read("a.o -lstdc++").is_libcxx);
         for named in ["-lboost_context-mt", "-l boost_context", "/opt/lib/libboost_context.so.1.83"] {
             assert!(read(&format!("a.o {named}")).names_boost_context, "{named}");
         }

@@ -9,9 +9,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::args::Invocation;
+use crate::args::{Invocation, Stage};
 use crate::compiler;
-use crate::{BOOST_CONTEXT_OBJECT, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT};
+use crate::{BOOST_CONTEXT_OBJECT, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT, for_executable};
 
 /// Functions that one object of the kit wraps.
 struct Wrapper {
@@ -76,7 +76,10 @@ pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsSt
 }
 
 fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
-    let object = kit.join(wrapper.object);
+    let object = match invocation.stage {
+        Stage::LinkShared => kit.join(wrapper.object),
+        _ => kit.join(for_executable(wrapper.object)),
+    };
     let functions = || wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
     // What the user wraps stays the user's.
     let is_taken = |name: &String| name == "*" || functions().any(|function| function == name);
@@ -95,6 +98,10 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
     for (function, library) in wrapper.others {
         if !invocation.is_static {
             add(",--wrap=", function);
+            continue;
+        }
+        // Both may be installed, one is linked.
+        if *library == if invocation.is_libcxx { "libstdc++.a" } else { "libc++.a" } {
             continue;
         }
         if archive.0 != *library {
@@ -142,7 +149,9 @@ mod tests {
         let kit = std::env::temp_dir().join(format!("everycall-wrap-{}", std::process::id()));
         std::fs::create_dir_all(&kit).unwrap();
         for object in [JUMPS_OBJECT, FIBERS_OBJECT, BOOST_CONTEXT_OBJECT, EXCEPTIONS_OBJECT] {
-            std::fs::write(kit.join(object), "").unwrap();
+            for name in [object, &for_executable(object)] {
+                std::fs::write(kit.join(name), "").unwrap();
+            }
         }
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let options = options(&Invocation::read(&args), Path::new(compiler), &kit);
@@ -161,23 +170,28 @@ mod tests {
     #[test]
     fn what_is_wrapped() {
         let (c, cxx) = (options_of("a.o", "gcc"), options_of("a.o", "g++"));
+        let jumps = &for_executable(JUMPS_OBJECT)[..];
         assert!(
-            c.contains("--wrap=longjmp") && c.contains(JUMPS_OBJECT) && !c.contains("__cxa_throw"),
-            "{c}"
+            options_of("-shared a.o", "gcc").contains(JUMPS_OBJECT)
+                && jumps == "everycall-jumps-executable.o"
         );
+        assert!(c.contains("--wrap=longjmp") && c.contains(jumps) && !c.contains("__cxa_throw"), "{c}");
         assert!(!c.contains("-u,longjmp"));
-        assert!(c.contains("--wrap=makecontext") && c.contains(FIBERS_OBJECT), "{c}");
+        assert!(c.contains("--wrap=makecontext") && c.contains(&for_executable(FIBERS_OBJECT)), "{c}");
         assert!(cxx.contains("--wrap=__cxa_throw") && !cxx.contains("-u,"), "{cxx}");
         assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
         assert_eq!(c, options_of("a.o -fno-exceptions", "g++-12"));
         let boost = options_of("a.o -lboost_context", "g++");
         assert!(boost.contains("-u,make_fcontext") && boost.contains("--wrap=make_fcontext"), "{boost}");
-        assert!(boost.contains(BOOST_CONTEXT_OBJECT) && !cxx.contains("make_fcontext"), "{boost}");
+        assert!(
+            boost.contains(&for_executable(BOOST_CONTEXT_OBJECT)) && !cxx.contains("make_fcontext"),
+            "{boost}"
+        );
         // Of a static library it has to be certain.
         let musl = options_of("a.o -static", "musl-gcc");
         assert!(!musl.contains("longjmp_chk"), "{musl}");
         assert_eq!(options_of("a.o -nostdlib", "g++"), "");
         let own = options_of("a.o -Wl,--wrap=longjmp", "g++");
-        assert!(!own.contains(JUMPS_OBJECT) && own.contains(EXCEPTIONS_OBJECT), "{own}");
+        assert!(!own.contains(jumps) && own.contains(&for_executable(EXCEPTIONS_OBJECT)), "{own}");
     }
 }

@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The object that shared objects are linked with.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The object that makes jumps known.
+/// The object that makes jumps known. Of this and the next three there is another one for executables, `NAME-executable.o`.
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that makes stacks of fibers known.
 pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
@@ -26,7 +26,7 @@ pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 pub const INCLUDE_FOLDER: &str = "include";
 
 /// The kit's files.
-pub const FILES: [(&str, &[u8]); 9] = [
+pub const FILES: [(&str, &[u8]); 13] = [
     (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
     (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
     (PRELOAD_LIBRARY, include_bytes!(concat!(env!("OUT_DIR"), "/libeverycall.so"))),
@@ -34,6 +34,22 @@ pub const FILES: [(&str, &[u8]); 9] = [
     (FIBERS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-fibers.o"))),
     (BOOST_CONTEXT_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-boost-context.o"))),
     (EXCEPTIONS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-exceptions.o"))),
+    (
+        "everycall-jumps-executable.o",
+        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-jumps-executable.o")),
+    ),
+    (
+        "everycall-fibers-executable.o",
+        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-fibers-executable.o")),
+    ),
+    (
+        "everycall-boost-context-executable.o",
+        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-boost-context-executable.o")),
+    ),
+    (
+        "everycall-exceptions-executable.o",
+        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-exceptions-executable.o")),
+    ),
     ("include/everycall.h", include_bytes!("../include/everycall.h")),
     ("include/compat/funtrace.h", include_bytes!("../include/compat/funtrace.h")),
 ];

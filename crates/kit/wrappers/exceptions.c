@@ -27,14 +27,17 @@ EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap___cxa_rethrow(void) {
 // Headers lie before the objects that are thrown, alike in libstdc++ and libc++abi: first the type, at the end what the unwinder sees.
 enum { UNWINDER_PART = 80, HEADER = 112 };
 static const uint64_t LANGUAGE = 0x432b2b; // "C++", behind the vendor's four letters
+static const uint64_t GNU = 0x474e5543, LLVM = 0x434c4e47; // "GNUC", "CLNG"
 
 static const char* name_of_exception(uint64_t class, const char* unwinder_part) {
     const char* header = unwinder_part - UNWINDER_PART;
     if ((class >> 8 & 0xffffff) != LANGUAGE) return 0;
     switch (class & 0xff) {
     case 0: return name_of_type(*(void* const*)header);
-    // One that refers to another, as std::rethrow_exception makes them.
-    case 1: return name_of_type(*(void* const*)(*(const char* const*)header - HEADER));
+    // One that refers to another, as std::rethrow_exception makes them: libstdc++ has the other one's object in the type's place.
+    case 1:
+        if (class >> 32 == GNU) return name_of_type(*(void* const*)(*(const char* const*)header - HEADER));
+        return class >> 32 == LLVM ? name_of_type(*(void* const*)header) : 0;
     default: return 0;
     }
 }

@@ -15,7 +15,7 @@ extern void __real_makecontext(void) EVERYCALL_WEAK;
 __asm__(
     "    .text\n"
     "    .globl  __wrap_makecontext\n"
-    "    .hidden __wrap_makecontext\n"
+    EVERYCALL_HIDDEN("__wrap_makecontext")
     "    .type   __wrap_makecontext, @function\n"
     "    .weak   __real_makecontext\n"
     "__wrap_makecontext:\n"

@@ -10,7 +10,16 @@
 #include <stdint.h>
 
 #define EVERYCALL_WEAK __attribute__((weak))
+// Hidden: a shared object calls its own wrappers. GNU ld wraps references of shared libraries on the command line, too, where these have no
+// versions (LLVM's C++ library's to __cxa_throw, Boost.Coroutine's to make_fcontext), and no executable may hide what they refer to: so there
+// the wrappers are visible. Those libraries go on calling the function itself.
+#ifdef EVERYCALL_FOR_EXECUTABLES
+#define EVERYCALL_WRAPPER
+#define EVERYCALL_HIDDEN(name)
+#else
 #define EVERYCALL_WRAPPER __attribute__((visibility("hidden")))
+#define EVERYCALL_HIDDEN(name) ".hidden " name "\n"
+#endif
 
 // As crates/hooks/src/descriptor.rs declares it: `unwinding` is behind ten pointers.
 struct everycall_runtime {
