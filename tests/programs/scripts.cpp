@@ -468,6 +468,10 @@ UNTRACED static void handle(int signal, int flags) {
 // It ends at some of its turns.
 UNTRACED static void* second_thread(void*) {
     pthread_detach(pthread_self());
+    // It may have been begun in a handler: a signal that waits would be let through by a jump, before it is made.
+    sigset_t none;
+    sigemptyset(&none);
+    pthread_sigmask(SIG_SETMASK, &none, nullptr);
     wait_for_turn(1);
     do {
         if (!current->track) new_track();
