@@ -29,7 +29,7 @@ WAYS = {
     "funtrace finstrument": ("gcc", "g++", ["-finstrument-functions"], None, "gcc-finstrument"),
     "funtrace after-inlining": ("clang-19", "clang++-19", ["-finstrument-functions-after-inlining"], None, "clang-19-after-inlining"),
 }
-HIDDEN = re.compile(r"^(std::|__gnu_cxx::|__cxa_|operator new|operator delete|_fini|_init|fresh_|_GLOBAL__)")
+HIDDEN = re.compile(r"^(std::|__gnu_cxx::|__cxa_|operator new|operator delete|new$|delete$|_fini|_init|fresh_|_GLOBAL__)")
 SECONDS = 20
 AT_EXIT = """
 #include "funtrace.h"
@@ -45,7 +45,7 @@ sys.setrecursionlimit(300_000)
 
 def head(path):
     """The programs' flags and runs, as tests/tests/trees.rs reads them."""
-    flags, library, not_in, rows = [], None, [], []
+    flags, library, not_in, rows, hidden, behind = [], None, [], [], [], []
     runs = [([], rows, [])]
     for line in path.read_text().splitlines():
         if not line.startswith("//"):
@@ -58,13 +58,17 @@ def head(path):
                 flags = value
             elif key == "library":
                 library = value[0]
+            elif key == "hidden":
+                hidden = value
+            elif key == "behind":
+                behind = behind or value
             elif key == "not in":
                 not_in = value
             elif key == "run":
                 runs.append((value, [], []))
             elif key == "ends":
                 runs[-1][2].append(found[2].strip())
-    return flags, library, not_in, [run for run in runs if run[1]]
+    return flags, library, not_in, [run for run in runs if run[1]], hidden, behind
 
 
 def name_of(text):
@@ -130,7 +134,7 @@ def run(command, folder, seconds=SECONDS):
 
 def build(path, way, folder, level, extra):
     cc, cxx, flags, _, _ = WAYS[way]
-    own, library, _, _ = head(path)
+    own, library, _, _, _, behind = head(path)
     compiler = cc if path.suffix == ".c" else cxx
     common = [level, "-g", *own, *flags]
     commands = [[compiler, *common, "-c", str(path), "-o", "program.o"]]
@@ -142,7 +146,7 @@ def build(path, way, folder, level, extra):
     if way.startswith("funtrace"):
         # It has no trace at exit: its own `main` asks for one when the program's has returned.
         commands.append(["objcopy", "--redefine-sym", "main=traced_main", "program.o"])
-    commands.append([cxx, level, *own, *link, *objects, *extra["link"], "-o", "program"])
+    commands.append([cxx, level, *own, *link, *objects, *behind, *extra["link"], "-o", "program"])
     for command in commands:
         result = run(command, folder, 300)
         if result.returncode:
@@ -194,14 +198,14 @@ def of_funtrace(way, folder, arguments, checkout):
     return stacks, None if result.returncode == 0 else f"signal {-result.returncode}"
 
 
-def without_hidden(stack, loose):
+def without_hidden(stack, loose, parts):
     """What hidden functions called takes their place; so with the calls of itself of a function in `loose`."""
     kept, hidden, names = [], [], []
     for depth, name in stack:
         while hidden and hidden[-1] >= depth:
             hidden.pop()
         names[depth:] = [name]
-        if HIDDEN.match(name) or (name in loose and names[depth - 1 : depth] == [name]):
+        if HIDDEN.match(name) or any(part in name for part in parts) or (name in loose and names[depth - 1 : depth] == [name]):
             hidden.append(depth)
         else:
             kept.append((depth - len(hidden), name))
@@ -266,7 +270,7 @@ def main():
                         print(f"{title:34} {way:24} hangs", flush=True)
                         continue
                     wanted, loose = expected(rows, WAYS[way][4])
-                    seen = [stack for stack in (without_hidden(stack, loose) for stack in seen) if stack]
+                    seen = [stack for stack in (without_hidden(stack, loose, head(path)[4]) for stack in seen) if stack]
                     if options.show:
                         for stack in seen:
                             print("\n".join("  " * depth + name for depth, name in stack), "\n--")

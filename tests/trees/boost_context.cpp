@@ -1,6 +1,6 @@
 // Boost.Context and Boost.Coroutine2, as their library is installed, shared and static: each stack is a track of its own, also where it is
 // left by an exception, or unwound because nobody is to go on with it.
-// hidden: boost:: _ZSt _GLOBAL__ __static_initialization __cxx_global_var_init
+// hidden: boost:: Kept _ZSt _GLOBAL__ __static_initialization __cxx_global_var_init
 // behind: -lboost_context
 // behind: -l:libboost_context.a
 //
