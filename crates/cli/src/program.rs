@@ -230,7 +230,7 @@ fn is_script(path: &Path) -> bool {
 }
 
 /// The file that a shell would run.
-fn find(program: &OsStr) -> Option<PathBuf> {
+pub fn find(program: &OsStr) -> Option<PathBuf> {
     if program.as_bytes().contains(&b'/') {
         return Some(PathBuf::from(program)).filter(|path| path.is_file());
     }

@@ -1,7 +1,9 @@
 //! `everycall record`: looks at the program, runs it, writes its trace, and ends as it did.
 
 use std::ffi::OsString;
+use std::fs::{self, Metadata};
 use std::io::BufWriter;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
@@ -30,6 +32,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
     let rotates = rotation::is_wanted(&arguments);
     let named = output;
+    spare_programs(&named, &arguments.command)?;
     let mut output = if rotates { rotation::name(&named, 1) } else { named.clone() };
     let create = if arguments.stream { OutFile::create_live } else { OutFile::create };
     let file = create(&output, MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
@@ -68,6 +71,26 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         }
     }
     Ok(end_as(status))
+}
+
+/// Refuses an output that would take the place of the program, or of another one that the command line names (`env ./app`).
+fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
+    let Ok(there) = fs::metadata(output) else { return Ok(()) };
+    let is_output = |file: &Metadata| (file.dev(), file.ino()) == (there.dev(), there.ino());
+    let is_program = |file: &Metadata| file.is_file() && file.mode() & 0o111 != 0;
+    let (program, rest) = command.split_first().expect("clap wants one");
+    let started = program::find(program).and_then(|path| fs::metadata(path).ok());
+    let named = rest.iter().filter_map(|word| fs::metadata(word).ok()).filter(is_program);
+    if !started.into_iter().chain(named).any(|file| is_output(&file)) {
+        return Ok(());
+    }
+    let output = output.display();
+    Err(Failure::new(
+        exit_code::NOT_RECORDED,
+        format!(
+            "{output} is the program, and the trace would replace it; name another file: -o {output}.ect"
+        ),
+    ))
 }
 
 /// What is started, or why it isn't.

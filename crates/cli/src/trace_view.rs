@@ -1,7 +1,8 @@
 //! A trace file, opened, as the outputs want it: the timeline with pairings checked by symbols.
 
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use everycall_export::{self as export, TraceSource};
@@ -9,6 +10,8 @@ use everycall_reader::{KeptCall, Reason, Source as _, TraceFile};
 use everycall_timeline::{
     Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace,
 };
+
+use rustix::fs::OFlags;
 
 use crate::crash_file;
 use crate::exit_code;
@@ -29,7 +32,12 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     };
     // Whoever reads a trace writes something next.
     everycall_recorder::outlive_size_limit();
-    let mut file = File::open(path).map_err(unreadable)?;
+    // A FIFO that nobody writes to would keep us waiting.
+    let mut file = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(path)
+        .map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(failed("is not a regular file; name a trace file made by `everycall record`".to_owned()));
     }

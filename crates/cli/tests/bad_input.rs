@@ -64,6 +64,13 @@ fn outputs_that_cant_be_written() {
     here.fail("record -o nowhere/app.ect -- ./app", 125, &["nowhere/app.ect", "folder must exist"]);
     here.fail("record -o /proc/app.ect -- ./app", 125, &["/proc/app.ect"]);
     here.fail("record -o . -- ./app", 125, &["name a file in it"]);
+    // Nothing runs for a name that no file can have.
+    for output in ["sub/", "sub/.", "nowhere/sub/"] {
+        let line = format!("record -o {output} -- ./app 9");
+        let outcome = here.run(&line);
+        is_failure(&line, &outcome, 125, &[output]);
+        assert_eq!(outcome.stdout, "", "{line}: it ran");
+    }
     here.fail("export -o nowhere/app.json app.ect", 1, &["nowhere/app.json", "folder must exist"]);
     here.fail("export -o /dev/full app.ect", 1, &["/dev/full", "free some space"]);
     let replay = here.shell("$EVERYCALL replay app.ect > /dev/full");
@@ -75,6 +82,42 @@ fn outputs_that_cant_be_written() {
         &["/dev/full", "free some space", "the program itself exited with 9"],
     );
     assert_eq!(here.files(), ["app", "app.cpp", "app.ect"]);
+}
+
+/// `record -o app ./app` is a slip of the hand that must not cost the program.
+#[test]
+fn outputs_that_are_the_program() {
+    let here = Workplace::new();
+    here.build_app();
+    here.write("script", "#!/bin/sh\n./app\n");
+    assert_eq!(here.shell("chmod +x script && ln -s app link && mkdir bin && ln app bin/shop").code, Some(0));
+    let before = here.read("app");
+    for line in [
+        "record -o app -- ./app",
+        "record -o ./app ./app",
+        "record --stream -o app -- ./app",
+        "record -o link -- ./app",
+        "record -o app -- ./link",
+        "record -o app -- shop",
+        "record -o app -- env ./app",
+        "record -o script -- ./script",
+    ] {
+        let outcome: Outcome = here
+            .command()
+            .env("PATH", format!("bin:{}", std::env::var("PATH").unwrap()))
+            .args(line.split_whitespace())
+            .output()
+            .unwrap()
+            .into();
+        is_failure(line, &outcome, 125, &["is the program", "-o", ".ect"]);
+        assert_eq!(outcome.stdout, "", "{line}: it ran");
+    }
+    assert_eq!(here.read("app"), before);
+    assert_eq!(here.files(), ["app", "app.cpp", "bin", "link", "script"]);
+    // What is there otherwise, is replaced as ever, be it an argument or not.
+    here.write("old.ect", "old");
+    here.succeed("record -q -o old.ect -- env ./app 0 old.ect");
+    assert_ne!(here.read("old.ect"), b"old");
 }
 
 #[test]
@@ -105,6 +148,7 @@ fn files_that_are_no_traces() {
     here.write("text.ect", "hello\n");
     here.write("json.ect", "{\"traceEvents\":[]}");
     here.write("zeros.ect", [0; 4096]);
+    assert_eq!(here.shell("mkfifo fifo.ect").code, Some(0));
     for verb in ["info", "replay", "export -o out.json"] {
         here.fail(&format!("{verb} empty.ect"), 1, &["empty.ect", "an empty file", "everycall record"]);
         here.fail(&format!("{verb} text.ect"), 1, &["text.ect", "text"]);
@@ -114,6 +158,7 @@ fn files_that_are_no_traces() {
         here.fail(&format!("{verb} nowhere.ect"), 1, &["nowhere.ect", "can't be read"]);
         here.fail(&format!("{verb} ."), 1, &["not a regular file"]);
         here.fail(&format!("{verb} /dev/zero"), 1, &["not a regular file"]);
+        here.fail(&format!("{verb} fifo.ect"), 1, &["fifo.ect", "not a regular file"]);
         here.fail(verb, 2, &["TRACE"]);
     }
     assert!(!here.files().contains(&"out.json".to_owned()));

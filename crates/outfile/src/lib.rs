@@ -207,6 +207,8 @@ impl Target {
             }
             // A file that its owner protected isn't replaced behind their back.
             Ok(_) => drop(OpenOptions::new().write(true).open(path)?),
+            // A rename onto such a name would fail at the end.
+            Err(_) if names_a_folder(path) => return Err(io::ErrorKind::IsADirectory.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
@@ -291,6 +293,12 @@ fn folder(path: &Path) -> &Path {
         Some(folder) if folder != Path::new("") => folder,
         _ => Path::new("."),
     }
+}
+
+/// Whether only a folder can have this name, as `out/`.
+fn names_a_folder(path: &Path) -> bool {
+    let name = path.as_os_str().as_encoded_bytes();
+    [&b"/"[..], b"/."].iter().any(|end| name.ends_with(end))
 }
 
 fn is_system_path(path: &Path) -> bool {
