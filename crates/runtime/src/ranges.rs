@@ -179,7 +179,9 @@ impl Ranges {
         self.read(|table| {
             let inside = |range: &Range| range.is_within(low, high) && (range.low, range.high) != (low, high);
             let last = table.first_from(high);
-            (0..last).rev().take(NESTED_MAX).map(|index| table.get(index)).find(inside)
+            // Where none lies within another one, all that come before one below end below.
+            let may_be = |range: &Range| range.high > low || table.are_nested.load(Relaxed) != 0;
+            (0..last).rev().take(NESTED_MAX).map(|index| table.get(index)).take_while(may_be).find(inside)
         })
     }
 
@@ -433,6 +435,16 @@ mod tests {
             [Some(2000), Some(1000), Some(4000), Some(1000), None]
         );
         assert_eq!(table.end_within(1000, 9000), 5000);
+    }
+
+    #[test]
+    fn those_within_a_threads_stack() {
+        let table = table();
+        for (low, high) in [(100, 200), (2000, 3000), (4000, 5000)] {
+            table.lock().insert(&range(low, high));
+        }
+        assert_eq!([table.end_within(1000, u64::MAX), table.end_within(1000, 4500)], [5000, 3000]);
+        assert_eq!([table.end_within(4000, 5000), table.end_within(250, 1900)], [4000, 250]);
     }
 
     #[test]
