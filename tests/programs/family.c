@@ -192,6 +192,13 @@ int main(int count, char** arguments) {
         printf("middle %d\n", end_of(child));
         printf("daemon %zd\n", read(done[0], &byte, 1));
         if (count > 2) usleep(300 * 1000);
+    } else if (!strcmp(what, "late-daemon")) {
+        /* Is silent until all that is traced has ended. */
+        parent_work(1);
+        if (fork()) return 0;
+        usleep(700 * 1000);
+        child_work(6);
+        _exit(0);
     } else if (!strcmp(what, "nested")) {
         int result = nested(20);
         if (result == 20 + 6) _exit(child_work(1));

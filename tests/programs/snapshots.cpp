@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cerrno>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -11,6 +12,7 @@
 #include <initializer_list>
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/time.h>
 #include <unistd.h>
 
@@ -191,6 +193,13 @@ static void errors()
     expect(everycall_write_snapshot(snapshot, "/nowhere/at/all"), EVERYCALL_ERROR_NO_FOLDER, "no folder");
     expect(everycall_write_snapshot(snapshot, "/proc/x"), EVERYCALL_ERROR_NO_FOLDER, "proc");
     expect(everycall_write_snapshot(snapshot, nullptr), EVERYCALL_ERROR_ARGUMENT, "no path");
+    // Nothing that isn't a file is replaced by one.
+    if (mkfifo("pipe.ect", 0600) != 0)
+        expect(errno, 0, "mkfifo");
+    for (const char *path : {"/dev/null", ".", "pipe.ect"})
+        expect(everycall_write_snapshot(snapshot, path), EVERYCALL_ERROR_ARGUMENT, path);
+    struct stat of_pipe;
+    expect(stat("pipe.ect", &of_pipe) == 0 && S_ISFIFO(of_pipe.st_mode), 1, "the pipe stays");
     expect(everycall_write_snapshot_to(snapshot, refuses, nullptr), EVERYCALL_ERROR_CALLBACK, "refused");
     expect(everycall_write_snapshot_to_descriptor(snapshot, 999), EVERYCALL_ERROR_WRITE, "no descriptor");
     int full = open("/dev/full", O_WRONLY);

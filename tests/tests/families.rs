@@ -205,6 +205,26 @@ fn daemons() {
     }
 }
 
+/// A daemon that makes its first traced call when its parent is long gone is waited for, or listed as one that isn't followed.
+#[test]
+fn daemons_that_begin_late() {
+    let place = Place::new("late-daemon");
+    for mode in MODES {
+        let program = program(&place, mode);
+        for options in [&["--wait"][..], &["--wait", "--stream"]] {
+            let trace = place.record(options, &program, &["late-daemon"]).trace();
+            let [daemon] = of_origin(&trace, Origin::Fork)[..] else {
+                panic!("{mode:?} {options:?}: {:#?}", trace.processes)
+            };
+            assert_eq!(calls(&trace, daemon, "leaf"), 6, "{mode:?} {options:?}");
+        }
+        let recording = place.record(&[], &program, &["late-daemon"]);
+        assert_eq!(recording.trace().children, 1, "{mode:?}");
+        let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+        assert!(said.contains("not followed: 1 child process: "), "{mode:?}: {said}");
+    }
+}
+
 /// The child returns from calls that its parent made.
 #[test]
 fn children_return_from_their_parents_calls() {

@@ -2,7 +2,7 @@
 
 use std::process::Command;
 
-use everycall_tests::{Mode, Place, Standing};
+use everycall_tests::{Mode, Place, Standing, TraceView};
 
 /// Threads of each half.
 const HALF: &str = "50000";
@@ -29,6 +29,45 @@ impl Use {
             segments: header.segments_in_use,
         }
     }
+}
+
+/// Ended threads are kept for the time that was asked for, where a thread goes on that makes calls, and no new ones come.
+#[test]
+fn ended_threads_are_kept_for_their_time() {
+    let place = Place::new("kept-for-a-time");
+    place.write(
+        "ended.c",
+        "#include <pthread.h>\n#include <stdio.h>\n#include <time.h>\n\
+         __attribute__((noinline)) void leaf(void) { __asm__ volatile(\"\"); }\n\
+         __attribute__((noinline)) void *brief(void *unused) { leaf(); return unused; }\n\
+         static void busy(double seconds) {\n\
+             struct timespec begin, now;\n\
+             clock_gettime(CLOCK_MONOTONIC, &begin);\n\
+             do { for (int i = 0; i < 10000; i++) leaf(); clock_gettime(CLOCK_MONOTONIC, &now); }\n\
+             while ((double)(now.tv_sec - begin.tv_sec) + 1e-9 * (double)(now.tv_nsec - begin.tv_nsec) < seconds);\n\
+         }\n\
+         int main(void) {\n\
+             for (int i = 0; i < 100; i++) { pthread_t t; pthread_create(&t, 0, brief, 0); pthread_join(t, 0); }\n\
+             busy(0.1);\n\
+             for (int i = 0; i < 2; i++) { printf(\"ready\\n\"); fflush(stdout); getchar(); busy(3); }\n\
+         }\n",
+    );
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "ended.c", "-pthread"], "ended");
+    let kept = |setting: &str| {
+        let mut command = Command::new(&program);
+        let mut standing = Standing::start(command.env("EVERYCALL_KEEP_ENDED", setting));
+        let ended = |standing: &Standing| {
+            let trace = TraceView::open(&standing.snapshot(&place, &[]).0);
+            trace.threads.iter().filter(|thread| thread.tallies.contains_key("brief")).count()
+        };
+        let early = ended(&standing);
+        standing.go_on();
+        (early, ended(&standing))
+    };
+    let (early, late) = kept("64M,1");
+    assert!(early >= 98 && late == 0, "{early}, then {late}");
+    let (early, late) = kept("64M");
+    assert!(early >= 98 && late >= 98, "{early}, then {late}");
 }
 
 #[test]

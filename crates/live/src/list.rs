@@ -1,11 +1,14 @@
 //! Which processes can be asked.
 
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::Ordering::{Acquire, Relaxed};
+use std::sync::atomic::fence;
 
 use everycall_format::arena::{process_state, thread_state};
 use everycall_format::event::Word;
 use everycall_recorder::clock;
+use everycall_ring::SegmentEntry;
 
 use crate::arena::LiveArena;
 use crate::error::LiveError;
@@ -59,33 +62,50 @@ fn describe(arena: &LiveArena) -> Listed {
     let threads: Vec<_> =
         (0..arena.thread_count()).filter_map(|slot| Some((slot, arena.thread(slot)?))).collect();
     let ended = threads.iter().filter(|(_, thread)| thread.state == thread_state::ENDED).count();
-    let mut newest: Vec<(u32, u32, u64)> =
-        threads.iter().map(|(slot, thread)| (*slot, thread.generation, thread.segment)).collect();
-    newest.sort_unstable();
-    let pool = arena.pool();
-    let mut events = 0_u64;
-    for (index, entry) in (0..arena.segments_taken()).zip(pool.entries) {
-        let whose = || (entry.slot.load(Relaxed), entry.generation.load(Relaxed), entry.number.load(Relaxed));
-        let of = whose();
-        if entry.holders.load(Relaxed) == 0 || newest.binary_search(&of).is_err() {
-            continue;
-        }
-        let words = pool.segment(index).iter().map(|word| word.load(Relaxed)).take_while(|word| *word != 0);
-        let in_it = words.filter(|word| Word::decode(*word).is_event()).count() as u64;
-        if whose() == of {
-            events = events.saturating_add(entry.events_before.load(Relaxed)).saturating_add(in_it);
-        }
-    }
+    let generations: HashMap<u32, u32> =
+        threads.iter().map(|(slot, thread)| (*slot, thread.generation)).collect();
     Listed {
         process: arena.process().clone(),
         age_ns: clock::read().monotonic_raw_ns.saturating_sub(header.start.monotonic_raw_ns),
         since_ns: header.start.realtime_ns,
         threads: (threads.len() - ended) as u32,
         ended_threads: ended as u32,
-        events,
+        events: events(arena, &generations),
         ring_size: header.ring_size,
         on: header.state == process_state::TRACING,
         reached: arena.reached(),
         file: arena.file().map(Path::to_owned),
     }
+}
+
+/// Entries and exits that the threads of these slots and generations have written: those before the newest segment that we find of each, and
+/// those in it, as far as the thread hasn't gone on meanwhile.
+fn events(arena: &LiveArena, generations: &HashMap<u32, u32>) -> u64 {
+    let pool = arena.pool();
+    // By slot: number of the segment, where it is, and events before it.
+    let mut newest: HashMap<u32, (u64, u32, u64)> = HashMap::new();
+    let owner = |entry: &SegmentEntry| (entry.slot.load(Relaxed), entry.generation.load(Relaxed));
+    for (index, entry) in (0..arena.segments_taken()).zip(pool.entries) {
+        let of @ (slot, generation) = owner(entry);
+        let number = entry.number.load(Relaxed);
+        let is_newer = newest.get(&slot).is_none_or(|(known, ..)| number > *known);
+        if entry.holders.load(Acquire) == 0 || generations.get(&slot) != Some(&generation) || !is_newer {
+            continue;
+        }
+        let before = entry.events_before.load(Relaxed);
+        fence(Acquire);
+        if owner(entry) == of && entry.number.load(Relaxed) == number {
+            newest.insert(slot, (number, index, before));
+        }
+    }
+    let counts = newest.iter().map(|(slot, (number, index, before))| {
+        let words = pool.segment(*index).iter().map(|word| word.load(Relaxed)).take_while(|word| *word != 0);
+        let inside = words.filter(|word| Word::decode(*word).is_event()).count() as u64;
+        fence(Acquire);
+        let is_still = pool.entries.get(*index as usize).is_some_and(|entry| {
+            generations.get(slot) == Some(&owner(entry).1) && entry.number.load(Relaxed) == *number
+        });
+        before.saturating_add(if is_still { inside } else { 0 })
+    });
+    counts.fold(0, u64::saturating_add)
 }

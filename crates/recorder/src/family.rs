@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
+use everycall_format::arena::ChildEntry;
 use everycall_format::ect::image_end;
 use everycall_format::hub::{SPARES, origin};
 use everycall_format::trigger::TriggerSite;
@@ -27,9 +28,9 @@ use crate::counter::ticks;
 use crate::hub::Hub;
 use crate::modules::{Files, Modules};
 use crate::names::Names;
-use crate::proc_files;
 use crate::shared_triggers::SharedTriggers;
 use crate::triggers::{FindSites, Watched};
+use crate::{proc_files, silent};
 
 /// A traced process: one program's run in it.
 #[derive(Debug)]
@@ -351,6 +352,16 @@ impl Family {
 
     pub fn has_living(&self) -> bool {
         !self.living.is_empty()
+    }
+
+    /// Forked children that may yet become members: they have made no traced call so far.
+    pub fn silent_children(&self) -> Vec<ChildEntry> {
+        let left_out = self.hub.children();
+        let is_known = |pid| {
+            self.living.iter().any(|member| member.pid == pid)
+                || left_out.iter().any(|child| child.pid == pid)
+        };
+        silent::children(self.hub.inode(), is_known)
     }
 
     /// The ended members beyond what may be kept: the oldest ones, in the order of their ends.

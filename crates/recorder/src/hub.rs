@@ -47,6 +47,11 @@ impl Hub {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd()).into()
     }
 
+    /// Its memory file's number, by which processes can be told that have it mapped; 0, which is none's, where the kernel doesn't tell.
+    pub(crate) fn inode(&self) -> u64 {
+        rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_ino)
+    }
+
     pub(crate) fn page(&self) -> &HubPage {
         &self.page
     }

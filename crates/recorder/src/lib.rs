@@ -38,6 +38,7 @@ pub mod scan;
 mod shared_pool;
 mod shared_triggers;
 mod signals;
+mod silent;
 mod stream;
 pub mod trace;
 pub mod triggers;

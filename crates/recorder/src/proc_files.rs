@@ -37,6 +37,12 @@ pub fn parent(pid: u32) -> Option<u32> {
     str::from_utf8(fields.nth(1)?).ok()?.parse().ok()
 }
 
+/// All processes that there are.
+pub fn all_processes() -> Vec<u32> {
+    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
 fn read(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
     let mut bytes = Vec::new();
     File::open(format!("/proc/{pid}/{file}")).ok()?.take(most).read_to_end(&mut bytes).ok()?;

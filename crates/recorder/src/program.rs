@@ -31,6 +31,8 @@ const FORWARD_DELAY: Duration = Duration::from_millis(10);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// The same where the kernel doesn't tell of ends.
 const PAUSE_ASKING: Duration = Duration::from_millis(20);
+/// The same where only forked children are waited for that have made no traced call yet: all processes are looked at.
+const PAUSE_SILENT: Duration = Duration::from_millis(50);
 /// Processes that have ended and are kept until the file is written; of more, the oldest are written at once.
 const ENDED_KEPT: usize = 64;
 /// Bytes of memory that they may keep.
@@ -192,7 +194,7 @@ impl Running {
         self.child.id()
     }
 
-    /// Waits for the program's end, with `all` for that of every process that is recorded. Meanwhile SIGINT and SIGQUIT are
+    /// Waits for the program's end, with `all` for that of every process that is recorded or was forked by one that is. Meanwhile SIGINT and SIGQUIT are
     /// the program's matter, as the terminal sends them to both; SIGTERM and SIGHUP are passed on. Processes that end early
     /// may be written into `file`.
     ///
@@ -202,7 +204,7 @@ impl Running {
     pub fn wait<W: Write>(mut self, all: bool, file: &mut TraceWriter<W>) -> Result<Ended, RecordError> {
         let system = |source| RecordError::System { attempt: "wait for the program", source };
         let mut ended = None;
-        loop {
+        let mut silent = loop {
             if ended.is_none() && self.is_zombie().map_err(system)? {
                 // It stays a zombie for now, so that its main thread's name and its process id are still its own.
                 let ticks = self.readings.take();
@@ -216,14 +218,18 @@ impl Running {
             }
             let mut family = lock(&self.family);
             family.bury();
+            let mut longest = if family.has_silent_members() { PAUSE_ASKING } else { PAUSE_MAX };
             if ended.is_some() && !(all && family.has_living()) {
-                break;
+                let silent = family.silent_children();
+                if silent.is_empty() || !all {
+                    break silent;
+                }
+                longest = PAUSE_SILENT;
             }
             let due = family.look_at_names(false);
             let (kept, bytes_kept) =
                 if file.is_streaming() { (0, 0) } else { (ENDED_KEPT, ENDED_BYTES_KEPT) };
             let over = family.take_ended(kept, bytes_kept);
-            let mut longest = if family.has_silent_members() { PAUSE_ASKING } else { PAUSE_MAX };
             if file.is_streaming() {
                 file.join(family.members());
             }
@@ -241,7 +247,7 @@ impl Running {
             while let Some(received) = self.signals.next() {
                 self.pass_on(received, ended.is_none());
             }
-        }
+        };
         self.bell.stop();
         let mut keep = self.keeper.and_then(Keeper::stop);
         let mut family = lock(&self.family);
@@ -249,7 +255,10 @@ impl Running {
         let now = self.readings.take();
         let members = family.disband(now);
         self.readings.take();
-        let (children, untraced) = (family.hub.children(), family.hub.header().untraced);
+        let (mut children, untraced) = (family.hub.children(), family.hub.header().untraced);
+        // They may have begun since.
+        silent.retain(|child| members.iter().all(|member| member.pid != child.pid));
+        children.append(&mut silent);
         drop(family);
         if let Some(keep) = &mut keep {
             keep.look(&watched, &[]);

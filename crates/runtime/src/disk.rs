@@ -4,6 +4,9 @@ use crate::file::File;
 use crate::system::{self, done, number};
 use everycall_hooks::syscall;
 
+/// Bits of a mode that say what kind of file it is.
+const TYPE: u32 = 0o170_000;
+const REGULAR: u32 = 0o100_000;
 /// Bits of a mode by which others than the owner may write.
 const OTHERS_WRITE: u32 = 0o022;
 
@@ -59,8 +62,6 @@ pub(crate) struct Facts {
 
 /// See [`Facts`].
 pub(crate) fn facts_of(file: &File) -> Option<Facts> {
-    const TYPE: u32 = 0o170_000;
-    const REGULAR: u32 = 0o100_000;
     let facts = stat(file.number())?;
     let (mode, owner) = mode_and_owner(&facts);
     Some(Facts {
@@ -69,6 +70,13 @@ pub(crate) fn facts_of(file: &File) -> Option<Facts> {
         // Behind group, padding and what a device is.
         size: facts[6],
     })
+}
+
+/// Whether a new file may take this name, which ends with NUL: nothing has it, or a file, or a link. A device or a pipe stays what it is.
+pub(crate) fn is_for_files(path: &[u8]) -> bool {
+    const LINK: u32 = 0o120_000;
+    let Some(facts) = File::named(path).ok().and_then(|file| stat(file.number())) else { return true };
+    matches!(mode_and_owner(&facts).0 & TYPE, REGULAR | LINK)
 }
 
 /// What a file or folder lies on.

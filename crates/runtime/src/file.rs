@@ -15,6 +15,8 @@ const O_NONBLOCK: usize = 0o4000;
 const O_DIRECTORY: usize = 0o200_000;
 const O_NOFOLLOW: usize = 0o400_000;
 const O_CLOEXEC: usize = 0o2_000_000;
+/// Names a file without opening it.
+const O_PATH: usize = 0o10_000_000;
 const O_TMPFILE: usize = 0o20_000_000 | O_DIRECTORY;
 /// A new file, never one that is there, nor through a link.
 const NEW: usize = O_CREAT | O_EXCL | O_NOFOLLOW;
@@ -75,6 +77,11 @@ impl File {
     /// Opens what may be no file, without waiting for it; its path ends with NUL.
     pub(crate) fn open_to_read(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
+    }
+
+    /// What has this name, be it a link, and without doing anything with it. The path ends with NUL.
+    pub(crate) fn named(path: &[u8]) -> Result<File, isize> {
+        File::open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW)
     }
 
     /// Opens a folder, whose path ends with NUL; its last part is no symbolic link.

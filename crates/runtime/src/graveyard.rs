@@ -22,6 +22,10 @@ const LOOKS: u32 = 2;
 const LOOKS_IN_NEED: u32 = 64;
 /// Slots that are emptied when one begins.
 const BURIALS: u32 = 2;
+/// Threads that are looked after, and slots that are emptied, from time to time where threads are kept for a time.
+const LOOKS_IN_TIME: u32 = 256;
+/// That time in ticks: some 100 ms.
+const PASS_TICKS: u64 = 1 << 28;
 
 /// The ended threads, the longest ended first, for whoever holds the lock; and the free slots, for all.
 #[derive(Debug, Default)]
@@ -47,6 +51,8 @@ pub(crate) struct Graveyard {
     bytes_max: AtomicU64,
     /// How long they are kept, in nanoseconds; [`u64::MAX`] for ever.
     keep_ns: AtomicU64,
+    /// When it is time to look after many, in ticks.
+    pass_due: AtomicU64,
 }
 
 /// What [`Graveyard::keep`] was told, for forked children.
@@ -116,10 +122,28 @@ impl Graveyard {
         slot.zip(stack)
     }
 
+    /// Where ended threads are kept for a time: frees the places of those whose time is over. For any thread, now and then.
+    pub(crate) fn keep_to_time(&self, process: &'static Process) {
+        if self.is_pass_due()
+            && let Some(_lock) = Lock::try_take(&self.lock)
+        {
+            self.make_room(process, &process.arena(), 0);
+        }
+    }
+
+    fn is_pass_due(&self) -> bool {
+        self.keep_ns.load(Relaxed) != u64::MAX && everycall_hooks::ticks() >= self.pass_due.load(Relaxed)
+    }
+
     /// Looks who has ended, and frees the places of those that were kept for long enough.
     fn make_room(&self, process: &'static Process, arena: &Arena, looks: u32) {
+        let (mut looks, mut burials) = (looks, BURIALS);
+        if self.is_pass_due() {
+            self.pass_due.store(everycall_hooks::ticks().saturating_add(PASS_TICKS), Relaxed);
+            (looks, burials) = (looks.max(LOOKS_IN_TIME), LOOKS_IN_TIME);
+        }
         self.look_after(process, arena, looks);
-        for _ in 0..BURIALS {
+        for _ in 0..burials {
             if !self.is_full(arena) || !self.bury_oldest(process, arena) {
                 break;
             }

@@ -292,7 +292,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Reads a thread's name once more. A fiber's isn't the thread's.
-    fn look_at_name(&self) {
+    pub(crate) fn look_at_name(&self) {
         if self.control.fiber.load(Relaxed) == 0 {
             self.slot.set_name(system::thread_name());
         }
@@ -303,6 +303,7 @@ impl<'a> Thread<'a> {
         let arena = self.process.arena();
         crash::make_room(self.process, &arena, false);
         crash::look_at_clocks(self.process, &arena);
+        self.process.graveyard.keep_to_time(self.process);
         let streaming = arena.stream().load(Relaxed);
         let is_matching = triggers::look_at_open_calls(self.process, self);
         let high = self.control.ticks_high.load(Relaxed);

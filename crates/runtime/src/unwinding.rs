@@ -58,6 +58,10 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             THREAD_END if function != 0 => Some(1),
             _ => None,
         };
+        if what == THREAD_END {
+            // Nobody runs any more who would tell of a name that is set from here on.
+            thread.look_at_name();
+        }
         if what == JUMP || value == Some(0) {
             return;
         }

@@ -5,6 +5,7 @@ use super::sink::Sink;
 use super::take::{Held, Noted, open, successor};
 use crate::api::error;
 use crate::arena::Arena;
+use crate::disk;
 use crate::file::{self, File};
 use crate::process::Process;
 use crate::start;
@@ -79,6 +80,9 @@ pub(crate) unsafe fn write_file(
     while let byte @ 1.. = unsafe { *path.wrapping_add(length) } {
         *name.get_mut(length).filter(|_| length < PATH_MAX - 64).ok_or(error::ARGUMENT)? = byte;
         length += 1;
+    }
+    if !disk::is_for_files(&name) {
+        return Err(error::ARGUMENT);
     }
     let mut temporary = name;
     let numbers = [process.pid.load(Relaxed).into(), everycall_hooks::ticks()];

@@ -1,0 +1,49 @@
+//! Forked children that are silent: they have made no traced call so far, so that nobody knows of them but the kernel. Each has the hub mapped, as its
+//! parent had, and no arena.
+
+use everycall_format::arena::{ChildEntry, child_kind};
+
+use crate::counter::ticks;
+use crate::proc_files;
+
+/// The name of the hub's memory file, as the kernel lists it.
+const HUB: &str = "/memfd:everycall-hub (deleted)";
+
+/// The processes that have the hub mapped which lies in memory file `inode`, without those that are `known`.
+pub fn children(inode: u64, known: impl Fn(u32) -> bool) -> Vec<ChildEntry> {
+    let own = std::process::id();
+    let is_silent = |pid: &u32| *pid != own && !known(*pid) && maps_hub(*pid, inode);
+    let entry = |pid| {
+        let mut name = [0; 40];
+        if let Some(known) = proc_files::name(pid) {
+            name[..known.len()].copy_from_slice(&known);
+        }
+        let parent = proc_files::parent(pid).unwrap_or(0);
+        ChildEntry { pid, parent, kind: child_kind::FORK, ticks: ticks(), name, ..ChildEntry::default() }
+    };
+    proc_files::all_processes().into_iter().filter(is_silent).map(entry).collect()
+}
+
+/// Those of other users can't be asked, and aren't the program's unless it has given up its rights.
+fn maps_hub(pid: u32, inode: u64) -> bool {
+    let Ok(maps) = std::fs::read(format!("/proc/{pid}/maps")) else { return false };
+    let inode = inode.to_string();
+    String::from_utf8_lossy(&maps).lines().any(|line| {
+        // Addresses, protection, offset, device, inode, path.
+        line.ends_with(HUB) && line.split_ascii_whitespace().nth(4) == Some(&inode)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hub::Hub;
+
+    #[test]
+    fn this_process_alone_maps_its_hub() {
+        let hub = Hub::create(true).unwrap();
+        assert!(maps_hub(std::process::id(), hub.inode()));
+        assert!(!maps_hub(std::process::id(), hub.inode() + 1));
+        assert_eq!(children(hub.inode(), |_| false), []);
+    }
+}
