@@ -86,7 +86,7 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
     if invocation.wrapped.iter().any(is_taken) || !object.exists() {
         return Vec::new();
     }
-    let mut text = String::from("-Wl");
+    let mut text = String::from(WRAP);
     let mut add = |option: &str, function: &str| {
         text += option;
         text += function;
@@ -112,8 +112,15 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
             add(",-u,", function);
         }
     }
+    if text == WRAP {
+        // It isn't certain of any function whether it is linked.
+        return Vec::new();
+    }
     vec![text.into(), "-Xlinker".into(), object.into_os_string()]
 }
+
+/// What the option begins with that names what is wrapped.
+const WRAP: &str = "-Wl";
 
 /// The bytes of a library of the compiler's, where it is certain that this is the one that will be linked.
 fn static_library(name: &str, invocation: &Invocation, compiler: &Path) -> Option<Vec<u8>> {
@@ -190,6 +197,10 @@ mod tests {
         // Of a static library it has to be certain.
         let musl = options_of("a.o -static", "musl-gcc");
         assert!(!musl.contains("longjmp_chk"), "{musl}");
+        for line in ["a.o -static", "a.o -static --sysroot=/"] {
+            let options = options_of(line, if line.contains("sysroot") { "gcc" } else { "musl-gcc" });
+            assert!(options.split(' ').all(|option| option != "-Wl"), "{options}");
+        }
         assert_eq!(options_of("a.o -nostdlib", "g++"), "");
         let own = options_of("a.o -Wl,--wrap=longjmp", "g++");
         assert!(!own.contains(jumps) && own.contains(&for_executable(EXCEPTIONS_OBJECT)), "{own}");
