@@ -91,3 +91,14 @@ fn output_of(program: &str, arguments: &[&str]) -> Option<String> {
     let output = Command::new(program).args(arguments).output().ok()?;
     output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_and_files() {
+        assert!(is_installed("sh") && !is_installed("no-such-program"));
+        assert!(is_installed("/bin/sh") && !is_installed("/no/such/file"));
+    }
+}
