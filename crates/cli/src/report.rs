@@ -83,12 +83,14 @@ pub fn print_triggers(outcome: &Outcome, output: &Path) {
 
 /// What came of a trigger.
 fn trigger_text(tally: &Tally) -> String {
-    let Tally { text, functions, fired, kept, missed } = tally;
+    let Tally { text, functions, late, fired, kept, missed } = tally;
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
         (0, 0) if text.trim_start().starts_with("signal ") => format!("{text}: it never came"),
         (0, 0) => format!("{text}: no function of that name came"),
-        (_, 0) => format!("{text}: never, in {}", Several(*functions, "function", "functions")),
+        (_, 0) => {
+            format!("{text}: never, in {}{}", Several(*functions, "function", "functions"), named_late(*late))
+        }
         _ => {
             let mut sentence = format!("{text}: {}, {} kept", Several(*fired, "call", "calls"), Count(*kept));
             for (count, what) in
@@ -99,8 +101,20 @@ fn trigger_text(tally: &Tally) -> String {
                     let _ = write!(sentence, ", {} {what}", Count(count));
                 }
             }
-            sentence
+            sentence + &named_late(*late)
         }
+    }
+}
+
+/// What is to be said of functions whose first calls no trigger looked at; nothing where there are none.
+pub fn named_late(functions: u64) -> String {
+    match functions {
+        0 => String::new(),
+        count => format!(
+            "; the first calls of {} weren't looked at: the program couldn't wait longer until record had found them in a \
+             library",
+            Several(count, "function", "functions")
+        ),
     }
 }
 
@@ -300,6 +314,18 @@ mod tests {
         );
         let option = |size| OptionSize(size).to_string();
         assert_eq!([option(64 << 10), option(8 << 20), option(1 << 30)], ["64K", "8M", "1G"]);
+    }
+
+    #[test]
+    fn what_no_trigger_looked_at_is_said() {
+        let tally = Tally { text: "f > 1ms".into(), functions: 3, late: 1, ..Tally::default() };
+        let never = trigger_text(&tally);
+        assert!(
+            never.starts_with("f > 1ms: never, in 3 functions; the first calls of 1 function weren't"),
+            "{never}"
+        );
+        let met = trigger_text(&Tally { fired: 2, kept: 2, ..tally });
+        assert!(met.starts_with("f > 1ms: 2 calls, 2 kept; the first calls of 1 function weren't"), "{met}");
     }
 
     #[test]

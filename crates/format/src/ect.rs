@@ -407,8 +407,10 @@ wire_struct! {
         pub missed: u64,
         /// Functions that it names.
         pub functions: u64,
+        /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
+        pub late: u64,
         /// Zero.
-        pub reserved: [u64; 3],
+        pub reserved: [u64; 2],
     }
 }
 

@@ -47,13 +47,23 @@ wire_struct! {
         pub doorbell: u32,
         /// The last value of `doorbell` that the recorder has dealt with; a shared futex.
         pub acknowledged: u32,
-        /// Not 0 since somebody waited for the recorder in vain: nobody waits until it is 0 again.
+        /// A set of [`silence`]: since somebody waited for the recorder in vain, nobody waits until it is 0 again.
         pub silent: u32,
         /// Processes that ran untraced though they should have been followed.
         pub untraced: u32,
         /// Descriptors of arenas in the recorder, plus 1; 0 for an empty place.
         pub spares: [u32; SPARES],
     }
+}
+
+/// [`HubHeader::silent`].
+pub mod silence {
+    /// The recorder didn't answer in some milliseconds: nobody waits but those who would miss calls.
+    pub const SHORTLY: u32 = 1;
+    /// Nor in seconds: nobody waits.
+    pub const LONG: u32 = 2;
+    /// The recording is over.
+    pub const OVER: u32 = 4;
 }
 
 /// [`crate::arena::ArenaHeader::origin`], [`crate::ect::ProcessRecord::origin`]: how a process came to be traced.

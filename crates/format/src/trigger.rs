@@ -56,8 +56,11 @@ wire_struct! {
         pub reserved: u32,
         /// Ticks for which all threads keep their oldest segments after a call was posted.
         pub keep_ticks: u64,
+        /// When the process last went on though the recorder hadn't named a new module's functions yet, in ticks; 0 since the
+        /// recorder has heard of it.
+        pub given_up: u64,
         /// Zero.
-        pub reserved_too: [u64; 11],
+        pub reserved_too: [u64; 10],
     }
 }
 

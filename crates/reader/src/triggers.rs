@@ -14,6 +14,8 @@ pub struct Trigger {
     pub text: Vec<u8>,
     /// Functions that it names, in all modules.
     pub functions: u64,
+    /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
+    pub late: u64,
     /// Calls that met its condition.
     pub fired: u64,
     /// Calls of these that were kept.
@@ -69,6 +71,7 @@ pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(
         .map(|record| Trigger {
             text: text(&record).unwrap_or_default(),
             functions: record.functions,
+            late: record.late,
             fired: record.fired,
             kept: record.kept,
             missed: record.missed,

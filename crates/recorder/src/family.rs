@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use everycall_format::arena::ChildEntry;
 use everycall_format::ect::image_end;
-use everycall_format::hub::{SPARES, origin};
+use everycall_format::hub::{SPARES, origin, silence};
 use everycall_format::trigger::TriggerSite;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
@@ -155,10 +155,7 @@ impl Family {
             self.find_parents();
         }
         for member in &mut self.living {
-            member.modules.look(&member.arena, &mut self.files);
-            if let Some(sites) = &mut self.sites {
-                member.find_sites(sites.as_mut());
-            }
+            member.look(&mut self.files, self.sites.as_deref_mut());
         }
         if self.next_number != before
             && let Some(news) = &self.news
@@ -257,7 +254,7 @@ impl Family {
             // An old kernel, or no descriptor left: it is asked for from time to time.
             Some(Err(error)) if error != Errno::SRCH => {}
             _ => {
-                member.modules.look(&member.arena, &mut self.files);
+                member.look(&mut self.files, self.sites.as_deref_mut());
                 member.end = Some((image_end::ENDED, now));
                 return self.ended.push(member);
             }
@@ -319,7 +316,7 @@ impl Family {
                 continue;
             };
             let mut member = self.living.swap_remove(place);
-            member.modules.look(&member.arena, &mut self.files);
+            member.look(&mut self.files, self.sites.as_deref_mut());
             member.end = Some((image_end::ENDED, now));
             // Closes it, and so ends its place among those that are waited for.
             member.pidfd = None;
@@ -390,7 +387,7 @@ impl Family {
         self.attend();
         let page = self.hub.page();
         page.follow().store(0, Ordering::Relaxed);
-        page.silent().store(1, Ordering::Relaxed);
+        page.silent().store(silence::OVER, Ordering::Relaxed);
         page.spares().for_each(|place| place.store(0, Ordering::Release));
         // As many as there are: ends come in handfuls.
         while self.ended_now() > 0 {}
@@ -409,23 +406,47 @@ impl Member {
         Some(Watched { number: self.number, pid: self.pid, arena: Arc::clone(&self.arena), triggers })
     }
 
-    /// Names the functions of new modules that triggers want.
+    /// Takes hold of the files of new modules, and names their functions that triggers want.
+    fn look(&mut self, files: &mut Files, finder: Option<&mut (dyn FindSites + 'static)>) {
+        // Before: who gave up by then has its module in the table.
+        let given_up = self.triggers.as_ref().map_or(0, |triggers| triggers.given_up());
+        self.modules.look(&self.arena, files);
+        if let Some(finder) = finder {
+            self.find_sites(finder);
+        }
+        if let Some(triggers) = &self.triggers {
+            triggers.hear_of(given_up);
+        }
+    }
+
     fn find_sites(&mut self, finder: &mut dyn FindSites) {
-        let Some(triggers) = &self.triggers else { return };
-        let mut is_new = false;
+        let mut new = Vec::new();
         for (place, (module, path, file)) in self.modules.present().enumerate() {
             let whose = (module.predecessors, module.code_start);
             if self.sites.get(place).is_some_and(|(known, _)| *known == whose) {
                 continue;
             }
             let sites = finder.sites(module, path, file);
-            is_new |= !sites.is_empty();
+            if !sites.is_empty() {
+                new.push((place, module.loaded_ticks));
+            }
             self.sites.resize_with(self.sites.len().max(place + 1), Default::default);
             self.sites[place] = (whose, sites);
         }
-        if is_new {
-            let all = self.sites.iter().flat_map(|(_, sites)| sites);
-            triggers.replace(all.copied().collect());
+        if new.is_empty() {
+            return;
+        }
+        let given_up = match &self.triggers {
+            None => u64::MAX,
+            Some(triggers) => {
+                let all = self.sites.iter().flat_map(|(_, sites)| sites);
+                triggers.replace(all.copied().collect());
+                // Afterwards: whoever gives up from now on goes on with these.
+                triggers.given_up()
+            }
+        };
+        for (place, _) in new.into_iter().filter(|(_, loaded_ticks)| *loaded_ticks < given_up) {
+            finder.late(&self.sites[place].1);
         }
     }
 

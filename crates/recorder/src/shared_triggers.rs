@@ -75,6 +75,19 @@ impl SharedTriggers {
         self.word(0, offset_of!(TriggerHeader, bell)).load(Acquire)
     }
 
+    /// When the process last went on without waiting for [`SharedTriggers::replace`], in ticks; 0 where it never did since the last
+    /// [`SharedTriggers::hear_of`].
+    #[must_use]
+    pub fn given_up(&self) -> u64 {
+        self.long(0, offset_of!(TriggerHeader, given_up)).load(SeqCst)
+    }
+
+    /// What went before that time is dealt with.
+    pub fn hear_of(&self, given_up: u64) {
+        let field = self.long(0, offset_of!(TriggerHeader, given_up));
+        let _ = field.compare_exchange(given_up, 0, SeqCst, Relaxed);
+    }
+
     fn sites(&self) -> Sites {
         Sites::of(self.word(0, offset_of!(TriggerHeader, sites)).load(Acquire), self.capacity)
     }

@@ -21,8 +21,11 @@ use crate::shared_triggers::SharedTriggers;
 /// Knows which functions of a module triggers name.
 pub trait FindSites: Send {
     /// The sites of a module, as code offsets, in order. `file` is the module's, where it could be opened. The program waits for some
-    /// milliseconds at most; what comes later is still good for later calls.
+    /// seconds at most; what comes later is still good for later calls.
     fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
+
+    /// The program didn't wait for these: calls before weren't looked at.
+    fn late(&mut self, sites: &[TriggerSite]);
 }
 
 /// A process with triggers.

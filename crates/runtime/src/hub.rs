@@ -10,10 +10,15 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ChildEntry};
-use everycall_format::hub::{HubHeader, SPARES};
+use everycall_format::hub::{HubHeader, SPARES, silence};
 
 /// How long the recorder is waited for, until it has taken hold of a module's file.
 pub(crate) const FILE_WAIT_NS: u64 = 10_000_000;
+/// The same where triggers may name functions of the module, whose calls nobody would look at: long enough for a large library's symbols
+/// on a busy machine.
+const NAMES_WAIT_NS: u64 = 10_000_000_000;
+/// Whoever waits so long looks this often whether the recorder lives.
+const LOOK_NS: u64 = 100_000_000;
 /// The same for an arena. Where the recorder doesn't answer in this time, nobody waits any more until it does.
 const ARENA_WAIT_NS: u64 = 50_000_000;
 /// Longest path that is understood, the zero at its end included.
@@ -91,20 +96,47 @@ impl Hub {
 
     /// Waits until the recorder has dealt with bell number `bell`, for at most `nanoseconds`. False where it didn't in time.
     pub(crate) fn wait_for(&self, bell: u32, nanoseconds: u64) -> bool {
-        let acknowledged = self.field(offset_of!(HubHeader, acknowledged));
-        let silent = self.field(offset_of!(HubHeader, silent));
         let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + nanoseconds;
+        let is_silent = self.field(offset_of!(HubHeader, silent));
+        self.wait_while(bell, || {
+            let left = deadline.checked_sub(system::clock_ns(system::CLOCK_MONOTONIC));
+            let left = left.filter(|left| *left > 0 && is_silent.load(Relaxed) == 0);
+            if left.is_none() {
+                is_silent.fetch_or(silence::SHORTLY, Relaxed);
+            }
+            left
+        })
+    }
+
+    /// Waits until the recorder has dealt with bell number `bell`, and so named the functions that triggers want, for seconds if need be.
+    /// False where it is gone, the recording over, or the time.
+    pub(crate) fn wait_for_names(&self, bell: u32) -> bool {
+        let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + NAMES_WAIT_NS;
+        let is_silent = self.field(offset_of!(HubHeader, silent));
+        let mut has_waited = false;
+        self.wait_while(bell, || {
+            let left = deadline.saturating_sub(system::clock_ns(system::CLOCK_MONOTONIC));
+            if left == 0 {
+                is_silent.fetch_or(silence::LONG, Relaxed);
+            }
+            let is_in_vain = is_silent.load(Relaxed) & (silence::LONG | silence::OVER) != 0
+                || (has_waited && system::process_has_ended(self.recorder_pid));
+            has_waited = true;
+            (!is_in_vain).then_some(left.min(LOOK_NS))
+        })
+    }
+
+    /// Waits until the recorder has dealt with bell number `bell`, each time for as many nanoseconds as `longer` says. False where that
+    /// says none.
+    fn wait_while(&self, bell: u32, mut longer: impl FnMut() -> Option<u64>) -> bool {
+        let acknowledged = self.field(offset_of!(HubHeader, acknowledged));
         loop {
             let seen = acknowledged.load(Acquire);
             if seen.wrapping_sub(bell).cast_signed() >= 0 {
                 return true;
             }
-            let now = system::clock_ns(system::CLOCK_MONOTONIC);
-            if now >= deadline || silent.load(Relaxed) != 0 {
-                silent.store(1, Relaxed);
-                return false;
-            }
-            system::wait(acknowledged, seen, deadline - now);
+            let Some(nanoseconds) = longer() else { return false };
+            system::wait(acknowledged, seen, nanoseconds);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::mapped_file::MappedFile;
 use crate::module_table::{self, Claim, Kind};
 use crate::process::{self, Process, state as process_state};
 use crate::slow::{Place, slow_path};
+use crate::triggers::Triggers;
 use crate::{api, fork, hub, site_set, sites, triggers};
 use core::sync::atomic::{
     AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
@@ -248,11 +249,22 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
     flags
 }
 
-/// Rings for the recorder and gives it a moment to take hold of the module's file.
+/// Rings for the recorder and gives it a moment to take hold of the module's file; where there are triggers, the time to name the
+/// functions that they want, whose first calls would be missed.
 fn tell_recorder(arena: &Arena) {
-    if let Some(hub) = hub::hub()
-        && !hub.wait_for(hub.ring(), hub::FILE_WAIT_NS)
-    {
+    let Some(hub) = hub::hub() else { return };
+    let bell = hub.ring();
+    let is_heard = match Triggers::of(arena) {
+        None => hub.wait_for(bell, hub::FILE_WAIT_NS),
+        Some(triggers) => {
+            let is_heard = hub.wait_for_names(bell);
+            if !is_heard {
+                triggers.give_up();
+            }
+            is_heard
+        }
+    };
+    if !is_heard {
         arena.count(counter::RECORDER_LATE, 1);
     }
 }

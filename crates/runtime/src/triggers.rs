@@ -120,9 +120,14 @@ impl Triggers {
         })
     }
 
+    /// The process goes on, though the recorder hasn't named a module's functions.
+    pub(crate) fn give_up(&self) {
+        field!(self.base, TriggerHeader, given_up, AtomicU64).store(everycall_hooks::ticks(), SeqCst);
+    }
+
     /// What a forked child takes over of its parent's triggers, with its place in the arena: the sites, and what the header says of
     /// them.
-    pub(crate) fn inheritance(&self, arena: &Arena) -> [(u64, &'static [u8]); 2] {
+    pub(crate) fn inheritance(&self, arena: &Arena) -> [(u64, &'static [u8]); 3] {
         let sites = self.sites();
         let size = u64::from(sites.count) * size_of::<TriggerSite>() as u64;
         let part = |address: *mut u8, size: u64| {
@@ -130,7 +135,12 @@ impl Triggers {
             let bytes = unsafe { core::slice::from_raw_parts(address.cast_const(), size as usize) };
             (arena.offset_of(address as u64), bytes)
         };
-        [part(self.at(sites.at(0)), size), part(self.base, offset_of!(TriggerHeader, rules) as u64)]
+        let given_up = self.at(offset_of!(TriggerHeader, given_up) as u64);
+        [
+            part(self.at(sites.at(0)), size),
+            part(self.base, offset_of!(TriggerHeader, rules) as u64),
+            part(given_up, size_of::<u64>() as u64),
+        ]
     }
 }
 

@@ -148,6 +148,10 @@ impl FindSites for Functions {
         self.outcome.found(&sites);
         sites
     }
+
+    fn late(&mut self, sites: &[TriggerSite]) {
+        self.outcome.late(sites);
+    }
 }
 
 #[cfg(test)]

@@ -38,6 +38,8 @@ pub struct Tally {
     pub text: String,
     /// Functions that it names, in all modules.
     pub functions: u64,
+    /// Of these, those whose first calls weren't looked at.
+    pub late: u64,
     /// Calls that met its condition.
     pub fired: u64,
     /// Of these, those that were kept.
@@ -90,10 +92,18 @@ impl Outcome {
     }
 
     pub(crate) fn found(&self, sites: &[TriggerSite]) {
+        self.count(sites, |tally| tally.functions += 1);
+    }
+
+    pub(crate) fn late(&self, sites: &[TriggerSite]) {
+        self.count(sites, |tally| tally.late += 1);
+    }
+
+    fn count(&self, sites: &[TriggerSite], one_more: impl Fn(&mut Tally)) {
         let mut known = self.known();
         for site in sites {
             if let Some(tally) = known.tallies.get_mut(site.rule as usize) {
-                tally.functions += 1;
+                one_more(tally);
             }
         }
     }
@@ -369,6 +379,7 @@ impl KeepCalls for Keeper {
                 kept: tally.kept,
                 missed: tally.missed,
                 functions: tally.functions,
+                late: tally.late,
                 ..TriggerRecord::default()
             });
             texts.extend_from_slice(tally.text.as_bytes());

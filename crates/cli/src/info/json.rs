@@ -198,6 +198,7 @@ fn triggers(report: &Report<'_>) -> Value {
         json!({
             "trigger": String::from_utf8_lossy(&trigger.text),
             "functions": trigger.functions,
+            "functions_named_late": trigger.late,
             "calls": trigger.fired,
             "kept": trigger.kept,
             "missed": trigger.missed,

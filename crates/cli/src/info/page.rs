@@ -11,7 +11,7 @@ use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
 
 use super::Report;
 use super::profile::Row;
-use crate::report::{Several, Size};
+use crate::report::{Several, Size, named_late};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -353,6 +353,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         if trigger.missed > 0 {
             write!(line, ", {} that could not be kept", Count(trigger.missed))?;
         }
+        line += &named_late(trigger.late);
         paragraph(out, &line)?;
     }
     if report.kept.is_empty() {
