@@ -64,16 +64,22 @@ fn models() -> Result<(), String> {
         );
         return Ok(());
     }
-    let packages = ["-p", "everycall-ring", "-p", "everycall-format", "-p", "everycall-patch", "--lib"];
-    cargo(&[&["+nightly", "miri", "test", "--quiet"], &packages[..]].concat())
+    let packages = ["ring", "format", "patch", "reader"].map(|package| format!("everycall-{package}"));
+    let packages: Vec<&str> = packages.iter().flat_map(|package| ["-p", package]).collect();
+    cargo(&[&["+nightly", "miri", "test", "--quiet", "--lib"], &packages[..]].concat())
         .env("CARGO_TARGET_DIR", "target/miri")
         .run()?;
-    cargo(&["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu", "--release"])
-        .args(["-p", "everycall-ring", "--test", "stress"])
-        .env("RUSTFLAGS", "-Zsanitizer=thread")
-        .env("RING_STRESS_SECONDS", "5")
-        .env("CARGO_TARGET_DIR", "target/tsan")
-        .run()
+    let with_thread_sanitizer = |what: &[&str]| {
+        cargo(&["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu", "--release"])
+            .args(what)
+            .env("RUSTFLAGS", "-Zsanitizer=thread")
+            .env("RING_STRESS_SECONDS", "5")
+            .env("CARGO_TARGET_DIR", "target/tsan")
+            .run()
+    };
+    with_thread_sanitizer(&["-p", "everycall-ring", "--test", "stress"])?;
+    // The slow path, under random programs.
+    with_thread_sanitizer(&["-p", "everycall-runtime", "--lib", "tests::scripts"])
 }
 
 /// Whether a nightly toolchain with Miri is there; its components are added where the toolchain is.
