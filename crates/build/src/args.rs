@@ -15,7 +15,7 @@ pub struct Invocation {
     pub stage: Stage,
     /// A source that isn't assembler is among the inputs.
     pub compiles: bool,
-    /// The user chose a level or kind of debug information, or none.
+    /// The user said anything of debug information: what there is of it is his choice.
     pub debug_chosen: bool,
     /// The linker named by `-fuse-ld=`.
     pub linker: Option<String>,
@@ -185,37 +185,6 @@ const NO_CODE: &[&str] = &[
     "-emit-interface-stubs",
 ];
 
-/// `-g` options that say how debug information is written, not whether and how much.
-const DEBUG_DETAILS: &[&str] = &[
-    "-gz",
-    "-gsplit-dwarf",
-    "-gno-",
-    "-grecord-",
-    "-gcolumn-info",
-    "-gvariable-location-views",
-    "-ginternal-reset-location-views",
-    "-gstatement-frontiers",
-    "-gas-loc",
-    "-gas-locview",
-    "-ginline-points",
-    "-gstrict-dwarf",
-    "-gpubnames",
-    "-ggnu-pubnames",
-    "-gtype",
-    "-gdescribe-dies",
-    "-gused",
-    "-gcc-toolchain",
-    "-gdwarf32",
-    "-gdwarf64",
-    "-gsimple-template-names",
-    "-gembed-source",
-    "-gkey-instructions",
-    "-gdwarf-aranges",
-    "-gomit-unreferenced-methods",
-    "-gcodeview-ghash",
-    "-gcodeview-command-line",
-];
-
 /// Options by which the user takes gcc's entry and exit hooks for something else.
 const CLAIM_HOOKS: &[&str] = &[
     "-pg",
@@ -314,7 +283,8 @@ impl Scan {
             self.library(name);
         } else if is_one_of(arg, CLAIM_HOOKS) && arg != "-minstrument-return=call" {
             self.obstacle(Obstacle::ClaimsHooks(arg.to_owned()));
-        } else if arg.starts_with("-g") && !is_one_of(arg, DEBUG_DETAILS) {
+        } else if arg.starts_with("-g") && !arg.starts_with("-gcc-toolchain") {
+            // Also those that say how it is written alone: `-gsplit-dwarf` makes a file of it, where there is any.
             self.found.debug_chosen = true;
         }
     }
@@ -476,19 +446,22 @@ mod tests {
 
     #[test]
     fn debug_words_of_the_user() {
-        for line in ["-g", "-g0", "-g3", "-ggdb3", "-gdwarf-4", "-gline-tables-only", "-gmlt"] {
+        for line in [
+            "-g",
+            "-g0",
+            "-g3",
+            "-ggdb3",
+            "-gdwarf-4",
+            "-gline-tables-only",
+            "-gmlt",
+            "-gz",
+            "-gsplit-dwarf",
+            "-gsplit-dwarf=single",
+            "-grecord-gcc-switches",
+        ] {
             assert!(read(line).debug_chosen, "{line}");
         }
-        for line in [
-            "-gz",
-            "-gz=zlib",
-            "-gsplit-dwarf",
-            "-grecord-gcc-switches",
-            "-gno-column-info",
-            "-O2",
-            "-gcc-toolchain=/x",
-            "-gdwarf64",
-        ] {
+        for line in ["-O2", "-gcc-toolchain=/x", "-o -g", ""] {
             assert!(!read(line).debug_chosen, "{line}");
         }
     }

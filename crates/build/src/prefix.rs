@@ -171,6 +171,13 @@ fn take_mode(args: &mut Vec<OsString>) -> Result<Option<Mode>, Failure> {
 }
 
 fn not_found(compiler: &OsStr) -> Failure {
+    if compiler.as_bytes().contains(&b'/') && Path::new(compiler).exists() {
+        let sentence = format!(
+            "`{}` is there, but can't be executed; name a compiler, and see that it is marked as a program (chmod +x)",
+            compiler.display()
+        );
+        return Failure { sentence, code: EXIT_NOT_RUN };
+    }
     let compiler = compiler.display();
     Failure {
         sentence: format!(

@@ -96,6 +96,16 @@ fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
 /// What is started, or why it isn't.
 fn prepare(arguments: &RecordArguments) -> Result<Launch, Failure> {
     let (program, rest) = arguments.command.split_first().expect("clap wants one");
+    if program.as_encoded_bytes().starts_with(b"-") && program::find(program).is_none() {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "{} is no option of record; `everycall record --help` lists them, and a program of this name is given by its \
+                 path, such as ./-app",
+                program.display()
+            ),
+        ));
+    }
     let mut preload = arguments.preload;
     match program::look_at(program) {
         Prospect::Traced if preload => {

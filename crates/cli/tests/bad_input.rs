@@ -46,6 +46,9 @@ fn compilers_and_modes() {
     let here = Workplace::new();
     here.write("plain.c", "int main(void) { return 0; }\n");
     here.fail("cc -- no-such-gcc plain.c", 127, &["no-such-gcc"]);
+    here.fail("cc -- ./no-such-gcc plain.c", 127, &["./no-such-gcc"]);
+    here.fail("cc -- ./plain.c x", 126, &["./plain.c", "can't be executed"]);
+    here.fail("cc -- . x", 126, &["can't be executed"]);
     here.fail("cc --mode xray -- gcc plain.c", 2, &["xray", "gcc"]);
     here.fail("cc --mode nonsense -- gcc plain.c", 2, &["nonsense", "nops"]);
     // What the compiler says is its own.
@@ -134,6 +137,7 @@ fn limits_of_the_process() {
     std::fs::remove_file(here.path("app.ect")).unwrap();
     is_failure("ulimit -f", &record("ulimit -f 10"), 125, &["RLIMIT_FSIZE", "ulimit -f", "--ring-size"]);
     is_failure("ulimit -v", &record("ulimit -v 20000"), 125, &["RLIMIT_AS", "ulimit -v", "--ring-size"]);
+    is_failure("ulimit -n", &record("ulimit -n 8"), 125, &["open files", "ulimit -n"]);
     // The file itself outgrows the limit.
     here.succeed("record -q -o app.ect -- ./app");
     let outcome = here.shell("ulimit -f 1; exec $EVERYCALL export -o app.json app.ect");
@@ -272,6 +276,8 @@ fn options_that_make_no_sense() {
         ("replay --tid main t.ect", "thread or process number"),
         ("export -f nonsense t.ect", "vizviewer, chrome or perfetto"),
         ("nonsense", "nonsense"),
+        ("record --bogus -- ./app", "--bogus is no option"),
+        ("record -o t.ect -x ./app", "-x is no option"),
     ] {
         here.fail(line, 2, &[word]);
     }

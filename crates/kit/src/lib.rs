@@ -1,10 +1,9 @@
 //! The compiled runtime and the headers, inside the binary, and their way into files where compilers and the dynamic linker
 //! need some.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The object that executables are linked with.
@@ -57,10 +56,40 @@ pub const FILES: [(&str, &[u8]); 13] = [
 /// The folder that holds this version's kit; unpacks it where that hasn't happened. The folder's name carries
 /// the version and a checksum of the content, so it never changes once it is there, and versions don't meet.
 ///
+/// It lies in `$XDG_CACHE_HOME/everycall`, else `~/.cache/everycall`, else, for users without a home that can be written, in
+/// `/var/tmp/everycall-UID`.
+///
 /// # Errors
-/// Where no cache folder can be made or written.
+/// Where none of these can be made or written.
 pub fn unpack() -> io::Result<PathBuf> {
-    unpack_into(&cache_folder()?)
+    let shared = PathBuf::from(format!("/var/tmp/everycall-{}", rustix::process::getuid().as_raw()));
+    unpack_below(cache_folder().as_deref(), &shared)
+}
+
+fn unpack_below(cache: Option<&Path>, shared: &Path) -> io::Result<PathBuf> {
+    let first = match cache.map(unpack_into) {
+        Some(Ok(folder)) => return Ok(folder),
+        Some(Err(error)) => error.to_string(),
+        None => "no folder for everycall's runtime files: set HOME or XDG_CACHE_HOME to a writable folder"
+            .to_owned(),
+    };
+    let second = |error: io::Error| {
+        io::Error::new(error.kind(), format!("{first} (nor into {}: {error})", shared.display()))
+    };
+    make_private(shared).and_then(|()| unpack_into(shared)).map_err(second)
+}
+
+/// Makes a folder where anybody may make one. What lies in it is linked into programs, so nobody else may have a hand in it.
+fn make_private(folder: &Path) -> io::Result<()> {
+    match fs::DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let data = fs::symlink_metadata(folder)?;
+    if data.is_dir() && data.uid() == rustix::process::getuid().as_raw() && data.mode() & 0o022 == 0 {
+        return Ok(());
+    }
+    Err(io::Error::other("it is no folder, belongs to another user, or others may write to it"))
 }
 
 /// As [`unpack`], below a folder of the caller's choice.
@@ -113,19 +142,11 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// `$XDG_CACHE_HOME/everycall`, `~/.cache/everycall`, or a folder of the user's own below the temporary one.
-fn cache_folder() -> io::Result<PathBuf> {
-    let set =
-        |name: &str| std::env::var_os(name).filter(|value: &OsString| !value.is_empty()).map(PathBuf::from);
-    let base = set("XDG_CACHE_HOME")
-        .filter(|path| path.is_absolute())
-        .or_else(|| set("HOME").filter(|path| path.is_absolute()).map(|home| home.join(".cache")));
-    base.map(|base| base.join("everycall")).ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::NotFound,
-            "no folder for everycall's runtime files: set HOME or XDG_CACHE_HOME to a writable folder",
-        )
-    })
+/// `$XDG_CACHE_HOME/everycall` or `~/.cache/everycall`.
+fn cache_folder() -> Option<PathBuf> {
+    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+    base.map(|base| base.join("everycall"))
 }
 
 /// FNV-1a over all files.
@@ -161,6 +182,30 @@ mod tests {
         unpack_into(&cache).unwrap();
         assert_eq!(fs::read(folder.join(PRELOAD_LIBRARY)).unwrap(), FILES[2].1);
         fs::remove_dir_all(&cache).unwrap();
+    }
+
+    /// Users of services have no home; what lies where all may write has to be theirs alone.
+    #[test]
+    fn without_a_home_a_private_folder_is_taken() {
+        use std::os::unix::fs::{PermissionsExt, symlink};
+        let root = std::env::temp_dir().join(format!("everycall-kit-shared-{}", std::process::id()));
+        fs::create_dir_all(&root).unwrap();
+        let nowhere = Some(Path::new("/proc/nowhere"));
+        for (name, cache) in [("a", None), ("b", nowhere)] {
+            let shared = root.join(name);
+            let folder = unpack_below(cache, &shared).unwrap();
+            assert!(folder.starts_with(&shared) && is_whole(&folder));
+            assert_eq!(fs::metadata(&shared).unwrap().mode() & 0o777, 0o700);
+            assert_eq!(unpack_below(cache, &shared).unwrap(), folder);
+        }
+        symlink(root.join("a"), root.join("link")).unwrap();
+        fs::write(root.join("file"), "").unwrap();
+        fs::set_permissions(root.join("b"), fs::Permissions::from_mode(0o777)).unwrap();
+        for name in ["link", "file", "b"] {
+            let error = unpack_below(nowhere, &root.join(name)).unwrap_err().to_string();
+            assert!(error.contains("XDG_CACHE_HOME") && error.contains("others may write"), "{error}");
+        }
+        fs::remove_dir_all(&root).unwrap();
     }
 
     #[test]

@@ -52,10 +52,15 @@ pub enum RecordError {
 impl fmt::Display for RecordError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            RecordError::Arena { ring_size, source } => write!(
-                out,
-                "can't make shared memory for rings of {ring_size} bytes: {source}; try a smaller --ring-size, such as 64K"
-            ),
+            RecordError::Arena { ring_size, source } => {
+                write!(out, "can't make shared memory for rings of {ring_size} bytes: {source}; ")?;
+                match source.raw_os_error() {
+                    Some(libc::EMFILE | libc::ENFILE) => {
+                        write!(out, "raise the limit of open files (ulimit -n)")
+                    }
+                    _ => write!(out, "try a smaller --ring-size, such as 64K"),
+                }
+            }
             RecordError::Limit { limit, command, bytes, needed } => write!(
                 out,
                 "{limit} is {bytes} bytes, and rings of this size need {needed} at least; raise it with `{command}`, or \

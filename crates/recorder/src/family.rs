@@ -9,6 +9,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
@@ -282,6 +283,11 @@ impl Family {
         let mut watched = std::mem::take(&mut self.retired);
         watched.extend(self.members().filter_map(Member::watched));
         watched
+    }
+
+    /// Opens the program at `path`, which is about to be started.
+    pub fn open_started(&mut self, path: &Path) {
+        self.files.open_started(path);
     }
 
     /// What is readable when somebody has ended, or is new.

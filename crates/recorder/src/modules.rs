@@ -72,7 +72,11 @@ const KNOWN_MAX: usize = 1 << 16;
 
 /// Files that are held, for all processes together: those that run the same program share one descriptor.
 #[derive(Debug, Default)]
-pub struct Files(HashMap<Identity, Weak<Held>>);
+pub struct Files {
+    held: HashMap<Identity, Weak<Held>>,
+    /// The program that was started: it was opened before it could remove itself.
+    started: Option<Arc<Held>>,
+}
 
 /// Path, build id, device and inode of a module.
 pub type Identity = (Vec<u8>, Vec<u8>, u64, u64);
@@ -81,16 +85,23 @@ pub type Identity = (Vec<u8>, Vec<u8>, u64, u64);
 const FILES_TIDIED: usize = 4096;
 
 impl Files {
+    /// Opens the program at `path`, which is about to be started.
+    pub fn open_started(&mut self, path: &Path) {
+        self.started = open_regular(path).map(Arc::new);
+    }
+
     fn hold(&mut self, path: Vec<u8>, module: &ModuleEntry, pid: u32) -> Option<Arc<Held>> {
         let identity = identity(path, module);
-        if let Some(held) = self.0.get(&identity).and_then(Weak::upgrade) {
+        if let Some(held) = self.held.get(&identity).and_then(Weak::upgrade) {
             return Some(held);
         }
-        let held = Arc::new(hold(Path::new(OsStr::from_bytes(&identity.0)), module, pid)?);
-        if self.0.len() >= FILES_TIDIED {
-            self.0.retain(|_, held| held.strong_count() > 0);
+        let found = hold(Path::new(OsStr::from_bytes(&identity.0)), module, pid).map(Arc::new);
+        let is_it = |held: &&Arc<Held>| is_same_module(&held.file, held.stamp, module);
+        let held = found.or_else(|| self.started.as_ref().filter(is_it).cloned())?;
+        if self.held.len() >= FILES_TIDIED {
+            self.held.retain(|_, held| held.strong_count() > 0);
         }
-        self.0.insert(identity, Arc::downgrade(&held));
+        self.held.insert(identity, Arc::downgrade(&held));
         Some(held)
     }
 }
@@ -225,12 +236,16 @@ fn hold(path: &Path, module: &ModuleEntry, pid: u32) -> Option<Held> {
 }
 
 fn open_if_same(path: &Path, module: &ModuleEntry) -> Option<Held> {
+    open_regular(path).filter(|held| is_same_module(&held.file, held.stamp, module))
+}
+
+fn open_regular(path: &Path) -> Option<Held> {
     // Opening a device or a FIFO may do something; a path of this kind is no module.
     std::fs::metadata(path).ok().filter(Metadata::is_file)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     let metadata = file.metadata().ok().filter(Metadata::is_file)?;
     let stamp = Stamp::of(&metadata);
-    is_same_module(&file, stamp, module).then_some(Held { file, stamp })
+    Some(Held { file, stamp })
 }
 
 /// Whether a file is the one that was mapped: by its build id where the module has one.
@@ -337,6 +352,30 @@ mod tests {
             copy();
             assert_eq!(is_still_there(&path, &held, &module), with_build_id, "the same bytes in a new file");
             std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    /// It may be gone, and its process too, before anybody looks.
+    #[test]
+    fn a_program_that_removes_itself_keeps_its_file() {
+        const NOBODY: u32 = u32::MAX;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app");
+        std::fs::copy("/proc/self/exe", &path).unwrap();
+        let name = path.as_os_str().as_bytes().to_vec();
+        for with_build_id in [false, true] {
+            let module = entry_of(Path::new("/proc/self/exe"), with_build_id);
+            let module = if module.build_id_length > 0 { module } else { entry_of(&path, false) };
+            let mut files = Files::default();
+            files.open_started(&path);
+            std::fs::rename(&path, folder.path().join("away")).unwrap();
+            assert!(Files::default().hold(name.clone(), &module, NOBODY).is_none());
+            let held = files.hold(name.clone(), &module, NOBODY).unwrap();
+            assert_eq!(read_image(&held, &module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+            // Another module isn't taken for it.
+            let other = ModuleEntry { inode: 1, ..ModuleEntry::default() };
+            assert!(files.hold(name.clone(), &other, NOBODY).is_none());
+            std::fs::rename(folder.path().join("away"), &path).unwrap();
         }
     }
 

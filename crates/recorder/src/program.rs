@@ -13,6 +13,7 @@ use everycall_format::ect::{ProcessEnd, end};
 use everycall_format::env;
 use everycall_tracefile::Summary;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::{Access, access};
 use rustix::process::{Pid, Resource, Rlimit, WaitId, WaitIdOptions, getrlimit, setrlimit, waitid};
 
 use crate::arena::{Capacity, Stream};
@@ -134,7 +135,10 @@ pub struct Ended {
 ///
 /// It isn't there, it can't be executed, or there is no process for it.
 pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError> {
-    let Recorder { family, keep, signals: wanted } = recorder;
+    let Recorder { mut family, keep, signals: wanted } = recorder;
+    if let Some(program) = find(&launch.program) {
+        family.open_started(&program);
+    }
     let hub = family.hub.path();
     let preload = launch.preload.as_deref().map(with_present_preloads);
     let mut environment: Vec<(&str, &OsStr)> = vec![(env::RECORDER, hub.as_os_str())];
@@ -154,6 +158,16 @@ pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError
     let bell = Bell::attend(Arc::clone(&family));
     let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&family), keep));
     Ok(Running { family, child, signals, readings, bell, keeper })
+}
+
+/// The file that is going to be executed: the first one of its name along `PATH` that may be.
+fn find(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(program.into());
+    }
+    let path = std::env::var_os("PATH")?;
+    let is_program = |path: &PathBuf| access(path, Access::EXEC_OK).is_ok() && path.is_file();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_program)
 }
 
 /// What is preloaded already stays in front: sanitizers insist on being first.
