@@ -48,7 +48,7 @@ fn compilers_and_modes() {
     here.fail("cc -- no-such-gcc plain.c", 127, &["no-such-gcc"]);
     here.fail("cc -- ./no-such-gcc plain.c", 127, &["./no-such-gcc"]);
     here.fail("cc -- ./plain.c x", 126, &["./plain.c", "can't be executed"]);
-    here.fail("cc -- . x", 126, &["can't be executed"]);
+    here.fail("cc -- ./ x", 126, &["can't be executed"]);
     here.fail("cc --mode xray -- gcc plain.c", 2, &["xray", "gcc"]);
     here.fail("cc --mode nonsense -- gcc plain.c", 2, &["nonsense", "nops"]);
     // What the compiler says is its own.
