@@ -26,12 +26,26 @@ const PRELOADED_LIBRARY: &str = "libeverycall.so";
 /// The headers of the kit; kits may lack them.
 const HEADERS: [&str; 2] = ["everycall.h", "compat/funtrace.h"];
 
-/// Writes the pkg-config modules and the CMake package into `folder`; `program` is what `as` will be a link to.
+/// Writes the pkg-config modules and the CMake package into `folder`; `program` is what `as` will be a link to. They are made beside
+/// their places first: where that fails, as on a full disk, what was there before is still whole, and nothing else is.
 ///
 /// # Errors
 ///
 /// Those of the file system and of the kit; the text names the file.
 pub fn write_integration(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
+    let missing = folder.ancestors().take_while(|part| !part.as_os_str().is_empty() && !part.exists());
+    let made: Vec<&Path> = missing.collect();
+    let draft = folder.join(format!(".draft-{}", std::process::id()));
+    let written = write_files(&draft, program, kit).and_then(|()| put_in_place(&draft, folder));
+    let _ = fs::remove_dir_all(&draft);
+    if written.is_err() {
+        // Only what is empty goes.
+        made.iter().for_each(|part| drop(fs::remove_dir(part)));
+    }
+    written
+}
+
+fn write_files(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
     let lib = folder.join("lib");
     let tools = lib.join("everycall");
     Toolbox::create(&tools, program)?;
@@ -39,7 +53,7 @@ pub fn write_integration(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Res
     for name in [RUNTIME_OBJECT, MODULE_OBJECT, PRELOADED_LIBRARY] {
         let source = kit.join(name);
         if name != PRELOADED_LIBRARY || source.exists() {
-            fs::copy(&source, tools.join(name)).map_err(|error| named(&source, &error))?;
+            fs::copy(&source, tools.join(name)).map_err(|error| named(Path::new(name), &error))?;
         }
     }
     for header in HEADERS {
@@ -48,22 +62,40 @@ pub fn write_integration(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Res
         if source.exists() {
             fs::create_dir_all(target.parent().unwrap_or(&tools))
                 .and_then(|()| fs::copy(&source, &target))
-                .map_err(|error| named(&source, &error))?;
+                .map_err(|error| named(Path::new(header), &error))?;
         }
     }
     for mode in Mode::ALL {
         for is_module in [false, true] {
             let suffix = if is_module { "-module" } else { "" };
-            write(&lib.join(format!("pkgconfig/everycall-{mode}{suffix}.pc")), &pkg_config(mode, is_module))?;
+            write(&lib, &format!("pkgconfig/everycall-{mode}{suffix}.pc"), &pkg_config(mode, is_module))?;
         }
     }
-    write(&lib.join("cmake/everycall/everycall-config.cmake"), &cmake_package())?;
-    write(&lib.join("cmake/everycall/everycall-config-version.cmake"), &cmake_version())
+    write(&lib, "cmake/everycall/everycall-config.cmake", &cmake_package())?;
+    write(&lib, "cmake/everycall/everycall-config-version.cmake", &cmake_version())
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
-    let parent = path.parent().unwrap_or(path);
-    fs::create_dir_all(parent).and_then(|()| fs::write(path, text)).map_err(|error| named(path, &error))
+/// Moves what lies in `draft`, folder by folder, over what lies in `folder`.
+fn put_in_place(draft: &Path, folder: &Path) -> io::Result<()> {
+    fs::create_dir_all(folder).map_err(|error| named(folder, &error))?;
+    for entry in fs::read_dir(draft)? {
+        let entry = entry?;
+        let target = folder.join(entry.file_name());
+        if entry.file_type()?.is_dir() && target.exists() {
+            put_in_place(&entry.path(), &target)?;
+        } else {
+            fs::rename(entry.path(), &target).map_err(|error| named(&target, &error))?;
+        }
+    }
+    Ok(())
+}
+
+fn write(lib: &Path, name: &str, text: &str) -> io::Result<()> {
+    let path = lib.join(name);
+    let parent = path.parent().unwrap_or(lib);
+    fs::create_dir_all(parent)
+        .and_then(|()| fs::write(&path, text))
+        .map_err(|error| named(Path::new(name), &error))
 }
 
 fn named(path: &Path, error: &io::Error) -> io::Error {
@@ -179,4 +211,42 @@ fn cmake_version() -> String {
          if(PACKAGE_FIND_VERSION VERSION_EQUAL PACKAGE_VERSION)\n  set(PACKAGE_VERSION_EXACT TRUE)\nendif()\n",
         version = env!("CARGO_PKG_VERSION"),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As on a full disk: the last files can't be written.
+    #[test]
+    fn what_fails_leaves_nothing_behind() {
+        let root = std::env::temp_dir().join(format!("everycall-integration-{}", std::process::id()));
+        let (kit, folder) = (root.join("kit"), root.join("new/build files"));
+        fs::create_dir_all(&kit).unwrap();
+        let names = |folder: &Path| -> Vec<_> {
+            fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect()
+        };
+        let integrate = || write_integration(&folder, Path::new("/bin/true"), &|| Ok(kit.clone()));
+        fs::write(kit.join(RUNTIME_OBJECT), "runtime").unwrap();
+        let error = integrate().unwrap_err().to_string();
+        assert!(error.contains(MODULE_OBJECT), "{error}");
+        assert_eq!(names(&root), ["kit"]);
+
+        fs::write(kit.join(MODULE_OBJECT), "module").unwrap();
+        integrate().unwrap();
+        assert_eq!(names(&folder), ["lib"]);
+        let object = folder.join("lib/everycall").join(RUNTIME_OBJECT);
+        assert_eq!(fs::read(&object).unwrap(), b"runtime");
+
+        // What is there stays whole, and is replaced by the next one.
+        fs::write(kit.join(RUNTIME_OBJECT), "another").unwrap();
+        fs::remove_file(kit.join(MODULE_OBJECT)).unwrap();
+        integrate().unwrap_err();
+        assert_eq!(names(&folder), ["lib"]);
+        assert_eq!(fs::read(&object).unwrap(), b"runtime");
+        fs::write(kit.join(MODULE_OBJECT), "module").unwrap();
+        integrate().unwrap();
+        assert_eq!(fs::read(&object).unwrap(), b"another");
+        fs::remove_dir_all(&root).unwrap();
+    }
 }

@@ -311,7 +311,7 @@ pub struct FilterArguments {
     #[arg(long, value_name = "NUMBER")]
     pub kept: Option<usize>,
     /// Only so many levels of nesting
-    #[arg(long, value_name = "LEVELS")]
+    #[arg(long, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
 }
 

@@ -25,6 +25,7 @@ mod report;
 mod resolve;
 mod rotation;
 mod snapshot;
+mod source_notes;
 mod symbol_names;
 mod trace_view;
 mod triggers;

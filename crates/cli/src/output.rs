@@ -68,6 +68,7 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     written.finish()?;
     explain_emptiness(&summary, &filter, &view, &arguments.trace);
     names.warn();
+    names.warn_of_sources();
     if !has_inlines && !arguments.no_inlines {
         eprintln!(
             "everycall: which calls were inlined is left out, as it would make a file of so many calls much larger; --inlines \

@@ -59,7 +59,10 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     }
     match &written {
         Ok(summary) if !quiet => {
-            report::print(summary, &output);
+            match program::why_untraced(&launch.program).filter(|_| !summary.traced) {
+                Some(why) => report::print_untraced(summary, &launch.program, why, &output),
+                None => report::print(summary, &output),
+            }
             outcome.iter().for_each(|outcome| report::print_triggers(outcome, &output));
         }
         Ok(_) => {}
@@ -128,8 +131,8 @@ fn prepare(arguments: &RecordArguments) -> Result<Launch, Failure> {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
-                "{} runs with its owner's rights (setuid or setgid), so nothing can be loaded into it; record a copy \
-                 without these bits",
+                "{} runs with rights of its own (setuid, setgid or capabilities), so nothing can be loaded into it; record a copy \
+                 without these",
                 program.display()
             ),
         ));

@@ -1,5 +1,6 @@
 //! What `record` says at its end.
 
+use std::ffi::OsStr;
 use std::fmt::{self, Write};
 use std::path::Path;
 
@@ -54,6 +55,18 @@ impl fmt::Display for Several {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "{} {}", Count(self.0), if self.0 == 1 { self.1 } else { self.2 })
     }
+}
+
+/// Prints to standard error that nothing was traced of a program that carries the runtime.
+pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Path) {
+    let mut text = format!(
+        "everycall: nothing was traced, though {} carries everycall's runtime: {why}; {} holds no calls\n",
+        program.display(),
+        output.display()
+    );
+    // Writing to a string doesn't fail.
+    let _ = warnings(&mut text, summary);
+    eprint!("{text}");
 }
 
 /// Prints the report to standard error.

@@ -9,15 +9,17 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use everycall_export::{Details, FunctionName, Inlined, Names};
 use everycall_reader::{Module, Source, TraceFile};
 use everycall_symbols::{
-    FunctionId, InlinedCall, Leave, ModuleIdentity, ModuleSymbols, SourceFinder, SymbolOptions,
+    FunctionId, InlinedCall, Leave, ModuleIdentity, ModuleSymbols, PathMap, SourceFinder, SymbolOptions,
 };
 use everycall_timeline::{Code, Location, Trace};
 
 use crate::arguments::SymbolArguments;
+use crate::source_notes::SourceNotes;
 
 /// Inlined calls that are shown of one function; the rest is counted.
 const INLINED_SHOWN: usize = 16;
@@ -63,6 +65,9 @@ pub struct SymbolNames<'a> {
     ended_ns: Option<u64>,
     opened: RefCell<Vec<Option<ModuleSymbols>>>,
     sources: RefCell<SourceFinder>,
+    source_notes: RefCell<SourceNotes>,
+    /// By what is shown of a source's path: a module that was built from it.
+    modules_of_sources: RefCell<HashMap<String, usize>>,
     /// Paths of sources that are no UTF-8, by what is shown of them.
     odd_paths: RefCell<HashMap<String, Arc<Path>>>,
     warnings: RefCell<BTreeSet<String>>,
@@ -93,6 +98,8 @@ impl<'a> SymbolNames<'a> {
                 .map(|(origin, ended)| origin.saturating_add(ended)),
             opened: RefCell::new(modules.iter().map(|_| None).collect()),
             sources: RefCell::new(SourceFinder::new(arguments.map_source.clone())),
+            source_notes: RefCell::default(),
+            modules_of_sources: RefCell::default(),
             odd_paths: RefCell::default(),
             warnings: RefCell::default(),
         }
@@ -147,7 +154,14 @@ impl<'a> SymbolNames<'a> {
             let file = function.file.as_ref().map(|file| self.shown_path(file));
             (function.shown_name(), file, function.line)
         });
-        let module = location.module_index().and_then(|index| self.modules.get(index));
+        let index = location.module_index();
+        if let (Some(index), Some((_, Some(file), _))) = (index, &named) {
+            let mut modules = self.modules_of_sources.borrow_mut();
+            if !modules.contains_key(file) {
+                modules.insert(file.clone(), index);
+            }
+        }
+        let module = index.and_then(|index| self.modules.get(index));
         let module = module.map_or(Cow::Borrowed("unknown"), |module| Cow::Owned(base_name(&module.path)));
         match named {
             Some((name, file, line)) => {
@@ -296,8 +310,29 @@ impl Names for SymbolNames<'_> {
         let odd_paths = self.odd_paths.borrow();
         let path = odd_paths.get(file).map_or(Path::new(file), |path| path);
         // What isn't at hand isn't shown; the export is whole without it.
-        let text = self.sources.borrow_mut().text(path).ok()?;
-        Some(Cow::Owned(text.to_string()))
+        let found = self.sources.borrow_mut().source(path);
+        self.source_notes.borrow_mut().add(file, &found, self.built(file));
+        Some(Cow::Owned(found.ok()?.text.to_string()))
+    }
+}
+
+impl SymbolNames<'_> {
+    /// When what was built from a source was there at the latest: when it was traced, or when its file was written.
+    fn built(&self, source: &str) -> Option<SystemTime> {
+        let traced = self.ended_ns.map(|ns| SystemTime::UNIX_EPOCH + Duration::from_nanos(ns));
+        let module = self.modules.get(*self.modules_of_sources.borrow().get(source)?)?;
+        let path = Path::new(OsStr::from_bytes(&module.path));
+        let mapped = PathMap::apply_all(&self.options.binary_maps, path);
+        // Where another file is there by now, it is younger: that is no harm.
+        let written = fs::metadata(mapped.as_deref().unwrap_or(path)).and_then(|file| file.modified()).ok();
+        written.into_iter().chain(traced).min()
+    }
+
+    /// Says which sources could not be shown as they were.
+    pub fn warn_of_sources(&self) {
+        for sentence in self.source_notes.borrow().sentences() {
+            eprintln!("everycall: {sentence}");
+        }
     }
 }
 

@@ -41,6 +41,37 @@ fn programs_linked_without_the_runtime() {
     );
 }
 
+/// These carry the runtime: to build them through the prefix again would not help.
+#[test]
+fn programs_that_never_come_to_the_runtime() {
+    let here = Workplace::new();
+    here.write(
+        "bare.c",
+        // What the C library's own beginning brings along, and what stands in for it.
+        "static int twice(int x) { return 2 * x; }\n\
+         void _init(void) {}\n\
+         void _fini(void) {}\n\
+         void _dl_relocate_static_pie(void) {}\n\
+         void _start(void) {\n\
+           __asm__ volatile(\"and $-16, %rsp\");\n\
+           __asm__ volatile(\"syscall\" : : \"a\"(231), \"D\"(twice(2)));\n\
+           for (;;);\n\
+         }\n",
+    );
+    here.succeed("cc -- gcc -nostartfiles -static -O0 bare.c -o bare");
+    let bare = here.run("record -o bare.ect -- ./bare");
+    assert_eq!(bare.code, Some(4), "{bare:?}");
+    for words in [
+        "nothing was traced",
+        "./bare carries everycall's runtime",
+        "-nostartfiles",
+        "bare.ect holds no calls",
+    ] {
+        assert!(bare.stderr.contains(words), "no {words:?} in {bare:?}");
+    }
+    assert!(!bare.stderr.contains("everycall cc"), "{bare:?}");
+}
+
 #[test]
 fn compilers_and_modes() {
     let here = Workplace::new();
@@ -265,6 +296,34 @@ fn names_and_sources_that_are_no_utf8() {
     assert!(json["file_info"]["files"].to_string().contains("int main"), "{json}");
 }
 
+/// A page without sources, or with others than the program was built from, says so.
+#[test]
+fn sources_that_are_not_what_was_built() {
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -q -o app.ect -- ./app");
+    let whole = here.succeed("export -o app.json app.ect");
+    assert!(!whole.stderr.contains("source"), "{whole:?}");
+
+    let source = here.read("app.cpp");
+    let changed = [&source[..], b"// caf\xe9\n"].concat();
+    here.write("app.cpp", &changed);
+    assert_eq!(here.shell("touch -d '+1 hour' app.cpp").code, Some(0));
+    let newer = here.succeed("export -o app.json app.ect");
+    for words in ["app.cpp) is newer than the program", "app.cpp) is no UTF-8"] {
+        assert!(newer.stderr.contains(words), "no {words:?} in {newer:?}");
+    }
+    std::fs::rename(here.path("app.cpp"), here.path("moved.cpp")).unwrap();
+    let missing = here.succeed("export -o app.json app.ect");
+    for words in ["1 source file (", "app.cpp: No such file", "not shown", "--map-source OLD=NEW"] {
+        assert!(missing.stderr.contains(words), "no {words:?} in {missing:?}");
+    }
+    assert_eq!(missing.stderr.matches("app.cpp").count(), 1, "{missing:?}");
+    // Where no sources are shown, none is missed.
+    let chrome = here.succeed("export -f chrome -o app.json app.ect");
+    assert!(!chrome.stderr.contains("source"), "{chrome:?}");
+}
+
 #[test]
 fn options_that_make_no_sense() {
     let here = Workplace::new();
@@ -275,6 +334,7 @@ fn options_that_make_no_sense() {
         ("replay --function ( t.ect", "regular expression"),
         ("replay --tid main t.ect", "thread or process number"),
         ("export -f nonsense t.ect", "vizviewer, chrome or perfetto"),
+        ("replay --depth 0 t.ect", "--depth"),
         ("nonsense", "nonsense"),
         ("record --bogus -- ./app", "--bogus is no option"),
         ("record -o t.ect -x ./app", "-x is no option"),

@@ -286,7 +286,8 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
 
     fn mark(&mut self, mark: Mark) -> Option<Event> {
         match mark.kind {
-            MarkKind::Label if !self.stack.is_empty() => {
+            MarkKind::Throw | MarkKind::Catch if !self.is_within(mark.at_ns) => None,
+            MarkKind::Label | MarkKind::Throw | MarkKind::Catch if !self.stack.is_empty() => {
                 let index = self.stack.len() - 1;
                 let call = &mut self.stack[index];
                 match call.state {

@@ -100,7 +100,8 @@ impl PathMap {
     }
 
     /// The path under the longest matching rule; `None` where no rule matches.
-    pub(crate) fn apply_all(maps: &[Self], path: &Path) -> Option<PathBuf> {
+    #[must_use]
+    pub fn apply_all(maps: &[Self], path: &Path) -> Option<PathBuf> {
         // Of equally long rules the first wins, so the search goes backwards (max_by_key keeps the last).
         maps.iter()
             .rev()

@@ -3,11 +3,13 @@
 //! The paths come out of binaries, so they may name anything: only regular text files outside of the kernel's file
 //! systems are read, each and all of them up to a limit.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use crate::file_bytes::open_regular;
 use crate::options::PathMap;
@@ -75,6 +77,18 @@ impl fmt::Display for SourceRefusal {
 
 impl std::error::Error for SourceRefusal {}
 
+/// A source file.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct SourceText {
+    /// Its text.
+    pub text: Arc<str>,
+    /// Whether bytes that are not UTF-8 became replacement characters in it.
+    pub is_lossy: bool,
+    /// When it was written last, where the file system knows.
+    pub modified: Option<SystemTime>,
+}
+
 /// Reads source files, each once.
 #[derive(Debug, Default)]
 pub struct SourceFinder {
@@ -82,7 +96,7 @@ pub struct SourceFinder {
     /// Where not empty, only files below one of these are read.
     roots: Vec<PathBuf>,
     total_size: u64,
-    texts: HashMap<PathBuf, Result<Arc<str>, SourceRefusal>>,
+    texts: HashMap<PathBuf, Result<SourceText, SourceRefusal>>,
 }
 
 impl SourceFinder {
@@ -105,6 +119,15 @@ impl SourceFinder {
     ///
     /// The reason, where there is no text. It is the same each time that the path is asked for.
     pub fn text(&mut self, path: &Path) -> Result<Arc<str>, SourceRefusal> {
+        self.source(path).map(|source| source.text)
+    }
+
+    /// The same with what is known of the file.
+    ///
+    /// # Errors
+    ///
+    /// As [`SourceFinder::text`].
+    pub fn source(&mut self, path: &Path) -> Result<SourceText, SourceRefusal> {
         if let Some(known) = self.texts.get(path) {
             return known.clone();
         }
@@ -113,7 +136,7 @@ impl SourceFinder {
         text
     }
 
-    fn read(&mut self, recorded: &Path) -> Result<Arc<str>, SourceRefusal> {
+    fn read(&mut self, recorded: &Path) -> Result<SourceText, SourceRefusal> {
         let mapped = PathMap::apply_all(&self.maps, recorded).unwrap_or_else(|| recorded.to_path_buf());
         if !mapped.is_absolute() {
             return Err(SourceRefusal::Relative(mapped));
@@ -138,7 +161,9 @@ impl SourceFinder {
             return Err(SourceRefusal::NotText(mapped));
         }
         self.total_size += bytes.len() as u64;
-        Ok(Arc::from(String::from_utf8_lossy(&bytes)))
+        let text = String::from_utf8_lossy(&bytes);
+        let is_lossy = matches!(text, Cow::Owned(_));
+        Ok(SourceText { text: Arc::from(text), is_lossy, modified: metadata.modified().ok() })
     }
 
     fn is_allowed(&self, path: &Path) -> bool {
@@ -155,7 +180,10 @@ mod tests {
     fn text_is_mapped_and_lossy() {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.c"), b"int caf\xe9;\n").unwrap();
+        std::fs::write(dir.path().join("utf8.c"), "int café; // \u{fffd}\n").unwrap();
         let mut finder = SourceFinder::new(vec![PathMap::new("/build/src", dir.path())]);
+        let is_lossy = |finder: &mut SourceFinder, name| finder.source(Path::new(name)).unwrap().is_lossy;
+        assert!(is_lossy(&mut finder, "/build/src/a.c") && !is_lossy(&mut finder, "/build/src/utf8.c"));
         assert_eq!(&*finder.text(Path::new("/build/src/a.c")).unwrap(), "int caf\u{fffd};\n");
         assert!(matches!(finder.text(Path::new("a.c")), Err(SourceRefusal::Relative(_))));
         assert!(matches!(finder.text(Path::new("/build/src/b.c")), Err(SourceRefusal::Unreadable(..))));

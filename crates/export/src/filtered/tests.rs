@@ -34,7 +34,10 @@ fn random_calls(dice: &mut Dice) -> Calls {
                 depth -= 1;
             }
             8 => calls.mark(now_ns, name, value, MarkKind::Label),
-            9 => calls.mark(now_ns, name, value, MarkKind::Instant),
+            9 => {
+                let kinds = [MarkKind::Instant, MarkKind::Throw, MarkKind::Catch];
+                calls.mark(now_ns, name, value, kinds[dice.roll(3) as usize]);
+            }
             10 => {
                 calls.mark(now_ns, name, value, MarkKind::SpanBegin { span, cut: false });
                 spans.push((span, now_ns));
@@ -160,6 +163,7 @@ fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
             TimelineEvent::Gap(gap) => gap.at_ns <= until_ns && gap.until_ns >= since_ns,
             TimelineEvent::Mark(mark) => match (mark.kind, around(place).last()) {
                 (MarkKind::Label, Some(call)) => is_shown(call),
+                (MarkKind::Throw | MarkKind::Catch, Some(call)) => within(mark.at_ns) && is_shown(call),
                 (MarkKind::SpanBegin { span: wanted, .. } | MarkKind::SpanEnd { span: wanted, .. }, _) => {
                     let of = |begin: bool| {
                         let is = |event: &TimelineEvent| match event {
