@@ -1,6 +1,5 @@
 //! `everycall core`: the trace that a core dump holds.
 
-use std::fs::File;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -15,6 +14,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::info::signal_name;
 use crate::report::{self, Several, Size};
+use crate::trace_view;
 use crate::written::Output;
 
 /// How long the counter's rate is measured, to find out whether it is still the one of the core.
@@ -30,7 +30,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     };
     let output = arguments.output.clone().unwrap_or_else(|| default_output(path));
     everycall_recorder::outlive_size_limit();
-    let file = File::open(path)
+    let file = trace_view::open_at_once(path)
         .map_err(|error| failed(&format!("can't be read: {error}; name a core dump that you may read")))?;
     if !file.metadata().is_ok_and(|data| data.is_file()) {
         return Err(failed(&"is not a regular file; name a core dump"));

@@ -111,20 +111,17 @@ pub fn is_privileged(program: &OsStr) -> bool {
     mode & 0o6000 != 0 || rustix::fs::getxattr(&path, "security.capability", &mut [0; 64]).is_ok()
 }
 
-/// Why nothing was traced of a program that carries the runtime, as far as that can be told from outside; `None` where it carries none.
-pub fn why_untraced(program: &OsStr) -> Option<&'static str> {
-    let carries_runtime = look_at(program) == Prospect::Traced;
-    carries_runtime.then(|| {
-        if is_privileged(program) {
-            "it runs with rights of its own (setuid, setgid or capabilities), and such programs ignore our environment; record a \
-             copy without these"
-        } else if !Path::new("/proc/self/fd").exists() {
-            "/proc isn't mounted, where programs find their recorder; mount it"
-        } else {
-            "it never came to the runtime's initialiser (a static program that is linked with -nostartfiles runs none), or saw no \
-             /proc, where programs find their recorder"
-        }
-    })
+/// Why nothing may come of a program that carries the runtime, as far as that can be told from outside, before it runs.
+pub fn why_untraced(program: &OsStr) -> &'static str {
+    if is_privileged(program) {
+        "it runs with rights of its own (setuid, setgid or capabilities), and such programs ignore our environment; record a \
+         copy without these"
+    } else if !Path::new("/proc/self/fd").exists() {
+        "/proc isn't mounted, where programs find their recorder; mount it"
+    } else {
+        "it never came to the runtime's initialiser (a static program that is linked with -nostartfiles runs none), or saw no \
+         /proc, where programs find their recorder"
+    }
 }
 
 fn judge(path: &Path, report: &SiteReport) -> Prospect {

@@ -28,12 +28,13 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let quiet = arguments.quiet;
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
     let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.command[0]));
-    let launch = prepare(&arguments)?;
+    let (launch, carries_runtime) = prepare(&arguments)?;
+    let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
     let rotates = rotation::is_wanted(&arguments);
     let named = output;
-    spare_programs(&named, &arguments.command)?;
     let mut output = if rotates { rotation::name(&named, 1) } else { named.clone() };
+    spare_programs(&output, &arguments.command)?;
     let create = if arguments.stream { OutFile::create_live } else { OutFile::create };
     let file = create(&output, MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
     let memory = arguments.stream_memory.unwrap_or(STREAM_MEMORY);
@@ -59,7 +60,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     }
     match &written {
         Ok(summary) if !quiet => {
-            match program::why_untraced(&launch.program).filter(|_| !summary.traced) {
+            match why_untraced.filter(|_| !summary.traced) {
                 Some(why) => report::print_untraced(summary, &launch.program, why, &output),
                 None => report::print(summary, &output),
             }
@@ -96,8 +97,8 @@ fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
     ))
 }
 
-/// What is started, or why it isn't.
-fn prepare(arguments: &RecordArguments) -> Result<Launch, Failure> {
+/// What is started, and whether it carries the runtime; or why it isn't.
+fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
     let (program, rest) = arguments.command.split_first().expect("clap wants one");
     if program.as_encoded_bytes().starts_with(b"-") && program::find(program).is_none() {
         return Err(Failure::new(
@@ -110,7 +111,9 @@ fn prepare(arguments: &RecordArguments) -> Result<Launch, Failure> {
         ));
     }
     let mut preload = arguments.preload;
-    match program::look_at(program) {
+    let prospect = program::look_at(program);
+    let carries_runtime = prospect == Prospect::Traced;
+    match prospect {
         Prospect::Traced if preload => {
             return Err(Failure::new(
                 exit_code::NOT_RECORDED,
@@ -138,7 +141,7 @@ fn prepare(arguments: &RecordArguments) -> Result<Launch, Failure> {
         ));
     }
     let preload = if preload { Some(preload_library()?) } else { None };
-    Ok(Launch { program: program.clone(), arguments: rest.to_vec(), preload })
+    Ok((Launch { program: program.clone(), arguments: rest.to_vec(), preload }, carries_runtime))
 }
 
 fn preload_library() -> Result<PathBuf, Failure> {

@@ -1,6 +1,6 @@
 //! A trace file, opened, as the outputs want it: the timeline with pairings checked by symbols.
 
-use std::fs::OpenOptions;
+use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -32,17 +32,17 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     };
     // Whoever reads a trace writes something next.
     everycall_recorder::outlive_size_limit();
-    // A FIFO that nobody writes to would keep us waiting.
-    let mut file = OpenOptions::new()
-        .read(true)
-        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
-        .open(path)
-        .map_err(unreadable)?;
+    let mut file = open_at_once(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
         return Err(failed("is not a regular file; name a trace file made by `everycall record`".to_owned()));
     }
     let file = crash_file::trace_of(&mut file, path)?.unwrap_or(file);
     TraceFile::open(file).map_err(|error| failed(error.to_string()))
+}
+
+/// Opens a file for reading; a FIFO that nobody writes to doesn't keep us waiting.
+pub fn open_at_once(path: &Path) -> io::Result<File> {
+    OpenOptions::new().read(true).custom_flags(OFlags::NONBLOCK.bits().cast_signed()).open(path)
 }
 
 /// Leaves the moment of kept call `number` in a file, counted from 1; without a number, everything but such moments, unless there is nothing else

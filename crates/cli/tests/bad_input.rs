@@ -196,6 +196,7 @@ fn files_that_are_no_traces() {
         here.fail(&format!("{verb} fifo.ect"), 1, &["fifo.ect", "not a regular file"]);
         here.fail(verb, 2, &["TRACE"]);
     }
+    here.fail("core fifo.ect", 1, &["fifo.ect", "not a regular file"]);
     assert!(!here.files().contains(&"out.json".to_owned()));
 }
 
