@@ -267,3 +267,31 @@ fn entries_and_percentiles() {
     let counted = own.iter().filter(|(_, own)| own.begin > kept[0].start_ticks).count() as u64;
     assert!(triggers[0].fired >= counted / 2, "{counted} {said}");
 }
+
+/// Calls that are fast, though long enough for some segments, follow each other without a pause: their thread takes no more than its ring.
+#[test]
+fn fast_calls_after_each_other_leave_the_memory_to_others() {
+    let place = Place::new("triggers-given-back");
+    place.write(
+        "busy.c",
+        "#include <pthread.h>\n#include <unistd.h>\n#include <stdlib.h>\nstatic volatile int over, sink;\n\
+         __attribute__((noinline)) void leaf(void) { sink++; }\n\
+         __attribute__((noinline)) void handle(int works) { for (int i = 0; i < works; i++) leaf(); }\n\
+         __attribute__((noinline)) void slow(int works) { for (int i = 0; i < works; i++) leaf(); usleep(300000); leaf(); }\n\
+         static void *busy(void *none) { while (!over) handle(20000); return none; }\n\
+         int main(void) { pthread_t thread; pthread_create(&thread, 0, busy, 0); usleep(1000000); slow(400000); over = 1;\n\
+         pthread_join(thread, 0); return 0; }\n",
+    );
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-pthread", "busy.c"], "busy");
+    let options = [
+        &["--trigger", "handle > 100s", "--trigger", "slow > 200ms", "--trigger-memory", "8M"][..],
+        &KEEP_ALL,
+    ]
+    .concat();
+    let recording = place.record(&options, &program, &[]);
+    let (triggers, kept) = kept(&recording.file);
+    assert_eq!((triggers[0].fired, triggers[1].fired, kept.len()), (0, 1, 1), "{triggers:?}");
+    // 800,000 events are 6.4 MB, which the other thread hasn't taken.
+    assert_eq!(kept[0].missing, 0, "{:?}", kept[0]);
+    assert_eq!(events_of(&recording.file, &kept[0]), 2 * (400_000 + 2));
+}

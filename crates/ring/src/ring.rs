@@ -32,15 +32,25 @@ pub enum Shortage {
     Wait,
 }
 
-/// What becomes of a ring that has as many segments as it may, or more.
+/// What becomes of a ring that has as many segments as it may, or more. Segments beyond the limit that aren't needed are given back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// It goes back to its limit.
+    /// None is needed: it goes back to its limit.
     Limit,
-    /// It stays as large as it is.
-    Stay,
-    /// It grows: its oldest segments are kept, as long as there are others.
-    Grow,
+    /// Those are needed that have any but the first so many events of the thread; it doesn't grow for them, and overwrites its oldest ones.
+    Stay(u64),
+    /// The same, and it grows while its oldest one is needed, as long as there are others.
+    Grow(u64),
+}
+
+impl Size {
+    /// Events before which nothing is needed.
+    fn needed_from(self) -> u64 {
+        match self {
+            Size::Limit => u64::MAX,
+            Size::Stay(events) | Size::Grow(events) => events,
+        }
+    }
 }
 
 /// How a thread goes on to its next segment.
@@ -130,18 +140,17 @@ impl<'a> Ring<'a> {
     fn next_segment(&self, how: Advance) -> Option<Taken> {
         let control = self.control;
         let limit = control.ring_limit.load(Relaxed);
-        if how.size == Size::Limit {
-            for _ in 0..GIVE_BACK_MAX {
-                if control.ring_count.load(Relaxed) <= limit {
-                    break;
-                }
-                self.let_go();
+        for _ in 0..GIVE_BACK_MAX {
+            if control.ring_count.load(Relaxed) <= limit || self.needs_oldest(how.size) {
+                break;
             }
+            self.let_go();
         }
         let count = control.ring_count.load(Relaxed);
+        let grows = matches!(how.size, Size::Grow(_)) && self.needs_oldest(how.size);
         let more = if count < limit {
             self.pool.take()
-        } else if how.size == Size::Grow {
+        } else if grows {
             self.pool.take_extra()
         } else {
             None
@@ -150,7 +159,7 @@ impl<'a> Ring<'a> {
             control.ring_count.store(count + 1, Relaxed);
             return more;
         }
-        if how.shortage == Shortage::Ask && (count < limit || how.size == Size::Grow) {
+        if how.shortage == Shortage::Ask && (count < limit || grows) {
             return None;
         }
         let oldest = control.oldest.load(Relaxed);
@@ -169,6 +178,18 @@ impl<'a> Ring<'a> {
         self.forget_oldest();
         control.ring_count.store(count, Relaxed);
         Some(Taken { index: oldest, written: self.pool.segment_size() })
+    }
+
+    /// Whether the oldest segment has events that are needed, or nothing comes behind it yet.
+    fn needs_oldest(&self, size: Size) -> bool {
+        let entry = |index: u32| self.pool.entries.get(index as usize);
+        let control = self.control;
+        // What comes behind the current segment is the next event.
+        let end = match entry(control.oldest.load(Relaxed)).map_or(0, |oldest| oldest.next.load(Relaxed)) {
+            0 => control.events.load(Relaxed),
+            next => entry(next - 1).map_or(0, |next| next.events_before.load(Relaxed)),
+        };
+        end > size.needed_from()
     }
 
     /// Lets the oldest segment go: to those who hold it, else to the pool.

@@ -122,6 +122,11 @@ impl<'a> OpenCalls<'a> {
         self.innermost().map(|entry| self.facts(entry))
     }
 
+    /// The call at a place.
+    pub(crate) fn call_at(&self, place: u32) -> Option<OpenCallFacts> {
+        (place < self.entries()).then(|| self.facts(self.first() + u64::from(place) * ENTRY))
+    }
+
     /// The innermost call around memory of this stack that ends at `high`: its place, word and stack pointer. Its frame, or those of what it had
     /// called then, hold that memory.
     pub(crate) fn around(&self, high: u64) -> Option<(u32, u64, u64)> {

@@ -305,7 +305,7 @@ impl<'a> Thread<'a> {
         crash::look_at_clocks(self.process, &arena);
         self.process.graveyard.keep_to_time(self.process);
         let streaming = arena.stream().load(Relaxed);
-        let is_matching = triggers::look_at_open_calls(self.process, self);
+        let matching = triggers::look_at_open_calls(self.process, self);
         let high = self.control.ticks_high.load(Relaxed);
         self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
         let mut tries = if crash::is_file() { crash::ROOM_TRIES } else { 0 };
@@ -318,11 +318,11 @@ impl<'a> Thread<'a> {
             let how = Advance {
                 ticks,
                 open_calls: self.open.depth(),
-                size: match is_matching {
-                    _ if is_asked => Size::Grow,
-                    true if triggers::may_grow(self.process) => Size::Grow,
-                    true => Size::Stay,
-                    false => Size::Limit,
+                size: match matching {
+                    _ if is_asked => Size::Grow(0),
+                    Some(events) if triggers::may_grow(self.process) => Size::Grow(events),
+                    Some(events) => Size::Stay(events),
+                    None => Size::Limit,
                 },
                 shortage: match waits {
                     _ if tries > 0 => Shortage::Ask,

@@ -294,8 +294,7 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     let events = thread.ring.events();
     let events_before = match left.call.stamp {
         0 => events_before_entry(thread, &left.call),
-        // The highest number with this low half that isn't beyond what there is.
-        stamp => events.saturating_sub((events as u32).wrapping_sub(stamp).into()),
+        stamp => events_of_stamp(events, stamp),
     };
     field!(call, TriggeredCall, rule, AtomicU32).store(site.rule, Relaxed);
     field!(call, TriggeredCall, code, AtomicU32).store(left.call.code, Relaxed);
@@ -326,12 +325,12 @@ pub(crate) fn watch_open_calls(process: &Process, open: &OpenCalls<'_>) {
     }
 }
 
-/// The thread's segment ends: whether a call is open that a trigger names, so that the ring is to keep what it has. Calls that were
-/// entered in this segment are stamped with the number of events before them.
-pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> bool {
+/// The thread's segment ends: where a call is open that a trigger names, the number of the thread's events before the outermost one,
+/// so that the ring is to keep what came since. Calls that were entered in this segment are stamped with the number of events before them.
+pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Option<u64> {
     let control = thread.control;
     let arena = process.arena();
-    let Some(triggers) = Triggers::of(&arena).filter(|triggers| triggers.has_sites()) else { return false };
+    let triggers = Triggers::of(&arena).filter(|triggers| triggers.has_sites())?;
     let events = thread.ring.events();
     let before = control.looked_depth.load(Relaxed);
     // Each of them may have ended a call: those below are the same as then.
@@ -357,7 +356,20 @@ pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> bool
     control.matching.store(outermost, Relaxed);
     control.looked_depth.store(depth, Relaxed);
     control.looked_events.store(events, Relaxed);
-    outermost != 0
+    let call = thread.open.call_at(outermost.checked_sub(1)?)?;
+    Some(match call.stamp {
+        // Not known, or the first ones.
+        0 | 1 => 0,
+        stamp => events_of_stamp(events, stamp).saturating_sub(EVENTS_AROUND),
+    })
+}
+
+/// Events that may stand before the entry of a call though they came after it: signal handlers' between a hook's two writes.
+const EVENTS_AROUND: u64 = 16;
+
+/// The number of events that a call's stamp means, where there are `events` by now: the highest one with this low half that isn't beyond.
+fn events_of_stamp(events: u64, stamp: u32) -> u64 {
+    events.saturating_sub((events as u32).wrapping_sub(stamp).into())
 }
 
 /// Stamps the calls from place `from` on that triggers name and that have no stamp. Their entries stand in the current segment, in

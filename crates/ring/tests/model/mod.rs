@@ -179,7 +179,7 @@ impl<'m> Writer<'m> {
             let ticks = self.ring.number() + 1;
             self.ring.close(ticks, false);
             let is_asked = self.memory.keep_until.load(Relaxed) > ticks;
-            let size = if is_asked { Size::Grow } else { Size::Limit };
+            let size = if is_asked { Size::Grow(0) } else { Size::Limit };
             let how = Advance { ticks, open_calls: 0, size, shortage: Shortage::Overwrite };
             assert!(self.ring.advance(how, |_, _| ()));
         }
