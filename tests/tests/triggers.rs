@@ -295,3 +295,23 @@ fn fast_calls_after_each_other_leave_the_memory_to_others() {
     assert_eq!(kept[0].missing, 0, "{:?}", kept[0]);
     assert_eq!(events_of(&recording.file, &kept[0]), 2 * (400_000 + 2));
 }
+
+/// Calls that `pthread_exit` leaves are kept once: when it is called, or when what is cleaned up says that they are over.
+#[test]
+fn calls_that_the_end_of_a_thread_leaves() {
+    let place = Place::new("triggers-exiting");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let program = place.build(mode, &["-O1", "-pthread", "exiting.cpp"], "exiting");
+        let functions = ["exiting", "guarded", "late", "quick"];
+        let triggers = functions.map(|name| format!("{name} > 2ms"));
+        let mut options: Vec<&str> =
+            triggers.iter().flat_map(|trigger| ["--trigger", trigger.as_str()]).collect();
+        options.extend(KEEP_ALL);
+        let recording = place.record(&options, &program, &[]);
+        let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+        let (found, kept) = kept(&recording.file);
+        let fired: Vec<u64> = found.iter().map(|trigger| trigger.fired).collect();
+        assert_eq!(fired, [1, 1, 1, 0], "{}: {said}", mode.label());
+        assert!(kept.iter().all(|call| call.is_unwound && call.missing == 0), "{}: {kept:?}", mode.label());
+    }
+}

@@ -79,6 +79,9 @@ pub struct Control {
     pub looked_depth: AtomicU32,
     /// Events at that look.
     pub looked_events: AtomicU64,
+    /// When the program said that the thread ends, ticks; 0 before. Calls that were open then were told to triggers as far as they had
+    /// taken long enough.
+    pub ending: AtomicU64,
 
     /// The true lower end of the stack, as far as it is known: `stack_low` is above it where other stacks lie within this one.
     pub stack_end: AtomicU64,
@@ -161,6 +164,7 @@ macro_rules! blank_control {
                     busy: AtomicU32::new(0),
                     looked_depth: AtomicU32::new(0),
                     looked_events: AtomicU64::new(0),
+                    ending: AtomicU64::new(0),
                     stack_end: AtomicU64::new(0),
                     runner: AtomicU64::new(0),
                     resumed: AtomicU64::new(0),

@@ -95,6 +95,7 @@ fn begin_in(
     control.busy.store(0, Relaxed);
     control.looked_depth.store(0, Relaxed);
     control.matching.store(0, Relaxed);
+    control.ending.store(0, Relaxed);
     control.gap_ticks.store(0, Relaxed);
     control.left_out.store(0, Relaxed);
     control.fiber.store(number, Relaxed);

@@ -186,7 +186,10 @@ pub(crate) fn judge(process: &Process, thread: &Thread<'_>, ticks: u64) {
 
 fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
     let Some(triggers) = Triggers::of(&process.arena()) else { return };
-    for site in triggers.holding(left.call.code).filter(|site| left.took() > site.threshold) {
+    // Those that had taken long enough when the thread's end was told were posted then.
+    let before = thread.control.ending.load(Relaxed).saturating_sub(left.call.ticks);
+    let is_new = |site: &Site| left.took() > site.threshold && before <= site.threshold;
+    for site in triggers.holding(left.call.code).filter(is_new) {
         match site_set::exact_threshold(site.rule) {
             // Sites of a set have what the clock's rate can't be less than.
             Some(exact) if left.took() <= exact => {}
@@ -196,6 +199,26 @@ fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
             }
         }
     }
+}
+
+/// The program says that the thread ends, as `pthread_exit` does: nobody tells of the end of the calls that are open, but for those in which
+/// something is cleaned up. So they are judged now, and whenever it is said again, of a frame that is entered for that. The outermost ones count.
+pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
+    let mut count = 0;
+    thread.open.each_from(0, |_, call| {
+        let left = Left { call, ticks, flags: call_flags::UNWOUND };
+        if count < FALLEN_MAX && is_wanted(process, &left) {
+            count += 1;
+            judge_call(process, thread, left);
+        }
+    });
+    thread.control.ending.store(ticks, Relaxed);
+}
+
+/// Whether a trigger wants a call.
+fn is_wanted(process: &Process, left: &Left) -> bool {
+    Triggers::of(&process.arena())
+        .is_some_and(|triggers| triggers.holding(left.call.code).any(|site| left.took() > site.threshold))
 }
 
 /// An open call.
@@ -235,9 +258,7 @@ impl Fallen {
     /// Notes a frame that was found at `ticks`. The outermost ones come last, and count.
     pub(crate) fn add(&mut self, process: &Process, call: OpenCallFacts, ticks: u64) {
         let left = Left { call, ticks, flags: call_flags::UNWOUND };
-        let is_wanted = Triggers::of(&process.arena())
-            .is_some_and(|triggers| triggers.holding(call.code).any(|site| left.took() > site.threshold));
-        if is_wanted {
+        if is_wanted(process, &left) {
             self.0.rotate_right(1);
             if let Some(place) = self.0.first_mut() {
                 *place = Some(left);

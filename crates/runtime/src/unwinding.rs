@@ -4,7 +4,7 @@
 
 use crate::open_calls::HOOK_BELOW;
 use crate::slow::Place;
-use crate::{api, contexts, modules, pause};
+use crate::{api, contexts, modules, pause, triggers};
 use everycall_format::label;
 
 /// See the kit's `runtime.h`: frames are left, nothing else.
@@ -66,5 +66,10 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             return;
         }
         thread.ring.push(label::record(what as u8, ticks, value, name).words());
+        if what == THREAD_END
+            && let Some(process) = api::traced()
+        {
+            triggers::thread_ends(process, thread, ticks);
+        }
     });
 }
