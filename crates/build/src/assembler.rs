@@ -13,6 +13,8 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
+use everycall_messages::say;
+
 use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN, compiler};
 use arguments::{Arguments, Input};
 
@@ -29,15 +31,13 @@ pub fn is_assembler_name(name: &OsStr) -> bool {
 /// Does what `as ARGS` does, with hook calls made into sites.
 pub fn as_main(args: Vec<OsString>) -> ExitCode {
     let Some(assembler) = real_assembler() else {
-        eprintln!(
-            "everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package"
-        );
+        say!("everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package");
         return ExitCode::from(EXIT_NOT_FOUND);
     };
     match assemble(&assembler, &args) {
         Ok(status) => mirror(status),
         Err(error) => {
-            eprintln!("everycall: the assembler step failed with `{}`: {error}", assembler.display());
+            say!("everycall: the assembler step failed with `{}`: {error}", assembler.display());
             ExitCode::from(EXIT_NOT_RUN)
         }
     }

@@ -13,6 +13,9 @@
 //!
 //! Nothing in the environment changes object code; it only says where programs and the cache folder lie.
 
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod args;
 mod assembler;
 mod compiler;

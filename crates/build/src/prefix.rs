@@ -18,6 +18,8 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+use everycall_messages::say;
+
 use crate::args::{Invocation, Obstacle, Stage};
 use crate::compiler::{self, CommandLine, Family};
 use crate::mode::Mode;
@@ -139,7 +141,7 @@ enum Never {}
 
 fn finish(who: &str, result: Result<Never, Failure>) -> ExitCode {
     let Err(failure) = result;
-    eprintln!("{who}: {}", failure.sentence);
+    say!("{who}: {}", failure.sentence);
     ExitCode::from(failure.code)
 }
 

@@ -16,6 +16,7 @@ use crate::info::signal_name;
 use crate::report::{self, Several, Size};
 use crate::trace_view;
 use crate::written::Output;
+use everycall_messages::say;
 
 /// How long the counter's rate is measured, to find out whether it is still the one of the core.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -72,7 +73,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let summary = Output::create(&output)?.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
     if !arguments.quiet {
         if let Some(process) = core.process() {
-            eprintln!("everycall: {}", describe(process));
+            say!("everycall: {}", describe(process));
         }
         report::print(&summary, &output);
     }

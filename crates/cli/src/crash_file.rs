@@ -12,6 +12,7 @@ use everycall_coredump::{Core, CrashFacts, Snapshot};
 use everycall_format::arena::ARENA_MAGIC;
 use everycall_format::crash::ENDING;
 use everycall_format::ect;
+use everycall_messages::say;
 use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::exit_code;
@@ -50,7 +51,7 @@ pub fn trace_of(file: &mut File, path: &Path) -> Result<Option<File>, Failure> {
         summary.and_then(|summary| out.flush().map(|()| summary)).map_err(|error| failed(&error))?;
     drop(out);
     for warning in &summary.warnings {
-        eprintln!("everycall: {}: {warning}", path.display());
+        say!("everycall: {}: {warning}", path.display());
     }
     trace.rewind().map_err(|error| failed(&error))?;
     Ok(Some(trace))

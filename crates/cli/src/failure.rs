@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
+use everycall_messages::say;
 use everycall_outfile::OutFileError;
 use everycall_recorder::RecordError;
 
@@ -57,7 +58,7 @@ impl Failure {
         if self.quiet {
             return exit_code::closed_pipe();
         }
-        eprintln!("everycall: {}", self.sentence);
+        say!("everycall: {}", self.sentence);
         ExitCode::from(self.code)
     }
 }

@@ -9,6 +9,9 @@
 //! glue      crash_file.rs: crash files as traces;  trace_view.rs: timeline + symbols as export wants them;  symbol_names.rs;  program.rs
 //! ```
 
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod arguments;
 mod core;
 mod crash_file;
@@ -36,6 +39,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
+use everycall_messages::say;
 
 use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
@@ -111,14 +115,13 @@ fn integrate(folder: &Path) -> Result<ExitCode, Failure> {
     // Build systems read these lines in folders of their own.
     let folder = std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned());
     let folder = folder.display();
-    eprint!(
+    say!(
         "\
 everycall: build files are in {folder}
   CMake       -DCMAKE_PREFIX_PATH={folder}, find_package(everycall REQUIRED),
               target_link_libraries(app PRIVATE everycall::everycall)
   pkg-config  PKG_CONFIG_PATH={folder}/lib/pkgconfig pkg-config --cflags --libs everycall-nops
-              (clang: everycall-xray; for shared objects: everycall-nops-module, everycall-xray-module)
-"
+              (clang: everycall-xray; for shared objects: everycall-nops-module, everycall-xray-module)"
     );
     Ok(ExitCode::SUCCESS)
 }

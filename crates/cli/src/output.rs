@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_export::{self as export, Count, Filter, Format, ReplayStyle, Source, Summary};
+use everycall_messages::say;
 use everycall_outfile::{MODE_SHARED, OutFile};
 use everycall_timeline::Trace;
 use rustix::termios::tcgetwinsize;
@@ -60,7 +61,7 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let out = OutFile::create(&output, MODE_SHARED)?;
     let shown = out.shown().to_owned();
     let mut out = BufWriter::with_capacity(BUFFER, out);
-    let mut notify = |note: export::Note| eprintln!("everycall: {note}");
+    let mut notify = |note: export::Note| say!("everycall: {note}");
     let summary = export::export(arguments.format, &view, &names, &filter, &mut notify, &mut out)
         .map_err(|error| Failure::writing(&shown, error))?;
     let written = out.into_inner().map_err(|error| Failure::writing(&shown, error.into_error()))?;
@@ -70,7 +71,7 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     names.warn();
     names.warn_of_sources();
     if !has_inlines && !arguments.no_inlines {
-        eprintln!(
+        say!(
             "everycall: which calls were inlined is left out, as it would make a file of so many calls much larger; --inlines \
              includes it"
         );
@@ -78,17 +79,14 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     if !is_direct {
         let slices = Several(summary.slices, "call", "calls");
         let threads = Several(summary.threads, "thread", "threads");
-        eprintln!(
+        say!(
             "everycall: {slices} of {threads} in {}; {}",
             output.display(),
             viewer(arguments.format, &output)
         );
     }
     if summary.lost_events > 0 {
-        eprintln!(
-            "everycall: {} events are missing between them; they are marked",
-            Count(summary.lost_events)
-        );
+        say!("everycall: {} events are missing between them; they are marked", Count(summary.lost_events));
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -123,14 +121,11 @@ fn explain_emptiness(summary: &Summary, filter: &Filter, view: &TraceView<'_>, t
     if let Some(label) = &filter.label
         && !view.has_label(&label.name)
     {
-        eprintln!(
-            "everycall: no label in {trace} is called {}; `everycall info {trace}` lists them",
-            label.name
-        );
+        say!("everycall: no label in {trace} is called {}; `everycall info {trace}` lists them", label.name);
     } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
-        eprintln!("everycall: no call in {trace} passes the filter; leave out some of its options");
+        say!("everycall: no call in {trace} passes the filter; leave out some of its options");
     } else {
-        eprintln!("everycall: {trace} holds no calls; `everycall info {trace}` tells what was recorded");
+        say!("everycall: {trace} holds no calls; `everycall info {trace}` tells what was recorded");
     }
 }
 

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use everycall_export::Count;
 use everycall_format::env;
 use everycall_live::{Listed, LiveError, Reached};
+use everycall_messages::say;
 use serde_json::{Value, json};
 
 use crate::arguments::{PsArguments, TextFormat};
@@ -43,7 +44,7 @@ pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
         notes(&listed, &left, &others);
     }
     for sentence in odd {
-        eprintln!("everycall: {sentence}");
+        say!("everycall: {sentence}");
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -83,16 +84,16 @@ fn left_behind(
 
 fn notes(listed: &[Listed], left: &[LeftBehind], others: &[(u32, LiveError)]) {
     for (pid, error) in others {
-        eprintln!("everycall: process {pid}: {error}");
+        say!("everycall: process {pid}: {error}");
     }
     if let Some(first) = left.first() {
-        eprintln!(
+        say!(
             "everycall: files of programs that died stay until they are deleted; `everycall replay {}` shows one",
             first.path.display()
         );
     }
     if listed.is_empty() && left.is_empty() {
-        eprintln!(
+        say!(
             "everycall: nothing that runs here is traced, or it isn't yours: start a program that was built with \
              `everycall cc -- g++ ...`"
         );

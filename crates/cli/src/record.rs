@@ -10,6 +10,7 @@ use std::process::{ExitCode, ExitStatus};
 
 use everycall_format::env;
 use everycall_kit::PRELOAD_LIBRARY;
+use everycall_messages::say;
 use everycall_outfile::{MODE_PRIVATE, OutFile};
 use everycall_recorder::{Ended, Launch, Options, Recorder, Stream, Summary, TraceWriter, die_of, start};
 
@@ -69,7 +70,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         Ok(_) => {}
         Err(failure) => {
             if arguments.stream && !failure.is_quiet() {
-                eprintln!("everycall: {} holds what was written before", output.display());
+                say!("everycall: {} holds what was written before", output.display());
             }
             return Ok(not_written(failure, status));
         }
@@ -171,7 +172,7 @@ fn ring_size(option: Option<u64>) -> u64 {
         let text = std::env::var_os(env::RING_SIZE)?;
         let size = env::parse_ring_size(text.as_encoded_bytes());
         if size.is_none() {
-            eprintln!(
+            say!(
                 "everycall: {} is {:?}, and {} was expected; using {}",
                 env::RING_SIZE,
                 text,
@@ -207,7 +208,7 @@ fn not_written(failure: &Failure, status: ExitStatus) -> ExitCode {
     if failure.is_quiet() {
         return end_as(status);
     }
-    eprintln!("everycall: the program itself {ended}");
+    say!("everycall: the program itself {ended}");
     ExitCode::from(exit_code::NOT_RECORDED)
 }
 

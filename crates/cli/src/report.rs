@@ -7,6 +7,7 @@ use std::path::Path;
 use everycall_export::{Count, Duration};
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::env::{self, RING_SIZE_MAX};
+use everycall_messages::{say, say_text};
 use everycall_recorder::{Summary, ThreadSummary};
 use everycall_triggers::{Outcome, Tally};
 
@@ -71,26 +72,26 @@ pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Pa
 
 /// Prints the report to standard error.
 pub fn print(summary: &Summary, output: &Path) {
-    eprint!("{}", text(summary, output));
+    say_text(&text(summary, output));
 }
 
 /// Prints what came of triggers to standard error.
 pub fn print_triggers(outcome: &Outcome, output: &Path) {
     let tallies = outcome.tallies();
     for tally in &tallies {
-        eprintln!("  {}", trigger_text(tally));
+        say!("  {}", trigger_text(tally));
     }
     if outcome.missed_segments() > 0 {
         let segments = Several(outcome.missed_segments(), "segment of a ring was", "segments of rings were");
-        eprintln!(
+        say!(
             "  {segments} overwritten before record could look for entries and percentiles in them; a larger --ring-size gives it time"
         );
     }
     if let Some(error) = outcome.error() {
-        eprintln!("  calls that could not be kept: {error}");
+        say!("  calls that could not be kept: {error}");
     }
     if tallies.iter().any(|tally| tally.kept > 0) {
-        eprintln!("  kept calls: everycall info {}", output.display());
+        say!("  kept calls: everycall info {}", output.display());
     }
 }
 

@@ -7,6 +7,7 @@ use std::process::ExitCode;
 
 use everycall_format::env;
 use everycall_format::site_set::ENDING;
+use everycall_messages::say;
 use everycall_outfile::{MODE_PRIVATE, OutFile};
 use everycall_symbols::site_report;
 use everycall_triggers::{SetBuilder, SetError};
@@ -49,10 +50,10 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     out.finish()?;
     if !arguments.quiet {
         for (trigger, count) in triggers.iter().zip(counts) {
-            eprintln!("everycall: `{trigger}` names {}", Several(count as u64, "function", "functions"));
+            say!("everycall: `{trigger}` names {}", Several(count as u64, "function", "functions"));
         }
         let path = output.canonicalize().unwrap_or(output);
-        eprintln!(
+        say!(
             "everycall: start the program with {}={}; calls that are kept become files in the folder that it starts in, or in that of {}",
             env::TRIGGERS,
             path.display(),

@@ -12,6 +12,7 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::report;
 use crate::written::Output;
+use everycall_messages::say;
 
 /// Runs the verb.
 pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
@@ -56,7 +57,7 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
             [held_in, cpu, written_in, cpu_of_that].map(|ns| Duration { ns });
         let program = arena.process().program();
         let program = program.escape_debug();
-        eprintln!(
+        say!(
             "everycall: snapshot of {program} ({pid}), held within {held_in}, {cpu} of CPU time; written within {written_in}, \
              {cpu_of_that} of CPU time"
         );

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use everycall_export::{Details, FunctionName, Inlined, Names};
+use everycall_messages::say;
 use everycall_reader::{Module, Source, TraceFile};
 use everycall_symbols::{
     FunctionId, InlinedCall, Leave, ModuleIdentity, ModuleSymbols, PathMap, SourceFinder, SymbolOptions,
@@ -176,13 +177,13 @@ impl<'a> SymbolNames<'a> {
         self.collect_warnings();
         let warnings = self.warnings.borrow();
         for warning in warnings.iter().take(WARNINGS_SHOWN) {
-            eprintln!("everycall: {warning}");
+            say!("everycall: {warning}");
         }
         if warnings.len() > WARNINGS_SHOWN {
-            eprintln!("everycall: and {} more of this kind", warnings.len() - WARNINGS_SHOWN);
+            say!("everycall: and {} more of this kind", warnings.len() - WARNINGS_SHOWN);
         }
         if !warnings.is_empty() && warnings.iter().any(|warning| warning.contains("map its path")) {
-            eprintln!(
+            say!(
                 "everycall: paths are mapped with --map-path OLD=NEW (binaries) and --map-source OLD=NEW (sources)"
             );
         }
@@ -331,7 +332,7 @@ impl SymbolNames<'_> {
     /// Says which sources could not be shown as they were.
     pub fn warn_of_sources(&self) {
         for sentence in self.source_notes.borrow().sentences() {
-            eprintln!("everycall: {sentence}");
+            say!("everycall: {sentence}");
         }
     }
 }

@@ -6,6 +6,7 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
 use everycall_export::{self as export, TraceSource};
+use everycall_messages::say;
 use everycall_reader::{KeptCall, Reason, Source as _, TraceFile};
 use everycall_timeline::{
     Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace,
@@ -74,7 +75,7 @@ pub fn trace<'a>(file: &'a TraceFile<'static>, path: &Path) -> Result<Trace<'a>,
 /// Says what is damaged or missing in a trace.
 pub fn warn(trace: &Trace<'_>, path: &Path) {
     for warning in trace.warnings() {
-        eprintln!("everycall: {}: {warning}", path.display());
+        say!("everycall: {}: {warning}", path.display());
     }
 }
 

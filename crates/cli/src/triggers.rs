@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everycall_format::trigger::RULES;
+use everycall_messages::say;
 use everycall_recorder::Triggers;
 use everycall_triggers::{Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
 
@@ -98,7 +99,7 @@ fn look_at_program(
     for (trigger, _) in triggers.iter().zip(counts).filter(nameless) {
         let sentence = nothing_found(trigger, &objects.traced);
         if objects.may_bring_more(!arguments.no_follow) {
-            eprintln!("everycall: {sentence}; what the program loads or starts later may have one");
+            say!("everycall: {sentence}; what the program loads or starts later may have one");
         } else {
             return Err(Failure::new(exit_code::NOT_RECORDED, sentence));
         }

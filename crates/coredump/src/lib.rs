@@ -9,6 +9,9 @@
 //!
 //! It needs no gdb, no debugging information and not the program: the arena describes itself. Every number in the input is
 //! a stranger's. What a core left out of our memory, because nobody ever wrote there, reads as zeros.
+
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 #![forbid(unsafe_code)]
 
 mod arena;

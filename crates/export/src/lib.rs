@@ -10,6 +10,9 @@
 //! the length of the trace. Nothing is repaired here: what the timeline says is shown, and what it says is
 //! missing is shown as missing. No files are opened: names and sources come through [`Names`].
 
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod chrome;
 mod draw;
 mod excerpt;

@@ -1,6 +1,9 @@
 //! The compiled runtime and the headers, inside the binary, and their way into files where compilers and the dynamic linker
 //! need some.
 
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};

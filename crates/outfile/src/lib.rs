@@ -13,6 +13,9 @@
 //!
 //! It doesn't buffer: wrap it in a [`std::io::BufWriter`], and flush that before [`OutFile::finish`].
 
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;

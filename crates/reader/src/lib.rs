@@ -9,6 +9,9 @@
 //! Every number in the input is a stranger's: nothing is allocated before its bytes are there, a
 //! damaged part costs that part alone, and what was left out comes back as a [`Warning`]. The crate
 //! opens no files, symbolizes nothing and draws nothing; times stay in ticks.
+
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 #![forbid(unsafe_code)]
 
 pub mod arena;

@@ -20,6 +20,9 @@
 //!
 //! It interprets no records beyond what is needed to copy whole segments and to count.
 
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 pub mod arena;
 mod bell;
 pub mod clock;

@@ -15,6 +15,9 @@
 //! are bounded by the input's size (see [`MEMORY_BASE_BYTES`]), and a panic in a library that reads it
 //! becomes a warning.
 
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod address_ranges;
 mod budget;
 mod debug;

@@ -13,6 +13,9 @@
 //! The crate knows no output format and no symbols; a caller who has the modules' code can veto a pairing and
 //! tell which exits are jumps into other functions, see [`Code`].
 
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+
 mod clock;
 mod code;
 mod event;

@@ -6,6 +6,9 @@
 //! - [`Runs`]: segments on their way into events chunks.
 //! - [`Ring`]: a thread's ring, looked through once, then copied segment by segment.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
+
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 #![forbid(unsafe_code)]
 
 mod chunk_writer;

@@ -14,6 +14,9 @@
 //!
 //! The traced process decides whether a call met its trigger's condition, exactly and by itself; what is here learns of it, and
 //! decides which of these calls are worth a snapshot.
+
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
 #![forbid(unsafe_code)]
 
 mod functions;
