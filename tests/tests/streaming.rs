@@ -203,7 +203,7 @@ fn a_full_disk_is_no_matter_of_the_program() {
 fn files_follow_each_other() {
     let place = Place::new("stream-files");
     let program = place.build(Mode::GCC_NOPS, &["-O2", "stream.c", "-lpthread"], "stream");
-    let size = ["--file-size", "8K", "--stall"];
+    let size = ["--file-size", "64K", "--stall"];
     let output =
         record(&place, &[&SCARCE[..], &size].concat(), &program, &["2", "200000"], &place.file("all.ect"));
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));

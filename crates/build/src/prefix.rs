@@ -12,7 +12,7 @@
 //! first input touch them.
 
 use std::ffi::{OsStr, OsString};
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -58,7 +58,8 @@ const MODE_ARGUMENT: &[u8] = b"--everycall-mode=";
 pub fn cc_main(args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
     match cc_arguments(args) {
         Ok(Request::Help) => {
-            print!("{USAGE}");
+            // A pager may close early.
+            let _ = io::stdout().write_all(USAGE.as_bytes());
             ExitCode::SUCCESS
         }
         Ok(Request::Run { mode, command }) => finish("everycall cc", run(mode, command, kit)),

@@ -98,15 +98,15 @@ pub struct RecordArguments {
     #[arg(long, requires = "stream")]
     pub stall: bool,
     /// Memory for events that wait to be written, beside each thread's ring, such as 64M [default: 256M]
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "stream")]
+    #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub stream_memory: Option<u64>,
     /// Go on in another file after so many bytes: app.0001.ect, app.0002.ect, ... [default with --keep-files: 1G]
-    #[arg(long, value_name = "SIZE", value_parser = size, requires = "stream")]
+    #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub file_size: Option<u64>,
     /// Go on in another file after this time, such as 10s
-    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "stream")]
+    #[arg(long, value_name = "TIME", value_parser = file_age, requires = "stream")]
     pub file_age: Option<u64>,
-    /// Keep only the newest so many files
+    /// Keep only the newest so many files, those of earlier runs with this name included
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
     pub keep_files: Option<u32>,
     #[command(flatten)]
@@ -388,6 +388,10 @@ pub enum Colour {
 
 /// More memory or larger files than this are mistakes.
 const SIZE_MAX: u64 = 1 << 46;
+/// Less than this is used up by what every file begins with, or by a few threads' segments.
+const SIZE_MIN: u64 = 64 << 10;
+/// Nanoseconds: files of less time are as many as the recorder's looks.
+const FILE_AGE_MIN: u64 = 100_000_000;
 
 fn ring_size(text: &str) -> Result<u64, String> {
     parse_ring_size(text.as_bytes()).ok_or_else(|| format!("write {RING_SIZE_ALLOWED}"))
@@ -404,6 +408,21 @@ fn size(text: &str) -> Result<u64, String> {
     let number = digits.parse::<u64>().ok().filter(|number| *number > 0);
     let bytes = number.and_then(|number| number.checked_mul(1 << shift)).filter(|bytes| *bytes <= SIZE_MAX);
     bytes.ok_or_else(|| "write a size such as 64K, 256M or 1G".to_owned())
+}
+
+/// A number of bytes that holds a few segments at least.
+fn large_size(text: &str) -> Result<u64, String> {
+    let bytes = size(text).ok().filter(|bytes| *bytes >= SIZE_MIN);
+    bytes.ok_or_else(|| "write a size of 64K at least, such as 64M or 1G".to_owned())
+}
+
+/// How long a file goes on.
+fn file_age(text: &str) -> Result<u64, String> {
+    let time = parse_time(text).map_err(|error| error.to_string())?;
+    if time < FILE_AGE_MIN {
+        return Err("write a time of 100ms at least, such as 10s or 5m".to_owned());
+    }
+    Ok(time)
 }
 
 fn path_map() -> impl clap::builder::TypedValueParser<Value = PathMap> {

@@ -15,7 +15,7 @@ use crate::failure::Failure;
 use crate::info::signal_name;
 use crate::report::{self, Several, Size};
 use crate::trace_view;
-use crate::written::Output;
+use crate::written::{Destination, Output};
 use everycall_messages::say;
 
 /// How long the counter's rate is measured, to find out whether it is still the one of the core.
@@ -29,7 +29,8 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let failed = |reason: &dyn std::fmt::Display| {
         Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()))
     };
-    let output = arguments.output.clone().unwrap_or_else(|| default_output(path));
+    let output = Destination::new(arguments.output.as_deref(), || default_output(path));
+    output.is_not(path)?;
     everycall_recorder::outlive_size_limit();
     let file = trace_view::open_at_once(path)
         .map_err(|error| failed(&format!("can't be read: {error}; name a core dump that you may read")))?;
@@ -75,7 +76,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
         if let Some(process) = core.process() {
             say!("everycall: {}", describe(process));
         }
-        report::print(&summary, &output);
+        report::print(&summary, &output.path);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use everycall_export::{self as export, Count, Filter, Format, ReplayStyle, Source, Summary};
 use everycall_messages::say;
-use everycall_outfile::{MODE_SHARED, OutFile};
+use everycall_outfile::MODE_SHARED;
 use everycall_timeline::Trace;
 use rustix::termios::tcgetwinsize;
 
@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::report::Several;
 use crate::symbol_names::SymbolNames;
 use crate::trace_view::{self, TraceView};
-use crate::written::BUFFER;
+use crate::written::{BUFFER, Destination};
 
 /// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each one repeats it.
 const JSON_INLINES_MAX: u64 = 1_000_000;
@@ -49,7 +49,9 @@ pub fn replay(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
 pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-    let output = arguments.output.unwrap_or_else(|| default_output(&arguments.trace, arguments.format));
+    let default = || default_output(&arguments.trace, arguments.format);
+    let destination = Destination::new(arguments.output.as_deref(), default);
+    destination.is_not(&arguments.trace)?;
     let mut file = trace_view::open(&arguments.trace)?;
     trace_view::select(&mut file, kept, &arguments.trace)?;
     let trace = trace_view::trace(&file, &arguments.trace)?;
@@ -58,7 +60,8 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let names = SymbolNames::new(&file, &trace, &arguments.symbols).with_inlines(has_inlines);
     let view = TraceView::new(&trace, &names);
     trace_view::warn(&trace, &arguments.trace);
-    let out = OutFile::create(&output, MODE_SHARED)?;
+    let out = destination.open(MODE_SHARED)?;
+    let output = &destination.path;
     let shown = out.shown().to_owned();
     let mut out = BufWriter::with_capacity(BUFFER, out);
     let mut notify = |note: export::Note| say!("everycall: {note}");
@@ -82,7 +85,7 @@ pub fn export(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         say!(
             "everycall: {slices} of {threads} in {}; {}",
             output.display(),
-            viewer(arguments.format, &output)
+            viewer(arguments.format, output)
         );
     }
     if summary.lost_events > 0 {

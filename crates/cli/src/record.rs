@@ -18,8 +18,9 @@ use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::program::{self, Prospect};
-use crate::written::BUFFER;
-use crate::{progress, report, rotation, triggers};
+use crate::rotation::{self, Files};
+use crate::written::{BUFFER, Destination};
+use crate::{progress, report, triggers};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -28,16 +29,15 @@ const STREAM_MEMORY: u64 = 256 << 20;
 pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let quiet = arguments.quiet;
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
-    let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.command[0]));
+    let destination = Destination::new(arguments.output.as_deref(), || default_output(&arguments.command[0]));
     let (launch, carries_runtime) = prepare(&arguments)?;
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
-    let rotates = rotation::is_wanted(&arguments);
-    let named = output;
-    let mut output = if rotates { rotation::name(&named, 1) } else { named.clone() };
-    spare_programs(&output, &arguments.command)?;
-    let create = if arguments.stream { OutFile::create_live } else { OutFile::create };
-    let file = create(&output, MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
+    let mut files = rotation::is_wanted(&arguments).then(|| Files::find(&arguments, &destination.path));
+    let destination = files.as_ref().map_or(destination, |files| Destination::by_default(files.newest()));
+    spare_programs(&destination.path, &arguments.command)?;
+    let file = destination.open(MODE_PRIVATE).map_err(|error| not_recorded(error.into()))?;
+    let output = destination.path;
     let memory = arguments.stream_memory.unwrap_or(STREAM_MEMORY);
     let stream = arguments.stream.then_some(Stream { stall: arguments.stall, memory });
     let options = Options { ring_size: ring_size(arguments.ring_size), follow: !arguments.no_follow, stream };
@@ -48,17 +48,23 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         .map_err(|error| not_recorded(Failure::writing(&output, error)))?;
     if arguments.stream {
         file.stream(progress::line(quiet));
-        if rotates {
-            file.rotate(rotation::of(&arguments, &named, BUFFER));
+    }
+    let running = start(recorder, &launch)?;
+    // From now on it can be read at any time. An older trace is gone only now that there is another one.
+    let mut is_there = false;
+    if arguments.stream {
+        file.with_output(|file| Ok(file.get_mut().publish().map(|()| is_there = true)?));
+        if let Some(files) = files.as_mut().filter(|_| is_there) {
+            files.delete_older();
+            file.rotate(files.rotation(&arguments, BUFFER));
         }
     }
-    let ended = start(recorder, &launch)?.wait(arguments.wait, &mut file)?;
+    let ended = running.wait(arguments.wait, &mut file)?;
     progress::clear(quiet || !arguments.stream);
     let status = ended.status();
-    let written = write(ended, file, &output);
-    if let (true, Ok(summary)) = (rotates, &written) {
-        output = rotation::name(&named, summary.earlier_files.saturating_add(1));
-    }
+    let shown = || files.as_ref().map_or_else(|| output.clone(), Files::newest);
+    let written = write(ended, file, shown);
+    let output = shown();
     match &written {
         Ok(summary) if !quiet => {
             match why_untraced.filter(|_| !summary.traced) {
@@ -69,7 +75,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         }
         Ok(_) => {}
         Err(failure) => {
-            if arguments.stream && !failure.is_quiet() {
+            if is_there && !failure.is_quiet() {
                 say!("everycall: {} holds what was written before", output.display());
             }
             return Ok(not_written(failure, status));
@@ -191,9 +197,15 @@ fn default_output(program: &OsString) -> PathBuf {
     name.into()
 }
 
-fn write(ended: Ended, file: TraceWriter<BufWriter<OutFile>>, output: &Path) -> Result<Summary, Failure> {
-    let (summary, buffered) = ended.write(file).map_err(|error| Failure::writing(output, error))?;
-    let file = buffered.into_inner().map_err(|error| Failure::writing(output, error.into_error()))?;
+/// `shown` is the file that is being written.
+fn write(
+    ended: Ended,
+    file: TraceWriter<BufWriter<OutFile>>,
+    shown: impl Fn() -> PathBuf,
+) -> Result<Summary, Failure> {
+    let failed = |error| Failure::writing(&shown(), error);
+    let (summary, buffered) = ended.write(file).map_err(failed)?;
+    let file = buffered.into_inner().map_err(|error| failed(error.into_error()))?;
     file.finish()?;
     Ok(summary)
 }

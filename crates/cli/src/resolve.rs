@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use everycall_format::env;
 use everycall_format::site_set::ENDING;
 use everycall_messages::say;
-use everycall_outfile::{MODE_PRIVATE, OutFile};
+use everycall_outfile::MODE_PRIVATE;
 use everycall_symbols::site_report;
 use everycall_triggers::{SetBuilder, SetError};
 
@@ -18,6 +18,7 @@ use crate::failure::Failure;
 use crate::program;
 use crate::report::Several;
 use crate::triggers::{memory, nothing_found, policy, triggers_of};
+use crate::written::Destination;
 
 /// Runs the verb.
 pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
@@ -44,8 +45,10 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
         }
         return Err(Failure::new(exit_code::FAILED, sentence));
     }
-    let output = arguments.output.clone().unwrap_or_else(|| default_output(&arguments.files[0]));
-    let mut out = OutFile::create(&output, MODE_PRIVATE)?;
+    let output = Destination::new(arguments.output.as_deref(), || default_output(&arguments.files[0]));
+    arguments.files.iter().chain(&objects.traced).try_for_each(|file| output.is_not(file))?;
+    let mut out = output.open(MODE_PRIVATE)?;
+    let output = output.path;
     out.write_all(&set.bytes()).map_err(|error| Failure::writing(&output, error))?;
     out.finish()?;
     if !arguments.quiet {

@@ -1,7 +1,13 @@
 //! The files that `record --stream` goes through: `app.0001.ect`, `app.0002.ect`, ...
+//!
+//! Those of earlier runs under this name are older ones of the same row: the first new one comes after them, so that none of them is
+//! overwritten, and `--keep-files` counts them, too.
 
+use std::cell::Cell;
+use std::ffi::OsStr;
 use std::io::{self, BufWriter};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::time::Duration;
 
 use everycall_outfile::{MODE_PRIVATE, OutFile};
@@ -11,6 +17,8 @@ use crate::arguments::RecordArguments;
 
 /// Bytes of a file unless something else is asked for.
 const SIZE: u64 = 1 << 30;
+/// Numbers above this aren't ours.
+const NUMBER_MAX: u32 = 1_000_000_000;
 
 /// Whether there is to be more than one file.
 pub fn is_wanted(arguments: &RecordArguments) -> bool {
@@ -18,7 +26,7 @@ pub fn is_wanted(arguments: &RecordArguments) -> bool {
 }
 
 /// The name of file `number`, from 1, of a trace that `output` names.
-pub fn name(output: &Path, number: u32) -> PathBuf {
+fn name(output: &Path, number: u32) -> PathBuf {
     let mut name = output.file_stem().unwrap_or_default().to_owned();
     name.push(format!(".{number:04}"));
     if let Some(ending) = output.extension() {
@@ -28,26 +36,84 @@ pub fn name(output: &Path, number: u32) -> PathBuf {
     output.with_file_name(name)
 }
 
-/// How a trace goes on after its first file, with buffers of `buffer` bytes.
-pub fn of(arguments: &RecordArguments, output: &Path, buffer: usize) -> Rotation<BufWriter<OutFile>> {
-    let (output, kept) = (output.to_owned(), arguments.keep_files);
-    let mut number = 1;
-    let next = move |file: &mut BufWriter<OutFile>| -> io::Result<()> {
-        number += 1;
-        let new = OutFile::create_live(&name(&output, number), MODE_PRIVATE)?;
-        *file = BufWriter::with_capacity(buffer, new);
-        if let Some(old) = kept.and_then(|kept| number.checked_sub(kept)).filter(|old| *old > 0) {
-            // Whoever moved it away has it.
-            let _ = std::fs::remove_file(name(&output, old));
-        }
-        Ok(())
-    };
-    let default = if arguments.file_age.is_some() { u64::MAX } else { SIZE };
-    Rotation {
-        size: arguments.file_size.unwrap_or(default),
-        age: arguments.file_age.map_or(Duration::MAX, Duration::from_nanos),
-        next: Box::new(next),
+/// A row of files.
+#[derive(Clone, Debug)]
+pub struct Files {
+    output: PathBuf,
+    /// The number of the newest one.
+    newest: Rc<Cell<u32>>,
+    /// How many of them stay.
+    kept: Option<u32>,
+    /// Numbers of older ones that are there, ascending.
+    older: Vec<u32>,
+}
+
+impl Files {
+    /// The row that `output` names; its next file is the newest one.
+    pub fn find(arguments: &RecordArguments, output: &Path) -> Files {
+        let mut older: Vec<u32> = std::fs::read_dir(folder(output))
+            .into_iter()
+            .flatten()
+            .filter_map(|entry| number_in(output, &entry.ok()?.file_name()))
+            .collect();
+        older.sort_unstable();
+        let newest = Rc::new(Cell::new(older.last().map_or(1, |last| last + 1)));
+        Files { output: output.to_owned(), newest, kept: arguments.keep_files, older }
     }
+
+    /// The newest file.
+    pub fn newest(&self) -> PathBuf {
+        name(&self.output, self.newest.get())
+    }
+
+    /// Deletes what is older than the files that are to stay.
+    pub fn delete_older(&mut self) {
+        let Some(gone) = self.kept.and_then(|kept| self.newest.get().checked_sub(kept)) else { return };
+        let count = self.older.partition_point(|number| *number <= gone);
+        for number in self.older.drain(..count) {
+            // Whoever moved it away has it.
+            let _ = std::fs::remove_file(name(&self.output, number));
+        }
+    }
+
+    /// How a trace goes on after its first file, with buffers of `buffer` bytes.
+    pub fn rotation(&self, arguments: &RecordArguments, buffer: usize) -> Rotation<BufWriter<OutFile>> {
+        let mut files = self.clone();
+        let next = move |file: &mut BufWriter<OutFile>| -> io::Result<()> {
+            let number = files.newest.get();
+            let mut new = OutFile::create_by_default(&name(&files.output, number + 1), MODE_PRIVATE)?;
+            new.publish()?;
+            *file = BufWriter::with_capacity(buffer, new);
+            files.newest.set(number + 1);
+            files.older.push(number);
+            files.delete_older();
+            Ok(())
+        };
+        let default = if arguments.file_age.is_some() { u64::MAX } else { SIZE };
+        Rotation {
+            size: arguments.file_size.unwrap_or(default),
+            age: arguments.file_age.map_or(Duration::MAX, Duration::from_nanos),
+            next: Box::new(next),
+        }
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
+}
+
+/// The number of the file `file` of the row that `output` names.
+fn number_in(output: &Path, file: &OsStr) -> Option<u32> {
+    let file = file.as_encoded_bytes();
+    let rest = file.strip_prefix(output.file_stem()?.as_encoded_bytes())?.strip_prefix(b".")?;
+    let digits = match output.extension() {
+        Some(ending) => rest.strip_suffix(ending.as_encoded_bytes())?.strip_suffix(b".")?,
+        None => rest,
+    };
+    let number =
+        std::str::from_utf8(digits).ok()?.parse().ok().filter(|number| (1..=NUMBER_MAX).contains(number))?;
+    // As we write it: no sign, no other zeros.
+    (format!("{number:04}").as_bytes() == digits).then_some(number)
 }
 
 #[cfg(test)]
@@ -59,5 +125,28 @@ mod tests {
         let name = |output: &str, number| name(Path::new(output), number).display().to_string();
         assert_eq!(name("a/app.ect", 1), "a/app.0001.ect");
         assert_eq!(name("app", 12345), "app.12345");
+    }
+
+    #[test]
+    fn names_are_told_from_others() {
+        let number = |output: &str, file: &str| number_in(Path::new(output), OsStr::new(file));
+        for count in [1, 42, 9999, 10_000, NUMBER_MAX] {
+            let file = name(Path::new("a/app.ect"), count);
+            assert_eq!(number_in(Path::new("a/app.ect"), file.file_name().unwrap()), Some(count));
+        }
+        assert_eq!(number("app", "app.0007"), Some(7));
+        for other in [
+            "app.ect",
+            "app.1.ect",
+            "app.+001.ect",
+            "app.00001.ect",
+            "app.0000.ect",
+            "app.0001",
+            "app.0001.ect.old",
+        ] {
+            assert_eq!(number("app.ect", other), None, "{other}");
+        }
+        assert_eq!(number("app.ect", "other.0001.ect"), None);
+        assert_eq!(number("app.ect", "app.4294967295.ect"), None);
     }
 }

@@ -1,6 +1,6 @@
 //! `everycall snapshot`: the trace of a program that runs on.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -11,7 +11,7 @@ use crate::arguments::SnapshotArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::report;
-use crate::written::Output;
+use crate::written::{Destination, Output};
 use everycall_messages::say;
 
 /// Runs the verb.
@@ -40,10 +40,7 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
     let failed =
         |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
     let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;
-    let output = match &arguments.output {
-        Some(output) => output.clone(),
-        None => default_output(arena.process())?,
-    };
+    let output = Destination::new(arguments.output.as_deref(), || default_output(arena.process()));
     // Before anything is held: it stays held while we wait for the disk.
     let file = Output::create(&output)?;
     let snapshot = everycall_live::take(&arena, arguments.last).map_err(|error| failed(&error))?;
@@ -61,27 +58,16 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
             "everycall: snapshot of {program} ({pid}), held within {held_in}, {cpu} of CPU time; written within {written_in}, \
              {cpu_of_that} of CPU time"
         );
-        report::print(&summary, &output);
+        report::print(&summary, &output.path);
     }
     Ok(())
 }
 
-/// `app-1234.ect`; never where a link stands, which somebody else may have put there.
-fn default_output(process: &ProcessFacts) -> Result<PathBuf, Failure> {
+/// `app-1234.ect`.
+fn default_output(process: &ProcessFacts) -> PathBuf {
     let plain = |character: char| if character.is_control() || character == '/' { '_' } else { character };
     let program: String = process.program().chars().map(plain).collect();
-    let output = PathBuf::from(format!("{program}-{}.ect", process.pid));
-    let is_link = std::fs::symlink_metadata(&output).is_ok_and(|data| data.is_symlink());
-    if is_link {
-        let shown = Path::display(&output);
-        return Err(Failure::new(
-            exit_code::FAILED,
-            format!(
-                "{shown} is a symbolic link, which isn't followed unless it was asked for; name the file with -o"
-            ),
-        ));
-    }
-    Ok(output)
+    PathBuf::from(format!("{program}-{}.ect", process.pid))
 }
 
 #[cfg(test)]
@@ -96,7 +82,7 @@ mod tests {
             command: vec![command.as_bytes().to_vec()],
             ..ProcessFacts::default()
         };
-        let name = |command: &str| default_output(&process(command)).unwrap().to_string_lossy().into_owned();
+        let name = |command: &str| default_output(&process(command)).to_string_lossy().into_owned();
         assert_eq!(name("/opt/bin/app"), "app-77.ect");
         assert_eq!(name("/opt/bin/"), "worker-77.ect");
         assert_eq!(name("a\nb"), "a_b-77.ect");

@@ -1,15 +1,60 @@
-//! Traces that a verb takes and writes.
+//! Outputs of verbs: where they may stand, and the traces that a verb takes and writes.
 
 use std::io::{self, BufWriter};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 
-use everycall_outfile::{MODE_PRIVATE, OutFile};
+use everycall_outfile::{MODE_PRIVATE, OutFile, OutFileError};
 use everycall_recorder::Summary;
 
+use crate::exit_code;
 use crate::failure::Failure;
 
 /// Bytes gathered before they are written.
 pub const BUFFER: usize = 256 << 10;
+
+/// Where an output goes.
+#[derive(Clone, Debug)]
+pub struct Destination {
+    pub path: PathBuf,
+    /// Whether the user has named it: else no link is followed there.
+    is_chosen: bool,
+}
+
+impl Destination {
+    /// The one that was asked for, or `default`.
+    pub fn new(asked: Option<&Path>, default: impl FnOnce() -> PathBuf) -> Destination {
+        Destination { path: asked.map_or_else(default, Path::to_owned), is_chosen: asked.is_some() }
+    }
+
+    /// One that nobody has chosen.
+    pub fn by_default(path: PathBuf) -> Destination {
+        Destination { path, is_chosen: false }
+    }
+
+    /// Opens it.
+    pub fn open(&self, mode: u32) -> Result<OutFile, OutFileError> {
+        let create = if self.is_chosen { OutFile::create } else { OutFile::create_by_default };
+        create(&self.path, mode)
+    }
+
+    /// That it isn't `input`, which would be gone then.
+    pub fn is_not(&self, input: &Path) -> Result<(), Failure> {
+        let identity = |path: &Path| {
+            std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()))
+        };
+        match (identity(&self.path), identity(input)) {
+            (Some(output), Some(input)) if output == input => Err(Failure::new(
+                exit_code::USAGE,
+                format!(
+                    "{} is what is read here, and would be overwritten; name another file with -o",
+                    self.path.display()
+                ),
+            )),
+            _ => Ok(()),
+        }
+    }
+}
 
 /// An output to be: nothing is under its name until all of it is written.
 pub struct Output<'a> {
@@ -19,8 +64,8 @@ pub struct Output<'a> {
 
 impl Output<'_> {
     /// Makes the file, for its owner alone.
-    pub fn create(path: &Path) -> Result<Output<'_>, Failure> {
-        Ok(Output { path, file: OutFile::create(path, MODE_PRIVATE)? })
+    pub fn create(destination: &Destination) -> Result<Output<'_>, Failure> {
+        Ok(Output { path: &destination.path, file: destination.open(MODE_PRIVATE)? })
     }
 
     /// Lets `write` write it, and gives it its name.

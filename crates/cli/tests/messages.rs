@@ -5,7 +5,8 @@ mod common;
 use common::Workplace;
 
 /// Ways to a standard error that takes nothing: a full disk, and a pipe whose reader has gone.
-const WAYS: [(&str, &str); 2] = [("full", "exec 2>/dev/full"), ("gone", "exec 3> >(exec true); wait $!; exec 2>&3")];
+const WAYS: [(&str, &str); 2] =
+    [("full", "exec 2>/dev/full"), ("gone", "exec 3> >(exec true); wait $!; exec 2>&3")];
 
 const HOST: &str = r#"
 #include <dlfcn.h>
@@ -52,7 +53,11 @@ fn nothing_depends_on_messages() {
     ends(&here, "record -o n.ect -- ./nonexist", 127, &[]);
     ends(&here, "record -o n.ect -- ./host.c", 126, &[]);
     ends(&here, "record -o /dev/full -- ./host 7", 125, &[]);
-    ends(&here, "record --no-such-option", 2, &[]);
+    ends(&here, "export --no-such-option", 2, &[]);
+    for words in ["--help", "cc --help"] {
+        let outcome = here.shell(&format!("exec $EVERYCALL {words} >/dev/full 2>&1"));
+        assert_eq!(outcome.code, Some(0), "{words}: {outcome:?}");
+    }
     ends(&here, "cc", 2, &[]);
     ends(&here, "cc -- no-such-gcc", 127, &[]);
     ends(&here, "snapshot 4194304", 1, &[]);

@@ -8,6 +8,8 @@
 //! drop                 nothing stays behind
 //! ```
 //!
+//! What is of use before it is whole gets its name earlier, with [`OutFile::publish`], and keeps it then.
+//!
 //! What isn't a regular file (`-`, `/dev/null`, a FIFO, a socket, anything below `/dev` and `/proc`) can't be
 //! replaced by a rename: it is written directly. A symbolic link stays, and what it leads to is replaced.
 //!
@@ -49,7 +51,7 @@ enum Target {
     /// Written in place.
     Direct(File),
     Stdout(io::Stdout),
-    /// Under its name from the beginning.
+    /// Under its name already.
     Live(File),
     /// Renamed at the end.
     Replaced {
@@ -132,24 +134,47 @@ impl OutFile {
         Ok(OutFile { shown: shown.to_owned(), target })
     }
 
-    /// The same for an output that is of use before it is whole, such as one that grows for hours: it has its name from the
-    /// beginning, and keeps it whatever happens. A file that is already there goes at once.
+    /// The same for a name that nobody has chosen: what somebody else may have put there to lead us astray is left alone.
     ///
     /// # Errors
     ///
-    /// As with [`OutFile::create`].
-    pub fn create_live(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
-        let OutFile { shown, target } = OutFile::create(path, mode)?;
-        let Target::Replaced { final_path, .. } = target else { return Ok(OutFile { shown, target }) };
-        let live = || {
-            match fs::remove_file(&final_path) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-                _ => {}
+    /// As with [`OutFile::create`], and where a symbolic link or anything but a regular file stands there.
+    pub fn create_by_default(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
+        let refused = |reason: &str| Err(error(path, "write to", io::Error::other(reason)));
+        match fs::symlink_metadata(path) {
+            Ok(there) if there.is_symlink() => {
+                return refused(
+                    "it is a symbolic link, which isn't followed unless it was asked for; name the file with -o",
+                );
             }
-            OpenOptions::new().write(true).create_new(true).mode(mode).open(&final_path)
-        };
-        let file = live().map_err(|source| error(path, "write to", source))?;
-        Ok(OutFile { shown, target: Target::Live(file) })
+            Ok(there) if !there.is_file() && !there.is_dir() => {
+                return refused("it isn't a regular file; name the file with -o");
+            }
+            _ => {}
+        }
+        let mut file = OutFile::create(path, mode)?;
+        // A link that came meanwhile is replaced.
+        if let Target::Replaced { final_path, .. } = &mut file.target {
+            path.clone_into(final_path);
+        }
+        Ok(file)
+    }
+
+    /// Makes the file appear under its name now, with what was written so far: it is of use before it is whole, such as one that grows
+    /// for hours. It stays there whatever happens.
+    ///
+    /// # Errors
+    ///
+    /// The file system failed. What stood under the name before is still there then.
+    pub fn publish(&mut self) -> Result<(), OutFileError> {
+        if let Target::Replaced { file, temporary, final_path } = &mut self.target {
+            let live = file.try_clone().and_then(|live| {
+                move_to(file, temporary.take(), final_path)?;
+                Ok(Target::Live(live))
+            });
+            self.target = live.map_err(|source| error(&self.shown, "write to", source))?;
+        }
+        Ok(())
     }
 
     /// The file's name in messages: as the user wrote it, or "standard output".
@@ -232,6 +257,16 @@ impl Target {
 fn replace(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::Result<()> {
     // Delayed allocation may find only now that the disk is full.
     file.sync_all()?;
+    move_to(file, temporary, final_path)?;
+    // Without this a power cut may undo the rename; a folder that can't be synced is no reason to fail.
+    if let Ok(folder) = File::open(folder(final_path)) {
+        let _ = folder.sync_all();
+    }
+    Ok(())
+}
+
+/// Gives `file` its name.
+fn move_to(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::Result<()> {
     let temporary = match temporary {
         Some(temporary) => temporary,
         // A link can't replace a name, so the file gets a passing one first.
@@ -243,10 +278,6 @@ fn replace(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::
     };
     fs::rename(&temporary.0, final_path)?;
     std::mem::forget(temporary);
-    // Without this a power cut may undo the rename; a folder that can't be synced is no reason to fail.
-    if let Ok(folder) = File::open(folder(final_path)) {
-        let _ = folder.sync_all();
-    }
     Ok(())
 }
 

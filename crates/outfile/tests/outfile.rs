@@ -121,3 +121,54 @@ fn names_as_long_as_the_file_system_allows_work() {
     write(&path, "long");
     assert_eq!(fs::read_to_string(path).unwrap(), "long");
 }
+
+#[test]
+fn a_published_output_stays_and_grows_under_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("out");
+    write(&path, "old");
+    let mut out = OutFile::create(&path, MODE_PRIVATE).unwrap();
+    out.write_all(b"head").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "old");
+    out.publish().unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "head");
+    out.publish().unwrap();
+    out.write_all(b" and more").unwrap();
+    assert_eq!(fs::read_to_string(&path).unwrap(), "head and more");
+    drop(out);
+    assert_eq!(fs::read_to_string(&path).unwrap(), "head and more");
+    assert_eq!(names(folder.path()), ["out"]);
+}
+
+#[test]
+fn names_that_nobody_chose_lead_nowhere_else() {
+    let folder = tempfile::tempdir().unwrap();
+    let (victim, link) = (folder.path().join("victim"), folder.path().join("link"));
+    fs::write(&victim, "precious").unwrap();
+    symlink(&victim, &link).unwrap();
+    let error = OutFile::create_by_default(&link, MODE_SHARED).unwrap_err();
+    assert!(error.to_string().contains("symbolic link"), "{error}");
+    fs::remove_file(&link).unwrap();
+    // One that comes later is replaced.
+    for publish in [false, true] {
+        let mut out = OutFile::create_by_default(&link, MODE_SHARED).unwrap();
+        symlink(&victim, &link).unwrap();
+        if publish {
+            out.publish().unwrap();
+        }
+        out.finish().unwrap();
+        assert!(fs::symlink_metadata(&link).unwrap().is_file());
+        fs::remove_file(&link).unwrap();
+    }
+    rustix::fs::mknodat(
+        rustix::fs::CWD,
+        &link,
+        rustix::fs::FileType::Fifo,
+        rustix::fs::Mode::from_raw_mode(0o600),
+        0,
+    )
+    .unwrap();
+    let error = OutFile::create_by_default(&link, MODE_SHARED).unwrap_err();
+    assert!(error.to_string().contains("regular file"), "{error}");
+    assert_eq!(fs::read_to_string(&victim).unwrap(), "precious");
+}

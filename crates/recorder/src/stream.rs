@@ -130,8 +130,18 @@ impl ArenaStream {
         &self.arena
     }
 
-    /// Stores the segments that threads have ended, up to a limit. Whether there are more.
-    pub fn pass<W: Write>(&mut self, file: &mut ChunkWriter<W>, runs: &mut Runs) -> io::Result<bool> {
+    /// Segments that wait to be stored.
+    pub fn waiting(&self) -> usize {
+        self.find().len()
+    }
+
+    /// Stores the segments that threads have ended, up to a limit, here of `bytes`. Whether there are more.
+    pub fn pass<W: Write>(
+        &mut self,
+        file: &mut ChunkWriter<W>,
+        runs: &mut Runs,
+        bytes: u64,
+    ) -> io::Result<bool> {
         self.write_modules(file)?;
         let mut found = self.find();
         if self.has_gaps(&found) {
@@ -140,7 +150,7 @@ impl ArenaStream {
         // Who comes after the one that was served last is first.
         let begin = found.partition_point(|((slot, _), ..)| *slot <= self.last_slot);
         found.rotate_left(begin);
-        let limit = (PASS_BYTES / self.arena.layout().segment_size) as usize;
+        let limit = (bytes.min(PASS_BYTES) / self.arena.layout().segment_size).max(1) as usize;
         let is_more = found.len() > limit;
         for (owner, number, index) in found.into_iter().take(limit) {
             self.last_slot = owner.0;

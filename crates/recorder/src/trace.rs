@@ -40,6 +40,8 @@ const IMAGE_COMPRESSION: i32 = 1;
 const PASS_PAUSES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(20);
 /// A pass that finds more than this comes again at once; one that finds less than a quarter waits for longer.
 const PASS_FULL: u64 = 4 << 20;
+/// Up to the size of a file, so much of it is stored at once at most, as a power of two: it becomes no larger than that by this much.
+const FILE_SHARE: u32 = 4;
 /// Time between two looks at the progress.
 const PROGRESS_PAUSE: Duration = Duration::from_millis(500);
 
@@ -130,6 +132,13 @@ impl<W: Write> TraceWriter<W> {
         self.rotation = Some(rotation);
     }
 
+    /// Bytes of events that are stored at once at most: few where the file's size is nearly reached.
+    fn pass_limit(&self) -> u64 {
+        self.rotation.as_ref().map_or(u64::MAX, |rotation| {
+            rotation.size.saturating_sub(self.file.position()).max(rotation.size >> FILE_SHARE)
+        })
+    }
+
     /// Goes on in the next file where it is time to. Each can be read on its own: it has the processes that are there.
     fn next_file(&mut self, readings: &Readings) -> io::Result<()> {
         let (Some(rotation), Some(streams)) = (&mut self.rotation, &mut self.streams) else { return Ok(()) };
@@ -165,6 +174,15 @@ impl<W: Write> TraceWriter<W> {
         });
         let flushed = self.file.flush();
         self.keep_error(flushed);
+    }
+
+    /// Does something with the output itself once the program runs, such as giving a stream's file its name. An error is kept for
+    /// later.
+    pub fn with_output(&mut self, act: impl FnOnce(&mut W) -> io::Result<()>) {
+        if self.failed.is_none() {
+            let done = act(self.file.output());
+            self.keep_error(done);
+        }
     }
 
     pub(crate) fn is_streaming(&self) -> bool {
@@ -206,16 +224,17 @@ impl<W: Write> TraceWriter<W> {
 
     /// Stores what waits. How long to wait until the next pass. An error is kept for later.
     pub(crate) fn pass(&mut self, readings: &Readings) -> Duration {
-        let Some(streams) = &mut self.streams else { return *PASS_PAUSES.end() };
         if self.failed.is_some() {
             return *PASS_PAUSES.end();
         }
+        let limit = self.pass_limit();
+        let Some(streams) = &mut self.streams else { return *PASS_PAUSES.end() };
         let sum = |streams: &Streams| streams.arenas.values().map(|arena| arena.stored.bytes).sum::<u64>();
         let before = sum(streams);
         let mut is_more = false;
         let mut stored = Ok(());
         for arena in streams.arenas.values_mut() {
-            match arena.pass(&mut self.file, &mut self.runs) {
+            match arena.pass(&mut self.file, &mut self.runs, limit) {
                 Ok(more) => is_more |= more,
                 Err(error) => stored = stored.and(Err(error)),
             }
@@ -238,6 +257,25 @@ impl<W: Write> TraceWriter<W> {
         self.keep_error(stored);
         self.tell_progress();
         pause
+    }
+
+    /// Stores what waits of a process that has ended, or is looked at for the last time, in as many files as that takes. (What is left
+    /// then are the segments that threads hadn't ended.)
+    fn pass_all(&mut self, number: u32, readings: &Readings) {
+        if self.rotation.is_none() {
+            return;
+        }
+        let waiting = |writer: &Self| {
+            let arena = writer.streams.as_ref().and_then(|streams| streams.arenas.get(&number));
+            arena.map_or(0, ArenaStream::waiting)
+        };
+        // One that runs may write as fast as we store it. Each pass takes a segment at least.
+        for _ in 0..waiting(self) {
+            if self.failed.is_some() || waiting(self) == 0 {
+                break;
+            }
+            self.pass(readings);
+        }
     }
 
     fn tell_progress(&mut self) {
@@ -294,6 +332,7 @@ impl<W: Write> TraceWriter<W> {
     /// Writes a process that is over, or is looked at for the last time.
     pub(crate) fn member(&mut self, member: &mut Member, readings: &Readings) -> io::Result<()> {
         self.join(std::iter::once(&*member));
+        self.pass_all(member.number, readings);
         if let Some(error) = self.failed.take() {
             return Err(error);
         }

@@ -77,6 +77,11 @@ impl<W: Write> ChunkWriter<W> {
         Ok(())
     }
 
+    /// The output, for what isn't written into it.
+    pub fn output(&mut self) -> &mut W {
+        &mut self.output
+    }
+
     /// Hands on what a buffer holds, so that it is there whatever happens to this process.
     ///
     /// # Errors

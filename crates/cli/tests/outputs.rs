@@ -1,0 +1,177 @@
+//! What stands under outputs' names, where nothing is started, where somebody else was there before, and where files follow each
+//! other.
+
+mod common;
+
+use common::{Workplace, is_failure};
+
+const LOOP: &str = r#"
+#include <stdlib.h>
+__attribute__((noinline)) int leaf(int x) { asm volatile(""); return x + 1; }
+int main(int count, char** words) {
+    int calls = count > 1 ? atoi(words[1]) : 10;
+    for (int i = 0; i < calls; ++i) leaf(i);
+    return 0;
+}
+"#;
+
+fn build(here: &Workplace) {
+    here.write("loop.c", LOOP);
+    here.succeed("cc -- gcc -O1 -g loop.c -o loop");
+}
+
+#[test]
+fn an_older_trace_stays_where_nothing_is_started() {
+    let here = Workplace::new();
+    build(&here);
+    here.write("noise", [0, 1, 2, 3]);
+    assert_eq!(here.shell("chmod +x noise").code, Some(0));
+    for is_first in [true, false] {
+        let before = here.files();
+        for rotated in ["", "--keep-files 1"] {
+            let record = format!("record --stream {rotated} -o o.ect --");
+            for (program, code) in [("./nowhere", 127), ("./noise", 126), ("./loop.c", 126)] {
+                here.fail(&format!("{record} {program}"), code, &[program]);
+            }
+            let limited = here.shell(&format!("ulimit -f 64; exec $EVERYCALL {record} ./loop"));
+            is_failure("ulimit -f", &limited, 125, &["RLIMIT_FSIZE"]);
+        }
+        assert_eq!(here.files(), before);
+        if is_first {
+            here.write("o.ect", "old");
+            here.write("o.0001.ect", "old");
+        }
+    }
+    assert_eq!((here.read("o.ect"), here.read("o.0001.ect")), (b"old".to_vec(), b"old".to_vec()));
+    here.succeed("record -q --stream -o o.ect -- ./loop");
+    assert!(here.succeed("replay o.ect").stdout.contains("leaf"));
+}
+
+#[test]
+fn a_stream_can_be_read_while_the_program_runs() {
+    let here = Workplace::new();
+    here.write("wait.c", "#include <unistd.h>\nint main(void) { char c; return read(0, &c, 1) != 0; }\n");
+    here.succeed("cc -- gcc -O1 -g wait.c -o wait");
+    here.write("o.ect", "old");
+    let mut record = here
+        .command()
+        .args(["record", "-q", "--stream", "-o", "o.ect", "--", "./wait"])
+        .stdin(std::process::Stdio::piped())
+        .spawn()
+        .unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    while here.run("info o.ect").code != Some(0) {
+        assert!(std::time::Instant::now() < deadline, "no trace while the program runs");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    drop(record.stdin.take());
+    assert_eq!(record.wait().unwrap().code(), Some(0));
+    assert!(here.succeed("replay o.ect").stdout.contains("main"));
+}
+
+#[test]
+fn rotation_that_makes_no_sense_is_refused() {
+    let here = Workplace::new();
+    build(&here);
+    for (option, words) in [
+        ("--file-age 0s", "100ms"),
+        ("--file-age 1ms", "100ms"),
+        ("--file-age soon", "such as"),
+        ("--file-size 1", "64K"),
+        ("--file-size 63K", "64K"),
+        ("--stream-memory 1K", "64K"),
+    ] {
+        here.fail(&format!("record --stream {option} -o o.ect -- ./loop"), 2, &[words]);
+    }
+    here.succeed(
+        "record -q --stream --file-age 100ms --file-size 64K --stream-memory 64K -o o.ect -- ./loop",
+    );
+    assert_eq!(here.files(), ["loop", "loop.c", "o.0001.ect"]);
+}
+
+/// Files are no larger than was asked for, but for a little; and those of runs before are older ones of the same row.
+#[test]
+fn files_have_their_size_and_follow_those_of_earlier_runs() {
+    let here = Workplace::new();
+    build(&here);
+    let rotated = |options: &str, calls: u32| {
+        here.succeed(&format!(
+            "record -q --stream --stall --file-size 100K {options} -o o.ect -- ./loop {calls}"
+        ));
+        here.files().into_iter().filter(|name| name.starts_with("o.")).collect::<Vec<_>>()
+    };
+    let all = rotated("", 10_000_000);
+    assert!(all.len() > 5, "{all:?}");
+    for file in &all {
+        let size = here.read(file).len();
+        assert!(size < 200 << 10, "{file}: {size} bytes");
+    }
+    let first = here.read("o.0001.ect");
+    here.write("o.0003.ect.old", "another");
+    here.write("o.77.ect", "another");
+    // Nothing is overwritten: the next one comes after them.
+    let more = rotated("", 10);
+    assert_eq!(more.len(), all.len() + 3);
+    assert_eq!(here.read("o.0001.ect"), first);
+    let next = format!("o.{:04}.ect", all.len() + 1);
+    assert!(here.succeed(&format!("info {next}")).stdout.contains("11 calls"));
+    // A gap is no matter.
+    std::fs::remove_file(here.path("o.0002.ect")).unwrap();
+    let kept = rotated("--keep-files 3", 10);
+    let wanted: Vec<String> = (all.len()..all.len() + 3).map(|number| format!("o.{number:04}.ect")).collect();
+    assert_eq!(kept, [&["o.0003.ect.old".to_owned()][..], &wanted, &["o.77.ect".to_owned()]].concat());
+    assert_eq!(rotated("--keep-files 1", 3_000_000).len(), 3);
+}
+
+#[test]
+fn default_names_follow_no_link() {
+    let here = Workplace::new();
+    build(&here);
+    here.succeed("record -q -o t.ect -- ./loop");
+    here.write("victim", "precious");
+    for (name, line, code) in [
+        ("loop.ect", "record -- ./loop", 125),
+        ("loop.ect", "record --stream -- ./loop", 125),
+        ("t.json", "export t.ect", 1),
+        ("loop.ecs", "resolve --trigger leaf>1s ./loop", 1),
+        ("t.ect.ect", "core t.ect", 1),
+    ] {
+        std::os::unix::fs::symlink("victim", here.path(name)).unwrap();
+        if !line.starts_with("core") {
+            here.fail(line, code, &[name, "symbolic link", "-o"]);
+        } else {
+            // What it is given is no core, and that is said first.
+            here.fail(line, code, &[]);
+        }
+        assert_eq!(here.read("victim"), b"precious");
+        std::fs::remove_file(here.path(name)).unwrap();
+    }
+    // One's own is followed where it was asked for.
+    std::os::unix::fs::symlink("target.ect", here.path("mine.ect")).unwrap();
+    here.succeed("record -q -o mine.ect -- ./loop");
+    here.succeed("record -q --stream -o mine.ect -- ./loop");
+    assert!(std::fs::symlink_metadata(here.path("mine.ect")).unwrap().is_symlink());
+    assert!(here.succeed("replay target.ect").stdout.contains("leaf"));
+}
+
+#[test]
+fn what_is_read_is_not_overwritten() {
+    let here = Workplace::new();
+    build(&here);
+    here.succeed("record -q -o t.ect -- ./loop");
+    std::os::unix::fs::symlink("t.ect", here.path("link.ect")).unwrap();
+    std::fs::hard_link(here.path("t.ect"), here.path("twin.ect")).unwrap();
+    std::fs::copy(here.path("t.ect"), here.path("t.json")).unwrap();
+    let (trace, program) = (here.read("t.ect"), here.read("loop"));
+    for (line, code) in [
+        ("export -o t.ect t.ect", 2),
+        ("export -o ./link.ect t.ect", 2),
+        ("export -o t.ect twin.ect", 2),
+        ("export t.json", 2),
+        ("core -o t.ect t.ect", 2),
+        ("resolve --trigger leaf>1s -o loop ./loop", 2),
+    ] {
+        here.fail(line, code, &["would be overwritten", "-o"]);
+        assert!(here.read("t.ect") == trace && here.read("loop") == program, "{line}");
+    }
+}
