@@ -7,16 +7,16 @@ use std::time::Duration;
 
 use everycall_coredump::{Core, ProcessFacts, Snapshot};
 use everycall_format::arena::ClockReading;
+use everycall_messages::say;
 
 use crate::arguments::CoreArguments;
 use crate::crash_file;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::info::signal_name;
-use crate::report::{self, Several, Size};
+use crate::report::{self, Moment, Several, Size};
 use crate::trace_view;
 use crate::written::{Destination, Output};
-use everycall_messages::say;
 
 /// How long the counter's rate is measured, to find out whether it is still the one of the core.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -76,7 +76,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
         if let Some(process) = core.process() {
             say!("everycall: {}", describe(process));
         }
-        report::print(&summary, &output.path);
+        report::print(&summary, &output.path, Moment::Core);
     }
     Ok(ExitCode::SUCCESS)
 }

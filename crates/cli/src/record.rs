@@ -18,6 +18,7 @@ use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::program::{self, Prospect};
+use crate::report::Moment;
 use crate::rotation::{self, Files};
 use crate::written::{BUFFER, Destination};
 use crate::{progress, report, triggers};
@@ -69,7 +70,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         Ok(summary) if !quiet => {
             match why_untraced.filter(|_| !summary.traced) {
                 Some(why) => report::print_untraced(summary, &launch.program, why, &output),
-                None => report::print(summary, &output),
+                None => report::print(summary, &output, Moment::Run),
             }
             outcome.iter().for_each(|outcome| report::print_triggers(outcome, &output));
         }

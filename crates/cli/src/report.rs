@@ -67,12 +67,23 @@ pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Pa
     );
     // Writing to a string doesn't fail.
     let _ = warnings(&mut text, summary);
-    eprint!("{text}");
+    say_text(&text);
+}
+
+/// What a trace is of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Moment {
+    /// A run under `record`, to its end.
+    Run,
+    /// The moment of a core.
+    Core,
+    /// A moment of a program that runs on; with the nanoseconds before it that were asked for.
+    Snapshot(Option<u64>),
 }
 
 /// Prints the report to standard error.
-pub fn print(summary: &Summary, output: &Path) {
-    say_text(&text(summary, output));
+pub fn print(summary: &Summary, output: &Path, moment: Moment) {
+    say_text(&text(summary, output, moment));
 }
 
 /// Prints what came of triggers to standard error.
@@ -95,18 +106,24 @@ pub fn print_triggers(outcome: &Outcome, output: &Path) {
     }
 }
 
+/// Whether a trigger is a signal, which is of no function.
+pub fn is_signal(trigger: &str) -> bool {
+    trigger.trim_start().starts_with("signal ")
+}
+
 /// What came of a trigger.
 fn trigger_text(tally: &Tally) -> String {
     let Tally { text, functions, late, fired, kept, missed } = tally;
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
-        (0, 0) if text.trim_start().starts_with("signal ") => format!("{text}: it never came"),
+        (0, 0) if is_signal(text) => format!("{text}: it never came"),
         (0, 0) => format!("{text}: no function of that name came"),
         (_, 0) => {
             format!("{text}: never, in {}{}", Several(*functions, "function", "functions"), named_late(*late))
         }
         _ => {
-            let mut sentence = format!("{text}: {}, {} kept", Several(*fired, "call", "calls"), Count(*kept));
+            let [one, several] = if is_signal(text) { ["time", "times"] } else { ["call", "calls"] };
+            let mut sentence = format!("{text}: {}, {} kept", Several(*fired, one, several), Count(*kept));
             for (count, what) in
                 [(suppressed, "not kept for --keep and --keep-every"), (*missed, "that could not be kept")]
             {
@@ -132,14 +149,14 @@ pub fn named_late(functions: u64) -> String {
     }
 }
 
-fn text(summary: &Summary, output: &Path) -> String {
+fn text(summary: &Summary, output: &Path, moment: Moment) -> String {
     let mut text = String::new();
     // Writing to a string doesn't fail.
-    let _ = write_text(&mut text, summary, output);
+    let _ = write_text(&mut text, summary, output, moment);
     text
 }
 
-fn write_text(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result {
+fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment) -> fmt::Result {
     let file = output.display();
     if !summary.traced {
         writeln!(
@@ -160,7 +177,7 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result
         Size(summary.file_size),
     )?;
     losses(out, summary)?;
-    reach(out, summary)?;
+    reach(out, summary, moment)?;
     children(out, summary)?;
     running(out, summary)?;
     warnings(out, summary)?;
@@ -219,8 +236,12 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
     Ok(())
 }
 
-fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
-    let cut = summary.cut_threads();
+fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
+    let mut cut = summary.cut_threads();
+    if let Moment::Snapshot(Some(last_ns)) = moment {
+        // What is older wasn't asked for.
+        cut.retain(|thread| thread.reach_ns < last_ns);
+    }
     if summary.off {
         writeln!(out, "  tracing was off: {} says so", env::START)?;
     }
@@ -235,6 +256,9 @@ fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.streamed {
         return stream(out, summary);
     }
+    if let (true, Moment::Snapshot(Some(last_ns))) = (cut.is_empty(), moment) {
+        return writeln!(out, "  every thread is there with all of the last {}", Duration { ns: last_ns });
+    }
     if cut.is_empty() && summary.counters[counter::THREADS_RECYCLED] > 0 {
         return writeln!(
             out,
@@ -247,10 +271,15 @@ fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
     }
     writeln!(
         out,
-        "  {} lost {} oldest calls: rings hold {} a thread. Before the program's end there are",
+        "  {} lost {} oldest calls: rings hold {} a thread. Before {} there are",
         Several(cut.len() as u64, "thread", "threads"),
         if cut.len() == 1 { "its" } else { "their" },
         Size(summary.ring_size),
+        match moment {
+            Moment::Run => "the program's end",
+            Moment::Core => "the core's moment",
+            Moment::Snapshot(_) => "the snapshot",
+        },
     )?;
     for ThreadSummary { tid, name, reach_ns, .. } in cut.iter().take(NAMED_MAX) {
         writeln!(
@@ -263,10 +292,30 @@ fn reach(out: &mut String, summary: &Summary) -> fmt::Result {
     if cut.len() > NAMED_MAX {
         writeln!(out, "    and more of {}", Several((cut.len() - NAMED_MAX) as u64, "other", "others"))?;
     }
-    match summary.ring_size_for_all() {
-        Some(size) => writeln!(out, "  --ring-size {} would have held everything", OptionSize(size)),
-        None => {
+    // What would have held all of a program that runs on is of no use.
+    match (moment, summary.ring_size_for_all()) {
+        (Moment::Run, Some(size)) => {
+            writeln!(out, "  --ring-size {} would have held everything", OptionSize(size))
+        }
+        (Moment::Run, None) => {
             writeln!(out, "  not even --ring-size {} would have held everything", OptionSize(RING_SIZE_MAX))
+        }
+        (Moment::Core, Some(size)) => {
+            let size = OptionSize(size);
+            writeln!(
+                out,
+                "  {}={size}, or record --ring-size {size}, would have held everything",
+                env::RING_SIZE
+            )
+        }
+        (Moment::Core, None) => Ok(()),
+        (Moment::Snapshot(_), _) => {
+            writeln!(
+                out,
+                "  larger rings reach further back: start the program with {}={}, or record with --ring-size",
+                env::RING_SIZE,
+                OptionSize(summary.ring_size.saturating_mul(4).min(RING_SIZE_MAX))
+            )
         }
     }
 }
@@ -359,11 +408,59 @@ mod tests {
             threads: vec![thread(1, 5 << 20, 1_200_000), thread(2, 800, 9)],
             ..Summary::default()
         };
-        let shown = text(&summary, Path::new("app.ect"));
+        let shown = text(&summary, Path::new("app.ect"), Moment::Run);
         assert!(shown.contains("--ring-size 8M would have held everything"), "{shown}");
         assert!(shown.contains("1.20 ms  of thread 1 worker\\u{1b}1"), "{shown}");
         assert!(shown.contains("export -f vizviewer -o app.json app.ect"), "{shown}");
         summary.threads.remove(0);
-        assert!(text(&summary, Path::new("app.ect")).contains("every thread is there"));
+        assert!(text(&summary, Path::new("app.ect"), Moment::Run).contains("every thread is there"));
+    }
+
+    #[test]
+    fn snapshots_speak_of_their_moment_and_of_what_was_asked_for() {
+        let summary = Summary {
+            traced: true,
+            ring_size: 1 << 20,
+            threads: vec![ThreadSummary {
+                tid: 1,
+                events: 9,
+                written: 5 << 20,
+                overwritten: true,
+                reach_ns: 20_000_000,
+                ..ThreadSummary::default()
+            }],
+            ..Summary::default()
+        };
+        let shown = |moment| text(&summary, Path::new("app.ect"), moment);
+        let whole = shown(Moment::Snapshot(None));
+        assert!(whole.contains("Before the snapshot there are"), "{whole}");
+        assert!(whole.contains("EVERYCALL_RING_SIZE=4M") && !whole.contains("everything"), "{whole}");
+        let enough = shown(Moment::Snapshot(Some(20_000_000)));
+        assert!(enough.contains("all of the last 20.0 ms"), "{enough}");
+        assert!(!enough.contains("lost") && !enough.contains("rings"), "{enough}");
+        let short = shown(Moment::Snapshot(Some(21_000_000)));
+        assert!(short.contains("1 thread lost its oldest calls"), "{short}");
+        let core = shown(Moment::Core);
+        assert!(
+            core.contains("Before the core's moment")
+                && core.contains("EVERYCALL_RING_SIZE=8M, or record --ring-size 8M, would"),
+            "{core}"
+        );
+    }
+
+    #[test]
+    fn triggers_that_are_signals_have_no_functions() {
+        let tally = |text: &str, functions, fired| Tally {
+            text: text.to_owned(),
+            functions,
+            fired,
+            ..Tally::default()
+        };
+        assert_eq!(trigger_text(&tally("signal USR1", 0, 0)), "signal USR1: it never came");
+        assert_eq!(
+            trigger_text(&tally("signal USR1", 0, 1)),
+            "signal USR1: 1 time, 0 kept, 1 not kept for --keep and --keep-every"
+        );
+        assert!(trigger_text(&tally("f > 1ms", 1, 2)).starts_with("f > 1ms: 2 calls, 0 kept"));
     }
 }

@@ -5,12 +5,12 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use everycall_export::Duration;
-use everycall_live::ProcessFacts;
+use everycall_live::{ProcessFacts, Reached};
 
 use crate::arguments::SnapshotArguments;
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::report;
+use crate::report::{self, Moment};
 use crate::written::{Destination, Output};
 use everycall_messages::say;
 
@@ -39,7 +39,10 @@ pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
 fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
     let failed =
         |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
-    let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;
+    let arena = everycall_live::attach(pid).map_err(|error| match recorded_by(pid).as_slice() {
+        [] => failed(&error),
+        programs => failed(&recorder(programs)),
+    })?;
     let output = Destination::new(arguments.output.as_deref(), || default_output(arena.process()));
     // Before anything is held: it stays held while we wait for the disk.
     let file = Output::create(&output)?;
@@ -58,9 +61,24 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
             "everycall: snapshot of {program} ({pid}), held within {held_in}, {cpu} of CPU time; written within {written_in}, \
              {cpu_of_that} of CPU time"
         );
-        report::print(&summary, &output.path);
+        report::print(&summary, &output.path, Moment::Snapshot(arguments.last));
     }
     Ok(())
+}
+
+/// The programs that process `pid` records, if it does so.
+fn recorded_by(pid: u32) -> Vec<u32> {
+    let (listed, _) = everycall_live::list();
+    let recorded = listed.iter().filter(|listed| listed.reached == Reached::Recorder(pid));
+    recorded.map(|listed| listed.process.pid).collect()
+}
+
+/// That a process isn't a program that is traced, but records one.
+fn recorder(programs: &[u32]) -> String {
+    let shown: Vec<String> = programs.iter().map(u32::to_string).collect();
+    let shown = shown.join(" ");
+    let program = if programs.len() == 1 { "its program" } else { "its programs" };
+    format!("it is `everycall record`, and {program} can be asked: everycall snapshot {shown}")
 }
 
 /// `app-1234.ect`.

@@ -284,10 +284,12 @@ fn a_snapshot_in_gdb_has_the_calls_of_record() {
     here.write("everycall.py", script);
     // Each by itself: gdb goes on after one that fails.
     let lines = "-ex 'source everycall.py' -ex 'everycall snapshot early.ect' -ex run -ex 'everycall snapshot' \
-                 -ex 'everycall snapshot live.ect'";
+                 -ex 'everycall snapshot nowhere/x.ect' -ex 'everycall snapshot live.ect'";
     let said = here.shell(&format!("gdb -nx -q -batch {lines} ./crash"));
     assert!(said.stderr.contains("there is no process"), "{said:?}");
     assert!(said.stderr.contains("name one file"), "{said:?}");
+    let nowhere = format!("there is no folder {}", here.path("nowhere").display());
+    assert!(said.stderr.contains(&nowhere), "{said:?}");
     assert!(said.stderr.contains("3 threads") && said.stderr.contains("replay"), "{said:?}");
     let recorded = calls(&here, "record.ect");
     assert!(recorded.iter().any(|(thread, _, name, _)| thread == "ended" && name == "shop::leaf(int)"));

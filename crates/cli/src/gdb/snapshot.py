@@ -180,16 +180,21 @@ FILE is shown by `everycall replay FILE` and the like."""
         if inferior.pid == 0:
             raise gdb.GdbError("everycall: there is no process; start one (run), attach to one, or open a core (core-file)")
         path = os.path.abspath(os.path.expanduser(words[0]))
+        folder = os.path.dirname(path)
+        if not os.path.isdir(folder):
+            raise gdb.GdbError("everycall: there is no folder %s for the trace; create it, or name a file in another one" % folder)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise gdb.GdbError("everycall: nothing can be written into %s; name a file in a folder that you may write to" % folder)
         memory = find(inferior)
         try:
             # In the same folder: it may be large, and there is room for the trace, too.
-            with tempfile.NamedTemporaryFile(dir=os.path.dirname(path), prefix=".everycall-") as image:
+            with tempfile.NamedTemporaryFile(dir=folder, prefix=".everycall-") as image:
                 copy(memory, image)
                 image.flush()
                 command = [EVERYCALL, "core", "-o", path, image.name]
                 code = subprocess.run(command, stdin=subprocess.DEVNULL).returncode
         except OSError as error:
-            raise gdb.GdbError("everycall: %s" % error)
+            raise gdb.GdbError("everycall: no trace can be written into %s: %s; name a file in another folder" % (folder, error.strerror or error))
         if code != 0:
             raise gdb.GdbError("everycall: no trace was written; %s ended with %d" % (EVERYCALL, code))
 

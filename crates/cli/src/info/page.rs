@@ -11,7 +11,7 @@ use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
 
 use super::Report;
 use super::profile::Row;
-use crate::report::{Several, Size, named_late};
+use crate::report::{Several, Size, is_signal, named_late};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -340,13 +340,14 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
     heading(out, "Triggers")?;
     for trigger in triggers {
         let not_kept = trigger.fired.saturating_sub(trigger.kept).saturating_sub(trigger.missed);
-        let mut line = format!(
-            "{}: {} in {}, {} kept",
-            clean(&String::from_utf8_lossy(&trigger.text)),
-            Several(trigger.fired, "call", "calls"),
-            Several(trigger.functions, "function", "functions"),
-            Count(trigger.kept)
-        );
+        let text = String::from_utf8_lossy(&trigger.text);
+        let fired = if is_signal(&text) {
+            Several(trigger.fired, "time", "times").to_string()
+        } else {
+            let functions = Several(trigger.functions, "function", "functions");
+            format!("{} in {functions}", Several(trigger.fired, "call", "calls"))
+        };
+        let mut line = format!("{}: {fired}, {} kept", clean(&text), Count(trigger.kept));
         if not_kept > 0 {
             write!(line, ", {} not wanted", Count(not_kept))?;
         }
