@@ -121,6 +121,16 @@ fn files_have_their_size_and_follow_those_of_earlier_runs() {
         let size = here.read(file).len();
         assert!(size < 200 << 10, "{file}: {size} bytes");
     }
+    // Each says which part of the run it is.
+    let covers = |file: &str| {
+        let page = here.succeed(&format!("info {file}")).stdout;
+        page.lines().find(|line| line.starts_with("covers")).unwrap().to_owned()
+    };
+    assert!(
+        !covers("o.0001.ect").contains("from") && covers("o.0003.ect").contains(", from "),
+        "{}",
+        covers("o.0003.ect")
+    );
     let first = here.read("o.0001.ect");
     here.write("o.0003.ect.old", "another");
     here.write("o.77.ect", "another");

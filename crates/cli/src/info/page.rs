@@ -58,7 +58,7 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if let Some(origin) = clock.origin_realtime_ns() {
         field(out, "started", &utc(origin))?;
     }
-    field(out, "covers", &Duration { ns: end_ns(report.trace) }.to_string())?;
+    field(out, "covers", &covers(report.trace))?;
     field(out, "ended", &how_it_ended(report))?;
     let cpus = meta.cpu_count.map(|count| format!(", {}", Several(count.into(), "CPU", "CPUs")));
     if !meta.host.is_empty() || !meta.cpu.is_empty() {
@@ -330,6 +330,18 @@ pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
         sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
     }
     sums
+}
+
+/// How long the trace is, and which part of the run that is where older calls aren't in it.
+fn covers(trace: &Trace<'_>) -> String {
+    let end = end_ns(trace);
+    let first = trace.threads().iter().filter_map(|thread| thread.reach).map(|(first, _)| first).min();
+    let is_cut = trace.threads().iter().any(|thread| thread.segments_overwritten > 0);
+    let time = |ns| Duration { ns };
+    match first.filter(|_| is_cut) {
+        Some(first) => format!("{}, from {} to {}", time(end.saturating_sub(first)), time(first), time(end)),
+        None => time(end).to_string(),
+    }
 }
 
 fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
