@@ -137,7 +137,7 @@ pub struct RecordArguments {
 pub struct TriggerArguments {
     /// Keep the moment whenever a call takes longer, as in 'handle_request > 20ms'; may be given several times
     ///
-    /// The function is named as people or the linker write it, with or without scope and parameters; * stands for anything. For each
+    /// The function is named as people or the linker write it, with or without scope, result and parameters; * stands for anything. For each
     /// call that is kept, the trace gets a snapshot of its own: all that it called, and all other threads as far back as their
     /// memory reaches. Besides a time there are 'f > p99', longer than so many of a hundred of its calls in the last ten seconds; 'f entered'; and 'signal USR1' or
     /// 'signal USR2': this command gets the signal, the program doesn't.

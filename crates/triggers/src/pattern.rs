@@ -1,7 +1,7 @@
 //! Which names of functions a trigger means.
 //!
 //! A pattern is a name in which `*` stands for any text and `?` for any character. It is compared with the linker's name, the name for
-//! people, that with what part it is as traces show it (`gen(int) [resume]`), and that without parameters; and where it doesn't begin with the outermost scope, with the name's end: `handle` is also
+//! people, that without the result that templates have there, that with what part it is as traces show it (`gen(int) [resume]`), and that without parameters; and where it doesn't begin with the outermost scope, with the name's end: `handle` is also
 //! `Server::handle(Request&)`.
 
 use std::fmt;
@@ -13,6 +13,8 @@ use regex::Regex;
 const LENGTH_MAX: usize = 1000;
 /// Names that are suggested for one that isn't there.
 const NEAR_MAX: usize = 3;
+/// What compilers call a scope without a name.
+const ANONYMOUS: &str = "(anonymous namespace)";
 /// How similar they have to be.
 const NEAR_ENOUGH: f64 = 0.75;
 
@@ -60,7 +62,8 @@ impl Pattern {
     }
 
     pub(crate) fn matches_names(&self, names: &Names) -> bool {
-        [&names.linkage, &names.full, &names.plain, &names.shown]
+        let [called, bare] = called(&names.full);
+        [&names.linkage, &names.full, called, bare, &names.plain, &names.shown]
             .into_iter()
             .any(|name| self.regex.is_match(name))
     }
@@ -105,6 +108,37 @@ impl Names {
     }
 }
 
+/// A name without its result, and that without its parameters: `foo::bar<int>(int) const` and `foo::bar<int>` for
+/// `int foo::bar<int>(int) const`.
+fn called(name: &str) -> [&str; 2] {
+    let (mut begin, mut at, mut nesting) = (0, 0, 0_u32);
+    while let Some(character) = name[at..].chars().next() {
+        let rest = &name[at..];
+        if nesting == 0 && rest.starts_with(ANONYMOUS) {
+            at += ANONYMOUS.len();
+            continue;
+        }
+        if nesting == 0
+            && (at == begin || name[..at].ends_with("::"))
+            && let Some(after) = rest.strip_prefix("operator")
+            && !after.starts_with(is_word)
+        {
+            let symbols = if after.starts_with("()") { 2 } else { 0 };
+            let parameters = after[symbols..].find('(').map_or(after.len(), |found| symbols + found);
+            return [&name[begin..], &name[begin..name.len() - after.len() + parameters]];
+        }
+        match (character, nesting) {
+            ('(', 0) => return [&name[begin..], &name[begin..at]],
+            (' ', 0) => begin = at + 1,
+            ('<' | '(', _) => nesting += 1,
+            ('>' | ')', 1..) => nesting -= 1,
+            _ => {}
+        }
+        at += character.len_utf8();
+    }
+    [&name[begin..], &name[begin..]]
+}
+
 /// A name without result, template arguments, parameters and what stands behind them: `foo::bar` for `int foo::bar<int>(int) const`.
 fn plain(name: &str) -> String {
     let mut plain = String::new();
@@ -112,9 +146,9 @@ fn plain(name: &str) -> String {
     let mut rest = name;
     while let Some(character) = rest.chars().next() {
         if nesting == 0 {
-            if rest.starts_with("(anonymous namespace)") {
-                plain.push_str("(anonymous namespace)");
-                rest = &rest["(anonymous namespace)".len()..];
+            if rest.starts_with(ANONYMOUS) {
+                plain.push_str(ANONYMOUS);
+                rest = &rest[ANONYMOUS.len()..];
                 continue;
             }
             let begins_word = plain.is_empty() || plain.ends_with("::") || plain.ends_with(' ');
@@ -208,5 +242,34 @@ mod tests {
         assert_eq!(near("handel_request")[0], "handle_request");
         assert_eq!(near("HandleRequest").len(), 3);
         assert!(near("zzz").is_empty());
+    }
+
+    #[test]
+    fn templates_are_named_without_their_result() {
+        for (full, without, bare) in [
+            ("int tmpl<int>(int)", "tmpl<int>(int)", "tmpl<int>"),
+            (
+                "std::pair<int, char> a::f<b (*)(int)>(long) const",
+                "a::f<b (*)(int)>(long) const",
+                "a::f<b (*)(int)>",
+            ),
+            (
+                "void (anonymous namespace)::f<int>()",
+                "(anonymous namespace)::f<int>()",
+                "(anonymous namespace)::f<int>",
+            ),
+            ("bool a::operator()<int>(int)", "a::operator()<int>(int)", "a::operator()<int>"),
+            ("operator new(unsigned long)", "operator new(unsigned long)", "operator new"),
+            ("plain", "plain", "plain"),
+            ("odd>name <", "<", "<"),
+            ("", "", ""),
+        ] {
+            assert_eq!(called(full), [without, bare], "{full}");
+        }
+        // int tmpl<int>(int)
+        for pattern in ["tmpl<int>", "tmpl<int>(int)", "int tmpl<int>(int)", "tmpl", "tmpl<*>"] {
+            assert!(Pattern::new(pattern).unwrap().matches("_Z4tmplIiEiT_"), "{pattern}");
+        }
+        assert!(!Pattern::new("tmpl<char>").unwrap().matches("_Z4tmplIiEiT_"));
     }
 }
