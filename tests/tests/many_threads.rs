@@ -1,9 +1,12 @@
 //! A hundred thousand threads, one after the other and together: what they needed goes to those that follow, and memory stays where it is.
 
 use std::process::Command;
+use std::sync::{Mutex, PoisonError};
 
 use everycall_tests::{Mode, Place, Standing, TraceView};
 
+/// One test at a time: how many threads are there together is a matter of CPUs that are free.
+static ALONE: Mutex<()> = Mutex::new(());
 /// Threads of each half.
 const HALF: &str = "50000";
 
@@ -34,6 +37,7 @@ impl Use {
 /// Ended threads are kept for the time that was asked for, where a thread goes on that makes calls, and no new ones come.
 #[test]
 fn ended_threads_are_kept_for_their_time() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new("kept-for-a-time");
     place.write(
         "ended.c",
@@ -72,6 +76,7 @@ fn ended_threads_are_kept_for_their_time() {
 
 #[test]
 fn memory_is_back_where_it_was() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let place = Place::new("many-threads");
     let program = place.build(Mode::GCC_NOPS, &["-O1", "many_threads.c", "-pthread"], "many_threads");
     for together in ["1", "20"] {
