@@ -27,6 +27,22 @@ const INLINED: [&str; 8] = [
     "_ZNSaIwE8allocateEm",
     "_ZNSaIwE10deallocateEPwm",
 ];
+/// The kit's files as `FILES` of the crate lists them, headers last.
+const FILES: [&str; 13] = [
+    "everycall-rt.o",
+    "everycall-module.o",
+    "libeverycall.so",
+    "everycall-jumps.o",
+    "everycall-fibers.o",
+    "everycall-boost-context.o",
+    "everycall-exceptions.o",
+    "everycall-jumps-executable.o",
+    "everycall-fibers-executable.o",
+    "everycall-boost-context-executable.o",
+    "everycall-exceptions-executable.o",
+    "include/everycall.h",
+    "include/compat/funtrace.h",
+];
 /// Behind the names of wrappers for executables.
 const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
@@ -82,6 +98,20 @@ fn main() {
         .arg("-o")
         .arg(out.join("libeverycall.so"))
         .arg(shared));
+    println!("cargo::rerun-if-changed={}", manifest.join("include").display());
+    println!("cargo::rustc-env=EVERYCALL_KIT_CHECKSUM={:016x}", checksum(&out, &manifest));
+}
+
+/// FNV-1a over all files. Made here, as compilers are called through the kit thousands of times in a build.
+fn checksum(out: &Path, manifest: &Path) -> u64 {
+    let read = |name: &&str| {
+        let folder = if name.starts_with("include/") { manifest } else { out };
+        fs::read(folder.join(name)).expect("a file of the kit can be read")
+    };
+    FILES
+        .iter()
+        .flat_map(read)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// Compiles one form into one object.

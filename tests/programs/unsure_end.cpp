@@ -20,8 +20,20 @@ struct Guard {
     }
     UNTRACED Guard() { HERE; }
 };
+struct Inlined {
+    __attribute__((always_inline)) ~Inlined() {
+        leaf();
+        HERE;
+    }
+    UNTRACED Inlined() { HERE; }
+};
 F void leaves() {
     pthread_exit(nullptr);
+}
+F void guarded_inline() {
+    Inlined guard;
+    leaves();
+    HERE;
 }
 F void guarded() {
     Guard guard;
@@ -38,12 +50,17 @@ F void* exits_guarded(void*) {
     guarded();
     return nullptr;
 }
+F void* exits_guarded_inline(void*) {
+    local.touch();
+    guarded_inline();
+    return nullptr;
+}
 F void* returns(void*) {
     local.touch();
     return nullptr;
 }
 int main() {
-    for (auto start : {exits, exits_guarded, returns}) {
+    for (auto start : {exits, exits_guarded, exits_guarded_inline, returns}) {
         pthread_t thread;
         pthread_create(&thread, nullptr, start, nullptr);
         pthread_join(thread, nullptr);

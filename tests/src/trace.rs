@@ -1,12 +1,13 @@
 //! A trace as call trees and counts by function name.
 
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::Path;
 
 use everycall_reader::{KeptCall, Process, TraceFile};
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
-use everycall_timeline::{EndKind, Location, ThreadInfo, TimelineEvent, Trace};
+use everycall_timeline::{Code, EndKind, Location, ThreadInfo, TimelineEvent, Trace};
 
 /// A call with the calls inside it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -141,7 +142,10 @@ impl TraceView {
 
     fn of_file(file: TraceFile<'_>, trees: bool) -> TraceView {
         let trace = Trace::open(file).expect("the trace is readable");
-        let mut names = Names::of(&trace);
+        let names = RefCell::new(Names::of(&trace));
+        let name_of = |location| names.borrow_mut().of_location(location);
+        let certain = Certain(&names);
+        let code: Option<&dyn Code> = if trees { Some(&certain) } else { None };
         let mut threads = Vec::new();
         for info in trace.threads() {
             let mut thread = ThreadTrace {
@@ -154,16 +158,16 @@ impl TraceView {
             };
             // The calls that are open, each with those inside it that have ended.
             let mut open: Vec<(Vec<Call>, bool)> = vec![(Vec::new(), false)];
-            for event in trace.thread_events(info.index) {
+            for event in trace.thread_events_checked(info.index, code) {
                 match event {
                     TimelineEvent::Begin(begin) => {
                         if !begin.cut {
-                            thread.tallies.entry(names.of_location(begin.location)).or_default().entries += 1;
+                            thread.tallies.entry(name_of(begin.location)).or_default().entries += 1;
                         }
                         open.push((Vec::new(), begin.caller_unsure));
                     }
                     TimelineEvent::End(end) => {
-                        let name = names.of_location(end.location);
+                        let name = name_of(end.location);
                         if end.how == EndKind::Returned {
                             thread.tallies.entry(name.clone()).or_default().exits += 1;
                         }
@@ -235,6 +239,23 @@ impl TraceView {
     #[must_use]
     pub fn main(&self) -> &ThreadTrace {
         self.threads.iter().min_by_key(|thread| thread.info.tid).expect("a thread")
+    }
+}
+
+/// Of pairs of places, only what is certain; no jumps.
+struct Certain<'n>(&'n RefCell<Names>);
+
+impl Code for Certain<'_> {
+    fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
+        let mut names = self.0.borrow_mut();
+        (names.of_location(entry) == names.of_location(exit)).then_some(true)
+    }
+
+    fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {
+        let names = &mut *self.0.borrow_mut();
+        let module = names.files.get_mut(*names.modules.get(code.module_index()?)?)?;
+        let id = module.function_at(entry.image_address);
+        module.is_inlined_at(code.image_address, id)
     }
 }
 

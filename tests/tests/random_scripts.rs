@@ -8,6 +8,8 @@ use everycall_tests::{Mode, Place};
 
 /// Scripts of a mode unless told otherwise.
 const SCRIPTS: u64 = 300;
+/// Scripts that one process runs: each begins a stack or two, and a process keeps 4096 at most, those that are gone included.
+const AT_ONCE: u64 = 1000;
 /// Lines shown before a difference.
 const SHOWN: usize = 30;
 
@@ -54,27 +56,34 @@ fn what_random_scripts_do_is_what_is_seen() {
         let level = if mode.is_body() { "-O1" } else { "-O2" };
         let program =
             place.build(mode, &[level, tail_calls, "scripts.cpp"], &format!("scripts-{}", mode.label()));
-        let arguments = [first.to_string(), scripts.to_string(), library.to_string_lossy().into_owned()];
-        let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
-        let recording = place.record(&["--ring-size", "512M"], &program, &arguments);
-        assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
-        let stdout = recording.stdout();
-        let truth: Vec<&str> = stdout.lines().collect();
-        assert!(truth.len() as u64 > 20 * scripts, "{mode:?}: {} lines", truth.len());
-        let seen: Vec<String> = whole_outline(&recording.file, |name| name.starts_with("std::"))
-            .into_iter()
-            // A tail call is a return and a call to the program.
-            .map(|line| line.strip_suffix("=>").map_or(line.clone(), str::to_owned))
-            .collect();
-        differences.extend(difference(&truth, &seen).map(|text| format!("{mode:?}, {text}")));
-        if let Some(folder) = std::env::var_os("EVERYCALL_KEEP_SCRIPTS") {
-            let name = |what: &str| std::path::Path::new(&folder).join(format!("{}.{what}", mode.label()));
-            std::fs::write(name("truth"), &stdout).unwrap();
-            std::fs::write(name("seen"), seen.join("\n") + "\n").unwrap();
-            std::fs::copy(&program, name("program")).unwrap();
-            std::fs::copy(&recording.file, name("ect")).unwrap();
+        for from in (first..first + scripts).step_by(AT_ONCE as usize) {
+            let count = AT_ONCE.min(first + scripts - from);
+            let arguments = [from.to_string(), count.to_string(), library.to_string_lossy().into_owned()];
+            let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+            let recording = place.record(&["--ring-size", "512M"], &program, &arguments);
+            assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
+            let stdout = recording.stdout();
+            let truth: Vec<&str> = stdout.lines().collect();
+            assert!(truth.len() as u64 > 20 * count, "{mode:?}: {} lines", truth.len());
+            let seen: Vec<String> = whole_outline(&recording.file, |name| name.starts_with("std::"))
+                .into_iter()
+                // A tail call is a return and a call to the program.
+                .map(|line| line.strip_suffix("=>").map_or(line.clone(), str::to_owned))
+                .collect();
+            differences.extend(
+                difference(&truth, &seen)
+                    .map(|text| format!("{mode:?}, scripts {from} to {}, {text}", from + count)),
+            );
+            if let Some(folder) = std::env::var_os("EVERYCALL_KEEP_SCRIPTS") {
+                let name =
+                    |what: &str| std::path::Path::new(&folder).join(format!("{}.{what}", mode.label()));
+                std::fs::write(name("truth"), &stdout).unwrap();
+                std::fs::write(name("seen"), seen.join("\n") + "\n").unwrap();
+                std::fs::copy(&program, name("program")).unwrap();
+                std::fs::copy(&recording.file, name("ect")).unwrap();
+            }
+            std::fs::remove_file(&recording.file).expect("the trace is there");
         }
-        std::fs::remove_file(&recording.file).expect("the trace is there");
     }
     assert!(differences.is_empty(), "{}", differences.join("\n"));
 }

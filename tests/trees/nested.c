@@ -32,6 +32,10 @@
 //|   down ↓100
 //|     leaf
 //|   leaf
+//|   holds_both
+//|     leaf
+//|   down ↓100
+//|     leaf
 //| --
 //| work
 //|   leaf ×2
@@ -65,6 +69,17 @@
 //| --
 //| work
 //|   leaf ×2
+//| --
+//| lends_to_home
+//|   leaf
+//| --
+//| work
+//|   leaf ×2
+//| --
+//| leaves_both!
+//| --
+//| work!
+//|   leaf
 #include "tree.h"
 #include <pthread.h>
 #include <setjmp.h>
@@ -158,6 +173,30 @@ F void on_fiber(int number) {
     down(100);
     HERE;
 }
+// Another stack tells of one in this fiber's frame.
+static void* lent;
+F void lends_to_home(int number) {
+    char stack[SIZE] __attribute__((aligned(16)));
+    lent = stack;
+    swapcontext(&contexts[number], &homes[number]);
+    leaf();
+    HERE;
+}
+// Both the fiber and the one in its frame are in that of a function that returns.
+F void leaves_both(int number) {
+    char stack[SIZE] __attribute__((aligned(16)));
+    begin(number + 1, stack, SIZE, work);
+    go_on(number + 1);
+    swapcontext(&contexts[number], &homes[number]);
+    HERE;
+}
+F void holds_both(void) {
+    char stack[2 * SIZE] __attribute__((aligned(16)));
+    begin(0, stack, sizeof stack, leaves_both);
+    go_on(0);
+    leaf();
+    HERE;
+}
 int main(void) {
     has_stack(0);
     down(100);
@@ -172,5 +211,13 @@ int main(void) {
     begin(0, malloc(4 * SIZE), 4 * SIZE, on_fiber);
     go_on(0);
     leaf();
+    begin(2, malloc(4 * SIZE), 4 * SIZE, lends_to_home);
+    go_on(2);
+    begin(3, lent, SIZE, work);
+    go_on(3);
+    go_on(3);
+    go_on(2);
+    holds_both();
+    down(100);
     return 0;
 }

@@ -53,6 +53,16 @@
 //|           jumping_handler!
 //|     leaf
 //|   leaf
+//|   lets_through
+//|     jumps_with_pending!
+//|       handler
+//|         leaf
+//|     leaf
+//|   lets_through
+//|     jumps_with_pending
+//|       jumping_in_handler!
+//|       leaf
+//|     leaf
 //|   joins ×2
 //| --
 //| ended!
@@ -65,12 +75,13 @@
 //|     ending_handler!
 //|       leaf
 #include "tree.h"
+#include <errno.h>
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <string.h>
 
-static sigjmp_buf back;
+static sigjmp_buf back, in;
 static char below[65536] __attribute__((aligned(16)));
 
 F void leaf(void) { HERE; }
@@ -155,6 +166,28 @@ F void jumps_out_of_nested(void) {
     leaf();
     HERE;
 }
+F void jumping_in_handler(int signal) {
+    if (signal) siglongjmp(in, 1);
+    HERE;
+}
+// A signal waits that the jump lets through before it is made: the handler runs where the jump is called, and may jump itself.
+F void jumps_with_pending(void) {
+    sigset_t set;
+    sigemptyset(&set);
+    sigaddset(&set, SIGUSR1);
+    sigprocmask(SIG_BLOCK, &set, 0);
+    raise(SIGUSR1);
+    errno = 77;
+    if (!sigsetjmp(in, 0)) siglongjmp(back, 1);
+    leaf();
+    HERE;
+}
+F void lets_through(void (*with)(int)) {
+    handle(SIGUSR1, with, SA_NODEFER);
+    if (!sigsetjmp(back, 1)) jumps_with_pending();
+    if (errno == 77) leaf();
+    HERE;
+}
 F void* ended(void* unused) {
     char stack[65536] __attribute__((aligned(16)));
     if (unused) alternate(stack, sizeof stack);
@@ -181,6 +214,8 @@ int main(void) {
     leaf();
     jumps_out_of_nested();
     leaf();
+    lets_through(handler);
+    lets_through(jumping_in_handler);
     joins(0);
     joins(below);
     return 0;

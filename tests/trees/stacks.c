@@ -1,4 +1,4 @@
-// Small stacks, deep ones, and one that overflows into a handler on an alternate stack.
+// Small stacks, deep ones, and some that overflow into a handler on an alternate stack, by a little and by far.
 //
 // flags: -pthread
 //| main
@@ -6,6 +6,11 @@
 //|   deep_thread
 //|   overflows
 //|     forever! ↓*
+//|       on_overflow!
+//|         leaf
+//|     leaf
+//|   overflows_far
+//|     forever_further! ↓*
 //|       on_overflow!
 //|         leaf
 //|     leaf
@@ -92,10 +97,24 @@ F void overflows(void) {
     leaf();
     HERE;
 }
+// Nothing is mapped where the stack pointer is.
+F void forever_further(void) {
+    char room[1 << 18];
+    *(volatile char*)room = 1;
+    __asm__ volatile("" : : "r"(room) : "memory");
+    forever_further();
+    HERE;
+}
+F void overflows_far(void) {
+    if (!sigsetjmp(back, 1)) forever_further();
+    leaf();
+    HERE;
+}
 int main(void) {
     small_threads();
     deep_thread();
     overflows();
+    overflows_far();
     leaf();
     return 0;
 }

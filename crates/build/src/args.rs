@@ -15,7 +15,7 @@ pub struct Invocation {
     pub stage: Stage,
     /// A source that isn't assembler is among the inputs.
     pub compiles: bool,
-    /// The user said anything of debug information: what there is of it is his choice.
+    /// The user said anything of debug information: what there is of it is the user's choice.
     pub debug_chosen: bool,
     /// The linker named by `-fuse-ld=`.
     pub linker: Option<String>,

@@ -1,14 +1,16 @@
 //! The assembler step of mode `nops`: gcc runs it as `as`; it turns hook calls into sites on the way to the real one.
 //!
-//! The rewritten text goes through a pipe, so there is no temporary file to leave behind. Text without hook calls
-//! (assembler sources, link-time-optimisation objects) isn't touched: the real assembler takes this program's place.
+//! Text without hook calls (assembler sources, link-time-optimisation objects) isn't touched: the real assembler takes this program's
+//! place. So it does where the text is small: it reads the rewritten text from memory, and there is no second process to start and
+//! wait for. Else the text goes through a pipe, and is rewritten while the assembler works. In neither case is there a temporary file to leave
+//! behind.
 
 mod arguments;
 mod rewriter;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -22,6 +24,9 @@ pub use rewriter::rewrite;
 
 /// As large as a pipe's buffer is at first: more would only wait in it.
 const CHUNK_BYTES: usize = 64 << 10;
+
+/// Texts up to here are rewritten in less time than it takes to start a process.
+const SMALL_BYTES: usize = 64 << 10;
 
 /// Whether a program name is the one under which gcc runs the assembler step.
 pub fn is_assembler_name(name: &OsStr) -> bool {
@@ -60,6 +65,15 @@ fn assemble(assembler: &Path, args: &[OsString]) -> io::Result<ExitStatus> {
         }
         Input::File(name) => match read_text(&name) {
             Some(text) if rewriter::has_hook_calls(&text) => {
+                if text.len() <= SMALL_BYTES
+                    && let Ok(rewritten) = in_memory(&text, &name)
+                {
+                    return Err(Command::new(assembler)
+                        .args(&parsed.others)
+                        .arg("-")
+                        .stdin(rewritten)
+                        .exec());
+                }
                 feed(start(assembler, &parsed.others)?, &mut &text[..], Some(&name))
             }
             _ => Err(Command::new(assembler).args(args).exec()),
@@ -72,6 +86,17 @@ fn assemble(assembler: &Path, args: &[OsString]) -> io::Result<ExitStatus> {
 fn read_text(name: &OsStr) -> Option<Vec<u8>> {
     let mut text = Vec::new();
     File::open(name).and_then(|mut file| file.read_to_end(&mut text)).ok().map(|_| text)
+}
+
+/// The rewritten text as a file that has no name.
+fn in_memory(text: &[u8], name: &OsStr) -> io::Result<File> {
+    let file = rustix::fs::memfd_create("everycall", rustix::fs::MemfdFlags::CLOEXEC)?;
+    let mut out = BufWriter::with_capacity(CHUNK_BYTES, File::from(file));
+    line_marker(&mut out, Some(name))?;
+    rewrite(&mut &*text, &mut out)?;
+    let mut file = out.into_inner()?;
+    file.rewind()?;
+    Ok(file)
 }
 
 fn start(assembler: &Path, args: &[OsString]) -> io::Result<Child> {

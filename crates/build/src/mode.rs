@@ -43,6 +43,11 @@ impl Mode {
         }
     }
 
+    /// Whether calls are reported that are inlined, and no exit where an exception leaves them.
+    pub fn reports_inlined_silently(self, family: Family) -> bool {
+        self == Mode::Finstrument && family == Family::Clang
+    }
+
     /// Whether compilers of this family can do it.
     pub fn works_with(self, family: Family) -> bool {
         match self {

@@ -222,7 +222,7 @@ fn options(
     if invocation.links() {
         let kit = kit()?;
         options.extend(link_options(invocation, &kit));
-        options.extend(wrap::options(invocation, compiler, &kit));
+        options.extend(wrap::options(invocation, compiler, &kit, mode.reports_inlined_silently(family)));
     }
     Ok(options)
 }

@@ -75,14 +75,10 @@ fn identity(program: &Path) -> u64 {
 
 /// Where the folder may lie, best first. A build service's user often has no home that can be written.
 fn roots() -> impl Iterator<Item = PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    let shared = PathBuf::from(format!("/var/tmp/everycall-{}", rustix::process::getuid().as_raw()));
-    cache
-        .map(|cache| cache.join("everycall"))
+    everycall_cache::user_folder()
         .filter(|root| survives_makefiles(root))
         .into_iter()
-        .chain([shared])
+        .chain([everycall_cache::shared_folder()])
 }
 
 /// gcc's parallel link-time optimisation writes our options into a makefile without quoting them.
@@ -93,13 +89,14 @@ fn survives_makefiles(root: &Path) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || b"/._+-@=".contains(byte) || *byte >= 0x80)
 }
 
-/// Makes the root if need be. One that another user can write to could hold another user's `as`.
+/// Makes the root if need be. One that another user can write to could hold another user's `as`. A link of the user's own to a folder
+/// of their own is as good: caches are moved to other disks that way.
 fn root_is_ours(root: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-    let data = fs::symlink_metadata(root)?;
     let uid = rustix::process::getuid().as_raw();
-    let linked_by_us = data.is_symlink() && data.uid() == uid && fs::metadata(root)?.uid() == uid;
-    let ours = linked_by_us || (data.is_dir() && data.uid() == uid && data.mode() & 0o022 == 0);
+    let link = fs::symlink_metadata(root)?;
+    let linked_by_us = link.is_symlink() && link.uid() == uid && fs::metadata(root)?.uid() == uid;
+    let ours = linked_by_us || everycall_cache::is_private(root)?;
     if ours { Ok(()) } else { Err(io::Error::other("belongs to another user, or others may write to it")) }
 }
 

@@ -54,8 +54,15 @@ const EXCEPTIONS: Wrapper = Wrapper {
     ],
 };
 
-/// Options of a link.
-pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
+/// Where the mode reports inlined calls, and not that exceptions leave them.
+const HANDLERS: Wrapper = Wrapper {
+    object: EXCEPTIONS_OBJECT,
+    always: &[],
+    others: &[("__cxa_begin_catch", "libstdc++.a"), ("__cxa_begin_catch", "libc++abi.a")],
+};
+
+/// Options of a link. `needs_handlers`: the mode reports inlined calls, and not that exceptions leave them.
+pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path, needs_handlers: bool) -> Vec<OsString> {
     if invocation.without_libraries {
         return Vec::new();
     }
@@ -70,7 +77,14 @@ pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsSt
     }
     let is_cxx = compiler::links_cxx(compiler) || invocation.names_cxx_library;
     if is_cxx && !invocation.without_exceptions {
-        options.extend(wrapper(&EXCEPTIONS, invocation, compiler, kit));
+        let wrapped = wrapper(&EXCEPTIONS, invocation, compiler, kit);
+        let handlers = match needs_handlers && !wrapped.is_empty() {
+            true => wrapper(&HANDLERS, invocation, compiler, kit),
+            false => Vec::new(),
+        };
+        // The object is there already.
+        options.extend(handlers.into_iter().take(1));
+        options.extend(wrapped);
     }
     options
 }
@@ -101,7 +115,9 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
             continue;
         }
         // Both may be installed, one is linked.
-        if *library == if invocation.is_libcxx { "libstdc++.a" } else { "libc++.a" } {
+        let is_others =
+            if invocation.is_libcxx { *library == "libstdc++.a" } else { library.starts_with("libc++") };
+        if is_others {
             continue;
         }
         if archive.0 != *library {
@@ -161,7 +177,7 @@ mod tests {
             }
         }
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let options = options(&Invocation::read(&args), Path::new(compiler), &kit);
+        let options = options(&Invocation::read(&args), Path::new(compiler), &kit, line.contains("catches"));
         options.iter().map(|option| option.to_string_lossy() + " ").collect()
     }
 
@@ -187,6 +203,10 @@ mod tests {
         assert!(c.contains("--wrap=makecontext") && c.contains(&for_executable(FIBERS_OBJECT)), "{c}");
         assert!(cxx.contains("--wrap=__cxa_throw") && !cxx.contains("-u,"), "{cxx}");
         assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
+        let handlers = options_of("catches.o", "g++");
+        assert!(handlers.contains("--wrap=__cxa_begin_catch") && !cxx.contains("begin_catch"), "{handlers}");
+        assert_eq!(handlers.matches(EXCEPTIONS_OBJECT.trim_end_matches(".o")).count(), 1, "{handlers}");
+        assert!(!options_of("catches.o", "gcc").contains("begin_catch"));
         assert_eq!(c, options_of("a.o -fno-exceptions", "g++-12"));
         let boost = options_of("a.o -lboost_context", "g++");
         assert!(boost.contains("-u,make_fcontext") && boost.contains("--wrap=make_fcontext"), "{boost}");

@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 
+use object::{Object, ObjectSection};
 use support::image::Image;
 use support::{CLANGS, Lab, text};
 
@@ -27,6 +28,10 @@ fn pairs() -> Vec<(String, &'static str)> {
             .extend(["xray", "finstrument", "after-inlining"].map(|mode| (format!("clang-{version}"), mode)));
     }
     pairs
+}
+
+fn functions_in_c(count: u64) -> String {
+    (0..count).map(|number| format!("int f{number}(int x) {{ return x * {number}; }}\n")).collect()
 }
 
 fn sites(lab: &Lab, file: &str, mode: &str) -> usize {
@@ -124,6 +129,26 @@ fn diagnostics_and_exit_codes_are_the_compilers_own() {
         }
     }
     assert!(!lab.names().iter().any(|name| name.ends_with(".o") && name != "one.o" && name != "warned.o"));
+}
+
+/// A small text is rewritten in memory, a large one while the assembler works, and gcc may pipe it: the objects are the same.
+#[test]
+fn texts_of_any_size_become_the_same_objects() {
+    let lab = lab();
+    for functions in [3, 3000] {
+        lab.write("many.c", &functions_in_c(functions));
+        let mut objects = Vec::new();
+        for line in ["-c many.c -o many.o", "-pipe -c many.c -o many.o"] {
+            lab.sh(&format!("everycall cc --mode nops -- gcc -O2 {line}"));
+            objects.push(lab.read("many.o"));
+        }
+        assert!(objects[0] == objects[1], "{functions} functions");
+        let sites = object::File::parse(&objects[0][..]).unwrap();
+        let sites = sites.section_by_name("everycall_sites").unwrap().size();
+        assert_eq!(sites, 2 * 12 * functions, "{functions} functions");
+        lab.sh("everycall cc --mode nops -- gcc -O2 -S many.c -o many.s");
+        assert_eq!(lab.read("many.s").len() > 64 << 10, functions == 3000);
+    }
 }
 
 #[test]
@@ -337,18 +362,22 @@ fn make_runs_many_at_once_from_an_empty_cache() {
 #[test]
 fn a_killed_assembler_ends_the_step_by_the_same_signal() {
     let lab = lab();
-    lab.sh("everycall-gcc -O2 -S two.c");
     fs::create_dir(lab.work().join("fake")).unwrap();
-    lab.write("fake/as", "#!/bin/sh\nkill -KILL $$\n");
-    lab.sh("chmod +x fake/as");
     std::os::unix::fs::symlink(lab.bin().join("everycall"), lab.work().join("as")).unwrap();
-    let mut command = lab.command("./as -o two.o two.s");
-    let output = lab.run(command.env("COMPILER_PATH", lab.work().join("fake")));
-    assert_eq!(output.status.signal(), Some(9));
-    lab.write("fake/as", "#!/bin/sh\nexit 7\n");
-    let output = lab.run(&mut command);
-    assert_eq!(output.status.code(), Some(7));
-    assert!(!lab.names().contains("two.o"));
+    // The assembler takes the step's place, or is its child.
+    for functions in [3, 3000] {
+        lab.write("many.c", &functions_in_c(functions));
+        lab.sh("everycall-gcc -O2 -S many.c");
+        lab.write("fake/as", "#!/bin/sh\nkill -KILL $$\n");
+        lab.sh("chmod +x fake/as");
+        let mut command = lab.command("./as -o many.o many.s");
+        let output = lab.run(command.env("COMPILER_PATH", lab.work().join("fake")));
+        assert_eq!(output.status.signal(), Some(9));
+        lab.write("fake/as", "#!/bin/sh\nexit 7\n");
+        let output = lab.run(&mut command);
+        assert_eq!(output.status.code(), Some(7));
+        assert!(!lab.names().contains("many.o"));
+    }
 }
 
 #[test]

@@ -295,7 +295,7 @@ pub struct FilterArguments {
     /// Up to this time, counted from the trace's beginning
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<u64>,
-    /// Only what happened in this time before the trace's end
+    /// Only what happened in this time before the trace's last event, and what was open then
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     last: Option<u64>,
     /// Leave out calls that took less

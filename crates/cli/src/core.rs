@@ -9,14 +9,14 @@ use everycall_coredump::{Core, ProcessFacts, Snapshot};
 use everycall_format::arena::ClockReading;
 use everycall_messages::say;
 
+use crate::amounts::{Several, Size};
 use crate::arguments::CoreArguments;
 use crate::crash_file;
-use crate::exit_code;
 use crate::failure::Failure;
 use crate::info::signal_name;
-use crate::report::{self, Moment, Several, Size};
+use crate::output::{Destination, Output};
+use crate::report::{self, Moment};
 use crate::trace_view;
-use crate::written::{Destination, Output};
 
 /// How long the counter's rate is measured, to find out whether it is still the one of the core.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -26,9 +26,7 @@ const RATE_DIFFERENCE: f64 = 1e-4;
 /// Runs the verb.
 pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let path = &arguments.core;
-    let failed = |reason: &dyn std::fmt::Display| {
-        Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()))
-    };
+    let failed = |reason: &dyn std::fmt::Display| Failure::of(path, reason);
     let output = Destination::new(arguments.output.as_deref(), || default_output(path));
     output.is_not(path)?;
     everycall_recorder::outlive_size_limit();
@@ -54,9 +52,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     }
     if let Some(exe) = &arguments.exe {
         let exe = exe.canonicalize().map_err(|error| {
-            let reason =
-                format!("{}: can't be read: {error}; name the program's file with --exe", exe.display());
-            Failure::new(exit_code::FAILED, reason)
+            Failure::of(exe, format!("can't be read: {error}; name the program's file with --exe"))
         })?;
         snapshot.set_executable(exe.as_os_str().as_bytes());
     }

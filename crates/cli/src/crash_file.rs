@@ -15,15 +15,12 @@ use everycall_format::ect;
 use everycall_messages::say;
 use rustix::fs::{MemfdFlags, memfd_create};
 
-use crate::exit_code;
 use crate::failure::Failure;
-use crate::written::BUFFER;
+use crate::output::BUFFER;
 
 /// The trace in `file`, if it is an arena; `None` where it is something else.
 pub fn trace_of(file: &mut File, path: &Path) -> Result<Option<File>, Failure> {
-    let failed = |reason: &dyn std::fmt::Display| {
-        Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()))
-    };
+    let failed = |reason: &dyn std::fmt::Display| Failure::of(path, reason);
     // The arena's magic is the beginning of a trace's.
     let mut magic = [0; 16];
     let is_arena = file.read_exact(&mut magic).is_ok()

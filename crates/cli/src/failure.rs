@@ -27,6 +27,11 @@ impl Failure {
         Failure { sentence: sentence.to_string(), code, quiet: false }
     }
 
+    /// The file at `path` can't be used, for this reason.
+    pub fn of(path: &Path, reason: impl fmt::Display) -> Failure {
+        Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()))
+    }
+
     /// Something could not be written to `path`.
     pub fn writing(path: &Path, error: io::Error) -> Failure {
         if error.kind() == io::ErrorKind::BrokenPipe {
@@ -40,6 +45,11 @@ impl Failure {
             _ => "; name another file with -o",
         };
         Failure::new(exit_code::FAILED, format!("can't write {}: {error}{advice}", path.display()))
+    }
+
+    /// Something could not be written to standard output.
+    pub fn writing_to_stdout(error: io::Error) -> Failure {
+        Failure::writing(Path::new("standard output"), error)
     }
 
     /// The same failure with another exit code.

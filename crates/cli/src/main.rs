@@ -3,19 +3,23 @@
 //!
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
-//! verbs     cc -> build      record -> record.rs, report.rs
-//!           resolve -> resolve.rs   snapshot -> snapshot.rs   ps -> ps.rs
-//!           core -> core.rs   gdb-script -> gdb.rs     info -> info/     replay, export -> output.rs
-//! glue      crash_file.rs: crash files as traces;  trace_view.rs: timeline + symbols as export wants them;  symbol_names.rs;  program.rs
+//! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, gdb, info, replay,
+//!           export
+//! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
+//! traces    trace_view: timeline + symbols, as outputs want them;  symbol_names;  source_notes;  crash_file: crash files as traces
+//! words     arguments;  failure, exit_code;  report: what is said of a trace that was written;  amounts
+//! output    where outputs may stand
 //! ```
 
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+mod amounts;
 mod arguments;
 mod core;
 mod crash_file;
 mod exit_code;
+mod export;
 mod failure;
 mod gdb;
 mod info;
@@ -24,6 +28,7 @@ mod program;
 mod progress;
 mod ps;
 mod record;
+mod replay;
 mod report;
 mod resolve;
 mod rotation;
@@ -32,7 +37,6 @@ mod source_notes;
 mod symbol_names;
 mod trace_view;
 mod triggers;
-mod written;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -93,16 +97,21 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Ps(arguments) => ps::run(&arguments),
         Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),
-        Verb::Replay(arguments) => output::replay(arguments),
-        Verb::Export(arguments) => output::export(arguments),
+        Verb::Replay(arguments) => replay::run(arguments),
+        Verb::Export(arguments) => export::run(arguments),
         Verb::Integrate { folder } => integrate(&folder),
     }
 }
 
-fn integrate(folder: &Path) -> Result<ExitCode, Failure> {
-    let program = std::env::current_exe().map_err(|error| {
+/// The path of this program.
+fn this_program() -> Result<PathBuf, Failure> {
+    std::env::current_exe().map_err(|error| {
         Failure::new(exit_code::FAILED, format!("can't find out where this program lies: {error}"))
-    })?;
+    })
+}
+
+fn integrate(folder: &Path) -> Result<ExitCode, Failure> {
+    let program = this_program()?;
     everycall_build::write_integration(folder, &program, &kit).map_err(|error| {
         let folder = folder.display();
         Failure::new(

@@ -7,6 +7,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
+use everycall_recorder::find_program;
 use everycall_symbols::{LinkKind, SiteError, SiteReport, site_report};
 use object::elf::{DT_NEEDED, DT_RPATH, DT_RUNPATH, FileHeader64};
 use object::read::ReadCache;
@@ -88,9 +89,9 @@ const LIBRARIES_MAX: usize = 256;
 /// A text file without `#!` is a script to shells too, if its beginning looks like text.
 const BEGINNING: usize = 256;
 
-/// Looks at `program`, as the shell would find it.
+/// Looks at `program`, as it is going to be found when it is started.
 pub fn look_at(program: &OsStr) -> Prospect {
-    let Some(path) = find(program) else { return Prospect::Unknown };
+    let Some(path) = find_program(program) else { return Prospect::Unknown };
     match site_report(&path) {
         Ok(report) => judge(&path, &report),
         Err(SiteError::NotElf(_)) if is_script(&path) => Prospect::Launcher,
@@ -106,7 +107,7 @@ pub fn look_at(program: &OsStr) -> Prospect {
 
 /// Whether a program runs with rights that who starts it hasn't: it then ignores our environment, and the dynamic linker `LD_PRELOAD`.
 pub fn is_privileged(program: &OsStr) -> bool {
-    let Some(path) = find(program) else { return false };
+    let Some(path) = find_program(program) else { return false };
     let mode = fs::metadata(&path).map_or(0, |metadata| metadata.mode());
     mode & 0o6000 != 0 || rustix::fs::getxattr(&path, "security.capability", &mut [0; 64]).is_ok()
 }
@@ -185,23 +186,14 @@ impl Objects {
 
 /// What `program` consists of; `None` where that can't be told, or it only starts other programs.
 pub fn traced_objects(program: &OsStr) -> Option<Objects> {
-    let path = find(program)?;
+    let path = find_program(program)?;
     let report = site_report(&path).ok()?;
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     if !report.is_traceable() && is_launcher(&name) {
         return None;
     }
     let mut objects = Objects::default();
-    let mut waiting = vec![path];
-    let mut seen: Vec<OsString> = Vec::new();
-    while let Some(object) = waiting.pop() {
-        for library in needed(&object).unwrap_or_default() {
-            let name = library.file_name().unwrap_or_default().to_owned();
-            if !seen.contains(&name) && seen.len() < LIBRARIES_MAX {
-                seen.push(name);
-                waiting.push(library);
-            }
-        }
+    for object in with_libraries(path) {
         let (loads, starts) = calls(&object).unwrap_or((true, true));
         objects.loads |= loads;
         objects.starts |= starts;
@@ -243,35 +235,27 @@ fn is_script(path: &Path) -> bool {
     read.is_ok() && (beginning.starts_with(b"#!") || !beginning.contains(&0))
 }
 
-/// The file that a shell would run.
-pub fn find(program: &OsStr) -> Option<PathBuf> {
-    if program.as_bytes().contains(&b'/') {
-        return Some(PathBuf::from(program)).filter(|path| path.is_file());
-    }
-    let path = std::env::var_os("PATH")?;
-    let executable =
-        |path: &PathBuf| fs::metadata(path).is_ok_and(|file| file.is_file() && file.mode() & 0o111 != 0);
-    std::env::split_paths(&path).map(|folder| folder.join(program)).find(executable)
-}
-
 /// Whether a library that the program is linked with, directly or not, has traced functions.
 fn has_traced_libraries(program: &Path) -> bool {
-    let mut waiting = vec![program.to_owned()];
+    let is_traced = |library: PathBuf| site_report(&library).is_ok_and(|report| report.is_traceable());
+    with_libraries(program.to_owned()).skip(1).any(is_traced)
+}
+
+/// The program, then the libraries that it is linked with, directly or not, as far as [`needed`] finds them.
+fn with_libraries(program: PathBuf) -> impl Iterator<Item = PathBuf> {
+    let mut waiting = vec![program];
     let mut seen: Vec<OsString> = Vec::new();
-    while let Some(object) = waiting.pop() {
+    std::iter::from_fn(move || {
+        let object = waiting.pop()?;
         for library in needed(&object).unwrap_or_default() {
             let name = library.file_name().unwrap_or_default().to_owned();
-            if seen.contains(&name) || seen.len() >= LIBRARIES_MAX {
-                continue;
+            if !seen.contains(&name) && seen.len() < LIBRARIES_MAX {
+                seen.push(name);
+                waiting.push(library);
             }
-            seen.push(name);
-            if site_report(&library).is_ok_and(|report| report.is_traceable()) {
-                return true;
-            }
-            waiting.push(library);
         }
-    }
-    false
+        Some(object)
+    })
 }
 
 /// The libraries that an object names, as far as they are found where the object itself or `LD_LIBRARY_PATH` says.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use everycall_export::Count;
 use everycall_recorder::Progress;
 
-use crate::report::Size;
+use crate::amounts::Size;
 
 /// What is told of the progress, if anybody sees it.
 pub fn line(quiet: bool) -> Option<Box<dyn FnMut(Progress)>> {

@@ -1,7 +1,6 @@
 //! `everycall ps`: the programs of which snapshots can be taken, and the crash files of those that died.
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -11,11 +10,11 @@ use everycall_live::{Listed, LiveError, Reached};
 use everycall_messages::say;
 use serde_json::{Value, json};
 
+use crate::amounts::{OptionSize, Size};
 use crate::arguments::{PsArguments, TextFormat};
 use crate::crash_file::{self, LeftBehind};
-use crate::exit_code;
 use crate::failure::Failure;
-use crate::report::{OptionSize, Size};
+use crate::output::print;
 
 /// Runs the verb.
 pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
@@ -36,10 +35,7 @@ pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
             format!("{:#}\n", json!({ "processes": listed, "crash_files": left, "unreachable": others }))
         }
     };
-    io::stdout()
-        .lock()
-        .write_all(text.as_bytes())
-        .map_err(|error| Failure::writing(Path::new("standard output"), error))?;
+    print(&text)?;
     if arguments.format == TextFormat::Text {
         notes(&listed, &left, &others);
     }
@@ -60,9 +56,7 @@ fn left_behind(
     folders.extend(std::env::var_os(env::CRASH).filter(|folder| !folder.is_empty()).map(PathBuf::from));
     let asked: BTreeSet<&PathBuf> = arguments.folders.iter().collect();
     let (mut left, mut odd) = (Vec::new(), Vec::new());
-    for folder in &arguments.folders {
-        folders.insert(folder.clone());
-    }
+    folders.extend(arguments.folders.iter().cloned());
     let mut seen = BTreeSet::new();
     for folder in folders.iter().filter(|folder| seen.insert(folder.canonicalize().ok())) {
         match crash_file::left_behind(folder) {
@@ -71,9 +65,8 @@ fn left_behind(
                 odd.extend(other);
             }
             Err(error) if asked.contains(folder) => {
-                let reason =
-                    format!("{}: can't be read: {error}; name a folder with crash files", folder.display());
-                return Err(Failure::new(exit_code::FAILED, reason));
+                let reason = format!("can't be read: {error}; name a folder with crash files");
+                return Err(Failure::of(folder, reason));
             }
             // One of another container, or that isn't there yet.
             Err(_) => {}

@@ -1,7 +1,7 @@
 //! `everycall record`: looks at the program, runs it, writes its trace, and ends as it did.
 
 use std::ffi::OsString;
-use std::fs::{self, Metadata};
+use std::fs;
 use std::io::BufWriter;
 use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::ExitStatusExt;
@@ -12,15 +12,18 @@ use everycall_format::env;
 use everycall_kit::PRELOAD_LIBRARY;
 use everycall_messages::say;
 use everycall_outfile::{MODE_PRIVATE, OutFile};
-use everycall_recorder::{Ended, Launch, Options, Recorder, Stream, Summary, TraceWriter, die_of, start};
+use everycall_recorder::{
+    Ended, Launch, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
+};
 
+use crate::amounts::Size;
 use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::{BUFFER, Destination, identity};
 use crate::program::{self, Prospect};
 use crate::report::Moment;
 use crate::rotation::{self, Files};
-use crate::written::{BUFFER, Destination};
 use crate::{progress, report, triggers};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
@@ -87,13 +90,13 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
 
 /// Refuses an output that would take the place of the program, or of another one that the command line names (`env ./app`).
 fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
-    let Ok(there) = fs::metadata(output) else { return Ok(()) };
-    let is_output = |file: &Metadata| (file.dev(), file.ino()) == (there.dev(), there.ino());
-    let is_program = |file: &Metadata| file.is_file() && file.mode() & 0o111 != 0;
+    let Some(there) = identity(output) else { return Ok(()) };
+    let is_output = |path: &Path| identity(path) == Some(there);
+    let is_executable = fs::metadata(output).is_ok_and(|file| file.mode() & 0o111 != 0);
     let (program, rest) = command.split_first().expect("clap wants one");
-    let started = program::find(program).and_then(|path| fs::metadata(path).ok());
-    let named = rest.iter().filter_map(|word| fs::metadata(word).ok()).filter(is_program);
-    if !started.into_iter().chain(named).any(|file| is_output(&file)) {
+    let is_started = find_program(program).is_some_and(|path| is_output(&path));
+    let is_named = is_executable && rest.iter().any(|word| is_output(Path::new(word)));
+    if !is_started && !is_named {
         return Ok(());
     }
     let output = output.display();
@@ -108,7 +111,7 @@ fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
 /// What is started, and whether it carries the runtime; or why it isn't.
 fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
     let (program, rest) = arguments.command.split_first().expect("clap wants one");
-    if program.as_encoded_bytes().starts_with(b"-") && program::find(program).is_none() {
+    if program.as_encoded_bytes().starts_with(b"-") && find_program(program).is_none() {
         return Err(Failure::new(
             exit_code::USAGE,
             format!(
@@ -184,7 +187,7 @@ fn ring_size(option: Option<u64>) -> u64 {
                 env::RING_SIZE,
                 text,
                 env::RING_SIZE_ALLOWED,
-                report::Size(env::RING_SIZE_DEFAULT)
+                Size(env::RING_SIZE_DEFAULT)
             );
         }
         size

@@ -12,13 +12,13 @@ use everycall_outfile::MODE_PRIVATE;
 use everycall_symbols::site_report;
 use everycall_triggers::{SetBuilder, SetError};
 
+use crate::amounts::Several;
 use crate::arguments::ResolveArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::Destination;
 use crate::program;
-use crate::report::Several;
 use crate::triggers::{memory, nothing_found, policy, triggers_of};
-use crate::written::Destination;
 
 /// Runs the verb.
 pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {

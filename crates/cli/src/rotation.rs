@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use everycall_outfile::{MODE_PRIVATE, OutFile};
+use everycall_outfile::{MODE_PRIVATE, OutFile, folder_of};
 use everycall_recorder::Rotation;
 
 use crate::arguments::RecordArguments;
@@ -51,7 +51,7 @@ pub struct Files {
 impl Files {
     /// The row that `output` names; its next file is the newest one.
     pub fn find(arguments: &RecordArguments, output: &Path) -> Files {
-        let mut older: Vec<u32> = std::fs::read_dir(folder(output))
+        let mut older: Vec<u32> = std::fs::read_dir(folder_of(output))
             .into_iter()
             .flatten()
             .filter_map(|entry| number_in(output, &entry.ok()?.file_name()))
@@ -96,10 +96,6 @@ impl Files {
             next: Box::new(next),
         }
     }
-}
-
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
 /// The number of the file `file` of the row that `output` names.

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use everycall_export::Duration;
 use everycall_live::{ProcessFacts, Reached};
+use everycall_messages::say;
 
 use crate::arguments::SnapshotArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::{Destination, Output};
 use crate::report::{self, Moment};
-use crate::written::{Destination, Output};
-use everycall_messages::say;
 
 /// Runs the verb.
 pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {

@@ -4,7 +4,7 @@ use std::time::{Duration, SystemTime};
 
 use everycall_symbols::{SourceRefusal, SourceText};
 
-use crate::report::Several;
+use crate::amounts::Several;
 
 /// Copying a program keeps times to the second on some file systems.
 const TOLERANCE: Duration = Duration::from_secs(2);

@@ -16,6 +16,7 @@ use everycall_messages::say;
 use everycall_reader::{Module, Source, TraceFile};
 use everycall_symbols::{
     FunctionId, InlinedCall, Leave, ModuleIdentity, ModuleSymbols, PathMap, SourceFinder, SymbolOptions,
+    Thunk,
 };
 use everycall_timeline::{Code, Location, Trace};
 
@@ -140,6 +141,17 @@ impl<'a> SymbolNames<'a> {
         self.with_module(location, |symbols| {
             let id = symbols.function_at(location.image_address);
             symbols.function(id).linkage_name.clone()
+        })?
+    }
+
+    /// How the thunk that holds a location goes on in its function, if it is one and the function's body isn't in it.
+    pub fn leads_on(&self, location: Location) -> Option<Thunk> {
+        self.with_module(location, |symbols| {
+            let id = symbols.function_at(location.image_address);
+            let function = symbols.function(id);
+            let (thunk, name) = (function.thunk()?, function.name.clone());
+            let has_body = symbols.inlined(id).0.iter().any(|call| call.level == 0 && call.name == name);
+            (!has_body).then_some(thunk)
         })?
     }
 
@@ -279,6 +291,14 @@ impl Code for SymbolNames<'_> {
             };
             Some(whole(entry_id)? == whole(exit_id)?)
         })?
+    }
+
+    fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {
+        let FunctionKey::Known(module, entry_id) = self.key(entry) else { return None };
+        if module != code.module {
+            return Some(false);
+        }
+        self.with_module(code, |symbols| symbols.is_inlined_at(code.image_address, entry_id))?
     }
 
     fn jumps(&self, exit: Location) -> bool {

@@ -5,23 +5,20 @@ use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use everycall_export::{self as export, TraceSource};
+use everycall_export::{self as export, Source as _, TraceSource};
 use everycall_messages::say;
 use everycall_reader::{KeptCall, Reason, Source as _, TraceFile};
 use everycall_timeline::{
     Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace,
 };
-
 use rustix::fs::OFlags;
 
 use crate::crash_file;
-use crate::exit_code;
 use crate::failure::Failure;
 use crate::symbol_names::SymbolNames;
 
-/// Opens a trace file or a crash file, and says what is damaged in it.
+/// Opens a trace file or a crash file.
 pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
-    let failed = |reason: String| Failure::new(exit_code::FAILED, format!("{}: {reason}", path.display()));
     let unreadable = |error: io::Error| {
         let advice = match error.kind() {
             io::ErrorKind::PermissionDenied => {
@@ -29,16 +26,16 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
             }
             _ => "name a trace file that is there",
         };
-        failed(format!("can't be read: {error}; {advice}"))
+        Failure::of(path, format!("can't be read: {error}; {advice}"))
     };
     // Whoever reads a trace writes something next.
     everycall_recorder::outlive_size_limit();
     let mut file = open_at_once(path).map_err(unreadable)?;
     if !file.metadata().map_err(unreadable)?.is_file() {
-        return Err(failed("is not a regular file; name a trace file made by `everycall record`".to_owned()));
+        return Err(Failure::of(path, "is not a regular file; name a trace file made by `everycall record`"));
     }
     let file = crash_file::trace_of(&mut file, path)?.unwrap_or(file);
-    TraceFile::open(file).map_err(|error| failed(error.to_string()))
+    TraceFile::open(file).map_err(|error| Failure::of(path, error))
 }
 
 /// Opens a file for reading; a FIFO that nobody writes to doesn't keep us waiting.
@@ -61,7 +58,7 @@ pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path)
             0 => "no calls were kept; `everycall record --trigger` keeps them".to_owned(),
             count => format!("its kept calls have numbers from 1 to {count}; `everycall info` lists them"),
         };
-        return Err(Failure::new(exit_code::FAILED, format!("{}: {there}", path.display())));
+        return Err(Failure::of(path, there));
     };
     file.select_snapshots(|snapshot| snapshot.number == wanted);
     Ok(())
@@ -69,13 +66,35 @@ pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path)
 
 /// The timeline of an opened file.
 pub fn trace<'a>(file: &'a TraceFile<'static>, path: &Path) -> Result<Trace<'a>, Failure> {
-    Trace::open(file).map_err(|error| Failure::new(exit_code::FAILED, format!("{}: {error}", path.display())))
+    Trace::open(file).map_err(|error| Failure::of(path, error))
 }
 
 /// Says what is damaged or missing in a trace.
 pub fn warn(trace: &Trace<'_>, path: &Path) {
     for warning in trace.warnings() {
         say!("everycall: {}: {warning}", path.display());
+    }
+}
+
+/// Says why an output is empty: people wonder.
+pub fn explain_emptiness(
+    summary: &export::Summary,
+    filter: &export::Filter,
+    view: &TraceView<'_>,
+    trace: &Path,
+) {
+    if summary.slices > 0 {
+        return;
+    }
+    let trace = trace.display();
+    if let Some(label) = &filter.label
+        && !view.has_label(&label.name)
+    {
+        say!("everycall: no label in {trace} is called {}; `everycall info {trace}` lists them", label.name);
+    } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
+        say!("everycall: no call in {trace} passes the filter; leave out some of its options");
+    } else {
+        say!("everycall: {trace} holds no calls; `everycall info {trace}` tells what was recorded");
     }
 }
 
@@ -173,6 +192,10 @@ impl export::Source for TraceView<'_> {
 
     fn end_ns(&self) -> u64 {
         self.source.end_ns()
+    }
+
+    fn last_event_ns(&self) -> u64 {
+        self.source.last_event_ns()
     }
 
     fn mark_name(&self, name: export::MarkName) -> &str {

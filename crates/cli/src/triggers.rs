@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use everycall_format::trigger::RULES;
 use everycall_messages::say;
+use everycall_outfile::folder_of;
 use everycall_recorder::Triggers;
 use everycall_triggers::{Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
 
@@ -43,8 +44,7 @@ pub fn prepare(
     };
     let signals = triggers.iter().filter_map(signal).collect();
     let policy = policy(&arguments.triggers);
-    let folder = output.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let keeper = Keeper::new(triggers, rate, Arc::clone(&outcome), policy, folder.to_owned());
+    let keeper = Keeper::new(triggers, rate, Arc::clone(&outcome), policy, folder_of(output).to_owned());
     let memory = memory(&arguments.triggers);
     Ok(Some((Triggers { memory, signals, sites: Box::new(functions), keep: Box::new(keeper) }, outcome)))
 }

@@ -60,7 +60,9 @@ fn statistics_are_those_of_functions_in_the_source() {
         let calls: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
         for row in rows {
             let of: Vec<&Value> = calls.iter().filter(|call| call["name"] == row["name"]).collect();
-            assert_eq!(row["calls"], of.len(), "{command}: {row}");
+            // A thunk that goes on in its function is one call with it.
+            let led_to = of.iter().filter(|call| call["tail_call_of"] == row["name"]).count();
+            assert_eq!(row["calls"], of.len() - led_to, "{command}: {row}");
             let symbols = row["symbols"].as_array().unwrap();
             assert!(!symbols.is_empty(), "{command}: {row}");
             // Each call says which clone it was.
@@ -89,6 +91,76 @@ fn statistics_are_those_of_functions_in_the_source() {
                 .map(|call| call["dur_ns"].as_u64().unwrap())
                 .sum();
             assert!(row["total_ns"] == outer && outer >= sum, "{row} {outer} {sum}");
+        }
+    }
+}
+
+const THUNKS: &str = r#"
+struct A { virtual ~A() {} virtual int f(int x) { return x + 1; } };
+struct B { virtual ~B() {} virtual int g(int x) { return x + 2; } virtual B* self() { return this; } };
+#define N __attribute__((noinline))
+volatile int sink;
+struct C : A, B { ~C() override; int g(int x) override; C* self() override; };
+C::~C() { sink += 1; }
+SIZE int C::g(int x) { sink += x; return x; }
+SIZE C* C::self() { sink += 2; return this; }
+N void through(B* b) { sink += b->g(1); sink += b->self() == b; delete b; }
+N void straight(C* c) { sink += c->g(1); sink += c->self() == c; delete c; }
+int main() { for (int i = 0; i < 5; i++) { through(new C); straight(new C); } }
+"#;
+
+/// Whether the function's body is in the thunk, or the thunk goes on in the function.
+#[test]
+fn thunks_are_calls_of_the_function_that_they_lead_to() {
+    for (command, size) in [
+        ("cc --mode xray -- clang++-22 -O2 -g", ""),
+        ("cc --mode xray -- clang++-22 -O2 -g", "N"),
+        ("cc --mode xray -- clang++-19 -O2", "N"),
+        ("cc --mode xray -- clang++-19 -O0 -g", ""),
+        ("cc --mode nops -- g++ -O2 -g", "N"),
+        ("cc --mode nops -- g++ -O2 -fno-devirtualize-speculatively", ""),
+        ("cc --mode fentry -- g++ -O2 -g", "N"),
+        ("cc --mode finstrument -- clang++-22 -O2 -g", "N"),
+        ("cc --mode after-inlining -- clang++-19 -O2 -g", "N"),
+    ] {
+        let here = Workplace::new();
+        here.write("thunks.cpp", THUNKS);
+        here.succeed(&format!("{command} -DSIZE={size} thunks.cpp -o thunks"));
+        here.succeed("record -q -o thunks.ect -- ./thunks");
+        let info: Value =
+            serde_json::from_str(&here.succeed("info --format json thunks.ect").stdout).unwrap();
+        let rows = info["most_calls"].as_array().unwrap();
+        let rows_of = |name| rows.iter().filter(|row| row["name"] == name).collect::<Vec<_>>();
+        for name in ["C::g(int)", "C::self()"] {
+            let [row] = rows_of(name)[..] else { panic!("{command} {size}: {name}: {rows:#?}") };
+            assert_eq!(row["calls"], 10, "{command} {size}: {row}");
+        }
+        assert_eq!(rows_of("C::~C()").len(), 1, "{command} {size}: {rows:#?}");
+
+        // Slices have the function's name; those of thunks say so.
+        let lines = here.succeed("replay --format json --function ^C:: thunks.ect").stdout;
+        let calls: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        let calls_of = |name: &str| calls.iter().filter(|call| call["name"] == name).collect::<Vec<_>>();
+        for (name, thunk) in [("C::g(int)", "_ZThn8_N1C1gEi"), ("C::self()", "_ZTch")] {
+            let row = rows_of(name)[0];
+            let is_thunk = |symbol: &Value| symbol.as_str().is_some_and(|symbol| symbol.starts_with(thunk));
+            let has_thunk = row["symbols"].as_array().unwrap().iter().any(is_thunk);
+            let of_thunk = calls_of(name).iter().filter(|call| is_thunk(&call["symbol"])).count();
+            assert_eq!(of_thunk, if has_thunk { 5 } else { 0 }, "{command} {size}: {row}");
+            assert!(calls_of(name).iter().all(|call| call["line"] == row["line"]), "{command} {size}");
+        }
+        assert!(!lines.contains("thunk to"), "{command} {size}");
+        if command.contains("xray") {
+            assert!(calls_of("C::g(int)").iter().any(|call| call["symbol"] == "_ZThn8_N1C1gEi"), "{command}");
+            here.succeed("export -f chrome -o thunks.json thunks.ect");
+            let json: Value = serde_json::from_slice(&here.read("thunks.json")).unwrap();
+            let slices = json["traceEvents"].as_array().unwrap();
+            let of_thunk = |slice: &&Value| slice["args"]["symbol"] == "_ZThn8_N1C1gEi";
+            let of_thunk: Vec<_> = slices.iter().filter(of_thunk).collect();
+            assert_eq!(of_thunk.len(), 5, "{command}");
+            let is_named =
+                |slice: &&Value| slice["name"].as_str().is_some_and(|name| name.starts_with("C::g(int)"));
+            assert!(of_thunk.iter().all(is_named), "{command}: {of_thunk:?}");
         }
     }
 }

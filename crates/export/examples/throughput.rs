@@ -37,6 +37,10 @@ impl Source for MadeUp {
         self.events_per_thread * 64
     }
 
+    fn last_event_ns(&self) -> u64 {
+        self.end_ns()
+    }
+
     fn mark_name(&self, _: MarkName) -> &str {
         ""
     }

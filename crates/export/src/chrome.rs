@@ -60,7 +60,7 @@ pub(crate) fn write(
     sink.put(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
     let mut first = true;
     let mut processes = process_titles(source);
-    let window = filter.window(source.end_ns());
+    let window = filter.window(source.last_event_ns());
     let mut prefix = Vec::new();
     let mut next_chain = 1;
     for (index, thread) in source.threads().iter().enumerate() {

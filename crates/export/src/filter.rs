@@ -38,7 +38,7 @@ pub struct Filter {
     pub since_ns: Option<u64>,
     /// End of the window, in nanoseconds since the trace's origin; a call that begins right then is shown.
     pub until_ns: Option<u64>,
-    /// The window begins so many nanoseconds before the end of the trace, or at `since_ns` if that is later.
+    /// The window begins so many nanoseconds before the last event of the trace, or at `since_ns` if that is later.
     pub last_ns: Option<u64>,
     /// Shortest duration, in nanoseconds.
     pub min_duration_ns: u64,
@@ -102,9 +102,9 @@ impl Filter {
         admits(&self.pids, thread.pid) && admits(&self.tids, thread.tid)
     }
 
-    /// Fixes the window for a trace that ends at `end_ns`.
-    pub(crate) fn window(&self, end_ns: u64) -> Window {
-        let last = self.last_ns.map_or(0, |last_ns| end_ns.saturating_sub(last_ns));
+    /// Fixes the window for a trace whose last event was at `last_event_ns`.
+    pub(crate) fn window(&self, last_event_ns: u64) -> Window {
+        let last = self.last_ns.map_or(0, |last_ns| last_event_ns.saturating_sub(last_ns));
         Window {
             since_ns: self.since_ns.unwrap_or(0).max(last),
             until_ns: self.until_ns.unwrap_or(u64::MAX),

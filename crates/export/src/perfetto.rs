@@ -68,7 +68,7 @@ pub(crate) fn write(
     let mut sink = Sink::new(out);
     let mut titles = process_titles(source);
     let mut any_process = false;
-    let window = filter.window(source.end_ns());
+    let window = filter.window(source.last_event_ns());
     if let Some(realtime_ns) = source.origin_realtime_ns() {
         put_packet(&mut sink.bytes, |packet| {
             packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);

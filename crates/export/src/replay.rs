@@ -82,7 +82,7 @@ pub fn replay(
         labels: Vec::new(),
         summary: Summary::default(),
     };
-    let window = filter.window(source.end_ns());
+    let window = filter.window(source.last_event_ns());
     for (index, thread) in source.threads().iter().enumerate() {
         if filter.admits_thread(thread) {
             let mut events = filter.apply(source, index, window);
@@ -469,16 +469,12 @@ impl Ending {
             EndKind::ExitLost => "<",
             EndKind::Returned | EndKind::Jumped | EndKind::Unwound | EndKind::UnwoundLate => "",
         };
-        let remarks = match (cut, caller_unsure, how) {
-            (false, false, EndKind::Returned) => String::new(),
-            // The arrow says it.
-            (_, _, EndKind::Jumped) => {
-                text::remarks(cut, caller_unsure, EndKind::Returned).collect::<Vec<_>>().join(", ")
-            }
-            _ => text::remarks(cut, caller_unsure, how).collect::<Vec<_>>().join(", "),
-        };
+        let jumped = how == EndKind::Jumped;
+        // The arrow behind the duration says that it jumped.
+        let remarked = if jumped { EndKind::Returned } else { how };
+        let remarks = text::remarks(cut, caller_unsure, remarked).collect::<Vec<_>>().join(", ");
         let duration = format!("{bound}{}", Duration { ns });
-        Ending { ns, duration, remarks, jumped: how == EndKind::Jumped }
+        Ending { ns, duration, remarks, jumped }
     }
 
     fn width(&self) -> usize {

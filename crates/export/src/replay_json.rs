@@ -52,7 +52,7 @@ pub fn replay_json(
     let mut functions = Functions::new(names, filter.function.as_ref());
     let mut tails = Tails::default();
     let mut sink = Sink::new(out);
-    let window = filter.window(source.end_ns());
+    let window = filter.window(source.last_event_ns());
     for (index, thread) in source.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
             continue;

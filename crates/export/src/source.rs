@@ -48,6 +48,9 @@ pub trait Source {
     /// The latest time in the trace, in nanoseconds since its origin.
     fn end_ns(&self) -> u64;
 
+    /// The time of the last event, in nanoseconds since the origin: the trace may go on without any.
+    fn last_event_ns(&self) -> u64;
+
     /// Real time of the origin, in nanoseconds since 1970, where it is known.
     fn origin_realtime_ns(&self) -> Option<u64>;
 
@@ -116,6 +119,10 @@ impl Source for TraceSource<'_> {
         self.end_ns
     }
 
+    fn last_event_ns(&self) -> u64 {
+        last_event_ns(self.trace)
+    }
+
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.trace.clock().origin_realtime_ns()
     }
@@ -135,8 +142,11 @@ impl Source for TraceSource<'_> {
 pub fn end_ns(trace: &Trace<'_>) -> u64 {
     let clock = trace.clock();
     let taken = trace.snapshots().iter().filter_map(|snapshot| snapshot.ticks).map(|ticks| clock.ns(ticks));
-    let reached = trace.threads().iter().filter_map(|thread| thread.reach).map(|(_, last)| last);
-    taken.chain(reached).max().unwrap_or(0)
+    taken.max().unwrap_or(0).max(last_event_ns(trace))
+}
+
+fn last_event_ns(trace: &Trace<'_>) -> u64 {
+    trace.threads().iter().filter_map(|thread| thread.reach).map(|(_, last)| last).max().unwrap_or(0)
 }
 
 fn processes(trace: &Trace<'_>) -> Vec<Process> {

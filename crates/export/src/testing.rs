@@ -102,6 +102,10 @@ impl Source for Calls {
         self.events.last().map_or(0, TimelineEvent::at_ns)
     }
 
+    fn last_event_ns(&self) -> u64 {
+        self.end_ns()
+    }
+
     fn origin_realtime_ns(&self) -> Option<u64> {
         None
     }

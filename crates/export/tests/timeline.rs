@@ -127,6 +127,19 @@ impl Names for Addresses {
 }
 
 #[test]
+fn the_last_nanoseconds_are_those_before_the_last_event() {
+    let trace = Trace::open(words()).unwrap();
+    let source = TraceSource::new(&trace, None);
+    assert_eq!((source.last_event_ns(), source.end_ns()), (4_500, 5_000));
+    for (last_ns, slices) in [(100, 1), (2_000, 2), (4_100, 3)] {
+        let filter = Filter { last_ns: Some(last_ns), ..Filter::default() };
+        let mut bytes = Vec::new();
+        let summary = replay(&source, &Addresses, &filter, ReplayStyle::default(), &mut bytes).unwrap();
+        assert_eq!(summary.slices, slices, "{last_ns}: {}", String::from_utf8_lossy(&bytes));
+    }
+}
+
+#[test]
 fn a_recording_is_shown_main_thread_first() {
     let trace = Trace::open(words()).unwrap();
     let source = TraceSource::new(&trace, None);

@@ -71,8 +71,9 @@ pub mod kind {
     pub const UNKNOWN_CODE: u8 = 7;
     /// Reserved: the function was left by jumping into another: `[code offset]`.
     pub const TAIL_EXIT: u8 = 8;
-    /// Reserved.
-    pub const RESERVED: u8 = 9;
+    /// Where the next call was made: `[code offset of the last byte of the instruction that called]`; nothing where that lies in no registered
+    /// module. It stands behind a [`GAP`] with [`super::resumed::MAYBE_ANOTHER`], and before outermost calls of a thread that has said that it ends.
+    pub const CALLER: u8 = 9;
     /// A label, instant or span of the program's own: `[value low, value high, name...]`, see
     /// [`crate::label`]; detail is its class, with flags.
     pub const LABEL: u8 = 10;
@@ -96,6 +97,9 @@ pub mod unwound {
     pub const KNOWN: u8 = 0;
     /// Stack pointers showed it, at the next call or return: it happened some time before.
     pub const NOTICED: u8 = 1;
+    /// A handler of an exception has begun in a frame that these calls share, into whose function they were inlined: those have been left of which the
+    /// handler isn't part. A [`super::kind::CALLER`] before it says where the handler is. The exit of one that wasn't left is an [`super::kind::ORPHAN_EXIT`].
+    pub const INLINED: u8 = 2;
 }
 
 /// Why events are missing (detail of [`kind::LOSS`]).

@@ -6,7 +6,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 /// The object that executables are linked with.
@@ -27,7 +27,7 @@ pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 /// The folder of `everycall.h`.
 pub const INCLUDE_FOLDER: &str = "include";
 
-/// The kit's files.
+/// The kit's files; `build.rs` has their names, too, in this order.
 pub const FILES: [(&str, &[u8]); 13] = [
     (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
     (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
@@ -56,6 +56,9 @@ pub const FILES: [(&str, &[u8]); 13] = [
     ("include/compat/funtrace.h", include_bytes!("../include/compat/funtrace.h")),
 ];
 
+/// Where the kit lies in a cache folder.
+const FOLDER: &str = concat!("kit-", env!("CARGO_PKG_VERSION"), "-", env!("EVERYCALL_KIT_CHECKSUM"));
+
 /// The folder that holds this version's kit; unpacks it where that hasn't happened. The folder's name carries
 /// the version and a checksum of the content, so it never changes once it is there, and versions don't meet.
 ///
@@ -65,8 +68,7 @@ pub const FILES: [(&str, &[u8]); 13] = [
 /// # Errors
 /// Where none of these can be made or written.
 pub fn unpack() -> io::Result<PathBuf> {
-    let shared = PathBuf::from(format!("/var/tmp/everycall-{}", rustix::process::getuid().as_raw()));
-    unpack_below(cache_folder().as_deref(), &shared)
+    unpack_below(everycall_cache::user_folder().as_deref(), &everycall_cache::shared_folder())
 }
 
 fn unpack_below(cache: Option<&Path>, shared: &Path) -> io::Result<PathBuf> {
@@ -88,8 +90,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
     }
-    let data = fs::symlink_metadata(folder)?;
-    if data.is_dir() && data.uid() == rustix::process::getuid().as_raw() && data.mode() & 0o022 == 0 {
+    if everycall_cache::is_private(folder)? {
         return Ok(());
     }
     Err(io::Error::other("it is no folder, belongs to another user, or others may write to it"))
@@ -100,7 +101,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
 /// # Errors
 /// Where the folder can't be made or written.
 pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
-    let folder = cache.join(format!("kit-{}-{:016x}", env!("CARGO_PKG_VERSION"), checksum()));
+    let folder = cache.join(FOLDER);
     if !is_whole(&folder) {
         fill(&folder).map_err(|error| {
             let sentence = format!(
@@ -145,29 +146,19 @@ fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     written
 }
 
-/// `$XDG_CACHE_HOME/everycall` or `~/.cache/everycall`.
-fn cache_folder() -> Option<PathBuf> {
-    let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let base = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    base.map(|base| base.join("everycall"))
-}
-
-/// FNV-1a over all files.
-fn checksum() -> u64 {
-    const fn of(mut hash: u64, bytes: &[u8]) -> u64 {
-        let mut index = 0;
-        while index < bytes.len() {
-            hash = (hash ^ bytes[index] as u64).wrapping_mul(0x0100_0000_01b3);
-            index += 1;
-        }
-        hash
-    }
-    FILES.iter().fold(0xcbf2_9ce4_8422_2325, |hash, (_, bytes)| of(hash, bytes))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Two kits with one name would meet in one folder.
+    #[test]
+    fn the_folder_is_named_by_all_files() {
+        let checksum =
+            FILES.iter().flat_map(|(_, bytes)| bytes.iter()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+                (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+        assert_eq!(FOLDER, format!("kit-{}-{checksum:016x}", env!("CARGO_PKG_VERSION")));
+    }
 
     #[test]
     fn unpacks_once_and_repairs() {
@@ -190,7 +181,7 @@ mod tests {
     /// Users of services have no home; what lies where all may write has to be theirs alone.
     #[test]
     fn without_a_home_a_private_folder_is_taken() {
-        use std::os::unix::fs::{PermissionsExt, symlink};
+        use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
         let root = std::env::temp_dir().join(format!("everycall-kit-shared-{}", std::process::id()));
         fs::create_dir_all(&root).unwrap();
         let nowhere = Some(Path::new("/proc/nowhere"));

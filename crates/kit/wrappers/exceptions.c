@@ -54,6 +54,15 @@ static const char* name_of_exception(uint64_t class, const char* unwinder_part) 
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE)
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionSt13exception_ptr)
 
+// A handler begins, behind the cleanups of what was inlined around it. Wrapped where the compiler reports inlined calls and not that an exception leaves
+// them (clang's -finstrument-functions): they share the handler's frame.
+extern void* __real___cxa_begin_catch(void*) EVERYCALL_WEAK;
+EVERYCALL_WRAPPER void* __wrap___cxa_begin_catch(void* exception) {
+    // The call's last byte.
+    everycall_tell(EVERYCALL_HANDLED, EVERYCALL_HERE, (const char*)__builtin_return_address(0) - 1);
+    return __real___cxa_begin_catch(exception);
+}
+
 // The unwinder asks it of every frame, first whether the frame catches the exception, then where its landing pad is.
 enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7, CONTINUE_UNWIND = 8 };
 extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;

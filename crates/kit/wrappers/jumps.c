@@ -4,6 +4,11 @@
 // jmp_buf of x86-64: rbx, rbp, r12, r13, r14, r15, rsp, rip. glibc scrambles the last two with a value that lies behind the thread
 // pointer; others keep them plain. What isn't understood is passed over: stack pointers tell in the end.
 enum { RSP = 6, RIP = 7 };
+// Behind the registers, glibc has whether a signal mask was saved, then the mask; others keep something else there.
+enum { MASK_WAS_SAVED = 8, MASK = 9, WORDS = 25 };
+struct jump_buffer {
+    uint64_t words[WORDS];
+};
 
 static inline uint64_t unscrambled(uint64_t value) {
     uint64_t guard;
@@ -18,20 +23,47 @@ static inline int are_registers(uint64_t stack_pointer, uint64_t code) {
     return is_address(stack_pointer) && stack_pointer % 8 == 0 && is_address(code);
 }
 
-static void jump(const uint64_t* registers) {
+// As glibc sets it before it jumps: all but the signals that it keeps for itself. errno stays as it is.
+static inline void set_signal_mask(uint64_t mask) {
+    enum { RT_SIGPROCMASK = 14, SIG_SETMASK_ = 2, FIRST_OWN = 32, OWN = 2 };
+    mask &= ~((((uint64_t)1 << OWN) - 1) << (FIRST_OWN - 1));
+    register uint64_t size __asm__("r10") = sizeof mask;
+    uint64_t result = RT_SIGPROCMASK;
+    __asm__ volatile("syscall"
+                     : "+a"(result)
+                     : "D"((uint64_t)SIG_SETMASK_), "S"(&mask), "d"((uint64_t)0), "r"(size)
+                     : "rcx", "r11", "memory");
+}
+
+// What the jump is to be made with. Where it restores a signal mask, that is done here, into `copy` goes a buffer without one: handlers of signals that
+// this lets through run, and may jump themselves, while what this jump leaves is still there.
+static const void* jump(const uint64_t* registers, struct jump_buffer* copy) {
     uint64_t stack_pointer = registers[RSP], code = registers[RIP];
+    const void* to = registers;
     if (!are_registers(stack_pointer, code)) {
-        stack_pointer = unscrambled(stack_pointer);
-        code = unscrambled(code);
+        const int is_glibcs = are_registers(unscrambled(stack_pointer), unscrambled(code));
+        if (is_glibcs && &everycall_runtime_v1 && (uint32_t)registers[MASK_WAS_SAVED] == 1) {
+            set_signal_mask(registers[MASK]);
+            // (Not by a call of memcpy. A handler may have changed the buffer, too.)
+            void* target = copy;
+            const void* source = registers;
+            uint64_t count = WORDS;
+            __asm__ volatile("rep movsq" : "+D"(target), "+S"(source), "+c"(count) : : "memory");
+            copy->words[MASK_WAS_SAVED] = 0;
+            to = registers = copy->words;
+        }
+        stack_pointer = unscrambled(registers[RSP]);
+        code = unscrambled(registers[RIP]);
     }
     if (are_registers(stack_pointer, code)) everycall_tell(EVERYCALL_JUMP, stack_pointer, 0);
+    return to;
 }
 
 #define JUMP(name)                                                                   \
-    extern void __real_##name(void*, int) EVERYCALL_WEAK __attribute__((noreturn));  \
-    EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap_##name(void* to, int value) { \
-        jump(to);                                                                    \
-        __real_##name(to, value);                                                    \
+    extern void __real_##name(const void*, int) EVERYCALL_WEAK __attribute__((noreturn)); \
+    EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap_##name(const void* to, int value) { \
+        struct jump_buffer copy;                                                     \
+        __real_##name(jump(to, &copy), value);                                       \
     }
 
 JUMP(longjmp)

@@ -37,6 +37,7 @@ enum everycall_unwinding {
     EVERYCALL_CATCH = 8,
     EVERYCALL_CLEANUP = 9,
     EVERYCALL_THREAD_END = 10,
+    EVERYCALL_HANDLED = 11,
 };
 
 // What is done with a fiber's stack.

@@ -8,6 +8,7 @@ use std::sync::atomic::fence;
 use everycall_format::arena::{process_state, thread_state};
 use everycall_format::event::Word;
 use everycall_recorder::clock;
+use everycall_recorder::proc_files::all_processes;
 use everycall_ring::SegmentEntry;
 
 use crate::arena::LiveArena;
@@ -44,7 +45,7 @@ pub struct Listed {
 #[must_use]
 pub fn list() -> (Vec<Listed>, Vec<(u32, LiveError)>) {
     let (mut listed, mut others) = (Vec::new(), Vec::new());
-    for pid in find::all_processes().into_iter().filter(|pid| find::may_be_traced(*pid)) {
+    for pid in all_processes().into_iter().filter(|pid| find::may_be_traced(*pid)) {
         match attach(pid) {
             Ok(arena) => listed.push(describe(&arena)),
             // It went meanwhile, has shared memory of its own, or is an untraced child.

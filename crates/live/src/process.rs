@@ -2,6 +2,8 @@
 
 use std::io;
 
+use everycall_recorder::proc_files::stat;
+
 use crate::error::LiveError;
 
 /// A process, as far as the kernel tells of it.
@@ -30,9 +32,7 @@ impl ProcessFacts {
     ///
     /// There is none, or it isn't ours to look at.
     pub fn of(pid: u32) -> Result<ProcessFacts, LiveError> {
-        let stat = read(pid, "stat")?;
-        let (name, fields) = parse_stat(&stat).ok_or(LiveError::NoProcess)?;
-        let number = |index: usize| fields.get(index).and_then(|text| text.parse().ok()).unwrap_or(0);
+        let stat = stat(pid).map_err(refused)?;
         let status = read(pid, "status").unwrap_or_default();
         let status = String::from_utf8_lossy(&status);
         let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -47,12 +47,12 @@ impl ProcessFacts {
         let command = words.split(|byte| *byte == 0).map(<[u8]>::to_vec);
         Ok(ProcessFacts {
             pid,
-            parent: number(1) as u32,
-            name: name.to_vec(),
+            parent: stat.parent,
+            name: stat.name,
             command: if words.is_empty() { vec![] } else { command.collect() },
-            started: number(19),
+            started: stat.started,
             ids,
-            has_ended: matches!(fields.first(), Some(&"Z" | &"X")),
+            has_ended: stat.has_ended,
         })
     }
 
@@ -67,19 +67,7 @@ impl ProcessFacts {
 
 /// When process `pid` began, in the kernel's ticks since boot; `None` where it isn't there or has ended.
 pub(crate) fn began(pid: u32) -> Option<u64> {
-    let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let (_, fields) = parse_stat(&stat)?;
-    let has_ended = matches!(fields.first(), Some(&"Z" | &"X"));
-    fields.get(19).and_then(|text| text.parse().ok()).filter(|_| !has_ended)
-}
-
-/// A process's name, and the fields behind it.
-fn parse_stat(stat: &[u8]) -> Option<(&[u8], Vec<&str>)> {
-    let from = stat.iter().position(|byte| *byte == b'(')?;
-    let to = stat.iter().rposition(|byte| *byte == b')')?;
-    let name = stat.get(from + 1..to)?;
-    let rest = std::str::from_utf8(stat.get(to + 1..)?).ok()?;
-    Some((name, rest.split_ascii_whitespace().collect()))
+    stat(pid).ok().filter(|stat| !stat.has_ended).map(|stat| stat.started)
 }
 
 /// A file of process `pid`.
@@ -106,14 +94,5 @@ mod tests {
         assert_eq!(began(own.pid), Some(own.started));
         assert!(!own.command.is_empty() && !own.program().contains('/'));
         assert!(matches!(ProcessFacts::of(u32::MAX), Err(LiveError::NoProcess)));
-    }
-
-    #[test]
-    fn names_may_hold_anything() {
-        let (name, fields) = parse_stat(b"7 (a) b (c) S 1 7 7").unwrap();
-        assert_eq!((name, fields), (&b"a) b (c"[..], vec!["S", "1", "7", "7"]));
-        for bad in [&b""[..], b"7", b"7 )(", b"7 (x", b"7 (x) \xff"] {
-            assert!(parse_stat(bad).is_none_or(|(_, fields)| fields.is_empty()), "{bad:?}");
-        }
     }
 }

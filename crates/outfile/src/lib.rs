@@ -241,7 +241,7 @@ impl Target {
             Err(error) => return Err(error),
         }
         let final_path = follow_links(path)?;
-        match unnamed(folder(&final_path), mode) {
+        match unnamed(folder_of(&final_path), mode) {
             Ok(file) => Ok(Target::Replaced { file, temporary: None, final_path }),
             // Old file systems say what they can't do in several ways; a real obstacle shows again here.
             Err(_) => {
@@ -259,7 +259,7 @@ fn replace(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::
     file.sync_all()?;
     move_to(file, temporary, final_path)?;
     // Without this a power cut may undo the rename; a folder that can't be synced is no reason to fail.
-    if let Ok(folder) = File::open(folder(final_path)) {
+    if let Ok(folder) = File::open(folder_of(final_path)) {
         let _ = folder.sync_all();
     }
     Ok(())
@@ -300,7 +300,7 @@ fn create_temporary<T>(
     let name: String = name.chars().take(48).collect();
     loop {
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        let temporary = folder(final_path).join(format!(".{name}.{}-{count}.tmp", std::process::id()));
+        let temporary = folder_of(final_path).join(format!(".{name}.{}-{count}.tmp", std::process::id()));
         match make(&temporary) {
             Ok(made) => return Ok((made, Temporary(temporary))),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -314,7 +314,7 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         match fs::read_link(&path) {
-            Ok(next) => path = folder(&path).join(next),
+            Ok(next) => path = folder_of(&path).join(next),
             Err(_) if path.file_name().is_none() => return Err(io::ErrorKind::InvalidFilename.into()),
             Err(_) => return Ok(path),
         }
@@ -322,11 +322,10 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-fn folder(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if folder != Path::new("") => folder,
-        _ => Path::new("."),
-    }
+/// The folder that `path` lies in: `.` for a plain name.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))
 }
 
 /// Whether only a folder can have this name, as `out/`.

@@ -94,6 +94,11 @@ pub enum EventKind {
         /// It may be another stack in the same memory, so that the call that comes next may not be called by those that are open.
         maybe_another: bool,
     },
+    /// Where the next call was made, as open calls don't tell whose it is: [`everycall_format::event::kind::CALLER`].
+    Caller {
+        /// The last byte of the instruction that called; `None` where that is in no module.
+        offset: Option<u32>,
+    },
     /// The runtime counted events that it did not write.
     Loss {
         /// How many.
@@ -203,6 +208,10 @@ impl<'a> Events<'a> {
             (kind::LATE, [low, high, ..]) if plain(*low) => {
                 self.ticks = u64::from(*high) << 32 | u64::from(ticks_low);
                 return Some(plain_event(*low));
+            }
+            (kind::CALLER, rest) => {
+                let offset = rest.first().copied().filter(|offset| plain(*offset));
+                EventKind::Caller { offset: offset.map(|offset| offset & OFFSET_MASK) }
             }
             (kind::LABEL, [low, high, ..]) => EventKind::Label { detail, value: wide(*low, *high) },
             (kind::GAP, [low, high, rest @ ..]) if detail == gap::SUSPENDED => {

@@ -54,21 +54,13 @@ pub struct Capacity {
 
 impl Capacity {
     /// Arenas with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
-    /// which the program inherits, allow. With `stream`, finished segments wait in them for us.
+    /// which the program inherits, allow. With `stream`, finished segments wait in them for us. With `trigger_memory`, there is room for
+    /// triggers, whose calls' threads may take so many bytes beyond their rings.
     ///
     /// # Errors
     ///
     /// Not even a few threads fit.
-    pub fn find(ring_size: u64, stream: Option<Stream>) -> Result<Capacity, RecordError> {
-        Capacity::with_triggers(ring_size, stream, None)
-    }
-
-    /// The same; with `trigger_memory`, also with room for triggers, whose calls' threads may take so many bytes beyond their rings.
-    ///
-    /// # Errors
-    ///
-    /// As for [`Capacity::find`].
-    pub fn with_triggers(
+    pub fn find(
         ring_size: u64,
         stream: Option<Stream>,
         trigger_memory: Option<u64>,
@@ -112,12 +104,6 @@ impl Capacity {
                 _ => capacity /= 2,
             }
         }
-    }
-
-    /// Sizes and offsets of the arenas.
-    #[must_use]
-    pub fn layout(&self) -> &ArenaHeader {
-        &self.layout
     }
 
     /// Makes an arena.
@@ -304,7 +290,7 @@ mod tests {
 
     #[test]
     fn a_new_arena_is_empty_and_consistent() {
-        let arena = Capacity::find(RING_SIZE_MIN, None).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, None).unwrap().arena().unwrap();
         let header = arena.header();
         assert!(header.is_consistent(rustix::fs::fstat(&arena.file).unwrap().st_size as u64));
         assert_eq!(header.thread_capacity, THREAD_CAPACITY);
@@ -316,7 +302,7 @@ mod tests {
     /// The traced program may write anything anywhere.
     #[test]
     fn nonsense_is_read_without_harm() {
-        let arena = Capacity::find(RING_SIZE_MIN, None).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, None).unwrap().arena().unwrap();
         let layout = *arena.layout();
         let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)
             .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)

@@ -29,6 +29,7 @@ use crate::counter::ticks;
 use crate::hub::Hub;
 use crate::modules::{Files, Modules};
 use crate::names::Names;
+use crate::proc_files::Name;
 use crate::shared_triggers::SharedTriggers;
 use crate::triggers::{FindSites, Watched};
 use crate::{proc_files, silent};
@@ -49,7 +50,7 @@ pub(crate) struct Member {
     pub origin: u32,
     /// When it began to be traced, in ticks.
     pub start_ticks: u64,
-    pub name: [u8; 16],
+    pub name: Name,
     /// Words of its command line, each ended by a zero byte.
     pub command: Vec<u8>,
     pub names: Names,
@@ -273,7 +274,7 @@ impl Family {
             if let Some(member) = self.living.iter().find(|member| member.pid == pid) {
                 return Some(member.number);
             }
-            pid = proc_files::parent(pid)?;
+            pid = proc_files::stat(pid).ok()?.parent;
         }
         None
     }
@@ -296,7 +297,7 @@ impl Family {
     }
 
     /// Whether the end of a member has to be asked for.
-    pub fn has_silent_members(&self) -> bool {
+    pub fn has_members_to_ask(&self) -> bool {
         self.living.iter().any(|member| member.pidfd.is_none())
     }
 

@@ -6,14 +6,14 @@
 //!                       exec       names, clocks, files
 //! ```
 //!
-//! - [`arena`], [`hub`]: the shared memory; everything that comes out of it is checked, as the traced programs may have
-//!   scribbled on it.
-//! - [`program`]: the traced program, which must not notice that it has a recorder.
-//! - `family`: it and its descendants, from their claims to their ends; `bell` answers them.
-//! - [`clock`], [`names`], [`modules`]: what is noticed while they run.
-//! - [`triggers`]: functions that triggers name, and calls that are kept, by others' choice.
+//! - `arena`, `hub`: the shared memory; everything that comes out of it is checked, as the traced programs may have
+//!   scribbled on it. `hub_page`, `shared_pool`, `shared_triggers`: those parts of it that are mapped here.
+//! - `program`: the traced program, which must not notice that it has a recorder; `signals`, `inherited`: so that it doesn't.
+//! - `family`: it and its descendants, from their claims to their ends; `bell` answers them; `silent`: those that have yet to speak.
+//! - [`clock`], `names`, [`modules`]: what is noticed while they run; [`proc_files`]: where the kernel tells of processes.
+//! - [`triggers`]: functions that triggers name, and calls that are kept, by others' choice; [`scan`]: what threads write meanwhile.
 //! - `stream`: everything of a run, stored while it runs.
-//! - [`trace`]: the file.
+//! - `trace`: the file; [`host`]: what it says of the machine.
 //!
 //! The traced process writes nothing and needs nobody at its end: a crash, `_exit` and SIGKILL are recorded
 //! like anything else. If the recorder dies, the program runs on.
@@ -23,33 +23,33 @@
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
-pub mod arena;
+mod arena;
 mod bell;
 pub mod clock;
 mod counter;
 mod error;
 mod family;
 pub mod host;
-pub mod hub;
+mod hub;
 mod hub_page;
 mod inherited;
 pub mod modules;
-pub mod names;
-mod proc_files;
-pub mod program;
+mod names;
+pub mod proc_files;
+mod program;
 pub mod scan;
 mod shared_pool;
 mod shared_triggers;
 mod signals;
 mod silent;
 mod stream;
-pub mod trace;
+mod trace;
 pub mod triggers;
 
 pub use arena::{Arena, Stream};
 pub use error::RecordError;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
-pub use program::{Ended, Launch, Options, Recorder, Running, start};
+pub use program::{Ended, Launch, Options, Recorder, Running, find_program, start};
 pub use shared_triggers::{Fired, Quiet, SharedTriggers};
 pub use signals::{die_of, outlive_size_limit};
 pub use trace::{Progress, Rotation, TraceWriter};

@@ -4,13 +4,12 @@
 //! Of the runtime's name and ours the newer one wins: the arena's where it has changed since the last look.
 
 use std::collections::HashMap;
-use std::fs::File;
-use std::io::Read;
 use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ThreadHeader, thread_state};
 
 use crate::arena::Arena;
+use crate::proc_files::{Name, thread_name};
 
 /// Threads looked at in one round; with more, a round takes several.
 const THREADS_PER_ROUND: u32 = 128;
@@ -20,11 +19,6 @@ const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 /// A round is followed by a pause of so many times its length at least.
 const PAUSE_SHARE: u32 = 20;
-/// Bytes of a thread's name, as the kernel keeps it.
-const NAME_SIZE: usize = 16;
-
-type Name = [u8; NAME_SIZE];
-
 /// Whose name it is; a slot serves several threads, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Owner {
@@ -82,7 +76,7 @@ impl Names {
             // A fiber's name isn't that of the thread that runs it.
             if thread.state == thread_state::USED
                 && thread.fiber == 0
-                && let Some(in_kernel) = kernel_name(pid, thread.tid)
+                && let Some(in_kernel) = thread_name(pid, thread.tid)
             {
                 self.seen.insert(owner(slot, &thread), Seen { in_arena: thread.name, in_kernel });
             }
@@ -103,17 +97,6 @@ fn owner(slot: u32, thread: &ThreadHeader) -> Owner {
     Owner { slot, generation: thread.generation, tid: thread.tid }
 }
 
-fn kernel_name(pid: u32, tid: u32) -> Option<Name> {
-    let mut text = [0; NAME_SIZE + 1];
-    let length = File::open(format!("/proc/{pid}/task/{tid}/comm")).ok()?.read(&mut text).ok()?;
-    let mut name = [0; NAME_SIZE];
-    let line = text.get(..length)?;
-    let line = line.strip_suffix(b"\n").unwrap_or(line);
-    let length = line.len().min(NAME_SIZE - 1);
-    name[..length].copy_from_slice(&line[..length]);
-    Some(name)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -121,7 +104,7 @@ mod tests {
     #[test]
     fn the_newer_name_wins() {
         let name = |text: &[u8]| {
-            let mut name = [0; NAME_SIZE];
+            let mut name = Name::default();
             name[..text.len()].copy_from_slice(text);
             name
         };
@@ -135,19 +118,5 @@ mod tests {
         thread.generation = 1;
         thread.name = name(b"app");
         assert_eq!(names.newest(0, &thread), name(b"app"), "another thread");
-    }
-
-    #[test]
-    fn the_kernel_knows_this_thread() {
-        std::thread::Builder::new()
-            .name("named one".into())
-            .spawn(|| {
-                let tid = rustix::thread::gettid().as_raw_nonzero().get();
-                let name = kernel_name(std::process::id(), tid.unsigned_abs()).unwrap();
-                assert_eq!(&name[..10], b"named one\0");
-            })
-            .unwrap()
-            .join()
-            .unwrap();
     }
 }

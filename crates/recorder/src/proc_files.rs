@@ -1,14 +1,20 @@
 //! What the kernel tells of a process.
 
 use std::fs::File;
-use std::io::Read;
+use std::io::{self, Read};
 
 /// Bytes of a command line that are kept.
 const COMMAND_MAX: u64 = 4096;
+/// Bytes of a `stat` that are looked at; they are some hundred.
+const STAT_MAX: u64 = 4096;
+
+/// A name as the kernel keeps it: at most 15 bytes, padded with zeros.
+pub type Name = [u8; 16];
 
 /// The words of its command line, each ended by a zero byte. `None` where the process is gone or tells nothing.
+#[must_use]
 pub fn command_line(pid: u32) -> Option<Vec<u8>> {
-    let mut command = read(pid, "cmdline", COMMAND_MAX)?;
+    let mut command = read(pid, "cmdline", COMMAND_MAX).ok()?;
     if command.is_empty() {
         return None;
     }
@@ -18,35 +24,78 @@ pub fn command_line(pid: u32) -> Option<Vec<u8>> {
     Some(command)
 }
 
-/// Its name, padded with zeros.
-pub fn name(pid: u32) -> Option<[u8; 16]> {
-    let text = read(pid, "comm", 16)?;
-    let text = text.strip_suffix(b"\n").unwrap_or(&text);
-    let mut name = [0; 16];
+/// Its name.
+#[must_use]
+pub fn name(pid: u32) -> Option<Name> {
+    name_in(pid, "comm")
+}
+
+/// The name of its thread `tid`.
+#[must_use]
+pub fn thread_name(pid: u32, tid: u32) -> Option<Name> {
+    name_in(pid, &format!("task/{tid}/comm"))
+}
+
+fn name_in(pid: u32, file: &str) -> Option<Name> {
+    let mut text = Name::default();
+    // The kernel gives all of it at once.
+    let length = File::open(format!("/proc/{pid}/{file}")).ok()?.read(&mut text).ok()?;
+    let text = text.get(..length)?;
+    let text = text.strip_suffix(b"\n").unwrap_or(text);
+    let mut name = Name::default();
     let length = text.len().min(name.len() - 1);
     name[..length].copy_from_slice(&text[..length]);
     Some(name)
 }
 
-/// Its parent.
-pub fn parent(pid: u32) -> Option<u32> {
-    let stat = read(pid, "stat", 512)?;
-    // The name in parentheses may hold anything; state and parent follow.
-    let behind = stat.iter().rposition(|byte| *byte == b')')?;
-    let mut fields = stat.get(behind + 1..)?.split(|byte| *byte == b' ').filter(|field| !field.is_empty());
-    str::from_utf8(fields.nth(1)?).ok()?.parse().ok()
+/// What a process's `stat` tells, as far as it is of use here.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// Its name: at most 15 bytes, which may be any.
+    pub name: Vec<u8>,
+    /// Whether it has ended and only its parent hasn't noticed.
+    pub has_ended: bool,
+    /// Its parent; 0 where that is outside our namespace.
+    pub parent: u32,
+    /// When it began, in the kernel's ticks since boot.
+    pub started: u64,
 }
 
-/// All processes that there are.
+/// Reads the `stat` of process `pid`.
+///
+/// # Errors
+///
+/// There is none, it isn't ours to look at, or the kernel tells nothing that we understand.
+pub fn stat(pid: u32) -> io::Result<Stat> {
+    parse_stat(&read(pid, "stat", STAT_MAX)?).ok_or_else(|| io::ErrorKind::InvalidData.into())
+}
+
+fn parse_stat(stat: &[u8]) -> Option<Stat> {
+    // The name in parentheses may hold anything, also parentheses. State and parent follow; the start is the 20th from there.
+    let from = stat.iter().position(|byte| *byte == b'(')?;
+    let to = stat.iter().rposition(|byte| *byte == b')')?;
+    let name = stat.get(from + 1..to)?.to_vec();
+    let mut fields = str::from_utf8(stat.get(to + 1..)?).ok()?.split_ascii_whitespace();
+    let has_ended = matches!(fields.next()?, "Z" | "X");
+    let parent = fields.next()?.parse().ok()?;
+    let started = fields.nth(17)?.parse().ok()?;
+    Some(Stat { name, has_ended, parent, started })
+}
+
+/// The ids of all processes that there are, ascending.
+#[must_use]
 pub fn all_processes() -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+    let mut all: Vec<u32> =
+        entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    all.sort_unstable();
+    all
 }
 
-fn read(pid: u32, file: &str, most: u64) -> Option<Vec<u8>> {
+fn read(pid: u32, file: &str, most: u64) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    File::open(format!("/proc/{pid}/{file}")).ok()?.take(most).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
+    File::open(format!("/proc/{pid}/{file}"))?.take(most).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 #[cfg(test)]
@@ -59,7 +108,32 @@ mod tests {
         let command = command_line(own).unwrap();
         assert_eq!(command.iter().filter(|byte| **byte == 0).count(), std::env::args_os().count());
         assert!(name(own).unwrap()[0] != 0);
-        assert_eq!(parent(own), Some(std::os::unix::process::parent_id()));
+        let stat = stat(own).unwrap();
+        assert_eq!(stat.parent, std::os::unix::process::parent_id());
+        assert!(!stat.has_ended && stat.started > 0);
         assert_eq!(command_line(u32::MAX), None);
+        assert!(super::stat(u32::MAX).is_err());
+        let all = all_processes();
+        assert!(all.is_sorted() && all.contains(&own));
+    }
+
+    #[test]
+    fn this_thread_is_known() {
+        let named = std::thread::Builder::new().name("named one".into());
+        let thread = named.spawn(|| {
+            let tid = rustix::thread::gettid().as_raw_nonzero().get();
+            let name = thread_name(std::process::id(), tid.unsigned_abs()).unwrap();
+            assert_eq!(&name[..10], b"named one\0");
+        });
+        thread.unwrap().join().unwrap();
+    }
+
+    #[test]
+    fn names_may_hold_anything() {
+        let stat = parse_stat(b"7 (a) b (c) Z 5 7 7 0 -1 4 0 0 0 0 0 0 0 0 20 0 1 0 8642 0 0").unwrap();
+        assert_eq!(stat, Stat { name: b"a) b (c".to_vec(), has_ended: true, parent: 5, started: 8642 });
+        for bad in [&b""[..], b"7", b"7 )(", b"7 (x", b"7 (x) \xff", b"7 (x) S 1 7", b"7 (x) S y 7"] {
+            assert_eq!(parse_stat(bad), None, "{bad:?}");
+        }
     }
 }

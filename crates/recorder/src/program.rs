@@ -96,7 +96,7 @@ impl Recorder {
     /// As for [`Recorder::create`].
     pub fn with_triggers(options: Options, triggers: Option<Triggers>) -> Result<Recorder, RecordError> {
         let memory = triggers.as_ref().map(|triggers| triggers.memory);
-        let capacity = Capacity::with_triggers(options.ring_size, options.stream, memory)?;
+        let capacity = Capacity::find(options.ring_size, options.stream, memory)?;
         let signals = triggers.as_ref().map(|triggers| triggers.signals.clone()).unwrap_or_default();
         let (sites, keep) = triggers.map(|triggers| (triggers.sites, KeepBox(triggers.keep))).unzip();
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
@@ -136,7 +136,7 @@ pub struct Ended {
 /// It isn't there, it can't be executed, or there is no process for it.
 pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError> {
     let Recorder { mut family, keep, signals: wanted } = recorder;
-    if let Some(program) = find(&launch.program) {
+    if let Some(program) = find_program(&launch.program) {
         family.open_started(&program);
     }
     let hub = family.hub.path();
@@ -160,10 +160,12 @@ pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError
     Ok(Running { family, child, signals, readings, bell, keeper })
 }
 
-/// The file that is going to be executed: the first one of its name along `PATH` that may be.
-fn find(program: &OsStr) -> Option<PathBuf> {
+/// The file that [`start`] is going to execute: the one that a name with a slash leads to, else the first one of that name along
+/// `PATH` that may be executed. `None` where there is no such file.
+#[must_use]
+pub fn find_program(program: &OsStr) -> Option<PathBuf> {
     if program.as_encoded_bytes().contains(&b'/') {
-        return Some(program.into());
+        return Some(PathBuf::from(program)).filter(|path| path.is_file());
     }
     let path = std::env::var_os("PATH")?;
     let is_program = |path: &PathBuf| access(path, Access::EXEC_OK).is_ok() && path.is_file();
@@ -232,7 +234,7 @@ impl Running {
             }
             let mut family = lock(&self.family);
             family.bury();
-            let mut longest = if family.has_silent_members() { PAUSE_ASKING } else { PAUSE_MAX };
+            let mut longest = if family.has_members_to_ask() { PAUSE_ASKING } else { PAUSE_MAX };
             if ended.is_some() && !(all && family.has_living()) {
                 let silent = family.silent_children();
                 if silent.is_empty() || !all {

@@ -12,16 +12,28 @@ const HUB: &str = "/memfd:everycall-hub (deleted)";
 /// The processes that have the hub mapped which lies in memory file `inode`, without those that are `known`.
 pub fn children(inode: u64, known: impl Fn(u32) -> bool) -> Vec<ChildEntry> {
     let own = std::process::id();
-    let is_silent = |pid: &u32| *pid != own && !known(*pid) && maps_hub(*pid, inode);
+    // A process's mappings take long to list where it has many, and a machine has many processes: only those are asked that may
+    // descend from one that we have started.
+    let began = proc_files::stat(own).map_or(0, |stat| stat.started);
     let entry = |pid| {
+        let stat = proc_files::stat(pid).ok().filter(|stat| stat.started >= began)?;
+        if pid == own || known(pid) || !maps_hub(pid, inode) {
+            return None;
+        }
         let mut name = [0; 40];
         if let Some(known) = proc_files::name(pid) {
             name[..known.len()].copy_from_slice(&known);
         }
-        let parent = proc_files::parent(pid).unwrap_or(0);
-        ChildEntry { pid, parent, kind: child_kind::FORK, ticks: ticks(), name, ..ChildEntry::default() }
+        Some(ChildEntry {
+            pid,
+            parent: stat.parent,
+            kind: child_kind::FORK,
+            ticks: ticks(),
+            name,
+            ..ChildEntry::default()
+        })
     };
-    proc_files::all_processes().into_iter().filter(is_silent).map(entry).collect()
+    proc_files::all_processes().into_iter().filter_map(entry).collect()
 }
 
 /// Those of other users can't be asked, and aren't the program's unless it has given up its rights.

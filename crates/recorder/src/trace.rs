@@ -22,7 +22,6 @@ use everycall_format::ect::{
 use everycall_tracefile::{
     Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
 };
-
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::arena::Arena;
@@ -165,7 +164,6 @@ impl<W: Write> TraceWriter<W> {
     pub fn stream(&mut self, progress: Option<Box<dyn FnMut(Progress)>>) {
         self.streams = Some(Streams {
             arenas: BTreeMap::new(),
-
             pause: *PASS_PAUSES.start(),
             over: Stored::default(),
             progress,

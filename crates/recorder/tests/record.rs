@@ -235,11 +235,15 @@ fn the_program_inherits_what_the_recorder_was_given() {
 
 #[test]
 fn the_terminals_signals_are_the_programs_matter() {
+    // Who runs the tests may ignore them, as `nohup` does, and shells for what they run in the background.
+    const DEFAULTS: &str = "--default-signal=HUP,INT,QUIT";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.ect");
     let start = |script: &str| {
-        let mut command = Command::new(RECORDER);
+        let mut command = Command::new("env");
         command.args([
+            Path::new(DEFAULTS),
+            Path::new(RECORDER),
             &path,
             Path::new(&RING.to_string()),
             Path::new("sh"),
@@ -267,7 +271,9 @@ fn the_terminals_signals_are_the_programs_matter() {
     assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(libc::SIGHUP));
     Trace::read(&path);
     // To the whole group, as Ctrl-C does it: the program ends by it, and then the recorder.
-    let mut command = recorder(&path, Path::new(PROGRAM), "claim thread main 10 sleep 5000");
+    let recorder = recorder(&path, Path::new(PROGRAM), "claim thread main 10 sleep 5000");
+    let mut command = Command::new("env");
+    command.arg(DEFAULTS).arg(recorder.get_program()).args(recorder.get_args());
     let child = command.process_group(0).spawn().unwrap();
     std::thread::sleep(std::time::Duration::from_millis(300));
     rustix::process::kill_process_group(

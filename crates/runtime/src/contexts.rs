@@ -135,7 +135,9 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
         && (first..end).contains(&pointer)
     {
         // A handler's calls nest within what it interrupted.
-        if let Some(interrupted) = interrupted::stack_pointer(pointer, first, end) {
+        let interrupted = interrupted::stack_pointer(pointer, first, end);
+        // Nothing is there where a stack has overflowed: by how much, nobody knows.
+        if let Some(interrupted) = interrupted.filter(|interrupted| system::is_readable(*interrupted, 8)) {
             // Where a hook would have been.
             return find(process, interrupted.saturating_sub(HOOK_BELOW), last);
         }
@@ -153,7 +155,7 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
         stacks::set(home, bounds);
         return entered(home);
     }
-    if let Some(other) = other_threads(process, pointer) {
+    if let Some(other) = other_threads(process, pointer).or_else(|| suspended_above(process, pointer)) {
         return entered(other);
     }
     let guess = stacks::guess(process, pointer);
@@ -172,11 +174,20 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
 fn known(process: &'static Process, pointer: u64, home: Option<&Control>) -> Option<Range> {
     loop {
         let range = process.stacks.find(pointer)?;
-        if !nested::is_over(process, &range, home) {
+        if !forget_if_over(process, &range, home) {
             return Some(range);
         }
-        retire(process, range.low, range.high, unwound::NOTICED, |other| *other == range);
     }
+}
+
+/// Forgets a stack in a local variable whose function has returned, and all that lie within it. Whether it was one.
+fn forget_if_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
+    let is_over = nested::is_over(process, range, home);
+    if is_over {
+        let (low, high) = (range.low, range.high);
+        retire(process, low, high, unwound::NOTICED, |other| other.is_within(low, high));
+    }
+    is_over
 }
 
 /// Whether a known range is memory in which the thread's own stack has begun since.
@@ -247,10 +258,9 @@ fn refit(process: &'static Process, control: &'static Control) {
     loop {
         let (end, high) = (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed));
         let highest = if process.stacks.is_empty() { None } else { process.stacks.highest_within(end, high) };
-        let Some(range) = highest.filter(|range| nested::is_over(process, range, home)) else {
+        if !highest.is_some_and(|range| forget_if_over(process, &range, home)) {
             break;
-        };
-        retire(process, range.low, range.high, unwound::NOTICED, |other| *other == range);
+        }
     }
     stacks::refit(process, control);
 }
@@ -311,19 +321,32 @@ fn is_grown(process: &'static Process, control: &'static Control, pointer: u64) 
 
 /// The own stack of another thread, which this one has gone on in.
 fn other_threads(process: &'static Process, pointer: u64) -> Option<&'static Control> {
+    let is_near = |control: &Control| stacks::is_near(control, pointer);
+    let is_it = |control| stacks::is_within(control, pointer) || is_grown(process, control, pointer);
+    of_threads(process, is_near).find(|&control| is_it(control))
+}
+
+/// The contexts of living threads' own stacks, of those for which `is_meant`: whether a thread lives is asked of the system.
+fn of_threads(
+    process: &'static Process,
+    is_meant: impl Fn(&Control) -> bool,
+) -> impl Iterator<Item = &'static Control> {
     let arena = process.arena();
-    let count = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
-    (0..count).find_map(|index| {
-        let control = process.control(index);
-        let slot = arena.slot(index);
-        let is_near = slot.state().load(Relaxed) == thread_state::USED
+    process.controls().filter(move |control| {
+        let slot = arena.slot(control.slot.load(Relaxed));
+        slot.state().load(Relaxed) == thread_state::USED
             && control.fiber.load(Relaxed) == 0
-            && stacks::is_near(control, pointer);
-        let is_it = is_near
+            && is_meant(control)
             && !system::thread_is_gone(process.pid.load(Relaxed), slot.tid().load(Relaxed))
-            && (stacks::is_within(control, pointer) || is_grown(process, control, pointer));
-        is_it.then_some(control)
     })
+}
+
+/// A stack that nobody has told of, which has been left and is gone on with below its known end.
+fn suspended_above(process: &'static Process, pointer: u64) -> Option<&'static Control> {
+    let range = process.stacks.next_above(pointer).filter(|range| range.flags & flags::GUESSED != 0)?;
+    let control = process.control(range.slot.checked_sub(1)?);
+    let is_suspended = control.runner.load(Acquire) < running(0) && stacks::innermost(control).is_some();
+    (is_suspended && is_grown(process, control, pointer)).then_some(control)
 }
 
 /// Whether a stack pointer is one of this context's stack, or of the thread's alternate signal stack.
@@ -442,12 +465,11 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
     let known = there.filter(|range| runs && is_known(range));
     let is_stale = |range: &Range| {
         let is_same = (range.low, range.high) == (low, high);
-        let is_around = range.contains(pointer);
-        !is_same && !is_around
+        !is_same && !range.contains(pointer) && !is_outer(process, range, low, high)
     };
     trim(process, low, end);
     retire(process, low, end, unwound::NOTICED, is_stale);
-    let outer = if runs { None } else { outer(process, (low, end), pointer, there, tid) };
+    let outer = if runs { None } else { outer(process, (low, high), pointer, there, tid) };
     let around = outer.map(|outer| nested::around(process, outer, low, end)).unwrap_or_default();
     let table = process.stacks.lock();
     if let Some(known) = known {
@@ -488,7 +510,16 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
     fits
 }
 
-/// The context in whose stack another one lies that the calling thread tells of: its own, above its stack pointer, or another thread's.
+/// Whether other memory lies within this stack, on which calls are open: in a frame, as far as anybody can tell.
+fn is_outer(process: &'static Process, range: &Range, low: u64, high: u64) -> bool {
+    let has_calls = |slot: u32| stacks::innermost(process.control(slot)).is_some();
+    range.low <= low
+        && high <= range.high
+        && range.slot.checked_sub(1).is_some_and(has_calls)
+        && !nested::is_over(process, range, live(local().home))
+}
+
+/// The context in whose stack another one lies that the calling thread tells of: its own, above its stack pointer, a fiber's or another thread's.
 fn outer(
     process: &'static Process,
     (low, high): (u64, u64),
@@ -496,6 +527,9 @@ fn outer(
     there: Option<Range>,
     tid: u32,
 ) -> Option<&'static Control> {
+    if let Some(slot) = process.stacks.find_around(low, high).and_then(|range| range.slot.checked_sub(1)) {
+        return Some(process.control(slot));
+    }
     let own = match there {
         Some(range) => range.slot.checked_sub(1).map(|slot| process.control(slot)),
         None => {
@@ -509,18 +543,13 @@ fn outer(
     if let Some(own) = own.filter(|own| pointer < low && high <= own.stack_high.load(Relaxed)) {
         return Some(own);
     }
-    let arena = process.arena();
-    let count = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
-    (0..count).find_map(|index| {
-        let (control, slot) = (process.control(index), arena.slot(index));
-        let is_around = slot.state().load(Relaxed) == thread_state::USED
-            && control.fiber.load(Relaxed) == 0
-            && stacks::is_within(control, low)
+    let is_around = |control: &Control| {
+        // As far as is known: it may not have come below the stack in its frame.
+        stacks::is_within(control, high - 1)
             && high <= control.stack_high.load(Relaxed)
             && !own.is_some_and(|own| core::ptr::eq(own, control))
-            && !system::thread_is_gone(process.pid.load(Relaxed), slot.tid().load(Relaxed));
-        is_around.then_some(control)
-    })
+    };
+    of_threads(process, is_around).next()
 }
 
 /// Whether the calling thread is known to run its own stack.
@@ -530,9 +559,7 @@ pub(crate) fn runs_own_stack(pointer: u64) -> bool {
 
 /// Stacks that this one lies in are seen by hooks above it only.
 fn raise(process: &'static Process, low: u64, high: u64) {
-    let arena = process.arena();
-    let count = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
-    for control in (0..count).map(|index| process.control(index)) {
+    for control in process.controls() {
         let is_around = control.stack_low.load(Relaxed) < high
             && low < control.stack_high.load(Relaxed)
             && (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed)) != (low, high);
@@ -542,9 +569,18 @@ fn raise(process: &'static Process, low: u64, high: u64) {
     }
 }
 
-/// The program says that a stack's memory is no stack any more. False where it isn't known.
-pub(crate) fn unregister(process: &'static Process, low: u64, high: u64) -> bool {
+/// The program says that a stack's memory is no stack any more. False where it isn't known, or where the program runs it. (A function that has
+/// returned runs it no more, though its caller's stack pointer may be there.)
+pub(crate) fn unregister(process: &'static Process, low: u64, high: u64, pointer: u64) -> bool {
     let is_it = |range: &Range| range.is_within(low, high);
+    if (low..high).contains(&pointer) {
+        let is_there = process.stacks.find(pointer).as_ref().is_some_and(is_it);
+        if !is_there || known(process, pointer, live(local().home)).as_ref().is_some_and(is_it) {
+            return false;
+        }
+        retire(process, low, high, unwound::KNOWN, is_it);
+        return true;
+    }
     let is_known = process.stacks.lock().overlapping(low, high, is_it).is_some();
     retire(process, low, high, unwound::KNOWN, is_it);
     is_known

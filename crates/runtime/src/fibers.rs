@@ -43,8 +43,7 @@ pub(crate) unsafe extern "C" fn fiber(what: u32, low: u64, size: u64, name: *con
         what::STACK if contexts::runs_own_stack(pointer) && (low..high).contains(&pointer) => error::ARGUMENT,
         what::STACK if contexts::register(process, low, high, name, pointer) => 0,
         what::STACK => error::TOO_MANY_STACKS,
-        _ if (low..high).contains(&pointer) => error::ARGUMENT,
-        _ if contexts::unregister(process, low, high) => 0,
+        _ if contexts::unregister(process, low, high, pointer) => 0,
         _ => error::ARGUMENT,
     };
     system::set_signal_mask(mask);

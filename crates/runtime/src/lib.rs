@@ -46,6 +46,7 @@ mod arena;
 mod base_namespace;
 mod contexts;
 mod crash;
+mod deep_calls;
 mod disk;
 mod fibers;
 mod file;

@@ -18,6 +18,8 @@ use everycall_ring::Control;
 
 /// Return addresses of calls that one function makes are at most so far from each other and from where it begins.
 const FUNCTION_MAX: u64 = 64 << 10;
+/// Stacks within stacks that are looked at.
+const LEVELS_MAX: usize = 16;
 /// The longest instruction that calls: with a prefix, an address and an offset of 32 bits.
 const CALL_MAX: u64 = 7;
 
@@ -38,8 +40,16 @@ pub(crate) fn around(process: &'static Process, outer: &Control, low: u64, high:
     Around { slot, place, word, callee_returns_to: callee_returns_to.unwrap_or(0) }
 }
 
-/// Whether a stack was one in a local variable whose function has returned. `home` is the context of the calling thread's own stack.
+/// Whether a stack was one in a local variable whose function has returned, or lies within one. `home` is the context of the calling thread's
+/// own stack.
 pub(crate) fn is_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
+    let around = |range: &Range| process.stacks.find_around(range.low, range.high);
+    let mut outwards = core::iter::successors(Some(*range), around).take(LEVELS_MAX);
+    outwards.any(|range| has_returned(process, &range, home))
+}
+
+/// Whether the function has returned in whose frame a stack was.
+fn has_returned(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
     let around = &range.around;
     let Some(slot) = around.slot.checked_sub(1) else { return false };
     let outer = process.control(slot);

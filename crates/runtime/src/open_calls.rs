@@ -5,6 +5,7 @@
 //! signal handler that never returned. (An entry whose word is 0 was raised by a hook that was interrupted
 //! before it wrote the word; its stack pointer is there already.)
 
+use crate::deep_calls::DeepCalls;
 use crate::triggers::OpenCallFacts;
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -46,6 +47,10 @@ impl Frame {
         }
     }
 
+    pub(crate) fn is_start(self) -> bool {
+        matches!(self, Frame::Start(_))
+    }
+
     /// Whether an entry with this stack pointer is gone when a call is entered here.
     fn ends_at_entry(self, entry: u64) -> bool {
         match self {
@@ -70,7 +75,27 @@ impl<'a> OpenCalls<'a> {
 
     /// Open calls, those beyond the stack's capacity included.
     pub(crate) fn depth(&self) -> u32 {
-        self.entries().saturating_add(self.control.deep.load(Relaxed))
+        self.entries().saturating_add(self.deep().count())
+    }
+
+    /// Those beyond the stack's capacity.
+    fn deep(&self) -> DeepCalls<'a> {
+        DeepCalls::of(self.control)
+    }
+
+    /// Stack pointers and functions of the open calls that are known, innermost first.
+    fn outwards_known(&self) -> impl Iterator<Item = (u64, u32)> {
+        let entries = (1..=u64::from(self.entries())).map(|count| {
+            let entry = self.top() - count * ENTRY;
+            (self.own_pointer(entry), self.facts(entry).code)
+        });
+        self.deep().innermost().chain(entries)
+    }
+
+    /// The same, with how many calls they are up to each; none where the innermost ones aren't known.
+    fn outwards(&self) -> impl Iterator<Item = (u32, (u64, u32))> {
+        let count = if self.deep().unknown() == 0 { usize::MAX } else { 0 };
+        (1..).zip(self.outwards_known()).take(count)
     }
 
     /// Entries that still fit.
@@ -220,8 +245,8 @@ impl<'a> OpenCalls<'a> {
 
     /// Opens a call. Where the stack is full it is counted only; false then.
     pub(crate) fn push(&self, word: u64, ticks_high: u32, frame: Frame) -> bool {
-        if self.room() == 0 || self.control.deep.load(Relaxed) > 0 {
-            self.control.deep.store(self.control.deep.load(Relaxed).saturating_add(1), Relaxed);
+        if self.room() == 0 || self.deep().count() > 0 {
+            self.deep().push(word as u32 & !EXIT, frame.stack_pointer());
             return false;
         }
         let entry = self.top();
@@ -233,37 +258,67 @@ impl<'a> OpenCalls<'a> {
         true
     }
 
-    /// Removes the frames that are gone when a call is entered at `frame`, and gives each before. How many they were.
-    pub(crate) fn drop_dead(&self, frame: Frame, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
-        let depth = self.depth();
+    /// Removes the frames that are gone when a call is entered at `frame`, and gives each that has an entry before. How many they were.
+    pub(crate) fn drop_dead(&self, frame: Frame, dead: impl FnMut(OpenCallFacts)) -> u32 {
         let alternate = Alternate::default();
-        while let Some(entry) = self.innermost() {
-            let pointer = self.own_pointer(entry);
-            if !frame.ends_at_entry(pointer) || alternate.is_interrupted(pointer, frame.stack_pointer()) {
-                break;
-            }
-            self.control.deep.store(0, Relaxed);
-            dead(self.facts(entry));
-            self.pop();
+        let own = frame.stack_pointer();
+        let has_handler = self.control.handler.load(Relaxed) != 0;
+        let is_gone = |pointer| match has_handler && alternate.is_interrupted(own, pointer) {
+            // A handler has been left whose stack lies above this one.
+            true => true,
+            false => frame.ends_at_entry(pointer) && !alternate.is_interrupted(pointer, own),
+        };
+        let count = self.drop_gone(is_gone, dead);
+        let is_handlers = match self.outwards_known().next() {
+            Some((pointer, _)) => frame.ends_at_entry(pointer),
+            None => alternate.has(own),
+        };
+        if is_handlers && !has_handler && self.deep().count() == 0 {
+            self.control.handler.store(self.entries() + 1, Relaxed);
         }
-        depth - self.depth()
+        count
+    }
+
+    /// Whether calls are open of a handler on an alternate stack that lies above what it interrupted.
+    pub(crate) fn has_handler(&self) -> bool {
+        let handler = &self.control.handler;
+        if handler.load(Relaxed) > self.entries() {
+            handler.store(0, Relaxed);
+        }
+        handler.load(Relaxed) != 0
     }
 
     /// Removes the frames that are gone when the program goes on in a frame in which a hook would have this stack pointer, and gives each
-    /// before. How many they were.
-    pub(crate) fn drop_below(&self, hook: u64, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
-        let depth = self.depth();
+    /// that has an entry before. How many they were.
+    pub(crate) fn drop_below(&self, hook: u64, dead: impl FnMut(OpenCallFacts)) -> u32 {
         let alternate = Alternate::default();
-        while let Some(entry) = self.innermost() {
-            let pointer = self.own_pointer(entry);
-            let is_gone = match alternate.is_other(hook, pointer) {
-                true => !alternate.is_interrupted(pointer, hook),
-                false => pointer < hook,
-            };
-            if !is_gone {
-                break;
-            }
-            self.control.deep.store(0, Relaxed);
+        let is_gone = |pointer| match alternate.is_other(hook, pointer) {
+            true => !alternate.is_interrupted(pointer, hook),
+            false => pointer < hook,
+        };
+        self.drop_gone(is_gone, dead)
+    }
+
+    /// The stack pointer of the innermost call.
+    pub(crate) fn innermost_pointer(&self) -> Option<u64> {
+        self.outwards().next().map(|(_, (pointer, _))| pointer)
+    }
+
+    /// How many of the innermost calls were inlined into the function in whose frame a hook has this stack pointer: all at that stack pointer
+    /// but the outermost one.
+    pub(crate) fn count_inlined(&self, hook: u64) -> u32 {
+        let in_frame = self.outwards().take_while(|(_, (pointer, _))| *pointer == hook).count() as u32;
+        in_frame.saturating_sub(1)
+    }
+
+    /// Removes the innermost frames as far as they are gone, by their stack pointers.
+    fn drop_gone(&self, is_gone: impl Fn(u64) -> bool, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
+        let depth = self.depth();
+        if !self.deep().remove_gone(&is_gone) {
+            return depth - self.depth();
+        }
+        while let Some(entry) = self.innermost().filter(|&entry| is_gone(self.own_pointer(entry))) {
+            self.deep().remove(u32::MAX);
             dead(self.facts(entry));
             self.pop();
         }
@@ -273,52 +328,39 @@ impl<'a> OpenCalls<'a> {
     /// How many of the innermost calls share the frame of the function at `code`, into which they were inlined, itself included; or
     /// were entered at this stack pointer. None where that isn't the innermost frame with hooks.
     pub(crate) fn count_in_frame(&self, hook: u64, code: Option<u32>) -> u32 {
-        if self.control.deep.load(Relaxed) > 0 {
-            return 0;
-        }
-        let top = self.top();
-        let innermost = || (1..=self.entries()).map(|count| (count, top - u64::from(count) * ENTRY));
-        let is_function = |entry: &(u32, u64)| Some(self.facts(entry.1).code) == code;
-        let by_code = innermost().take(INLINED_MAX).find(is_function).map_or(0, |(count, _)| count);
-        let by_pointer = innermost().take_while(|(_, entry)| self.own_pointer(*entry) == hook).count() as u32;
+        let mut inlined = self.outwards().take(INLINED_MAX);
+        let by_code =
+            inlined.find(|(_, (_, function))| Some(*function) == code).map_or(0, |(count, _)| count);
+        let by_pointer = self.outwards().take_while(|(_, (pointer, _))| *pointer == hook).count() as u32;
         by_code.max(by_pointer)
     }
 
     /// How many of the innermost calls have been left if a call of the function at `code` is entered at `frame` and one is open there: that one
     /// and all inside it. A function has its frame once, unless it was inlined into itself.
     pub(crate) fn count_from_same(&self, frame: Frame, code: u32) -> u32 {
-        let top = self.top();
-        let innermost = (1..=self.entries()).map(|count| (count, top - u64::from(count) * ENTRY));
-        let not_above = innermost.take_while(|(_, entry)| self.own_pointer(*entry) <= frame.stack_pointer());
-        let is_same =
-            |entry| self.own_pointer(entry) == frame.stack_pointer() && self.facts(entry).code == code;
-        let outermost = not_above.filter(|(_, entry)| is_same(*entry)).last();
-        outermost.map_or(0, |(count, _)| count.saturating_add(self.control.deep.load(Relaxed)))
+        let place = frame.stack_pointer();
+        let not_above = self.outwards().take_while(|(_, (pointer, _))| *pointer <= place);
+        not_above.filter(|(_, call)| *call == (place, code)).last().map_or(0, |(count, _)| count)
     }
 
     /// Closes the call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only
     /// compared for frames within a function). How many frames inside it were gone; `None` where no open
     /// call matches, then the stack is as it was.
     pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Option<u32> {
-        let deep = self.control.deep.load(Relaxed);
-        let innermost_pointer = self.innermost().map_or(u64::MAX, |entry| self.own_pointer(entry));
+        let unknown = self.deep().unknown();
+        let innermost_pointer = self.outwards_known().next().map_or(u64::MAX, |(pointer, _)| pointer);
         let is_inside = match frame {
             Frame::Start(own) | Frame::Body(own) => own < innermost_pointer,
             // What a function was called from lies as high as it does when it has given up its frame.
             Frame::Left(own) => own <= innermost_pointer,
         };
-        if deep > 0 && is_inside {
-            // Too deep for entries: exits are believed.
+        if unknown > 0 && is_inside {
+            // Nothing is known of it: exits are believed.
             return Some(0);
         }
         let alternate = Alternate::default();
-        let mut entry = self.top();
-        let mut inside = deep;
-        while entry > self.first() {
-            entry -= ENTRY;
-            let pointer = self.own_pointer(entry);
-            let word = self.word(entry).load(Relaxed);
-            let same_function = (word as u32 & !EXIT) == low & !EXIT;
+        for (inside, (pointer, function)) in (unknown..).zip(self.outwards_known()) {
+            let same_function = function == low & !EXIT;
             let matches = match frame {
                 // gcc pushes the static chain before it calls the entry hook of a nested function.
                 Frame::Start(own) => pointer == own || pointer == own.wrapping_sub(8),
@@ -332,17 +374,13 @@ impl<'a> OpenCalls<'a> {
             if outside && !alternate.is_other(frame.stack_pointer(), pointer) {
                 return None;
             }
-            inside += 1;
         }
         None
     }
 
     /// Removes `count` frames, the ones beyond the capacity first, and gives each that has an entry before.
     pub(crate) fn drop_frames(&self, count: u32, mut dead: impl FnMut(OpenCallFacts)) {
-        let deep = self.control.deep.load(Relaxed);
-        let beyond = deep.min(count);
-        self.control.deep.store(deep - beyond, Relaxed);
-        for _ in beyond..count {
+        for _ in self.deep().remove(count)..count {
             if let Some(call) = self.innermost_call() {
                 dead(call);
             }

@@ -153,9 +153,26 @@ impl Ranges {
         self.read(|table| table.search(address))
     }
 
+    /// The smallest range that contains all of this memory and more.
+    pub(crate) fn find_around(&self, low: u64, high: u64) -> Option<Range> {
+        self.read(|table| {
+            let behind = table.first_from(low.saturating_add(1));
+            let is_around = |range: &Range| high < range.high;
+            table.before(behind, NESTED_MAX).find(is_around)
+        })
+    }
+
     /// The end of the highest range that ends at `address` or below it; 0 for none.
     pub(crate) fn end_below(&self, address: u64) -> u64 {
         self.read(|table| table.below(address).map_or(0, |range| range.high))
+    }
+
+    /// The lowest range that begins above `address`.
+    pub(crate) fn next_above(&self, address: u64) -> Option<Range> {
+        self.read(|table| {
+            let next = table.first_from(address.saturating_add(1));
+            (next < table.len()).then(|| table.get(next))
+        })
     }
 
     /// Whether any range has a part of this one.
@@ -174,14 +191,17 @@ impl Ranges {
         self.highest_within(low, high).map_or(low, |range| range.high)
     }
 
-    /// The highest range within this one that isn't the same.
+    /// The range within this one that isn't the same and ends highest.
     pub(crate) fn highest_within(&self, low: u64, high: u64) -> Option<Range> {
         self.read(|table| {
             let inside = |range: &Range| range.is_within(low, high) && (range.low, range.high) != (low, high);
             let last = table.first_from(high);
-            // Where none lies within another one, all that come before one below end below.
-            let may_be = |range: &Range| range.high > low || table.are_nested.load(Relaxed) != 0;
-            (0..last).rev().take(NESTED_MAX).map(|index| table.get(index)).take_while(may_be).find(inside)
+            let below = table.before(last, NESTED_MAX);
+            if table.are_nested.load(Relaxed) == 0 {
+                // All that come before one below end below.
+                return below.take_while(|range| range.high > low).find(inside);
+            }
+            below.filter(inside).max_by_key(|range| range.high)
         })
     }
 
@@ -235,19 +255,27 @@ impl Ranges {
 
     fn search(&self, address: u64) -> Option<Range> {
         let behind = self.first_from(address.saturating_add(1));
-        let looks = if self.are_nested.load(Relaxed) == 0 { 1 } else { NESTED_MAX };
-        (0..behind).rev().take(looks).map(|index| self.get(index)).find(|range| range.contains(address))
+        self.before(behind, self.looks()).find(|range| range.contains(address))
     }
 
     fn below(&self, address: u64) -> Option<Range> {
         let behind = self.first_from(address);
-        (0..behind).rev().take(NESTED_MAX).map(|index| self.get(index)).find(|range| range.high <= address)
+        self.before(behind, NESTED_MAX).find(|range| range.high <= address)
     }
 
     fn overlapping(&self, low: u64, high: u64) -> Option<Range> {
         let behind = self.first_from(high);
-        let looks = if self.are_nested.load(Relaxed) == 0 { 1 } else { NESTED_MAX };
-        (0..behind).rev().take(looks).map(|index| self.get(index)).find(|range| range.overlaps(low, high))
+        self.before(behind, self.looks()).find(|range| range.overlaps(low, high))
+    }
+
+    /// The ranges before a place, the nearest ones first, at most so many.
+    fn before(&self, place: usize, count: usize) -> impl Iterator<Item = Range> {
+        (0..place).rev().take(count).map(|index| self.get(index))
+    }
+
+    /// How many ranges before a place may have a part of what comes behind it.
+    fn looks(&self) -> usize {
+        if self.are_nested.load(Relaxed) == 0 { 1 } else { NESTED_MAX }
     }
 }
 
@@ -415,6 +443,8 @@ mod tests {
             assert_eq!(table.find(address).map(|range| range.low), found, "{address}");
         }
         assert_eq!((table.end_below(300), table.end_below(399), table.end_below(100)), (200, 200, 0));
+        let above = |address| table.next_above(address).map(|range| range.low);
+        assert_eq!([above(99), above(100), above(899), above(900)], [Some(100), Some(300), Some(900), None]);
         assert!(table.overlaps(150, 160) && table.overlaps(0, 101) && !table.overlaps(200, 300));
         assert_eq!((table.end_within(0, 450), table.end_within(200, 300)), (400, 200));
         assert!(table.lock().update(&range(300, 400), |range| range.slot = 7));
@@ -435,6 +465,13 @@ mod tests {
             [Some(2000), Some(1000), Some(4000), Some(1000), None]
         );
         assert_eq!(table.end_within(1000, 9000), 5000);
+        // Within another one, it begins higher and ends lower.
+        assert_eq!(table.end_within(0, 10_000), 9000);
+        let around = |low, high| table.find_around(low, high).map(|range| range.low);
+        assert_eq!(
+            [around(2000, 2990), around(2000, 3000), around(4500, 5500), around(1000, 9000)],
+            [Some(2000), Some(1000), Some(1000), None]
+        );
     }
 
     #[test]

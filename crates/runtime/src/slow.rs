@@ -3,7 +3,7 @@
 
 use crate::arena::{Arena, Slot};
 use crate::contexts::{self, Found};
-use crate::open_calls::{Frame, OpenCalls};
+use crate::open_calls::{Frame, HOOK_BELOW, OpenCalls};
 use crate::process::{self, Process, state as process_state};
 use crate::triggers::{self, Fallen};
 use crate::{crash, fork, modules, pause, stacks, system, threads};
@@ -15,8 +15,8 @@ use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 
 /// Events after which a thread's name is read again: most threads set it early in their lives.
 const FIRST_LOOK: usize = 64;
-/// Words that one event may need: epoch 2, gap 5, unknown code 3.
-const EVENT_WORDS_MAX: usize = 10;
+/// Words that one event may need: epoch 2, gap 5, caller 2, those inlined 5, unknown code 3.
+const EVENT_WORDS_MAX: usize = 17;
 /// Words of the record that a stack is run again: a gap, with a thread and flags.
 const RESUMED_WORDS: usize = 7;
 /// How long a thread that waits for a segment sleeps before it looks whether the recorder is still there.
@@ -98,6 +98,7 @@ pub(crate) unsafe extern "C" fn slow_path(
             let place = modules::place(process, module, address, body);
             if thread.exit_in_place(reserved, place, frame) {
                 thread.resume();
+                thread.watch_end();
                 pause::look_again(control);
                 control.busy.store(0, Relaxed);
                 return;
@@ -118,18 +119,35 @@ pub(crate) unsafe extern "C" fn slow_path(
         threads::add_open_calls_to_dumps(&process.arena(), control);
     }
     let place = modules::place(process, module, address, body);
-    let maybe_another = thread.is_maybe_another(what, frame);
+    let is_entry = what & slow::EXIT == 0;
+    let maybe_another = is_entry && thread.is_maybe_another(frame);
+    let at_end = is_entry && thread.has_ended() && seen.is_none();
     let ticks = thread.prepare_for(EVENT_WORDS_MAX, maybe_another);
-    if what & slow::EXIT == 0 {
+    if maybe_another || at_end {
+        let is_inlined = !maybe_another && body && thread.open.innermost_pointer() == Some(stack_pointer);
+        // SAFETY: an entry hook's.
+        let behind = unsafe { if is_inlined { hook_returns_to(stack_pointer) } else { returns_to(frame) } };
+        thread.called_at(ticks, behind.saturating_sub(1));
+    }
+    let handler = control.handled.swap(0, Relaxed);
+    if is_entry {
+        if handler != 0 {
+            thread.drop_inlined(ticks, handler);
+        }
         thread.entry(ticks, place, frame, maybe_another);
-        if is_first {
-            // Most threads end when their first call does: the last chance to learn their name.
+        if is_first || at_end {
+            // Most threads end when their first call does: the last chance to learn their name. When one has ended, what
+            // is called behind this call's exit may be called from elsewhere.
             thread.open.watch_innermost(frame);
         }
     } else {
         thread.exit(ticks, place, frame);
     }
     thread.resume();
+    thread.watch_handler();
+    if !is_entry {
+        thread.watch_end();
+    }
     if is_first {
         thread.ring.end_after(FIRST_LOOK);
     }
@@ -156,14 +174,46 @@ fn give_back(process: &'static Process, control: &Control, slot: Option<&AtomicU
     control.busy.store(0, Relaxed);
 }
 
+/// What a `__cyg_profile` hook has saved: `rsi`, in which it was handed the call site, three other registers, and where it returns to.
+///
+/// # Safety
+/// `stack_pointer` is that of a hook.
+unsafe fn saved_by_hook(stack_pointer: u64) -> [u64; 5] {
+    // SAFETY: by contract.
+    unsafe { *(stack_pointer as *const [u64; 5]) }
+}
+
 /// Whether a `__cyg_profile` hook returns to the call site that it was handed, not into the function.
 ///
 /// # Safety
-/// `stack_pointer` is that of a hook: `rsi` at its place, the return address behind four registers.
+/// `stack_pointer` is that of a hook.
 unsafe fn returns_to_call_site(stack_pointer: u64) -> bool {
     // SAFETY: by contract.
-    let saved = unsafe { *(stack_pointer as *const [u64; 5]) };
+    let saved = unsafe { saved_by_hook(stack_pointer) };
     saved[0] == saved[4]
+}
+
+/// Where a call returns to whose entry hook has this stack pointer.
+///
+/// # Safety
+/// It is an entry hook's.
+unsafe fn returns_to(hook: Frame) -> u64 {
+    match hook {
+        // SAFETY: by contract: what the function was called with.
+        Frame::Start(pointer) => unsafe { *((pointer + HOOK_BELOW) as *const u64) },
+        // SAFETY: by contract.
+        Frame::Body(pointer) | Frame::Left(pointer) => unsafe { saved_by_hook(pointer)[0] },
+    }
+}
+
+/// Where a `__cyg_profile` hook itself returns to: of a call that was inlined, into the function that made it.
+///
+/// # Safety
+/// `stack_pointer` is the hook's.
+unsafe fn hook_returns_to(stack_pointer: u64) -> u64 {
+    // SAFETY: by contract.
+    let saved = unsafe { saved_by_hook(stack_pointer) };
+    saved[4]
 }
 
 /// Where an event's address lies.
@@ -205,13 +255,58 @@ impl<'a> Thread<'a> {
         Thread { process, control, slot, ring, open: OpenCalls::new(control) }
     }
 
-    /// Whether a stack is run again whose memory may be another one's by now, of which nobody told: it is gone on with by a call, and the hook's
-    /// stack pointer may be that of several calls, so that it doesn't tell which ones are gone.
-    fn is_maybe_another(&self, what: u32, frame: Frame) -> bool {
+    /// Whether a stack is run again, by a call at this hook, whose memory may be another one's by now, of which nobody told.
+    fn is_maybe_another(&self, hook: Frame) -> bool {
         self.control.resumed.load(Relaxed) != 0
-            && what & slow::EXIT == 0
-            && matches!(frame, Frame::Body(_))
-            && contexts::is_untold(self.process, self.control, frame.stack_pointer())
+            && contexts::is_untold(self.process, self.control, hook.stack_pointer())
+    }
+
+    /// Whether the program has said that the thread ends.
+    fn has_ended(&self) -> bool {
+        self.control.ending.load(Relaxed) != 0
+    }
+
+    /// When the thread has ended, frames that it left may be entered again, and what they call is theirs; but the thread's last destructors are nobody's.
+    /// Both come to the slow path, so that it is known where they were called, but not what they call.
+    pub(crate) fn watch_end(&self) {
+        if self.has_ended() {
+            self.control.stack_low.store(u64::MAX, Relaxed);
+        }
+    }
+
+    /// A handler of an exception has begun in the frame in which a hook has this stack pointer. Of calls that were inlined into the frame's function, those
+    /// that don't handle the exception have been left, of which compilers may not tell. If the next event is the exit of one, that one has handled it; if it is another
+    /// call, readers know, who know what is inlined at this address.
+    pub(crate) fn watch_inlined(&self, hook: u64, address: u64) {
+        if self.open.count_inlined(hook) > 0 {
+            self.control.handled.store(address, Relaxed);
+            self.control.stack_low.store(u64::MAX, Relaxed);
+        }
+    }
+
+    /// Removes the calls that were inlined into the innermost frame, in which a handler at this address has begun, and records that.
+    fn drop_inlined(&self, ticks: u64, handler: u64) {
+        let mut fallen = Fallen::default();
+        let inlined = self.open.innermost_pointer().map_or(0, |pointer| self.open.count_inlined(pointer));
+        self.open.drop_frames(inlined, |call| fallen.add(self.process, call, ticks));
+        if inlined > 0 {
+            self.called_at(ticks, handler);
+            self.control.handled_depth.store(self.open.depth(), Relaxed);
+        }
+        self.left(ticks, inlined, unwound::INLINED);
+        fallen.post(self.process, self);
+    }
+
+    /// Records where the next call was made, of which open calls can't tell whose it is: the last byte of the instruction. Another stack's first call, and
+    /// those that the C library makes, are made by code without hooks.
+    fn called_at(&self, ticks: u64, address: u64) {
+        match modules::place_anywhere(self.process, address) {
+            Place::Offset(code) => {
+                self.ring
+                    .push(&[record_word(ticks, kind::CALLER, 1, 0), payload_word(code, kind::CALLER, 1)]);
+            }
+            Place::Unknown(_) => self.ring.push(&[record_word(ticks, kind::CALLER, 0, 0)]),
+        }
     }
 
     /// Makes room for `words` and brings the clock's upper half up to date. The time of the event.
@@ -237,6 +332,19 @@ impl<'a> Thread<'a> {
             self.resumed(ticks, maybe_another);
         }
         ticks
+    }
+
+    /// While a handler's calls are open on an alternate stack above the context's own, hooks take no stack for the context's: a call below may be
+    /// made within the handler or after it was left, which only the slow path can tell.
+    fn watch_handler(&self) {
+        if self.control.handler.load(Relaxed) == 0 {
+            return;
+        }
+        if self.open.has_handler() {
+            self.control.stack_low.store(u64::MAX, Relaxed);
+        } else {
+            stacks::refit(self.process, self.control);
+        }
     }
 
     /// Records that a stack is run again which had been left.
@@ -417,10 +525,14 @@ impl<'a> Thread<'a> {
     }
 
     /// Removes the frames that are gone when the program goes on where a hook would have this stack pointer, as it is about to, and
-    /// records that.
-    pub(crate) fn drop_below(&self, ticks: u64, hook: u64) {
+    /// records that. `jumps`: to where the frame's function has called `setjmp`, so that what was inlined into it is gone, too.
+    /// (Compilers don't inline functions that call `setjmp`, but for clang into others that do.)
+    pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
         let mut fallen = Fallen::default();
-        let count = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
+        let mut count = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
+        let inlined = if jumps { self.open.count_inlined(hook) } else { 0 };
+        self.open.drop_frames(inlined, |call| fallen.add(self.process, call, ticks));
+        count += inlined;
         self.left(ticks, count, unwound::KNOWN);
         fallen.post(self.process, self);
     }
@@ -443,7 +555,9 @@ impl<'a> Thread<'a> {
             }
         } else {
             self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
-            self.slot.orphan_exits().fetch_add(1, Relaxed);
+            if frame.is_start() || self.open.depth() != self.control.handled_depth.load(Relaxed) {
+                self.slot.orphan_exits().fetch_add(1, Relaxed);
+            }
             let offset = if let Place::Offset(offset) = place { offset } else { 0 };
             self.ring.push(&[
                 record_word(ticks, kind::ORPHAN_EXIT, 1, 0),

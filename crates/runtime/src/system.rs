@@ -13,6 +13,7 @@ pub(crate) const MAP_FIXED: usize = 0x10;
 pub(crate) const MAP_PRIVATE: usize = 0x02;
 pub(crate) const MAP_ANONYMOUS: usize = 0x20;
 pub(crate) const MAP_NORESERVE: usize = 0x4000;
+pub(crate) const MADV_DONTFORK: usize = 10;
 pub(crate) const MADV_DONTDUMP: usize = 16;
 pub(crate) const MADV_DODUMP: usize = 17;
 pub(crate) const MADV_WIPEONFORK: usize = 18;
@@ -130,7 +131,7 @@ pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
 
 /// Gives an advice about memory; the kernel's error where it doesn't take it.
 pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> Result<(), isize> {
-    // SAFETY: the advices in use (DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and _WRITE) don't change memory here.
+    // SAFETY: the advices in use (DONTFORK, DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and _WRITE) don't change memory here.
     done(unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) })
 }
 

@@ -3,6 +3,7 @@
 //! Slots of ended threads stay as they are for a while, so that their events can be read ([`crate::graveyard`]).
 
 use crate::arena::{Arena, Slot};
+use crate::deep_calls::DeepCalls;
 use crate::process::{self, Process};
 use crate::stacks::{self, Bounds};
 use crate::triggers;
@@ -90,7 +91,10 @@ fn begin_in(
     }
 
     control.slot.store(index, Relaxed);
-    control.deep.store(0, Relaxed);
+    control.handler.store(0, Relaxed);
+    control.handled.store(0, Relaxed);
+    control.handled_depth.store(0, Relaxed);
+    DeepCalls::of(control).give_back();
     control.held_position.store(0, Relaxed);
     control.busy.store(0, Relaxed);
     control.looked_depth.store(0, Relaxed);

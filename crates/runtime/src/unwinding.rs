@@ -13,22 +13,24 @@ const THROW: u32 = label::THROW as u32;
 const CATCH: u32 = label::CATCH as u32;
 const CLEANUP: u32 = label::CLEANUP as u32;
 const THREAD_END: u32 = label::THREAD_END as u32;
+/// A handler begins in this frame: behind [`CATCH`], when what was inlined around it has been cleaned up.
+const HANDLED: u32 = 11;
 /// Words of a record that comes before: epoch 2, gap 5.
 const WORDS_BEFORE: usize = 7;
 
 /// See [`everycall_hooks::RuntimeTable::unwinding`].
 ///
 /// # Safety
-/// `name` is null or a C string; of a cleanup, the address of the function.
+/// `name` is null or a C string; of a cleanup, the address of the function, of a handler, one in it.
 pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
-    if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END)
+    if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END | HANDLED)
         || pause::is_disabled()
         || !api::is_recording()
     {
         return;
     }
     let function = name as u64;
-    let name = match name.is_null() || what == CLEANUP {
+    let name = match name.is_null() || matches!(what, CLEANUP | HANDLED) {
         true => &[][..],
         // SAFETY: by contract.
         false => unsafe { api::start_of_text(name) },
@@ -42,9 +44,13 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             // Nothing is left: the program goes on on another stack.
             return;
         }
+        if what == HANDLED {
+            return thread.watch_inlined(hook, function);
+        }
+        thread.watch_end();
         let record = label::record(what as u8, 0, None, name);
         let ticks = thread.prepare(WORDS_BEFORE + record.words().len());
-        thread.drop_below(ticks, hook);
+        thread.drop_below(ticks, hook, what == JUMP);
         let value = match what {
             // Calls of the frame that cleans up may yet tell of their exits.
             CLEANUP => {
@@ -70,6 +76,7 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             && let Some(process) = api::traced()
         {
             triggers::thread_ends(process, thread, ticks);
+            thread.watch_end();
         }
     });
 }

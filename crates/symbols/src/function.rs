@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::name::{own_part, with_own_part};
+use crate::name::{Thunk, own_part, thunk, with_own_part};
 
 /// A function of one module; dense from zero, so it can index a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -68,10 +68,18 @@ impl Function {
     }
 
     /// Whether there may be other functions under this one's name that are the same in the source: parts, specialised
-    /// copies and versions of it, and what compilers make of constructors and destructors.
+    /// copies and versions of it, thunks, and what compilers make of constructors and destructors.
     #[must_use]
     pub fn may_have_clones(&self) -> bool {
-        self.part.is_some() || self.linkage_name.as_deref().is_some_and(crate::name::is_structor)
+        self.part.is_some()
+            || self.thunk().is_some()
+            || self.linkage_name.as_deref().is_some_and(crate::name::is_structor)
+    }
+
+    /// What kind of thunk this is, if any: another way into the function whose name it has.
+    #[must_use]
+    pub fn thunk(&self) -> Option<Thunk> {
+        thunk(self.linkage_name.as_deref()?)
     }
 }
 

@@ -41,7 +41,7 @@ pub use budget::MEMORY_BASE_BYTES;
 pub use function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
 pub use identity::{BuildIdText, ModuleIdentity};
 pub use module::ModuleSymbols;
-pub use name::{demangle, shown_name, split_part};
+pub use name::{Thunk, demangle, shown_name, split_part};
 pub use options::{PathMap, PathMapError, SymbolOptions};
 pub use sites::{LinkKind, NoteReport, SiteError, SiteReport, site_report, site_report_of_image};
 pub use source::{SourceFinder, SourceRefusal, SourceText};

@@ -4,19 +4,21 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
-use crate::debug::{DebugInfo, Declaration, EntryId, SplitPlaces};
+use crate::debug::{DebugInfo, Declaration, EntryId, InlinedCalls, SplitPlaces};
 use crate::elf;
 use crate::exits::{AllNames, Exits, Leaving};
 use crate::function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
 use crate::identity::ModuleIdentity;
 use crate::locate::{Located, LocatedFile, locate};
-use crate::name::{demangle, split_part};
+use crate::name::{demangle, is_named, split_part, thunk_target};
 use crate::options::SymbolOptions;
 use crate::table::FunctionTable;
 use crate::warning::SymbolWarning;
 
 /// Names that [`ModuleSymbols::twins`] gives of one function.
 const TWINS_MAX: usize = 8;
+/// Functions of one name that a thunk's is looked for among.
+const TARGETS_MAX: usize = 8;
 
 /// The functions of one module.
 ///
@@ -185,10 +187,7 @@ impl ModuleSymbols {
     /// The calls that the compiler inlined into a function, as far as its debugging information says: each before those
     /// inlined into it, at most 256, and how many more there are.
     pub fn inlined(&mut self, id: FunctionId) -> (Vec<InlinedCall>, u64) {
-        let Some(entry) = self.declaration(id).entry else { return (Vec::new(), 0) };
-        let DebugState::Read(debug) = &mut self.debug else { return (Vec::new(), 0) };
-        let inlined = debug.inlined(entry);
-        self.warnings.extend(debug.take_warnings(&self.path));
+        let inlined = self.inlined_calls(id).unwrap_or_default();
         let named = |call: crate::debug::InlinedCall| {
             let linkage_name = String::from_utf8_lossy(&call.name);
             let name = demangle(split_part(&linkage_name).0);
@@ -197,12 +196,43 @@ impl ModuleSymbols {
         (inlined.calls.into_iter().map(named).collect(), inlined.more)
     }
 
+    /// Whether code at an image address was inlined there of a function with an entry of its own; `None` where debugging
+    /// information doesn't say.
+    pub fn is_inlined_at(&mut self, image_address: u64, id: FunctionId) -> Option<bool> {
+        let around = self.table.find(image_address)?;
+        let inlined = self.inlined_calls(around)?;
+        let linkage_name = self.table.entry(id)?.linkage_name;
+        let linkage_name = String::from_utf8_lossy(linkage_name);
+        let linkage_name = split_part(&linkage_name).0;
+        let demangled = demangle(linkage_name);
+        let is_its = |name: &[u8]| {
+            // Where only lines are described, names are the plain ones.
+            name == linkage_name.as_bytes()
+                || str::from_utf8(name).is_ok_and(|name| is_named(&demangled, name))
+        };
+        let is_there = |call: &&crate::debug::InlinedCall| {
+            call.ranges.iter().any(|range| (range.0..range.1).contains(&image_address))
+        };
+        let is_inlined = inlined.calls.iter().filter(is_there).any(|call| is_its(&call.name));
+        (is_inlined || inlined.more == 0).then_some(is_inlined)
+    }
+
+    /// What debugging information says of the calls inlined into a function; `None` where there is none of it.
+    fn inlined_calls(&mut self, id: FunctionId) -> Option<InlinedCalls> {
+        let entry = self.declaration(id).entry?;
+        let DebugState::Read(debug) = &mut self.debug else { return None };
+        let inlined = debug.inlined(entry);
+        self.warnings.extend(debug.take_warnings(&self.path));
+        Some(inlined)
+    }
+
     /// Whether several functions have the name that this one's would be without the suffix of a part: then names
     /// don't tell which of them a part belongs to.
     pub fn is_ambiguous(&mut self, id: FunctionId) -> bool {
         let Some(entry) = self.table.entry(id) else { return false };
         let name = String::from_utf8_lossy(entry.linkage_name).into_owned();
-        self.rows_named(split_part(&name).0.as_bytes()).len() > 1
+        let name = thunk_target(&name).unwrap_or_else(|| split_part(&name).0.to_owned());
+        self.rows_named(name.as_bytes()).len() > 1
     }
 
     fn all_names(&mut self) -> Option<&AllNames> {
@@ -258,7 +288,28 @@ impl ModuleSymbols {
         let whole = self.whole_of(id, declaration.entry);
         let entry_name = declaration.entry_name.clone();
         let function = Function { whole, ..function.declared(declaration) };
-        self.called_as_declared(function, entry_name)
+        let function = self.called_as_declared(function, entry_name);
+        self.declared_as_target(function)
+    }
+
+    /// A thunk is declared where the function is that it leads to: compilers give it the line of its class, or none. Where
+    /// functions of several files have that name, it is the one of the thunk's file.
+    fn declared_as_target(&mut self, function: Function) -> Function {
+        let Some(target) = function.linkage_name.as_deref().and_then(thunk_target) else { return function };
+        let candidates = self.rows_named(target.as_bytes());
+        // A name with many functions isn't worth the search.
+        let candidates = if candidates.len() > TARGETS_MAX { Vec::new() } else { candidates };
+        let is_only = candidates.len() == 1;
+        let places: Vec<_> = candidates
+            .into_iter()
+            .map(|row| self.declaration(FunctionId(row)))
+            .map(|declaration| (declaration.file, declaration.line))
+            .filter(|(file, _)| is_only || *file == function.file)
+            .collect();
+        match &places[..] {
+            [(file, line)] => Function { file: file.clone(), line: *line, ..function },
+            _ => function,
+        }
     }
 
     /// Demangled name, part, and linker name of a row.

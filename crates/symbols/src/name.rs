@@ -124,28 +124,54 @@ fn mangled_end(name: &str) -> Option<usize> {
 }
 
 /// The source name of a linker name without part suffix: C++ (Itanium) and Rust (legacy and v0), with
-/// parameters, and for Rust without the hash. Other names, and those that no demangler understands, stay.
+/// parameters, and for Rust without the hash. A thunk has the name of the function that it leads to: it is a way into it.
+/// Other names, and those that no demangler understands, stay.
 pub fn demangle(linkage_name: &str) -> String {
     if linkage_name.len() > MANGLED_SIZE_MAX || !linkage_name.starts_with('_') {
         return linkage_name.to_owned();
     }
-    if let Some((kind, target)) = split_thunk(linkage_name) {
-        let target = demangle_whole(&format!("_Z{target}"), "");
-        return if target.is_empty() { linkage_name.to_owned() } else { format!("{kind} to {target}") };
-    }
-    demangle_whole(linkage_name, linkage_name)
+    let target = thunk_target(linkage_name);
+    demangle_whole(target.as_deref().unwrap_or(linkage_name), linkage_name)
 }
 
-/// What kind of thunk a name is, and the name of the function that it leads to, without `_Z`.
-fn split_thunk(linkage_name: &str) -> Option<(&'static str, &str)> {
-    let rest = linkage_name.strip_prefix("_ZT")?;
+/// Whether a demangled name is that of a function with this plain name, in whichever scope and with whichever parameters.
+pub(crate) fn is_named(demangled: &str, plain: &str) -> bool {
+    !plain.is_empty()
+        && demangled.match_indices(plain).any(|(at, _)| {
+            let (before, behind) = (&demangled[..at], &demangled[at + plain.len()..]);
+            let begins = before.is_empty() || before.ends_with([':', ' ']);
+            begins && (behind.is_empty() || behind.starts_with(['(', '<', '[']))
+        })
+}
+
+/// What a thunk does beside leading to its function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Thunk {
+    /// It moves the pointer to the object.
+    This,
+    /// It moves that which the function returns, too.
+    Result,
+}
+
+/// What kind of thunk a name is that of, with or without a part's suffix, and the name of the function that it leads to, without `_Z`.
+fn split_thunk(linkage_name: &str) -> Option<(Thunk, &str)> {
+    let rest = split_part(linkage_name).0.strip_prefix("_ZT")?;
     let (kind, target) = match rest.as_bytes().first()? {
-        b'h' => ("non-virtual thunk", without_offset(rest)?),
-        b'v' => ("virtual thunk", without_offset(rest)?),
-        b'c' => ("covariant return thunk", without_offset(without_offset(&rest[1..])?)?),
+        b'h' | b'v' => (Thunk::This, without_offset(rest)?),
+        b'c' => (Thunk::Result, without_offset(without_offset(&rest[1..])?)?),
         _ => return None,
     };
-    Some((kind, target))
+    (!target.is_empty()).then_some((kind, target))
+}
+
+/// The linker's name of the function that the thunk of this name leads to; `None` for other functions.
+pub(crate) fn thunk_target(linkage_name: &str) -> Option<String> {
+    Some(format!("_Z{}", split_thunk(linkage_name)?.1))
+}
+
+/// What kind of thunk a linker name is that of, if any.
+pub(crate) fn thunk(linkage_name: &str) -> Option<Thunk> {
+    Some(split_thunk(linkage_name)?.0)
 }
 
 /// What stands behind `h NUMBER _` or `v NUMBER _ NUMBER _`: by how much a thunk moves a pointer.
@@ -268,10 +294,10 @@ mod tests {
             ("main", "main"),
             ("_start", "_start"),
             ("_Zbroken", "_Zbroken"),
-            ("_ZThn16_N1D1gEi", "non-virtual thunk to D::g(int)"),
-            ("_ZTv0_n24_N1DD1Ev", "virtual thunk to D::~D()"),
-            ("_ZTcv0_n32_v0_n24_N1D4selfEv", "covariant return thunk to D::self()"),
-            ("_ZTchn32_h32_N1D4selfEv", "covariant return thunk to D::self()"),
+            ("_ZThn16_N1D1gEi", "D::g(int)"),
+            ("_ZTv0_n24_N1DD1Ev", "D::~D()"),
+            ("_ZTcv0_n32_v0_n24_N1D4selfEv", "D::self()"),
+            ("_ZTchn32_h32_N1D4selfEv", "D::self()"),
             ("_ZThn16_", "_ZThn16_"),
             ("_ZTh", "_ZTh"),
             ("_ZTv0_n_N1DD1Ev", "_ZTv0_n_N1DD1Ev"),

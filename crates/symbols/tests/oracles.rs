@@ -41,10 +41,21 @@ fn before_parameters(name: &str) -> &str {
     name
 }
 
+/// Thunks are called what the function is that they lead to.
+fn without_thunk(name: &str) -> &str {
+    ["non-virtual thunk to ", "virtual thunk to ", "covariant return thunk to "]
+        .iter()
+        .find_map(|kind| name.strip_prefix(kind))
+        .unwrap_or(name)
+}
+
 fn check_names(compiler: &str, flags: &[&str], program: &str) {
     let workshop = Workshop::new();
     let path = workshop.compile(compiler, flags, program, "out");
-    let names = names_by_address(&workshop, "out");
+    let mut names = names_by_address(&workshop, "out");
+    for set in names.values_mut() {
+        *set = set.iter().map(|name| without_thunk(name).to_owned()).collect();
+    }
     let mut symbols = open(&path, &SymbolOptions::bare());
     let (mut compared, mut close) = (0, 0);
     for function in functions(&mut symbols).iter().filter(|function| function.source == NameSource::Symbol) {

@@ -5,7 +5,7 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 
 use common::{Workshop, functions, has_tool, open};
-use everycall_symbols::SymbolOptions;
+use everycall_symbols::{SymbolOptions, Thunk};
 
 /// Two pairs of functions with the same code, in two files, and one with other code.
 const FOLDED: [(&str, &str); 3] = [
@@ -124,9 +124,54 @@ fn clones_are_the_same_function() {
         assert!(own.len() >= 2, "{compiler}: {versions:?}");
         let resolver = versions.iter().find(|version| version.own_part() == Some("resolver"));
         assert!(resolver.is_some(), "{compiler}: {versions:?}");
-        assert!(!of("non-virtual thunk to D::g(int)").is_empty(), "{compiler}");
-        assert!(!of("non-virtual thunk to D::~D()").is_empty(), "{compiler}");
+        // The function and its thunk, which are declared in one place.
+        for (name, line, thunks) in [("D::g(int)", 8, 1), ("D::~D()", 6, 2)] {
+            let of_it = of(name);
+            assert!(of_it.iter().all(|function| function.line == Some(line)), "{compiler}: {of_it:?}");
+            let found = of_it.iter().filter(|function| function.thunk() == Some(Thunk::This));
+            assert_eq!(
+                found.filter(|thunk| thunk.may_have_clones()).count(),
+                thunks,
+                "{compiler}: {of_it:?}"
+            );
+        }
         assert!(all.iter().all(|function| !function.name.contains('{')), "{compiler}");
+    }
+}
+
+/// Functions of two files that the linker calls the same, each with a thunk.
+#[test]
+fn thunks_are_declared_with_the_function_of_their_file() {
+    let workshop = Workshop::new();
+    for (name, lines) in [("one", "\n"), ("two", "\n\n\n\n\n\n\n")] {
+        let text = format!(
+            "{lines}int sink_{name};\n\
+             struct A {{ virtual int f(int x) {{ return x; }} }};\n\
+             struct B {{ virtual int g(int x) {{ return x; }} virtual B* self() {{ return this; }} }};\n\
+             namespace {{ struct C : A, B {{ int g(int x) override; C* self() override; }};\n\
+             int C::g(int x) {{ return sink_{name} += x; }}\n\
+             C* C::self() {{ sink_{name}++; return this; }} }}\n\
+             B* {name}() {{ return new C; }}\n"
+        );
+        std::fs::write(workshop.path(&format!("{name}.cpp")), text).unwrap();
+    }
+    for compiler in ["g++", "clang++-19"] {
+        workshop.run(&[compiler, "-O2", "-g", "-shared", "-fPIC", "one.cpp", "two.cpp", "-o", "a.so"]);
+        let mut symbols = open(&workshop.path("a.so"), &SymbolOptions::bare());
+        let all = functions(&mut symbols);
+        let name = "(anonymous namespace)::C::";
+        for (function, line, kind) in [("g(int)", 5, Thunk::This), ("self()", 6, Thunk::Result)] {
+            for (file, first) in [("one.cpp", 1), ("two.cpp", 7)] {
+                let of_it = |entry: &&everycall_symbols::Function| {
+                    entry.name == format!("{name}{function}")
+                        && entry.file.as_ref().is_some_and(|path| path.ends_with(file))
+                };
+                let of_it: Vec<_> = all.iter().filter(of_it).collect();
+                assert!(of_it.iter().all(|entry| entry.line == Some(first + line)), "{compiler}: {of_it:#?}");
+                let thunks = of_it.iter().filter(|entry| entry.thunk() == Some(kind)).count();
+                assert_eq!((of_it.len(), thunks), (2, 1), "{compiler}: {of_it:#?}");
+            }
+        }
     }
 }
 

@@ -141,6 +141,11 @@ impl Ring {
         self.unwind_known(ticks, depth, 1);
     }
 
+    /// The same, where a handler begins in a frame that the calls share: they may go on.
+    pub fn unwind_inlined(&mut self, ticks: u64, depth: usize) {
+        self.unwind_known(ticks, depth, 2);
+    }
+
     fn unwind_known(&mut self, ticks: u64, depth: usize, how: u8) {
         self.make_room(TOGETHER, ticks);
         let left = self.open.len().saturating_sub(depth) as u32;
@@ -208,6 +213,11 @@ impl Ring {
     /// The same, perhaps of another stack in the same memory.
     pub fn resumed_unsurely(&mut self, from: u64, ticks: u64, thread: u32) {
         self.resumed_with(from, ticks, thread, 1);
+    }
+
+    /// The next call was made by the instruction whose last byte is at a code offset, or in no module.
+    pub fn caller(&mut self, ticks: u64, offset: Option<u32>) {
+        self.record(ticks, 9, 0, offset.as_slice());
     }
 
     fn resumed_with(&mut self, from: u64, ticks: u64, thread: u32, flags: u32) {

@@ -175,7 +175,52 @@ pub fn unsure() -> Member {
     main.enter(T0 + 0x1160, 0x1900);
     main.exit(T0 + 0x1170, 0x1908);
 
+    alone(main, T0)
+}
+
+/// A thread whose stack is run again four times, perhaps as another one: who makes the next call isn't said, or is a function that is open, the outer
+/// one of two that are, or another one. Then an exception may have left inlined calls; then it ends, and one of its calls is made by the function that cleans up.
+#[must_use]
+pub fn callers() -> Member {
+    const T0: u64 = 0xffff_f000;
+    let mut main = Ring::new(512, 16, T0);
+    main.enter(T0 + 10, 0x1010);
+    main.enter(T0 + 20, 0x1100);
+    for (at, caller) in
+        [(0x1000, None), (0x1100, Some(0x1100)), (0x1200, Some(0x1010)), (0x1300, Some(0x1900))]
+    {
+        main.resumed_unsurely(T0 + at, T0 + at + 16, 100);
+        if caller.is_some() {
+            main.caller(T0 + at + 16, caller);
+        }
+        main.enter(T0 + at + 32, 0x1200);
+        main.exit(T0 + at + 48, 0x1208);
+    }
+    // An exception is handled in a frame that two inlined calls share: nobody knows which of them goes on.
+    main.enter(T0 + 0x13a0, 0x1500);
+    main.enter(T0 + 0x13a8, 0x1600);
+    main.caller(T0 + 0x13b0, Some(0x1120));
+    main.unwind_inlined(T0 + 0x13b0, 2);
+    main.enter(T0 + 0x13c0, 0x1700);
+    main.exit(T0 + 0x13c8, 0x1708);
+    main.orphan_exit(T0 + 0x13d0, 0x1500);
+    // The thread ends: 0x1100 cleans up.
+    main.mark(T0 + 0x1400, 10, "", None);
+    main.mark(T0 + 0x1410, 10, "", Some(1));
+    for (at, caller) in [(0x1420, Some(0x1100)), (0x1440, None), (0x1460, Some(0x1900))] {
+        main.caller(T0 + at, caller);
+        main.enter(T0 + at, 0x1300);
+        main.enter(T0 + at + 8, 0x1400);
+        main.exit(T0 + at + 16, 0x1408);
+        main.exit(T0 + at + 24, 0x1308);
+    }
+
+    alone(main, T0)
+}
+
+/// A process of the first thread's alone.
+fn alone(ring: Ring, start_ticks: u64) -> Member {
     let mut process = basic();
-    process.threads = vec![Thread { tid: 100, name: "app".into(), start_ticks: T0, ring: main }];
+    process.threads = vec![Thread { tid: 100, name: "app".into(), start_ticks, ring }];
     Member { number: 0, parent: u32::MAX, origin: 1, process }
 }

@@ -17,6 +17,12 @@ pub trait Code {
         false
     }
 
+    /// Whether code at this place was inlined there, of the function that is entered at `entry`; `None` where that isn't known.
+    fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {
+        let _ = (code, entry);
+        None
+    }
+
     /// Whether the jump at this exit leads into the function of this entry; `None` where that isn't known.
     fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
         let _ = (exit, entry);
@@ -74,6 +80,17 @@ impl<'a> Answers<'a> {
             let same = code.same_function(entry, exit);
             Exit { same, jumps: same != Some(false) && code.jumps(exit) }
         })
+    }
+
+    /// Whether code at this place was inlined there, of the function that is entered at `entry`.
+    #[cold]
+    pub fn is_inlined(&self, code: Location, entry: Location) -> bool {
+        self.code.and_then(|known| known.is_inlined(code, entry)).unwrap_or(false)
+    }
+
+    /// Whether code is certainly one of the function that is entered at `entry`.
+    pub fn is_same_function(&mut self, entry: Location, code: Location) -> bool {
+        self.exit(entry, code).same == Some(true)
     }
 
     /// Whether the call that is entered at `entry` was made by the jump at `exit`.

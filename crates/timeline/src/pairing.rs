@@ -58,14 +58,16 @@ struct Frame {
     unnamed: u32,
     /// An exception is leaving it: an exit that comes now is part of its cleanup.
     is_left: bool,
+    /// The runtime doesn't count it any more: it didn't know whether an exception had left it.
+    uncounted: bool,
     /// It began, or was entered again to clean up or to catch, when its thread was ending already.
     runs_at_end: bool,
 }
 
 impl Frame {
     fn new(location: Location, start_ticks: u64, start_ns: u64) -> Frame {
-        let (start_cut, unnamed, is_left, runs_at_end) = (false, 0, false, false);
-        Frame { location, start_ticks, start_ns, start_cut, unnamed, is_left, runs_at_end }
+        let (start_cut, unnamed, is_left, uncounted, runs_at_end) = (false, 0, false, false, false);
+        Frame { location, start_ticks, start_ns, start_cut, unnamed, is_left, uncounted, runs_at_end }
     }
 
     fn is(&self, listed: &ListedCall) -> bool {
@@ -125,6 +127,8 @@ pub(crate) struct Pairing<'a> {
     is_ending: bool,
     /// The stack is run again, and the next call may be that of another one in its memory.
     maybe_another: bool,
+    /// Where the next call was made, or a handler began, where that is told; `None` of what no module has.
+    caller: Option<Option<Location>>,
     /// Time of the last event.
     now_ns: u64,
     closing: Option<Closing>,
@@ -153,6 +157,7 @@ impl<'a> Pairing<'a> {
             spans: Spans::default(),
             is_ending: false,
             maybe_another: false,
+            caller: None,
             now_ns: 0,
             closing: None,
             opening: Cuts::default(),
@@ -173,6 +178,7 @@ impl<'a> Pairing<'a> {
         self.too_deep = 0;
         self.jumped = None;
         self.maybe_another = false;
+        self.caller = None;
         self.collected = can_be.then(Cuts::default);
     }
 
@@ -222,12 +228,17 @@ impl<'a> Pairing<'a> {
             What::UnknownExit(address) => self.exit(unknown(address), out),
             What::Unwound(count, how) => {
                 let is_late = how == unwound::NOTICED;
+                let left = if how == unwound::INLINED { self.left_by_handler(count) } else { count };
                 let how = if is_late { EndKind::UnwoundLate } else { EndKind::Unwound };
-                self.unwind(count, How::Is(how));
+                self.unwind(left, How::Is(how));
             }
             What::OrphanExit(offset) => {
-                self.stats.orphan_exits += 1;
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
+                let innermost = self.stack.last().filter(|frame| frame.uncounted).map(|frame| frame.location);
+                if innermost.is_some_and(|entry| self.code.is_same_function(entry, location)) {
+                    return self.leave(location, false, out);
+                }
+                self.stats.orphan_exits += 1;
                 out.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }));
             }
             What::Loss(count, why) => {
@@ -247,7 +258,12 @@ impl<'a> Pairing<'a> {
             }
             What::Resumed(_, thread, maybe_another) => {
                 self.maybe_another = maybe_another;
+                self.caller = None;
                 self.unwind(0, How::InGap(until, GapKind::Suspended, NonZeroU32::new(thread)));
+            }
+            What::Caller(offset) => {
+                let code = offset.map(|offset| self.modules.locate(&mut self.cursor, offset, ticks));
+                self.caller = Some(code);
             }
         }
     }
@@ -328,8 +344,20 @@ impl<'a> Pairing<'a> {
     fn is_caller_unsure(&mut self, frame: &mut Frame) -> bool {
         frame.runs_at_end = self.is_ending;
         let maybe_another = std::mem::take(&mut self.maybe_another);
+        let is_callers = self.caller.take().map(|code| code.is_some_and(|code| self.is_open(code)));
         let is_destructors = |caller: &Frame| self.is_ending && !caller.runs_at_end;
-        self.stack.last().is_some_and(|caller| maybe_another || is_destructors(caller))
+        let is_unsure = |caller| match is_callers {
+            Some(is_callers) => !is_callers,
+            None => maybe_another || is_destructors(caller),
+        };
+        self.stack.last().is_some_and(is_unsure)
+    }
+
+    /// Whether a call is open of the function that this code is in. So the code runs on that call's stack: another stack's first call is made by
+    /// code without hooks. Not only the innermost one: its function may be one that was inlined into an outer one's code.
+    fn is_open(&mut self, code: Location) -> bool {
+        let open = self.stack.iter().rev().filter(|frame| frame.unnamed == 0).take(SEARCH_DEPTH);
+        open.map(|frame| frame.location).any(|entry| self.code.is_same_function(entry, code))
     }
 
     /// Closes the innermost frame; nothing comes out of those without a name.
@@ -371,6 +399,7 @@ impl<'a> Pairing<'a> {
     fn exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
         self.jumped = None;
         self.maybe_another = false;
+        self.caller = None;
         if self.too_deep > 0 {
             self.too_deep -= 1;
             return;
@@ -424,6 +453,22 @@ impl<'a> Pairing<'a> {
         self.leave(location, jumps, out);
     }
 
+    /// How many of the innermost `count` calls have been left, which were inlined into one frame, where a handler of an exception begins in it. The runtime
+    /// counts none of them any more.
+    fn left_by_handler(&mut self, count: u32) -> u32 {
+        let Some(handler) = self.caller.take().flatten() else { return count };
+        let first = self.stack.len().saturating_sub(count as usize);
+        let mut left = count;
+        for frame in &mut self.stack[first..] {
+            if !self.code.is_inlined(handler, frame.location) {
+                break;
+            }
+            frame.uncounted = true;
+            left -= 1;
+        }
+        left
+    }
+
     /// The innermost `count` calls ended without an exit.
     fn unwind(&mut self, count: u32, how: How) {
         let hidden = self.too_deep.min(count.into());
@@ -439,7 +484,7 @@ impl<'a> Pairing<'a> {
                 break;
             }
             self.stats.unnamed += u64::from(top.unnamed);
-            left -= top.unnamed.max(1);
+            left -= if top.uncounted { 0 } else { top.unnamed.max(1) };
             until -= 1;
         }
         self.closing = Some(Closing { until, how });
@@ -574,6 +619,7 @@ impl<'a> Pairing<'a> {
         self.too_deep = 0;
         self.jumped = None;
         self.maybe_another = false;
+        self.caller = None;
         out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count, why: LossKind::Segments }));
         self.closing = Some(Closing { until: keep, how: How::Is(EndKind::CutAtLoss) });
     }

@@ -87,7 +87,7 @@ impl ThreadScan {
                 | EventKind::UnknownExit { .. }
                 | EventKind::TailExit { .. }
                 | EventKind::OrphanExit { .. } => self.events += 1,
-                EventKind::Unwound { .. } | EventKind::Other { .. } => {}
+                EventKind::Unwound { .. } | EventKind::Caller { .. } | EventKind::Other { .. } => {}
                 EventKind::Label { detail, .. } => names.count(label_name(words, event.slot).bytes(), detail),
                 EventKind::Resumed { from_ticks, .. } => {
                     self.suspended += 1;

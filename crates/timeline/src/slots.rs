@@ -41,6 +41,8 @@ pub(crate) enum What {
     Gap(u64, u32, u8),
     /// No thread ran the stack since these ticks; which one goes on with it, 0 where that isn't known; whether it may be another stack.
     Resumed(u64, u32, bool),
+    /// The code offset of the instruction that made the next call, if a module has it.
+    Caller(Option<u32>),
 }
 
 /// Follows the depth of the open-call stack from slot to slot.
@@ -126,6 +128,7 @@ impl SlotDepth {
             EventKind::Resumed { from_ticks, thread, maybe_another } => {
                 What::Resumed(from_ticks, thread, maybe_another)
             }
+            EventKind::Caller { offset } => What::Caller(offset),
             EventKind::Label { .. } | EventKind::Other { .. } => return None,
         };
         Some(what)

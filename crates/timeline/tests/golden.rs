@@ -66,6 +66,16 @@ fn version_2_5() {
     assert!(got == wanted, "the file now says:\n{got}");
 }
 
+/// The first version that says where a call was made that may be another stack's.
+#[test]
+fn version_2_6() {
+    let bytes = include_bytes!("golden/v2.6-callers.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let wanted = include_str!("golden/v2.6-callers.txt");
+    let got = text::text(&trace);
+    assert!(got == wanted, "the file now says:\n{got}");
+}
+
 /// The synthetic samples still have the bytes of these versions.
 #[test]
 fn the_samples_are_these_files() {
@@ -81,4 +91,6 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.0-marks.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_family_in(5, &[everycall_synth::unsure()]);
     assert!(bytes == include_bytes!("golden/v2.5-unsure.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_family_in(6, &[everycall_synth::callers()]);
+    assert!(bytes == include_bytes!("golden/v2.6-callers.ect"), "raise the version and add a file instead");
 }

@@ -2,12 +2,16 @@
 
 use everycall_reader::TraceFile;
 use everycall_synth::{File, Process, Ring};
-use everycall_timeline::{EndKind, GapKind, MarkKind, TimelineEvent, Trace};
+use everycall_timeline::{Code, EndKind, GapKind, Location, MarkKind, TimelineEvent, Trace};
 
 const START: u64 = 1000;
 
 /// Begins, ends and gaps, in the order of time.
 fn shown(ring: Ring) -> Vec<String> {
+    shown_with(ring, None)
+}
+
+fn shown_with(ring: Ring, code: Option<&dyn Code>) -> Vec<String> {
     let bytes = File::of(&Process::of_one_thread(ring, START, START + 1000));
     let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
     let origin = trace.clock().origin_ticks();
@@ -28,7 +32,7 @@ fn shown(ring: Ring) -> Vec<String> {
         TimelineEvent::Mark(mark) if mark.kind == MarkKind::Catch => Some("catch".to_owned()),
         other => panic!("{other:?}"),
     };
-    trace.thread_events(0).filter_map(line).collect()
+    trace.thread_events_checked(0, code).filter_map(line).collect()
 }
 
 #[test]
@@ -110,6 +114,13 @@ fn the_first_call_on_what_may_be_another_stack_is_unsure() {
     ring.resumed_unsurely(1170, 1180, 7);
     ring.resumed(1190, 1200, 7);
     ring.enter(1210, 0x1800);
+    // Functions that are open made the call: another stack's come from elsewhere.
+    for (at, caller) in [(1220, 0x1800), (1230, 0x1700), (1240, 0x1500)] {
+        ring.resumed_unsurely(at, at + 1, 7);
+        ring.caller(at + 1, Some(caller));
+        ring.enter(at + 2, 0x1900);
+        ring.exit(at + 3, 0x1900);
+    }
     let wanted = [
         "1100",
         "1200",
@@ -125,6 +136,12 @@ fn the_first_call_on_what_may_be_another_stack_is_unsure() {
         "suspended 1170..1180 Some(7)",
         "suspended 1190..1200 Some(7)",
         "1800",
+        "suspended 1220..1221 Some(7)",
+        "1900",
+        "suspended 1230..1231 Some(7)",
+        "1900",
+        "suspended 1240..1241 Some(7)",
+        "1900 unsure",
         "1800 CutAtEnd@2000",
         "1700 CutAtEnd@2000",
     ];
@@ -165,4 +182,52 @@ fn calls_of_a_thread_that_ends_are_unsure_unless_a_frame_cleans_up() {
     let calls = ["1100", "1200", "1300", "1400", "1500", "1300 Unwound@1030", "catch", "1600"];
     let ends = ["1200 UnwoundLate@1040", "1700 unsure", "1800", "1900 unsure", "1100 Unwound@1045"];
     assert_eq!(shown(ring), [&calls[..], &ends[..]].concat());
+}
+
+/// Of the functions that are entered at 0x1200 and 0x1300, code at 0x1150 has parts of the former.
+struct Inlined;
+
+impl Code for Inlined {
+    fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
+        Some(entry == exit)
+    }
+
+    fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {
+        Some((code.image_address, entry.image_address) == (0x1150, 0x1200))
+    }
+}
+
+#[test]
+fn a_handler_goes_on_with_the_calls_that_it_is_part_of() {
+    let handled = |caller| {
+        let mut ring = Ring::new(512, 16, START);
+        for offset in [0x1100, 0x1200, 0x1300] {
+            ring.enter(1010, offset);
+        }
+        ring.caller(1020, caller);
+        ring.unwind_inlined(1020, 1);
+        ring.enter(1030, 0x1400);
+        ring
+    };
+    // It returns; it doesn't, as another exception leaves them all.
+    let mut ring = handled(Some(0x1150));
+    ring.exit(1040, 0x1400);
+    ring.orphan_exit(1050, 0x1200);
+    ring.exit(1060, 0x1100);
+    let calls = ["1100", "1200", "1300", "1300 Unwound@1020", "1400"];
+    assert_eq!(shown_with(ring, Some(&Inlined)), calls);
+    let mut ring = handled(Some(0x1150));
+    ring.unwind_counted(1050, 0);
+    let ends = ["1400 Unwound@1050", "1200 Unwound@1050", "1100 Unwound@1050"];
+    assert_eq!(shown_with(ring, Some(&Inlined)), [&calls[..], &ends].concat());
+    // It is part of neither, or nobody knows.
+    let calls = ["1100", "1200", "1300", "1300 Unwound@1020", "1200 Unwound@1020", "1400"];
+    for (caller, code) in
+        [(Some(0x1160), Some(&Inlined as &dyn Code)), (None, Some(&Inlined)), (Some(0x1150), None)]
+    {
+        let mut ring = handled(caller);
+        ring.exit(1040, 0x1400);
+        ring.exit(1060, 0x1100);
+        assert_eq!(shown_with(ring, code), calls);
+    }
 }

@@ -28,7 +28,7 @@ const LINE_BYTES_MAX: u64 = 1 << 16;
 /// More than this never stands between a push and the hook call that it belongs to.
 const HELD_BYTES_MAX: usize = 4096;
 
-/// Kinds of sites, as in `everycall_format::sites::site_kind`.
+/// Kinds of sites, as in `everycall_format::site::site_kind`.
 const ENTRY: u8 = 0;
 const EXIT: u8 = 1;
 const TAIL_EXIT: u8 = 2;

@@ -1,8 +1,7 @@
 //! `everycall gdb-script`: a command for gdb, in Python. What it must know about the arena is filled in from the format's own
 //! declarations.
 
-use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::fmt::Write;
 use std::mem::offset_of;
 use std::path::Path;
 use std::process::ExitCode;
@@ -12,8 +11,9 @@ use everycall_format::arena::{
     ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, holder,
 };
 
-use crate::exit_code;
 use crate::failure::Failure;
+use crate::output::print;
+use crate::this_program;
 
 const SCRIPT: &str = include_str!("snapshot.py");
 
@@ -27,13 +27,7 @@ macro_rules! fields {
 
 /// Runs the verb.
 pub fn print_script() -> Result<ExitCode, Failure> {
-    let program = std::env::current_exe().map_err(|error| {
-        Failure::new(exit_code::FAILED, format!("can't find out where this program lies: {error}"))
-    })?;
-    let mut out = io::stdout().lock();
-    out.write_all(script(&program).as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::writing(Path::new("standard output"), error))?;
+    print(&script(&this_program()?))?;
     Ok(ExitCode::SUCCESS)
 }
 

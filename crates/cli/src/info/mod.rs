@@ -8,7 +8,6 @@ mod kept;
 mod page;
 mod profile;
 
-use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -16,6 +15,7 @@ use everycall_timeline::Trace;
 
 use crate::arguments::{InfoArguments, TextFormat};
 use crate::failure::Failure;
+use crate::output::print;
 use crate::symbol_names::SymbolNames;
 use crate::trace_view::{self, TraceView};
 use kept::Kept;
@@ -45,13 +45,9 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     warnings.extend(names.warnings());
     let kept = kept::all(&trace, &names);
     let report = Report { path, trace: &trace, profile, kept, warnings };
-    let text = match arguments.format {
+    print(&match arguments.format {
         TextFormat::Text => page::page(&report),
         TextFormat::Json => json::json(&report),
-    };
-    let mut out = io::stdout().lock();
-    out.write_all(text.as_bytes())
-        .and_then(|()| out.flush())
-        .map_err(|error| Failure::writing(Path::new("standard output"), error))?;
+    })?;
     Ok(ExitCode::SUCCESS)
 }

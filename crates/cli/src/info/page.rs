@@ -5,13 +5,13 @@ use std::fmt::{self, Write};
 use everycall_export::{Count, Duration, end_ns, process_name, shortened_name};
 use everycall_format::arena::{COUNTERS, child_kind, counter};
 use everycall_format::ect::end;
-use everycall_reader::{Ending, Origin};
-use everycall_reader::{Reason, Warning};
+use everycall_reader::{Ending, Origin, Reason, Warning};
 use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
 
 use super::Report;
 use super::profile::Row;
-use crate::report::{Several, Size, is_signal, named_late};
+use crate::amounts::{Several, Size};
+use crate::report::{is_signal, named_late};
 
 /// Columns of the page.
 const WIDTH: usize = 80;

@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use everycall_timeline::{EndKind, Gap, GapKind, Location, TimelineEvent, Trace};
+use everycall_symbols::Thunk;
+use everycall_timeline::{Begin, EndKind, Gap, GapKind, Location, TailCall, TimelineEvent, Trace};
 
 use crate::symbol_names::{FunctionGroup, SymbolNames};
 use crate::trace_view::TraceView;
@@ -23,7 +24,7 @@ pub struct Row {
     pub file: Option<String>,
     /// Line of its declaration.
     pub line: Option<u32>,
-    /// Calls in the trace, cut ones included.
+    /// Calls in the trace, cut ones included. A thunk and the function that it goes on in are one.
     pub calls: u64,
     /// Nanoseconds in it and what it called, as far as they are in the trace; calls within a call of the same
     /// function add nothing.
@@ -60,10 +61,25 @@ struct Sums {
 struct Totals<'a> {
     /// Which function a location belongs to.
     function_of: &'a dyn Fn(Location) -> FunctionGroup,
+    /// How the thunk at a location goes on in its function.
+    leads_on: &'a dyn Fn(Location) -> Option<Thunk>,
+    /// What that said.
+    thunks: HashMap<Location, Option<Thunk>>,
     /// By location: its function's place among `functions`.
     places: HashMap<Location, usize>,
     by_group: HashMap<FunctionGroup, usize>,
     functions: Vec<Function>,
+}
+
+/// A call that is open.
+struct OpenCall {
+    /// Its function.
+    place: usize,
+    location: Location,
+    /// Nanoseconds of the calls within it.
+    inner: u64,
+    /// Whether a thunk led to it, which counts as this call.
+    is_led_to: bool,
 }
 
 struct Function {
@@ -75,8 +91,38 @@ struct Function {
 }
 
 impl<'a> Totals<'a> {
-    fn new(function_of: &'a dyn Fn(Location) -> FunctionGroup) -> Totals<'a> {
-        Totals { function_of, places: HashMap::new(), by_group: HashMap::new(), functions: Vec::new() }
+    fn new(
+        function_of: &'a dyn Fn(Location) -> FunctionGroup,
+        leads_on: &'a dyn Fn(Location) -> Option<Thunk>,
+    ) -> Totals<'a> {
+        Totals {
+            function_of,
+            leads_on,
+            thunks: HashMap::new(),
+            places: HashMap::new(),
+            by_group: HashMap::new(),
+            functions: Vec::new(),
+        }
+    }
+
+    /// Whether a call is that which a thunk of its function makes: by a jump, or, where the thunk has to do with the
+    /// result, from within.
+    fn is_led_to(
+        &mut self,
+        begin: &Begin,
+        place: usize,
+        around: Option<&OpenCall>,
+        before: Option<&OpenCall>,
+    ) -> bool {
+        let mut from = |call: Option<&OpenCall>, kind| {
+            call.is_some_and(|call| {
+                call.place == place && call.location != begin.location && {
+                    let leads_on = self.leads_on;
+                    *self.thunks.entry(call.location).or_insert_with(|| leads_on(call.location)) == Some(kind)
+                }
+            })
+        };
+        (begin.tail_call == TailCall::Yes && from(before, Thunk::This)) || from(around, Thunk::Result)
     }
 
     fn place(&mut self, location: Location) -> usize {
@@ -99,7 +145,8 @@ impl Profile {
     pub fn of(trace: &Trace<'_>, view: &TraceView<'_>, names: &SymbolNames<'_>) -> Profile {
         let mut profile = Profile::default();
         let function_of = |location| names.group(location);
-        let mut totals = Totals::new(&function_of);
+        let leads_on = |location| names.leads_on(location);
+        let mut totals = Totals::new(&function_of, &leads_on);
         for thread in 0..trace.threads().len() {
             profile.add_thread(view.timeline(thread), &mut totals);
         }
@@ -113,25 +160,29 @@ impl Profile {
     }
 
     fn add_thread(&mut self, events: impl Iterator<Item = TimelineEvent>, totals: &mut Totals<'_>) {
-        // Of each open call: its function, and nanoseconds of the calls within it.
-        let mut open: Vec<(usize, u64)> = Vec::new();
+        let mut open: Vec<OpenCall> = Vec::new();
+        // The call that ended last.
+        let mut before: Option<OpenCall> = None;
         for event in events {
             match event {
                 TimelineEvent::Begin(begin) => {
                     let place = totals.place(begin.location);
+                    let is_led_to = totals.is_led_to(&begin, place, open.last(), before.as_ref());
                     totals.functions[place].open += 1;
-                    open.push((place, 0));
+                    open.push(OpenCall { place, location: begin.location, inner: 0, is_led_to });
                 }
                 TimelineEvent::End(end) => {
                     let duration = end.end_ns.saturating_sub(end.start_ns);
-                    let Some((place, inner)) = open.pop() else { continue };
-                    if let Some((_, outer)) = open.last_mut() {
-                        *outer = outer.saturating_add(duration);
+                    let Some(call) = open.pop() else { continue };
+                    let OpenCall { place, inner, is_led_to, .. } = call;
+                    before = Some(call);
+                    if let Some(outer) = open.last_mut() {
+                        outer.inner = outer.inner.saturating_add(duration);
                     }
-                    let Function { sums, open, .. } = &mut totals.functions[place];
-                    sums.calls += 1;
-                    *open -= 1;
-                    if *open == 0 {
+                    let Function { sums, open: open_of_it, .. } = &mut totals.functions[place];
+                    sums.calls += u64::from(!is_led_to);
+                    *open_of_it -= 1;
+                    if *open_of_it == 0 {
                         sums.total_ns = sums.total_ns.saturating_add(duration);
                     }
                     sums.own_ns = sums.own_ns.saturating_add(duration.saturating_sub(inner));
@@ -140,8 +191,8 @@ impl Profile {
                 TimelineEvent::Instant(_) => self.unmatched_exits += 1,
                 TimelineEvent::Gap(Gap { at_ns, until_ns, why: GapKind::Suspended, .. }) => {
                     // Its thread ran something else meanwhile.
-                    if let Some((_, inner)) = open.last_mut() {
-                        *inner = inner.saturating_add(until_ns.saturating_sub(at_ns));
+                    if let Some(call) = open.last_mut() {
+                        call.inner = call.inner.saturating_add(until_ns.saturating_sub(at_ns));
                     }
                 }
                 TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
@@ -176,7 +227,7 @@ fn top(all: &[Function], by: impl Fn(&Sums) -> u64, names: &SymbolNames<'_>) -> 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use everycall_timeline::{Begin, End, TailCall};
+    use everycall_timeline::End;
 
     #[test]
     fn own_time_leaves_out_what_was_called() {
@@ -210,7 +261,7 @@ mod tests {
             FunctionGroup::At(Location { image_address, ..location })
         };
         let sums = |events: &[TimelineEvent], address| {
-            let mut totals = Totals::new(&clones);
+            let mut totals = Totals::new(&clones, &|_| None);
             Profile::default().add_thread(events.iter().copied(), &mut totals);
             let place = totals.place(at(address));
             totals.functions[place].sums
@@ -223,6 +274,48 @@ mod tests {
             let recursive = [begin(1, 0), begin(inner, 10), end(inner, 10, 40), end(1, 0, 100)];
             let sum = sums(&recursive, 1);
             assert_eq!((sum.calls, sum.total_ns, sum.own_ns), (2, 100, 100));
+        }
+    }
+
+    #[test]
+    fn a_thunk_and_its_function_are_one_call() {
+        let at = |image_address| Location { module: 0, image_address };
+        let call = |address, start_ns, end_ns, depth, tail_call| {
+            let begin =
+                Begin { depth, location: at(address), start_ns, cut: false, tail_call, caller_unsure: false };
+            let how = EndKind::Returned;
+            let end = End { depth, location: at(address), start_ns, end_ns, how, start_cut: false };
+            (TimelineEvent::Begin(begin), TimelineEvent::End(end))
+        };
+        // 1 is the function, 2 its thunk, 3 one that has to do with the result, 4 one with the body in it.
+        let function_of = |location: Location| FunctionGroup::At(Location { image_address: 1, ..location });
+        let leads_on = |location: Location| match location.image_address {
+            2 => Some(Thunk::This),
+            3 => Some(Thunk::Result),
+            _ => None,
+        };
+        let sums = |events: &[TimelineEvent]| {
+            let mut totals = Totals::new(&function_of, &leads_on);
+            Profile::default().add_thread(events.iter().copied(), &mut totals);
+            let place = totals.place(at(1));
+            let Sums { calls, total_ns, own_ns } = totals.functions[place].sums;
+            (calls, total_ns, own_ns)
+        };
+        let beside = |first, tail_call| {
+            let ((a, b), (c, d)) = (call(first, 0, 10, 0, TailCall::No), call(1, 10, 100, 0, tail_call));
+            sums(&[a, b, c, d])
+        };
+        let within = |outer| {
+            let ((a, d), (b, c)) = (call(outer, 0, 100, 0, TailCall::No), call(1, 10, 90, 1, TailCall::No));
+            sums(&[a, b, c, d])
+        };
+        assert_eq!(beside(2, TailCall::Yes), (1, 100, 100));
+        assert_eq!(beside(2, TailCall::No), (2, 100, 100));
+        assert_eq!(beside(1, TailCall::Yes), (2, 100, 100));
+        assert_eq!(beside(4, TailCall::Yes), (2, 100, 100));
+        assert_eq!(within(3), (1, 100, 100));
+        for outer in [1, 2, 4] {
+            assert_eq!(within(outer), (2, 100, 100), "{outer}");
         }
     }
 }

@@ -161,6 +161,10 @@ impl Source for Program {
         self.events.iter().flatten().map(TimelineEvent::at_ns).max().unwrap_or(0)
     }
 
+    fn last_event_ns(&self) -> u64 {
+        self.end_ns()
+    }
+
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.realtime_ns
     }

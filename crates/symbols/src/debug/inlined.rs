@@ -36,6 +36,8 @@ pub(crate) struct InlinedCall {
     pub name: Arc<[u8]>,
     pub file: Option<Arc<Path>>,
     pub line: Option<u32>,
+    /// Where its code is: begins and ends.
+    pub ranges: Arc<[(u64, u64)]>,
 }
 
 /// The calls inlined into one function, each before those inlined into it.
@@ -206,6 +208,11 @@ impl InlineReader<'_> {
         let file = file.and_then(|file| keep(paths, room, &*file));
         let line = entry.attr(gimli::DW_AT_call_line).and_then(gimli::Attribute::udata_value);
         let line = line.and_then(|line| u32::try_from(line).ok()).filter(|&line| line != 0);
-        Ok(Some(InlinedCall { level, name, file, line }))
+        let mut ranges = Vec::new();
+        walk.ranges(unit, entry, &mut ranges)?;
+        if !charge(room, ranges.len() as u64 * 16) {
+            ranges.clear();
+        }
+        Ok(Some(InlinedCall { level, name, file, line, ranges: ranges.into() }))
     }
 }

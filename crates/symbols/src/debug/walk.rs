@@ -92,22 +92,37 @@ impl<'a> Walk<'a> {
         entry: &Entry<'a>,
         starts: &mut Vec<u64>,
     ) -> Result<(), DebugError> {
+        let mut ranges = Vec::new();
+        self.ranges(unit, entry, &mut ranges)?;
+        starts.extend(ranges.iter().map(|range| range.0));
+        Ok(())
+    }
+
+    /// The entry's ranges of addresses: begins and ends.
+    pub(super) fn ranges(
+        &self,
+        unit: &Unit<Slice<'a>>,
+        entry: &Entry<'a>,
+        out: &mut Vec<(u64, u64)>,
+    ) -> Result<(), DebugError> {
         let dwarf = self.units.dwarf;
         if let Some(value) = entry.attr_value(gimli::DW_AT_ranges) {
             if let Some(mut ranges) = dwarf.attr_ranges(unit, value)? {
                 while let Some(range) = ranges.next()? {
                     self.units.budget.spend(8)?;
                     // A function has a handful of ranges.
-                    if range.begin < range.end && starts.len() < 64 {
-                        starts.push(range.begin);
+                    if range.begin < range.end && out.len() < 64 {
+                        out.push((range.begin, range.end));
                     }
                 }
             }
-        } else if let (Some(low), true) =
-            (entry.attr_value(gimli::DW_AT_low_pc), entry.has_attr(gimli::DW_AT_high_pc))
+        } else if let (Some(low), Some(high)) =
+            (entry.attr_value(gimli::DW_AT_low_pc), entry.attr_value(gimli::DW_AT_high_pc))
             && let Some(low) = dwarf.attr_address(unit, low)?
         {
-            starts.push(low);
+            let size = high.udata_value().map(|size| low.saturating_add(size));
+            let end = size.or(dwarf.attr_address(unit, high)?);
+            out.push((low, end.unwrap_or(low)));
         }
         Ok(())
     }

@@ -1,0 +1,91 @@
+//! `everycall export`: the trace goes through the filter into a file.
+
+use std::io::BufWriter;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use everycall_export::{Count, Format, Note};
+use everycall_messages::say;
+use everycall_outfile::MODE_SHARED;
+use everycall_timeline::Trace;
+
+use crate::amounts::Several;
+use crate::arguments::ExportArguments;
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::output::{BUFFER, Destination};
+use crate::symbol_names::SymbolNames;
+use crate::trace_view::{self, TraceView};
+
+/// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each one repeats it.
+const JSON_INLINES_MAX: u64 = 1_000_000;
+
+/// Runs the verb.
+pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
+    let kept = arguments.filter.kept;
+    let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    let default = || default_output(&arguments.trace, arguments.format);
+    let destination = Destination::new(arguments.output.as_deref(), default);
+    destination.is_not(&arguments.trace)?;
+    let mut file = trace_view::open(&arguments.trace)?;
+    trace_view::select(&mut file, kept, &arguments.trace)?;
+    let trace = trace_view::trace(&file, &arguments.trace)?;
+    let is_small = arguments.format == Format::Perfetto || calls(&trace) <= JSON_INLINES_MAX;
+    let has_inlines = arguments.inlines || is_small && !arguments.no_inlines;
+    let names = SymbolNames::new(&file, &trace, &arguments.symbols).with_inlines(has_inlines);
+    let view = TraceView::new(&trace, &names);
+    trace_view::warn(&trace, &arguments.trace);
+    let out = destination.open(MODE_SHARED)?;
+    let output = &destination.path;
+    let shown = out.shown().to_owned();
+    let mut out = BufWriter::with_capacity(BUFFER, out);
+    let mut notify = |note: Note| say!("everycall: {note}");
+    let summary = everycall_export::export(arguments.format, &view, &names, &filter, &mut notify, &mut out)
+        .map_err(|error| Failure::writing(&shown, error))?;
+    let written = out.into_inner().map_err(|error| Failure::writing(&shown, error.into_error()))?;
+    let is_direct = written.is_direct();
+    written.finish()?;
+    trace_view::explain_emptiness(&summary, &filter, &view, &arguments.trace);
+    names.warn();
+    names.warn_of_sources();
+    if !has_inlines && !arguments.no_inlines {
+        say!(
+            "everycall: which calls were inlined is left out, as it would make a file of so many calls much larger; --inlines \
+             includes it"
+        );
+    }
+    if !is_direct {
+        let slices = Several(summary.slices, "call", "calls");
+        let threads = Several(summary.threads, "thread", "threads");
+        say!(
+            "everycall: {slices} of {threads} in {}; {}",
+            output.display(),
+            viewer(arguments.format, output)
+        );
+    }
+    if summary.lost_events > 0 {
+        say!("everycall: {} events are missing between them; they are marked", Count(summary.lost_events));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Calls that a trace holds.
+fn calls(trace: &Trace<'_>) -> u64 {
+    trace.threads().iter().map(|thread| thread.entries).sum()
+}
+
+/// How to look at an output.
+fn viewer(format: Format, output: &Path) -> String {
+    match format {
+        Format::Vizviewer => format!("open it with `vizviewer {}`", output.display()),
+        Format::Chrome | Format::Perfetto => "open it at https://ui.perfetto.dev".to_owned(),
+    }
+}
+
+fn default_output(trace: &Path, format: Format) -> PathBuf {
+    let ending = match format {
+        Format::Vizviewer | Format::Chrome => "json",
+        Format::Perfetto => "perfetto-trace",
+    };
+    Path::new(trace.file_name().unwrap_or(trace.as_os_str())).with_extension(ending)
+}

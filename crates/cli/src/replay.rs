@@ -1,0 +1,54 @@
+//! `everycall replay`: the trace goes through the filter onto a page.
+
+use std::io::{self, BufWriter, IsTerminal, Write};
+use std::process::ExitCode;
+
+use everycall_export::ReplayStyle;
+use rustix::termios::tcgetwinsize;
+
+use crate::arguments::{Colour, ReplayArguments, TextFormat};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::output::BUFFER;
+use crate::symbol_names::SymbolNames;
+use crate::trace_view::{self, TraceView};
+
+/// Runs the verb.
+pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
+    let kept = arguments.filter.kept;
+    let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    let mut file = trace_view::open(&arguments.trace)?;
+    trace_view::select(&mut file, kept, &arguments.trace)?;
+    let trace = trace_view::trace(&file, &arguments.trace)?;
+    let names = SymbolNames::new(&file, &trace, &arguments.symbols).with_inlines(arguments.inlines);
+    let view = TraceView::new(&trace, &names);
+    trace_view::warn(&trace, &arguments.trace);
+    let stdout = io::stdout();
+    let mut out = BufWriter::with_capacity(BUFFER, stdout.lock());
+    let written = match arguments.format {
+        TextFormat::Text => {
+            everycall_export::replay(&view, &names, &filter, style(arguments.color), &mut out)
+        }
+        TextFormat::Json => everycall_export::replay_json(&view, &names, &filter, &mut out),
+    };
+    let summary =
+        written.and_then(|summary| out.flush().map(|()| summary)).map_err(Failure::writing_to_stdout)?;
+    trace_view::explain_emptiness(&summary, &filter, &view, &arguments.trace);
+    names.warn();
+    Ok(ExitCode::SUCCESS)
+}
+
+fn style(colour: Colour) -> ReplayStyle {
+    let stdout = io::stdout();
+    let is_terminal = stdout.is_terminal();
+    let wanted = || std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty());
+    ReplayStyle {
+        colour: match colour {
+            Colour::Auto => is_terminal && wanted(),
+            Colour::Always => true,
+            Colour::Never => false,
+        },
+        width: if is_terminal { tcgetwinsize(&stdout).ok().map(|size| size.ws_col.into()) } else { None }
+            .filter(|width| *width > 0),
+    }
+}
