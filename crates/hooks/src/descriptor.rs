@@ -18,6 +18,8 @@ pub type SlowCall =
 
 /// Stacks for the slow path.
 pub const SLOW_STACKS: usize = 512;
+/// Bytes of each. Nothing lies between two of them, so the deepest chain of calls has to fit: the tests follow all of them.
+pub const SLOW_STACK_SIZE: usize = 16 << 10;
 
 /// What happened, for the slow path.
 pub mod slow {

@@ -43,4 +43,4 @@ pub use arch::describe_object;
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::{handler_end, local_thread_slot};
 pub use arch::{spawn, stack_pointer, syscall, thread_pointer, ticks};
-pub use descriptor::{ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACKS, SlowCall, slow};
+pub use descriptor::{ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACK_SIZE, SLOW_STACKS, SlowCall, slow};

@@ -44,6 +44,10 @@ impl Arena {
         &self.layout
     }
 
+    fn segment_words(&self) -> usize {
+        self.layout.segment_size as usize / size_of::<u64>()
+    }
+
     fn at(&self, offset: u64) -> *mut u8 {
         self.base.wrapping_add(offset as usize)
     }
@@ -93,7 +97,7 @@ impl Arena {
     pub(crate) fn pool(&self) -> Pool<'static> {
         let layout = &self.layout;
         let capacity = layout.segment_capacity as usize;
-        let segment_words = layout.segment_size as usize / size_of::<u64>();
+        let segment_words = self.segment_words();
         let base = self.at(layout.segments_offset);
         // SAFETY: both within the arena by its layout, aligned, never unmapped; atomics may be shared.
         let (entries, words) = unsafe {
@@ -297,7 +301,7 @@ impl Arena {
     /// The thread slot `index`, which is below the capacity.
     pub(crate) fn slot(&self, index: u32) -> Slot {
         let index = index.min(self.layout.thread_capacity.saturating_sub(1));
-        Slot { header: self.at(self.layout.thread_at(index)), arena: *self }
+        Slot { header: self.at(self.layout.thread_at(index)), segment_words: self.segment_words() }
     }
 }
 
@@ -305,7 +309,7 @@ impl Arena {
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     header: *mut u8,
-    arena: Arena,
+    segment_words: usize,
 }
 
 impl Slot {
@@ -393,6 +397,6 @@ impl Slot {
     }
 
     pub(crate) fn segment_words(&self) -> usize {
-        self.arena.layout.segment_size as usize / size_of::<u64>()
+        self.segment_words
     }
 }

@@ -79,14 +79,14 @@ impl Graveyard {
     pub(crate) fn take_place(&self, process: &'static Process) -> Option<(u32, u32)> {
         let arena = process.arena();
         if let Some(_lock) = Lock::try_take(&self.lock) {
-            self.make_room(process, &arena, LOOKS);
+            self.make_room(process, arena, LOOKS);
         }
         let capacity = arena.layout().thread_capacity;
-        let slot = self.take_slot(&arena).or_else(|| next_of(arena.thread_count(), capacity));
-        let stack = self.take_stack(&arena).or_else(|| next_of(&self.stacks_taken, capacity));
+        let slot = self.take_slot(arena).or_else(|| next_of(arena.thread_count(), capacity));
+        let stack = self.take_stack(arena).or_else(|| next_of(&self.stacks_taken, capacity));
         let place = match (slot, stack) {
             (Some(slot), Some(stack)) => Some((slot, stack)),
-            _ => self.place_in_need(process, &arena, slot, stack),
+            _ => self.place_in_need(process, arena, slot, stack),
         };
         if let Some((slot, _)) = place {
             self.newest.store(slot + 1, Relaxed);
@@ -127,7 +127,7 @@ impl Graveyard {
         if self.is_pass_due()
             && let Some(_lock) = Lock::try_take(&self.lock)
         {
-            self.make_room(process, &process.arena(), 0);
+            self.make_room(process, process.arena(), 0);
         }
     }
 
@@ -225,7 +225,7 @@ impl Graveyard {
     /// Ends a fiber, which nobody runs any more.
     pub(crate) fn end(&self, process: &'static Process, index: u32) {
         let _lock = Lock::take(&self.lock);
-        self.lay_down(process, &process.arena(), index);
+        self.lay_down(process, process.arena(), index);
     }
 
     /// The slot is that of one who has ended.

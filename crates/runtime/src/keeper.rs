@@ -177,7 +177,7 @@ unsafe extern "C" fn keep_calls(process: u64) {
     let wanted = &process.keeper.wanted;
     loop {
         let seen = wanted.load(Acquire);
-        if let Some(triggers) = Triggers::of(&process.arena()) {
+        if let Some(triggers) = Triggers::of(process.arena()) {
             // SAFETY: there is one helper at a time: another is started when `wanted` was 0.
             let choices = unsafe { &mut *process.keeper.choices.get() };
             while let Some(call) = triggers.take_posted() {

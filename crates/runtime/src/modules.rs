@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
         return;
     };
     let file = MappedFile::at(image.start, process);
-    let claim = module_table::claim(process, &arena, &image, &file);
+    let claim = module_table::claim(process, arena, &image, &file);
     let size = image.end - image.start;
     // Without a place its calls are those of an unknown module: all such modules share one range.
     let code_start = match &claim {
@@ -99,15 +99,15 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
                 predecessors: claim.predecessors(),
                 ..ModuleEntry::default()
             };
-            fill(process, &arena, &claim, entry, &file);
-            site_set::add(process, &arena, &entry, &file);
+            fill(process, arena, &claim, entry, &file);
+            site_set::add(process, arena, &entry, &file);
             module.index.store(claim.index, Relaxed);
         }
         None => arena.count(counter::MODULES_WITHOUT_PLACE, 1),
     }
     // SAFETY: the scratch buffer is ours while we hold the lock.
     note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
-    tell_recorder(&arena);
+    tell_recorder(arena);
     triggers::lower_floors(process);
     module.on.store(on.into(), Release);
 }

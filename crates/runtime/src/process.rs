@@ -4,7 +4,7 @@
 //! Process                       some pages
 //! Control[thread_capacity]      256 bytes each
 //! ------------------------------ wiped in children up to here
-//! slow-path stacks              8 KiB each, a few for all threads
+//! slow-path stacks              16 KiB each, a few for all threads
 //! ```
 
 use crate::arena::Arena;
@@ -22,7 +22,7 @@ use everycall_format::arena::{ArenaHeader, PAGE};
 use everycall_ring::Control;
 
 const PROCESS_SIZE: u64 = size_of::<Process>() as u64;
-const SLOW_STACK_SIZE: u64 = 8 << 10;
+const SLOW_STACK_SIZE: u64 = everycall_hooks::SLOW_STACK_SIZE as u64;
 /// Stacks for the slow path: for as many threads at a time as are in it, which are hardly more than there are CPUs. A
 /// thread that finds none stays on its own stack.
 const SLOW_STACKS: u64 = everycall_hooks::SLOW_STACKS as u64;
@@ -66,8 +66,8 @@ pub(crate) struct Process {
     pub(crate) crash: crate::crash::State,
     /// Whether the program starts with its sites on.
     pub(crate) sites_on: AtomicU32,
-    /// The arena's layout as it was checked at the start.
-    layout: UnsafeCell<ArenaHeader>,
+    /// Its arena, with the layout as it was checked at the start.
+    arena: UnsafeCell<Arena>,
     /// For whoever holds the module lock.
     scratch: UnsafeCell<[u8; SCRATCH_SIZE]>,
 }
@@ -99,7 +99,7 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let process = base.cast::<Process>();
     // SAFETY: fresh, zeroed, page-aligned memory; all zero is a valid Process. Nobody else has it yet.
     let fresh = unsafe { &mut *process };
-    *fresh.layout.get_mut() = *layout;
+    *fresh.arena.get_mut() = *arena;
     fresh.pid.store(system::process_id(), Relaxed);
     for (stack, number) in FREE_STACKS.iter().zip(1..) {
         stack.store(base as u64 + wiped + number * SLOW_STACK_SIZE, Relaxed);
@@ -147,16 +147,16 @@ pub(crate) fn thread_slot() -> *mut *const Control {
 
 impl Process {
     /// The process's arena. Not for a blank process.
-    pub(crate) fn arena(&self) -> Arena {
-        // SAFETY: `begin` or `begin_child` was called with an arena of this layout at this place; the layout doesn't change
-        // while the process isn't blank.
-        unsafe { Arena::new(ARENA.load(Relaxed), *self.layout.get()) }
+    pub(crate) fn arena(&self) -> &Arena {
+        // SAFETY: `begin` or `begin_child` was called with an arena of this layout at this place; neither changes while the process isn't
+        // blank.
+        unsafe { &*self.arena.get() }
     }
 
     /// A forked child's process, which was blank: it has `arena` in the place of its parent's.
     pub(crate) fn begin_child(&self, arena: &Arena, sites_on: bool) {
-        // SAFETY: the thread that starts the child is alone, and nobody asks for the layout of a blank process.
-        unsafe { *self.layout.get() = *arena.layout() };
+        // SAFETY: the thread that starts the child is alone, and nobody asks for the arena of a blank process.
+        unsafe { *self.arena.get() = *arena };
         self.pid.store(system::process_id(), Relaxed);
         self.next_code.store(crate::module_table::next_code(), Relaxed);
         self.sites_on.store(sites_on.into(), Relaxed);

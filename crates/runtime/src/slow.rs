@@ -116,7 +116,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     }
     if reserved.is_none() && seen.is_some() && control.deep.load(Relaxed) == 0 {
         thread.look_at_name();
-        threads::add_open_calls_to_dumps(&process.arena(), control);
+        threads::add_open_calls_to_dumps(process.arena(), control);
     }
     let place = modules::place(process, module, address, body);
     let is_entry = what & slow::EXIT == 0;
@@ -251,7 +251,7 @@ pub(crate) struct Thread<'a> {
 impl<'a> Thread<'a> {
     pub(crate) fn new(process: &'static Process, control: &'a Control) -> Thread<'a> {
         let slot = process.arena().slot(control.slot.load(Relaxed));
-        let ring = threads::ring(&process.arena(), control, &slot);
+        let ring = threads::ring(process.arena(), control, &slot);
         Thread { process, control, slot, ring, open: OpenCalls::new(control) }
     }
 
@@ -409,8 +409,8 @@ impl<'a> Thread<'a> {
     /// Goes on in the next segment.
     fn advance(&self) {
         let arena = self.process.arena();
-        crash::make_room(self.process, &arena, false);
-        crash::look_at_clocks(self.process, &arena);
+        crash::make_room(self.process, arena, false);
+        crash::look_at_clocks(self.process, arena);
         self.process.graveyard.keep_to_time(self.process);
         let streaming = arena.stream().load(Relaxed);
         let matching = triggers::look_at_open_calls(self.process, self);
@@ -447,12 +447,12 @@ impl<'a> Thread<'a> {
             }
             if tries > 0 {
                 tries -= 1;
-                crash::make_room(self.process, &arena, true);
+                crash::make_room(self.process, arena, true);
                 continue;
             }
-            wait_for_segment(&arena, bell);
+            wait_for_segment(arena, bell);
         }
-        threads::add_segment_to_dumps(&arena, self.control.current.load(Relaxed));
+        threads::add_segment_to_dumps(arena, self.control.current.load(Relaxed));
         triggers::count_beyond(self.process, self.control);
         if self.control.ticks_high.load(Relaxed) != high {
             triggers::watch_open_calls(self.process, &self.open);

@@ -70,8 +70,8 @@ fn begin_in(
     slot.state().store(thread_state::CLAIMED, Relaxed);
 
     let (base, limit) = arena.open_calls(stack);
-    if !crash::make_room_for_calls(process, &arena, stack, base, limit) {
-        process.graveyard.give_slot_back(&arena, index, stack);
+    if !crash::make_room_for_calls(process, arena, stack, base, limit) {
+        process.graveyard.give_slot_back(arena, index, stack);
         return None;
     }
     clear_open_calls(base, limit);
@@ -108,24 +108,24 @@ fn begin_in(
     control.open_base.store(base, Relaxed);
     control.open_limit.store(limit, Relaxed);
     control.open_top.store(base + size_of::<OpenCall>() as u64, Relaxed);
-    crash::make_room(process, &arena, false);
+    crash::make_room(process, arena, false);
     let segments = arena.layout().segments_per_ring() as u32;
     slot.ring_segments().store(segments, Relaxed);
     arena.ring_segments().fetch_add(segments, Relaxed);
-    let start = || ring(&arena, control, &slot).start(segments, ticks, 0);
+    let start = || ring(arena, control, &slot).start(segments, ticks, 0);
     let begun = start()
         || (0..crash::ROOM_TRIES).any(|_| {
-            crash::make_room(process, &arena, true);
+            crash::make_room(process, arena, true);
             start()
         });
     if !begun {
         arena.ring_segments().fetch_sub(segments, Relaxed);
-        process.graveyard.give_place_back(&arena, index, stack);
+        process.graveyard.give_place_back(arena, index, stack);
         return None;
     }
     triggers::count_beyond(process, control);
     triggers::look_at_floor(process, control);
-    add_segment_to_dumps(&arena, control.current.load(Relaxed));
+    add_segment_to_dumps(arena, control.current.load(Relaxed));
     if index.is_multiple_of(HEADERS_PER_PAGE) {
         arena.add_to_dumps(arena.layout().thread_at(index), PAGE);
     }

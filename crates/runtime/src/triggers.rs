@@ -151,7 +151,7 @@ fn low_floor(floor: u64) -> u32 {
 
 /// Brings the thread's floor up to date.
 pub(crate) fn look_at_floor(process: &Process, control: &Control) {
-    let Some(triggers) = Triggers::of(&process.arena()) else {
+    let Some(triggers) = Triggers::of(process.arena()) else {
         return control.floor.store(u32::MAX, Relaxed);
     };
     loop {
@@ -167,7 +167,7 @@ pub(crate) fn look_at_floor(process: &Process, control: &Control) {
 /// Brings the floors of all threads up to date, after sites were added.
 pub(crate) fn lower_floors(process: &'static Process) {
     let arena = process.arena();
-    let Some(triggers) = Triggers::of(&arena) else { return };
+    let Some(triggers) = Triggers::of(arena) else { return };
     let floor = low_floor(triggers.floor());
     for control in process.controls() {
         control.floor.fetch_min(floor, SeqCst);
@@ -185,7 +185,7 @@ pub(crate) fn judge(process: &Process, thread: &Thread<'_>, ticks: u64) {
 }
 
 fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
-    let Some(triggers) = Triggers::of(&process.arena()) else { return };
+    let Some(triggers) = Triggers::of(process.arena()) else { return };
     // Those that had taken long enough when the thread's end was told were posted then.
     let before = thread.control.ending.load(Relaxed).saturating_sub(left.call.ticks);
     let is_new = |site: &Site| left.took() > site.threshold && before <= site.threshold;
@@ -217,7 +217,7 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
 
 /// Whether a trigger wants a call.
 fn is_wanted(process: &Process, left: &Left) -> bool {
-    Triggers::of(&process.arena())
+    Triggers::of(process.arena())
         .is_some_and(|triggers| triggers.holding(left.call.code).any(|site| left.took() > site.threshold))
 }
 
@@ -341,7 +341,7 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
 /// The clock's upper half has changed: exits of open calls that a trigger names come to the slow path from now on, as 32 bits don't
 /// tell any more how long they take.
 pub(crate) fn watch_open_calls(process: &Process, open: &OpenCalls<'_>) {
-    if let Some(triggers) = Triggers::of(&process.arena()).filter(|triggers| triggers.has_sites()) {
+    if let Some(triggers) = Triggers::of(process.arena()).filter(|triggers| triggers.has_sites()) {
         open.watch(|code| triggers.names(code));
     }
 }
@@ -351,7 +351,7 @@ pub(crate) fn watch_open_calls(process: &Process, open: &OpenCalls<'_>) {
 pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Option<u64> {
     let control = thread.control;
     let arena = process.arena();
-    let triggers = Triggers::of(&arena).filter(|triggers| triggers.has_sites())?;
+    let triggers = Triggers::of(arena).filter(|triggers| triggers.has_sites())?;
     let events = thread.ring.events();
     let before = control.looked_depth.load(Relaxed);
     // Each of them may have ended a call: those below are the same as then.
@@ -427,7 +427,7 @@ fn stamp(triggers: &Triggers, thread: &Thread<'_>, from: u32) {
 
 /// Whether the ring of a thread with a matching call may take one more segment beyond its limit.
 pub(crate) fn may_grow(process: &Process) -> bool {
-    let Some(triggers) = Triggers::of(&process.arena()) else { return false };
+    let Some(triggers) = Triggers::of(process.arena()) else { return false };
     let allowed = field!(triggers.base, TriggerHeader, segments_allowed, AtomicU32).load(Relaxed);
     field!(triggers.base, TriggerHeader, segments_used, AtomicU32).load(Relaxed) < allowed
 }
@@ -439,7 +439,7 @@ pub(crate) fn count_beyond(process: &Process, control: &Control) {
     if before == beyond {
         return;
     }
-    if let Some(triggers) = Triggers::of(&process.arena()) {
+    if let Some(triggers) = Triggers::of(process.arena()) {
         let used = field!(triggers.base, TriggerHeader, segments_used, AtomicU32);
         if beyond > before {
             used.fetch_add(beyond - before, Relaxed);

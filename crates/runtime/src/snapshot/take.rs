@@ -84,19 +84,19 @@ impl Drop for Held<'_> {
 /// Takes a snapshot of what the rings hold, or of that from `since` (ticks) on. Its handle.
 pub(crate) fn take(process: &'static Process, since: u64) -> Result<u64, i32> {
     let arena = process.arena();
-    let (entry, handle) = join(process, &arena).ok_or(error::BUSY)?;
+    let (entry, handle) = join(process, arena).ok_or(error::BUSY)?;
     let bit = holder::FIRST << entry;
     let keep = Keep::begin(&arena.pool(), everycall_hooks::ticks, KEEP_TICKS);
-    let threads = note(process, &arena, handle);
+    let threads = note(process, arena, handle);
     let is_noted = threads.is_some();
     if let Some(threads) = threads {
-        hold(process, &arena, bit, threads);
+        hold(process, arena, bit, threads);
         handle.ticks.store(everycall_hooks::ticks(), Relaxed);
-        let_go_before(&arena, bit, threads, since);
+        let_go_before(arena, bit, threads, since);
     }
     drop(keep);
     if !is_noted {
-        leave(&arena, entry, handle);
+        leave(arena, entry, handle);
         return Err(error::NO_MEMORY);
     }
     let uses = handle.uses.load(Relaxed);
@@ -307,29 +307,29 @@ pub(crate) fn leave_rings(process: &'static Process, snapshot: u64, call: &Trigg
     let arena = process.arena();
     let (entry, handle) = claim(process, snapshot)?;
     let bit = holder::FIRST << entry;
-    for (noted, slot) in lists(&arena, handle).1.iter_mut().zip(0..) {
+    for (noted, slot) in lists(arena, handle).1.iter_mut().zip(0..) {
         let is_it = (slot, noted.header.generation) == (call.slot, call.generation);
         let (mut until_end, mut until_begin) = (0_u32, 0_u32);
         let mut next = Some((noted.first, noted.first_number)).filter(|_| noted.segments > 0);
         while let Some((index, number)) = next {
-            let begin = begin_ticks(&arena, index);
+            let begin = begin_ticks(arena, index);
             if begin.is_none_or(|ticks| ticks > call.end_ticks) {
                 break;
             }
             until_end += 1;
             until_begin += u32::from(begin.is_some_and(|ticks| ticks <= call.start_ticks));
-            next = successor(&arena, bit, slot, noted, index, number);
+            next = successor(arena, bit, slot, noted, index, number);
         }
         let mut too_many = until_end.saturating_sub(noted.header.ring_segments.max(1));
         if is_it {
             too_many = too_many.min(until_begin.saturating_sub(1));
         }
         for _ in 0..too_many {
-            let Some((next, number)) = successor(&arena, bit, slot, noted, noted.first, noted.first_number)
+            let Some((next, number)) = successor(arena, bit, slot, noted, noted.first, noted.first_number)
             else {
                 break;
             };
-            release(&arena, noted.first, bit);
+            release(arena, noted.first, bit);
             (noted.first, noted.first_number) = (next, number);
             noted.segments -= 1;
         }
@@ -420,7 +420,7 @@ fn lists(arena: &Arena, handle: &Handle) -> (&'static mut [u8], &'static mut [No
 /// The snapshot, for writing.
 pub(super) fn open(process: &'static Process, snapshot: u64) -> Result<Held<'static>, i32> {
     let (entry, handle) = claim(process, snapshot)?;
-    let (buffer, threads) = lists(&process.arena(), handle);
+    let (buffer, threads) = lists(process.arena(), handle);
     Ok(Held { handle, bit: holder::FIRST << entry, ticks: handle.ticks.load(Relaxed), threads, buffer })
 }
 
@@ -431,10 +431,10 @@ pub(crate) fn free(process: &'static Process, snapshot: u64) -> Result<(), i32> 
     let bit = holder::FIRST << entry;
     for index in 0..arena.pool().taken.load(Acquire).min(arena.layout().segment_capacity) {
         if arena.pool().is_held(index, bit) {
-            release(&arena, index, bit);
+            release(arena, index, bit);
         }
     }
     system::unmap(handle.memory.load(Relaxed) as *mut u8, handle.size.load(Relaxed));
-    leave(&arena, entry, handle);
+    leave(arena, entry, handle);
     Ok(())
 }

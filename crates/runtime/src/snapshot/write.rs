@@ -168,10 +168,10 @@ impl Output<'_> {
         let now = start::clock_reading();
         self.chunk(chunk::CLOCK, &[bytes(&array(ClockReading::SIZE, 2)), bytes(&start), bytes(&now)])?;
         self.process(process, held, &start)?;
-        self.modules(&arena, held.buffer)?;
-        self.threads(process, &arena, held)?;
+        self.modules(arena, held.buffer)?;
+        self.threads(process, arena, held)?;
         if let Some(moment) = self.moment {
-            self.chunk(chunk::KEPT, &[bytes(&kept_call(&arena, held.threads, moment))])?;
+            self.chunk(chunk::KEPT, &[bytes(&kept_call(arena, held.threads, moment))])?;
             let count = moment.triggers.len() as u32;
             // SAFETY: structures of the format have no padding, and lie in memory as in files.
             let records = unsafe {

@@ -225,7 +225,7 @@ impl Machine {
         let all = stack.as_ptr_range();
         let bounds = Bounds { low: all.start as u64, high: all.end as u64, how: bounds::TOLD };
         let control = contexts::begin_home(process, bounds, system::thread_id().unwrap()).unwrap().control;
-        let ring = threads::ring(&arena, control, &slot);
+        let ring = threads::ring(arena, control, &slot);
         for _ in 0..before {
             if !ring.has_room(1) {
                 ring.close(everycall_hooks::ticks(), false);
@@ -269,7 +269,7 @@ impl Machine {
     }
 
     fn ring(&self) -> Ring<'static> {
-        threads::ring(&self.process.arena(), self.control, &self.slot)
+        threads::ring(self.process.arena(), self.control, &self.slot)
     }
 
     /// Between two instructions.
