@@ -9,6 +9,8 @@ use object::{Object, ObjectSection, ObjectSymbol, RelocationTarget};
 
 /// What a function of the C library may take: `memcpy` and its like are all that the runtime calls.
 const LIBRARY: u64 = 256;
+/// Bytes that a function may take before it is on one of these stacks.
+const OWN_MAX: u64 = 256;
 /// What comes before: the hook's way into the slow path.
 const SLOW_COMMON: &str = "everycall_slow_common";
 
@@ -110,10 +112,34 @@ fn deepest(functions: &BTreeMap<u64, Function>, at: u64, callers: &mut Vec<u64>)
 #[test]
 fn hold_the_deepest_calls() {
     let functions = functions();
-    let find = |name: &str| *functions.iter().find(|(_, function)| function.name.contains(name)).expect(name).0;
+    let find =
+        |name: &str| *functions.iter().find(|(_, function)| function.name.contains(name)).expect(name).0;
     let way_in = functions[&find(SLOW_COMMON)].frame + 8;
     let (bytes, chain) = deepest(&functions, find("4slow9slow_path"), &mut Vec::new());
-    println!("{way_in} + {bytes} of {SLOW_STACK_SIZE}:\n{}", chain.join("\n"));
     assert!(chain.len() > 3 && bytes > 4096, "that is too little for the slow path: {chain:?}");
     assert!(way_in + bytes <= SLOW_STACK_SIZE as u64, "{way_in} + {bytes} of {SLOW_STACK_SIZE}: {chain:#?}");
+    // What is run on them besides.
+    let others: Vec<u64> = functions
+        .iter()
+        .filter(|(_, function)| function.name.contains("slow_stacks6run_on5entry"))
+        .map(|(begin, _)| *begin)
+        .collect();
+    assert!(others.len() >= 4, "{others:?}");
+    for other in others {
+        let (bytes, chain) = deepest(&functions, other, &mut Vec::new());
+        assert!(bytes + 8 <= SLOW_STACK_SIZE as u64, "{bytes} of {SLOW_STACK_SIZE}: {chain:#?}");
+    }
+}
+
+/// Where frames are left, the stack may be that of a signal handler, of which little is left.
+#[test]
+fn wrappers_need_little_of_a_threads_own_stack() {
+    let functions = functions();
+    let find = |name: &str| functions.iter().find(|(_, function)| function.name.contains(name)).expect(name);
+    let switch = *find("13call_on_stack").0;
+    for entry in ["9unwinding9unwinding", "3api4mark", "6fibers5fiber"] {
+        let function = find(entry).1;
+        assert!(function.calls.contains(&(Some(switch), 8)), "{entry} doesn't change stacks");
+        assert!(function.frame <= OWN_MAX, "{entry} takes {}", function.frame);
+    }
 }

@@ -40,7 +40,9 @@ mod descriptor;
 
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use arch::describe_object;
+pub use arch::{call_on_stack, spawn, stack_pointer, syscall, thread_pointer, ticks};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::{handler_end, local_thread_slot};
-pub use arch::{spawn, stack_pointer, syscall, thread_pointer, ticks};
-pub use descriptor::{ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACK_SIZE, SLOW_STACKS, SlowCall, slow};
+pub use descriptor::{
+    ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACK_SIZE, SLOW_STACKS, SlowCall, slow,
+};

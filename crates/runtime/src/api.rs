@@ -7,7 +7,7 @@ use crate::open_calls::Frame;
 use crate::process::{self, Process, state as process_state};
 use crate::slow::Thread;
 use crate::snapshot::{self, Sink};
-use crate::{contexts, pause, start, system, threads};
+use crate::{contexts, pause, slow_stacks, start, system, threads};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
@@ -276,14 +276,14 @@ pub(crate) fn is_recording() -> bool {
 /// Does something with the calling thread, which begins if it hasn't yet.
 pub(crate) fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<(), i32> {
     let process = traced().ok_or(error::NOT_TRACED)?;
+    let pointer = everycall_hooks::stack_pointer();
     let mask = system::block_signals();
-    let found = contexts::current(process, everycall_hooks::stack_pointer());
-    let result = match found.map(|found| found.control) {
+    let result = slow_stacks::run(|| match contexts::current(process, pointer).map(|found| found.control) {
         Some(control) if !threads::is_left_out(control) => {
             within(process, control, |thread| change(thread, process))
         }
         _ => error::NO_THREAD,
-    };
+    });
     system::set_signal_mask(mask);
     if result == 0 { Ok(()) } else { Err(result) }
 }

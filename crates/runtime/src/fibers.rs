@@ -1,7 +1,7 @@
 //! What the program tells of its fibers: through `everycall.h`, and through the wrapper of `makecontext`.
 
 use crate::api::{self, error};
-use crate::{contexts, system};
+use crate::{contexts, slow_stacks, system};
 use core::sync::atomic::Ordering::Relaxed;
 
 /// What is told: see [`everycall_hooks::RuntimeTable::fiber`].
@@ -39,13 +39,13 @@ pub(crate) unsafe extern "C" fn fiber(what: u32, low: u64, size: u64, name: *con
     let Some(process) = api::traced() else { return error::NOT_TRACED };
     let pointer = everycall_hooks::stack_pointer();
     let mask = system::block_signals();
-    let result = match what {
+    let result = slow_stacks::run(|| match what {
         what::STACK if contexts::runs_own_stack(pointer) && (low..high).contains(&pointer) => error::ARGUMENT,
         what::STACK if contexts::register(process, low, high, name, pointer) => 0,
         what::STACK => error::TOO_MANY_STACKS,
         _ if contexts::unregister(process, low, high, pointer) => 0,
         _ => error::ARGUMENT,
-    };
+    });
     system::set_signal_mask(mask);
     result
 }

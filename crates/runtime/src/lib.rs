@@ -73,6 +73,7 @@ mod signal;
 mod site_set;
 mod sites;
 mod slow;
+mod slow_stacks;
 mod snapshot;
 mod stacks;
 mod start;

@@ -8,7 +8,7 @@ use crate::module_table::{self, Claim, Kind};
 use crate::process::{self, Process, state as process_state};
 use crate::slow::{Place, slow_path};
 use crate::triggers::Triggers;
-use crate::{api, fork, hub, site_set, sites, triggers};
+use crate::{api, fork, hub, site_set, sites, slow_stacks, triggers};
 use core::sync::atomic::{
     AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     module.bias_exit.store(bias.wrapping_sub(EXIT), Relaxed);
     module.start.store(image.start, Relaxed);
     module.size.store(size, Relaxed);
-    module.slow_stacks.store(process::slow_stacks(), Relaxed);
+    module.slow_stacks.store(slow_stacks::list(), Relaxed);
     module.slow.store(slow_path as *const () as u64, Relaxed);
     let on = process.sites_on.load(Relaxed) != 0;
     let to = if on { Switch::On } else { Switch::Off };

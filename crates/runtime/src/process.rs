@@ -4,12 +4,13 @@
 //! Process                       some pages
 //! Control[thread_capacity]      256 bytes each
 //! ------------------------------ wiped in children up to here
-//! slow-path stacks              16 KiB each, a few for all threads
+//! slow-path stacks              16 KiB each, for all threads: see [`crate::slow_stacks`]
 //! ```
 
 use crate::arena::Arena;
 use crate::graveyard::Graveyard;
 use crate::ranges::Ranges;
+use crate::slow_stacks;
 use crate::snapshot::Snapshots;
 use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::cell::UnsafeCell;
@@ -22,10 +23,6 @@ use everycall_format::arena::{ArenaHeader, PAGE};
 use everycall_ring::Control;
 
 const PROCESS_SIZE: u64 = size_of::<Process>() as u64;
-const SLOW_STACK_SIZE: u64 = everycall_hooks::SLOW_STACK_SIZE as u64;
-/// Stacks for the slow path: for as many threads at a time as are in it, which are hardly more than there are CPUs. A
-/// thread that finds none stays on its own stack.
-const SLOW_STACKS: u64 = everycall_hooks::SLOW_STACKS as u64;
 
 /// [`Process::state`].
 pub(crate) mod state {
@@ -75,10 +72,6 @@ pub(crate) struct Process {
 /// Longer than the longest line of `/proc/self/maps`.
 const SCRATCH_SIZE: usize = 8 << 10;
 
-/// The stacks for the slow path that nobody is on: their highest addresses, else 0. A forked child has them, too, for its first
-/// event, but for those that other threads of its parent were on at the fork.
-static FREE_STACKS: [AtomicU64; SLOW_STACKS as usize] = [const { AtomicU64::new(0) }; SLOW_STACKS as usize];
-
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Place of the thread-local slot from the thread pointer.
@@ -88,7 +81,7 @@ static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
 pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let layout = arena.layout();
     let wiped = wiped_bytes(layout);
-    let size = wiped + SLOW_STACKS * SLOW_STACK_SIZE;
+    let size = wiped + slow_stacks::SIZE;
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
     if system::advise(base, wiped, system::MADV_WIPEONFORK).is_err() {
@@ -101,9 +94,7 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let fresh = unsafe { &mut *process };
     *fresh.arena.get_mut() = *arena;
     fresh.pid.store(system::process_id(), Relaxed);
-    for (stack, number) in FREE_STACKS.iter().zip(1..) {
-        stack.store(base as u64 + wiped + number * SLOW_STACK_SIZE, Relaxed);
-    }
+    slow_stacks::begin(base as u64 + wiped);
     fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
     THREAD_SLOT.store(thread_slot, Relaxed);
     ARENA.store(arena.base(), Relaxed);
@@ -189,9 +180,4 @@ impl Process {
         let count = arena.thread_count().load(SeqCst).min(arena.layout().thread_capacity);
         (0..count).map(|index| self.control(index))
     }
-}
-
-/// Where the stacks for the slow path are listed.
-pub(crate) fn slow_stacks() -> u64 {
-    FREE_STACKS.as_ptr() as u64
 }

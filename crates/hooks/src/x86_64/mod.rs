@@ -100,6 +100,33 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
     result
 }
 
+/// Calls `entry` with `argument` on another stack.
+///
+/// # Safety
+/// `top` is the upper end of a stack that is the calling thread's alone meanwhile, aligned to 16.
+#[unsafe(naked)]
+pub unsafe extern "C" fn call_on_stack(
+    argument: *mut core::ffi::c_void,
+    entry: unsafe extern "C" fn(*mut core::ffi::c_void),
+    top: u64,
+) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbx",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbx, -16",
+        "mov rbx, rsp",
+        ".cfi_def_cfa_register rbx",
+        "mov rsp, rdx",
+        "call rsi",
+        "mov rsp, rbx",
+        "pop rbx",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    );
+}
+
 /// Starts a thread of the calling process that shares what `flags` say (`clone`), on a stack of its own, calls `entry` in it and ends it. Its id,
 /// or an error. `ended` is set to 0 when it is gone, if the flags say so.
 ///
