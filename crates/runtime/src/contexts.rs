@@ -13,7 +13,7 @@ use crate::ranges::{Range, TAKEN_AT_ONCE, flags};
 use crate::slow::Thread;
 use crate::stacks::{self, Bounds, bounds};
 use crate::{interrupted, nested, system, threads};
-use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
+use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::{counter, thread_state};
 use everycall_format::event::unwound;
 use everycall_ring::{Control, running, state};
@@ -152,7 +152,7 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
         }
     }
     if let (Some(home), Some(bounds)) = (home, of_thread) {
-        stacks::set(home, bounds);
+        stacks::set(process, home, bounds);
         return entered(home);
     }
     if let Some(other) = other_threads(process, pointer).or_else(|| suspended_above(process, pointer)) {
@@ -201,7 +201,6 @@ pub(crate) fn begin_home(process: &'static Process, bounds: Bounds, tid: u32) ->
         retire(process, bounds.low, bounds.high, unwound::NOTICED, |range| range.tid != tid);
     }
     let control = threads::begin(process, bounds, tid, None)?;
-    stacks::refit(process, control);
     set_home(control);
     if let Some(last) = last() {
         leave(last, tid);
@@ -247,7 +246,6 @@ fn on_fiber(
         range.slot = slot;
         range.flags &= !flags::BEGUN_ANEW;
     });
-    stacks::refit(process, control);
     enter(process, last, control, tid);
     Some(Found { control, is_new: true })
 }
@@ -314,8 +312,7 @@ fn is_grown(process: &'static Process, control: &'static Control, pointer: u64) 
         table.remove(&range);
         table.insert(&Range { low: bounds.low, high: bounds.high, ..range });
     }
-    stacks::set(control, bounds);
-    stacks::refit(process, control);
+    stacks::set(process, control, bounds);
     true
 }
 
@@ -356,9 +353,7 @@ pub(crate) fn is_on(process: &'static Process, control: &Control, pointer: u64) 
         Some(range) => range.slot == control.slot.load(Relaxed) + 1 && control.fiber.load(Relaxed) != 0,
         None => stacks::is_within(control, pointer),
     };
-    stacks::is_seen(control, pointer)
-        || is_own()
-        || system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer))
+    is_own() || system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer))
 }
 
 /// Whether nobody tells where something new begins on a context's stack, which has this stack pointer.
@@ -447,7 +442,7 @@ fn trim(process: &'static Process, low: u64, high: u64) {
         table.remove(&range);
         table.insert(&Range { low: from, high: to, ..range });
         drop(table);
-        stacks::set(control, Bounds { low: from, high: to, how: bounds::GUESSED });
+        stacks::set(process, control, Bounds { low: from, high: to, how: bounds::GUESSED });
     }
 }
 
@@ -475,18 +470,15 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
     if let Some(known) = known {
         table.remove(&known);
         if let Some(slot) = known.slot.checked_sub(1) {
-            let control = process.control(slot);
-            stacks::set(control, Bounds { low, high, how: bounds::TOLD });
+            stacks::set(process, process.control(slot), Bounds { low, high, how: bounds::TOLD });
             set_name(process, slot, name);
         }
         let name = if name[0] == 0 { known.name } else { name };
-        return table.insert(&Range {
-            low,
-            high,
-            name,
-            flags: known.flags & !flags::GUESSED | flags::TOLD,
-            ..known
-        });
+        let flags = known.flags & !flags::GUESSED | flags::TOLD;
+        let fits = table.insert(&Range { low, high, name, flags, ..known });
+        drop(table);
+        raise(process, low, high);
+        return fits;
     }
     let range = Range { low, high, name, tid, slot: 0, flags: flags::TOLD, around };
     let is_there = table.update(&range, |there| {
@@ -559,6 +551,8 @@ pub(crate) fn runs_own_stack(pointer: u64) -> bool {
 
 /// Stacks that this one lies in are seen by hooks above it only.
 fn raise(process: &'static Process, low: u64, high: u64) {
+    // See `stacks::refit`.
+    fence(SeqCst);
     for control in process.controls() {
         let is_around = control.stack_low.load(Relaxed) < high
             && low < control.stack_high.load(Relaxed)

@@ -11,8 +11,6 @@ use core::sync::atomic::{
 
 /// Stacks that may be known at a time.
 const CAPACITY: usize = 8192;
-/// Entries that are looked at for one that contains another.
-const NESTED_MAX: usize = 64;
 
 /// Entries that are taken out together.
 pub(crate) const TAKEN_AT_ONCE: usize = 16;
@@ -80,6 +78,8 @@ impl Range {
 struct Entry {
     low: AtomicU64,
     high: AtomicU64,
+    /// The highest end of this range and of all that come before it: where a search downwards ends.
+    reach: AtomicU64,
     slot_and_flags: AtomicU64,
     tid: AtomicU64,
     name: [AtomicU64; 2],
@@ -133,8 +133,6 @@ pub(crate) struct Ranges {
     /// Odd while the table is being changed.
     version: AtomicU32,
     count: AtomicU32,
-    /// Not 0 once one lay within another.
-    are_nested: AtomicU32,
     entries: [Entry; CAPACITY],
 }
 
@@ -157,8 +155,7 @@ impl Ranges {
     pub(crate) fn find_around(&self, low: u64, high: u64) -> Option<Range> {
         self.read(|table| {
             let behind = table.first_from(low.saturating_add(1));
-            let is_around = |range: &Range| high < range.high;
-            table.before(behind, NESTED_MAX).find(is_around)
+            table.reaching(behind, high).next()
         })
     }
 
@@ -194,14 +191,10 @@ impl Ranges {
     /// The range within this one that isn't the same and ends highest.
     pub(crate) fn highest_within(&self, low: u64, high: u64) -> Option<Range> {
         self.read(|table| {
-            let inside = |range: &Range| range.is_within(low, high) && (range.low, range.high) != (low, high);
+            let is_inside =
+                |range: &Range| range.is_within(low, high) && (range.low, range.high) != (low, high);
             let last = table.first_from(high);
-            let below = table.before(last, NESTED_MAX);
-            if table.are_nested.load(Relaxed) == 0 {
-                // All that come before one below end below.
-                return below.take_while(|range| range.high > low).find(inside);
-            }
-            below.filter(inside).max_by_key(|range| range.high)
+            table.reaching(last, low).filter(is_inside).max_by_key(|range| range.high)
         })
     }
 
@@ -255,27 +248,33 @@ impl Ranges {
 
     fn search(&self, address: u64) -> Option<Range> {
         let behind = self.first_from(address.saturating_add(1));
-        self.before(behind, self.looks()).find(|range| range.contains(address))
+        self.reaching(behind, address).next()
     }
 
     fn below(&self, address: u64) -> Option<Range> {
         let behind = self.first_from(address);
-        self.before(behind, NESTED_MAX).find(|range| range.high <= address)
+        let nearest = (0..behind).rev().map(|index| self.get(index)).find(|range| range.high <= address)?;
+        // Only one that it lies within ends higher.
+        let around = |range: &Range| {
+            let behind = self.first_from(range.low.saturating_add(1));
+            self.reaching(behind, range.high).next().filter(|range| range.high <= address)
+        };
+        core::iter::successors(Some(nearest), around).last()
     }
 
     fn overlapping(&self, low: u64, high: u64) -> Option<Range> {
-        let behind = self.first_from(high);
-        self.before(behind, self.looks()).find(|range| range.overlaps(low, high))
+        self.reaching(self.first_from(high), low).next()
     }
 
-    /// The ranges before a place, the nearest ones first, at most so many.
-    fn before(&self, place: usize, count: usize) -> impl Iterator<Item = Range> {
-        (0..place).rev().take(count).map(|index| self.get(index))
-    }
-
-    /// How many ranges before a place may have a part of what comes behind it.
-    fn looks(&self) -> usize {
-        if self.are_nested.load(Relaxed) == 0 { 1 } else { NESTED_MAX }
+    /// The ranges before a place that end above `address`, the nearest ones first.
+    fn reaching(&self, place: usize, address: u64) -> impl Iterator<Item = Range> {
+        let reach = |index: usize| self.entries.get(index).map_or(0, |entry| entry.reach.load(Relaxed));
+        let may_reach = move |index: &usize| reach(*index) > address;
+        (0..place)
+            .rev()
+            .take_while(may_reach)
+            .map(|index| self.get(index))
+            .filter(move |range| range.high > address)
     }
 }
 
@@ -294,11 +293,7 @@ impl Change<'_> {
         is_meant: impl Fn(&Range) -> bool,
     ) -> Option<Range> {
         let behind = self.ranges.first_from(high);
-        (0..behind)
-            .rev()
-            .map(|index| self.ranges.get(index))
-            .take_while(|range| range.high > low || self.ranges.are_nested.load(Relaxed) != 0)
-            .find(|range| range.overlaps(low, high) && is_meant(range))
+        self.ranges.reaching(behind, low).find(is_meant)
     }
 
     /// Takes a range in; false where there is no room.
@@ -307,16 +302,16 @@ impl Change<'_> {
         if count >= CAPACITY {
             return false;
         }
-        if self.ranges.overlapping(range.low, range.high).is_some() {
-            self.ranges.are_nested.store(1, Relaxed);
-        }
         self.changed(|| {
-            let place = self.ranges.first_from(range.low);
+            let first = self.ranges.first_from(range.low);
+            // Of those that begin there, the larger ones come first.
+            let is_before = |other: Range| other.low == range.low && other.high > range.high;
+            let place = (first..count).find(|&index| !is_before(self.ranges.get(index))).unwrap_or(count);
             for index in (place..count).rev() {
                 self.put(index + 1, &self.ranges.get(index));
             }
             self.put(place, range);
-            self.ranges.count.store(count as u32 + 1, Relaxed);
+            self.set_count(count + 1, place);
         });
         true
     }
@@ -329,7 +324,7 @@ impl Change<'_> {
             for index in place + 1..count {
                 self.put(index - 1, &self.ranges.get(index));
             }
-            self.ranges.count.store(count as u32 - 1, Relaxed);
+            self.set_count(count - 1, place);
         });
     }
 
@@ -368,19 +363,19 @@ impl Change<'_> {
                     self.put(kept, &self.ranges.get(index));
                     kept += 1;
                 }
-                self.ranges.count.store(kept as u32, Relaxed);
+                self.set_count(kept, *hole);
             });
         }
         (found, next)
     }
 
-    /// Changes all but where it begins; false where it isn't there any more.
+    /// Changes all but where it begins and ends; false where it isn't there any more.
     pub(crate) fn update(&self, range: &Range, change: impl FnOnce(&mut Range)) -> bool {
         let Some(place) = self.place(range) else { return false };
         self.changed(|| {
             let mut changed = self.ranges.get(place);
             change(&mut changed);
-            self.put(place, &Range { low: range.low, ..changed });
+            self.put(place, &Range { low: range.low, high: range.high, ..changed });
         });
         true
     }
@@ -397,6 +392,18 @@ impl Change<'_> {
     fn put(&self, index: usize, range: &Range) {
         if let Some(entry) = self.ranges.entries.get(index) {
             entry.set(range);
+        }
+    }
+
+    /// Sets how many there are, and how far they reach, from the first one on that isn't as before.
+    fn set_count(&self, count: usize, changed: usize) {
+        self.ranges.count.store(count as u32, Relaxed);
+        let entries = &self.ranges.entries;
+        let before = changed.checked_sub(1).and_then(|index| entries.get(index));
+        let mut reach = before.map_or(0, |entry| entry.reach.load(Relaxed));
+        for entry in entries.get(changed..count).unwrap_or(&[]) {
+            reach = reach.max(entry.high.load(Relaxed));
+            entry.reach.store(reach, Relaxed);
         }
     }
 
@@ -472,6 +479,35 @@ mod tests {
             [around(2000, 2990), around(2000, 3000), around(4500, 5500), around(1000, 9000)],
             [Some(2000), Some(1000), Some(1000), None]
         );
+    }
+
+    #[test]
+    fn however_many_lie_within_one() {
+        let table = table();
+        let outer = range(10_000, 90_000);
+        for index in 0..500 {
+            table.lock().insert(&range(100 * index, 100 * index + 50));
+            table.lock().insert(&range(20_000 + 100 * index, 20_000 + 100 * index + 50));
+        }
+        for range in [outer, range(80_000, 90_000), range(80_000, 81_000)] {
+            table.lock().insert(&range);
+        }
+        let low = |address| table.find(address).map(|range| range.low);
+        assert_eq!(
+            [low(69_960), low(69_940), low(15_060), low(9_960)],
+            [Some(10_000), Some(69_900), Some(10_000), None]
+        );
+        let around = |low, high| table.find_around(low, high).map(|range| (range.low, range.high));
+        assert_eq!(around(60_060, 60_070), Some((10_000, 90_000)));
+        assert_eq!(around(80_000, 80_900), Some((80_000, 81_000)));
+        assert_eq!(around(80_000, 81_000), Some((80_000, 90_000)));
+        assert_eq!((table.end_within(10_000, 90_000), table.end_within(10_000, 89_000)), (90_000, 81_000));
+        assert_eq!(
+            (table.end_below(95_000), table.end_below(85_000), table.end_below(20_075)),
+            (90_000, 81_000, 20_050)
+        );
+        table.lock().remove(&outer);
+        assert_eq!([low(69_960), low(69_940), low(85_000)], [None, Some(69_900), Some(80_000)]);
     }
 
     #[test]

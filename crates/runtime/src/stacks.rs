@@ -7,7 +7,7 @@
 use crate::mapping::{self, Mapping};
 use crate::process::Process;
 use crate::system;
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::{OpenCall, PAGE};
 use everycall_ring::Control;
 
@@ -116,11 +116,11 @@ pub(crate) fn is_near(control: &Control, pointer: u64) -> bool {
 }
 
 /// Sets a stack's bounds.
-pub(crate) fn set(control: &Control, bounds: Bounds) {
+pub(crate) fn set(process: &Process, control: &Control, bounds: Bounds) {
     control.bounds.store(bounds.how, Relaxed);
     control.stack_end.store(bounds.low, Relaxed);
     control.stack_high.store(bounds.high, Relaxed);
-    control.stack_low.store(bounds.low, Relaxed);
+    refit(process, control);
 }
 
 /// The control block is no stack's any more: whoever still has it comes to the slow path.
@@ -137,6 +137,8 @@ pub(crate) fn refit(process: &Process, control: &Control) {
         let (end, high) = (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed));
         let low = if process.stacks.is_empty() { end } else { process.stacks.end_within(end, high) };
         control.stack_low.store(low, Relaxed);
+        // Whoever has told of a stack within this one meanwhile sees what was stored, or else is seen here.
+        fence(SeqCst);
         if process.stacks.version() == version {
             return;
         }

@@ -129,7 +129,7 @@ fn begin_in(
     if index.is_multiple_of(HEADERS_PER_PAGE) {
         arena.add_to_dumps(arena.layout().thread_at(index), PAGE);
     }
-    stacks::set(control, bounds);
+    stacks::set(process, control, bounds);
     control.state.store(state::ACTIVE, Relaxed);
     slot.state().store(thread_state::USED, Release);
     Some(control)
