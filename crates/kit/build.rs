@@ -28,7 +28,7 @@ const INLINED: [&str; 8] = [
     "_ZNSaIwE10deallocateEPwm",
 ];
 /// The kit's files as `FILES` of the crate lists them, headers last.
-const FILES: [&str; 13] = [
+const FILES: [&str; 17] = [
     "everycall-rt.o",
     "everycall-module.o",
     "libeverycall.so",
@@ -36,10 +36,14 @@ const FILES: [&str; 13] = [
     "everycall-fibers.o",
     "everycall-boost-context.o",
     "everycall-exceptions.o",
+    "everycall-handled.o",
+    "everycall-cleaned.o",
     "everycall-jumps-executable.o",
     "everycall-fibers-executable.o",
     "everycall-boost-context-executable.o",
     "everycall-exceptions-executable.o",
+    "everycall-handled-executable.o",
+    "everycall-cleaned-executable.o",
     "include/everycall.h",
     "include/compat/funtrace.h",
 ];
@@ -74,7 +78,7 @@ fn main() {
     merge(&out, &executable, "everycall-rt.o");
     merge(&out, &module, "everycall-module.o");
 
-    for name in ["jumps", "exceptions", "fibers", "boost_context"] {
+    for name in ["jumps", "exceptions", "handled", "cleaned", "fibers", "boost_context"] {
         for suffix in ["", EXECUTABLE] {
             wrapper(&out, &manifest.join("wrappers"), name, suffix);
         }
@@ -214,6 +218,7 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) {
                 "_Unwind_GetCFA",
                 "_Unwind_GetRegionStart",
                 "__cxa_current_exception_type",
+                "everycall_cleanups_tell_of_exits",
                 TABLE,
             ];
             name != "_GLOBAL_OFFSET_TABLE_" && !known.iter().any(|known| name.starts_with(known))

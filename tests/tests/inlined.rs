@@ -42,13 +42,6 @@ fn exceptions_leave_what_was_inlined_into_the_function_that_handles_them() {
                         "leaf() asks()(fails()! fails()! leaf()) leaf()",
                         "tells()(fails()! cleans() leaf() leaf() fails()! cleans() leaf() leaf()) leaf()",
                     ],
-                    // An exit hook in a cleanup, as limits.md has it.
-                    label if label.starts_with("gcc") => [
-                        "handles()(parses(int)(fails()!) leaf() parses(int)(fails()!) leaf() leaf())",
-                        "handles_guarded()(parses_guarded(int)(fails()! cleans()) parses_guarded(int)(fails()! cleans()) leaf())",
-                        "leaf() asks()(is_fine(int)(fails()!) is_fine(int)(fails()!) leaf()) leaf()",
-                        "tells()(recovers(int)(parses(int)(fails()!) cleans() leaf()) leaf() recovers(int)(parses(int)(fails()!) cleans() leaf()) leaf()) leaf()",
-                    ],
                     _ => [
                         "handles()(parses(int)!(fails()!) leaf() parses(int)!(fails()!) leaf() leaf())",
                         "handles_guarded()(parses_guarded(int)!(fails()! cleans()) parses_guarded(int)!(fails()! cleans()) leaf())",

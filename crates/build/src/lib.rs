@@ -36,7 +36,7 @@ pub use prefix::{Kit, cc_main, is_compiler_name, named_compiler_main};
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The kit's object that tells of jumps; kits may lack it. Of this and the next three there is another one for executables: [`for_executable`].
+/// The kit's object that tells of jumps; kits may lack it. Of this and the next five there is another one for executables: [`for_executable`].
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that makes stacks of fibers known.
 pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
@@ -44,6 +44,10 @@ pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
 pub const BOOST_CONTEXT_OBJECT: &str = "everycall-boost-context.o";
 /// The kit's object that tells of C++ exceptions; kits may lack it.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
+/// The object beside it that tells where handlers begin, of compilers that report inlined calls, and not that exceptions leave them.
+pub const HANDLED_OBJECT: &str = "everycall-handled.o";
+/// The same of compilers that report both.
+pub const CLEANED_OBJECT: &str = "everycall-cleaned.o";
 /// The object instead of one of these, where an executable is linked: its wrappers are visible, as they may have to be where shared libraries on the
 /// command line use the same functions.
 #[must_use]

@@ -43,9 +43,9 @@ impl Mode {
         }
     }
 
-    /// Whether calls are reported that are inlined, and no exit where an exception leaves them.
-    pub fn reports_inlined_silently(self, family: Family) -> bool {
-        self == Mode::Finstrument && family == Family::Clang
+    /// Whether calls are reported that are inlined.
+    pub fn reports_inlined(self) -> bool {
+        self == Mode::Finstrument
     }
 
     /// Whether compilers of this family can do it.

@@ -222,7 +222,8 @@ fn options(
     if invocation.links() {
         let kit = kit()?;
         options.extend(link_options(invocation, &kit));
-        options.extend(wrap::options(invocation, compiler, &kit, mode.reports_inlined_silently(family)));
+        let handlers = mode.reports_inlined().then(|| wrap::handlers(family));
+        options.extend(wrap::options(invocation, compiler, &kit, handlers));
     }
     Ok(options)
 }

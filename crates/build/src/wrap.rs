@@ -10,11 +10,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 
 use crate::args::{Invocation, Stage};
-use crate::compiler;
-use crate::{BOOST_CONTEXT_OBJECT, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT, for_executable};
+use crate::compiler::{self, Family};
+use crate::{
+    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, EXCEPTIONS_OBJECT, FIBERS_OBJECT, HANDLED_OBJECT, JUMPS_OBJECT,
+    for_executable,
+};
 
 /// Functions that one object of the kit wraps.
-struct Wrapper {
+pub struct Wrapper {
     object: &'static str,
     /// Those that every such link can and has to take in: the object refers to them.
     always: &'static [&'static str],
@@ -54,15 +57,32 @@ const EXCEPTIONS: Wrapper = Wrapper {
     ],
 };
 
-/// Where the mode reports inlined calls, and not that exceptions leave them.
-const HANDLERS: Wrapper = Wrapper {
-    object: EXCEPTIONS_OBJECT,
-    always: &[],
-    others: &[("__cxa_begin_catch", "libstdc++.a"), ("__cxa_begin_catch", "libc++abi.a")],
-};
+/// Where handlers begin, in one of these objects.
+const fn handlers_in(object: &'static str) -> Wrapper {
+    let others = &[("__cxa_begin_catch", "libstdc++.a"), ("__cxa_begin_catch", "libc++abi.a")];
+    Wrapper { object, always: &[], others }
+}
 
-/// Options of a link. `needs_handlers`: the mode reports inlined calls, and not that exceptions leave them.
-pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path, needs_handlers: bool) -> Vec<OsString> {
+/// clang tells nothing where exceptions leave inlined calls.
+const HANDLED: Wrapper = handlers_in(HANDLED_OBJECT);
+/// gcc tells of their exits in cleanups.
+const CLEANED: Wrapper = handlers_in(CLEANED_OBJECT);
+
+/// What is wrapped where inlined calls are reported.
+pub fn handlers(family: Family) -> &'static Wrapper {
+    match family {
+        Family::Clang => &HANDLED,
+        Family::Gcc => &CLEANED,
+    }
+}
+
+/// Options of a link. `handlers`: see [`handlers`].
+pub fn options(
+    invocation: &Invocation,
+    compiler: &Path,
+    kit: &Path,
+    handlers: Option<&Wrapper>,
+) -> Vec<OsString> {
     if invocation.without_libraries {
         return Vec::new();
     }
@@ -78,12 +98,10 @@ pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path, needs_handl
     let is_cxx = compiler::links_cxx(compiler) || invocation.names_cxx_library;
     if is_cxx && !invocation.without_exceptions {
         let wrapped = wrapper(&EXCEPTIONS, invocation, compiler, kit);
-        let handlers = match needs_handlers && !wrapped.is_empty() {
-            true => wrapper(&HANDLERS, invocation, compiler, kit),
-            false => Vec::new(),
-        };
-        // The object is there already.
-        options.extend(handlers.into_iter().take(1));
+        // They go on with what the personality routine told.
+        let handlers = handlers.filter(|_| !wrapped.is_empty());
+        options
+            .extend(handlers.into_iter().flat_map(|handlers| wrapper(handlers, invocation, compiler, kit)));
         options.extend(wrapped);
     }
     options
@@ -171,13 +189,21 @@ mod tests {
     fn options_of(line: &str, compiler: &str) -> String {
         let kit = std::env::temp_dir().join(format!("everycall-wrap-{}", std::process::id()));
         std::fs::create_dir_all(&kit).unwrap();
-        for object in [JUMPS_OBJECT, FIBERS_OBJECT, BOOST_CONTEXT_OBJECT, EXCEPTIONS_OBJECT] {
+        for object in [
+            JUMPS_OBJECT,
+            FIBERS_OBJECT,
+            BOOST_CONTEXT_OBJECT,
+            EXCEPTIONS_OBJECT,
+            HANDLED_OBJECT,
+            CLEANED_OBJECT,
+        ] {
             for name in [object, &for_executable(object)] {
                 std::fs::write(kit.join(name), "").unwrap();
             }
         }
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let options = options(&Invocation::read(&args), Path::new(compiler), &kit, line.contains("catches"));
+        let handlers = line.contains("catches").then(|| handlers(Family::Clang));
+        let options = options(&Invocation::read(&args), Path::new(compiler), &kit, handlers);
         options.iter().map(|option| option.to_string_lossy() + " ").collect()
     }
 
@@ -205,7 +231,9 @@ mod tests {
         assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
         let handlers = options_of("catches.o", "g++");
         assert!(handlers.contains("--wrap=__cxa_begin_catch") && !cxx.contains("begin_catch"), "{handlers}");
-        assert_eq!(handlers.matches(EXCEPTIONS_OBJECT.trim_end_matches(".o")).count(), 1, "{handlers}");
+        for object in [EXCEPTIONS_OBJECT, HANDLED_OBJECT] {
+            assert_eq!(handlers.matches(&for_executable(object)).count(), 1, "{handlers}");
+        }
         assert!(!options_of("catches.o", "gcc").contains("begin_catch"));
         assert_eq!(c, options_of("a.o -fno-exceptions", "g++-12"));
         let boost = options_of("a.o -lboost_context", "g++");

@@ -32,6 +32,8 @@ pub const CATCH: u8 = 8;
 pub const CLEANUP: u8 = 9;
 /// The thread is ending: whatever is open ends with it.
 pub const THREAD_END: u8 = 10;
+/// A handler begins behind a cleanup: the innermost open calls, as many as the value says, share its frame and go on.
+pub const HANDLER: u8 = 11;
 /// The bits of the detail that hold the class.
 pub const CLASS_MASK: u8 = 0x0f;
 /// Set in the detail where the program gave no value.

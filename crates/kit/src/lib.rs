@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The object that shared objects are linked with.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The object that makes jumps known. Of this and the next three there is another one for executables, `NAME-executable.o`.
+/// The object that makes jumps known. Of this and the next five there is another one for executables, `NAME-executable.o`.
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that makes stacks of fibers known.
 pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
@@ -21,6 +21,10 @@ pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
 pub const BOOST_CONTEXT_OBJECT: &str = "everycall-boost-context.o";
 /// The object that makes C++ exceptions known.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
+/// The object that says beside it where handlers begin, for compilers that report inlined calls, and not that exceptions leave them.
+pub const HANDLED_OBJECT: &str = "everycall-handled.o";
+/// The same for compilers that report both.
+pub const CLEANED_OBJECT: &str = "everycall-cleaned.o";
 /// The library that is preloaded into programs without a runtime.
 pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 
@@ -28,7 +32,7 @@ pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 pub const INCLUDE_FOLDER: &str = "include";
 
 /// The kit's files; `build.rs` has their names, too, in this order.
-pub const FILES: [(&str, &[u8]); 13] = [
+pub const FILES: [(&str, &[u8]); 17] = [
     (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
     (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
     (PRELOAD_LIBRARY, include_bytes!(concat!(env!("OUT_DIR"), "/libeverycall.so"))),
@@ -36,6 +40,8 @@ pub const FILES: [(&str, &[u8]); 13] = [
     (FIBERS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-fibers.o"))),
     (BOOST_CONTEXT_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-boost-context.o"))),
     (EXCEPTIONS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-exceptions.o"))),
+    (HANDLED_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-handled.o"))),
+    (CLEANED_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-cleaned.o"))),
     (
         "everycall-jumps-executable.o",
         include_bytes!(concat!(env!("OUT_DIR"), "/everycall-jumps-executable.o")),
@@ -51,6 +57,14 @@ pub const FILES: [(&str, &[u8]); 13] = [
     (
         "everycall-exceptions-executable.o",
         include_bytes!(concat!(env!("OUT_DIR"), "/everycall-exceptions-executable.o")),
+    ),
+    (
+        "everycall-handled-executable.o",
+        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-handled-executable.o")),
+    ),
+    (
+        "everycall-cleaned-executable.o",
+        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-cleaned-executable.o")),
     ),
     ("include/everycall.h", include_bytes!("../include/everycall.h")),
     ("include/compat/funtrace.h", include_bytes!("../include/compat/funtrace.h")),

@@ -54,19 +54,12 @@ static const char* name_of_exception(uint64_t class, const char* unwinder_part) 
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE)
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionSt13exception_ptr)
 
-// A handler begins, behind the cleanups of what was inlined around it. Wrapped where the compiler reports inlined calls and not that an exception leaves
-// them (clang's -finstrument-functions): they share the handler's frame.
-extern void* __real___cxa_begin_catch(void*) EVERYCALL_WEAK;
-EVERYCALL_WRAPPER void* __wrap___cxa_begin_catch(void* exception) {
-    // The call's last byte.
-    everycall_tell(EVERYCALL_HANDLED, EVERYCALL_HERE, (const char*)__builtin_return_address(0) - 1);
-    return __real___cxa_begin_catch(exception);
-}
-
 // The unwinder asks it of every frame, first whether the frame catches the exception, then where its landing pad is.
 enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7, CONTINUE_UNWIND = 8 };
 extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;
 extern uint64_t _Unwind_GetRegionStart(void*) EVERYCALL_WEAK;
+// There where cleaned.c is.
+extern const char everycall_cleanups_tell_of_exits __attribute__((weak, visibility("hidden")));
 
 static void landing_pad(int actions, uint64_t class, void* exception, void* context) {
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
@@ -74,9 +67,10 @@ static void landing_pad(int actions, uint64_t class, void* exception, void* cont
     const uint64_t stack_pointer = _Unwind_GetCFA(context);
     // Forced unwinding is how glibc ends a thread, by pthread_exit or cancellation. A name, though an empty one, says that this frame runs yet.
     if (actions & FORCED) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
-    if (actions & HANDLER_FRAME)
+    if (actions & HANDLER_FRAME) {
         everycall_tell(EVERYCALL_CATCH, stack_pointer, name_of_exception(class, exception));
-    else
+        if (&everycall_cleanups_tell_of_exits) everycall_tell(EVERYCALL_CLEANS, stack_pointer, 0);
+    } else
         everycall_tell(EVERYCALL_CLEANUP, stack_pointer,
                        _Unwind_GetRegionStart ? (const char*)_Unwind_GetRegionStart(context) : 0);
 }

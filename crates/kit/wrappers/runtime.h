@@ -38,6 +38,8 @@ enum everycall_unwinding {
     EVERYCALL_CLEANUP = 9,
     EVERYCALL_THREAD_END = 10,
     EVERYCALL_HANDLED = 11,
+    EVERYCALL_CLEANS = 12,
+    EVERYCALL_CLEANED = 13,
 };
 
 // What is done with a fiber's stack.

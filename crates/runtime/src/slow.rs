@@ -10,6 +10,7 @@ use crate::{crash, fork, modules, pause, stacks, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word, resumed, unwound};
+use everycall_format::label;
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 
@@ -281,6 +282,16 @@ impl<'a> Thread<'a> {
         if self.open.count_inlined(hook) > 0 {
             self.control.handled.store(address, Relaxed);
             self.control.stack_low.store(u64::MAX, Relaxed);
+        }
+    }
+
+    /// Of the calls that were inlined into the function in whose frame a hook has this stack pointer, where there are some: a label of this class says how many.
+    pub(crate) fn tell_inlined(&self, hook: u64, class: u8) {
+        let inlined = self.open.count_inlined(hook);
+        if inlined > 0 {
+            let record = |ticks| label::record(class, ticks, Some(inlined.into()), &[]);
+            let ticks = self.prepare(EVENT_WORDS_MAX + record(0).words().len());
+            self.ring.push(record(ticks).words());
         }
     }
 

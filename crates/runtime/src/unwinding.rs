@@ -15,6 +15,10 @@ const CLEANUP: u32 = label::CLEANUP as u32;
 const THREAD_END: u32 = label::THREAD_END as u32;
 /// A handler begins in this frame: behind [`CATCH`], when what was inlined around it has been cleaned up.
 const HANDLED: u32 = 11;
+/// What was inlined into the frame that catches is going to tell of its exits, as part of the cleanup: behind [`CATCH`].
+const CLEANS: u32 = 12;
+/// Now it has; the handler begins.
+const CLEANED: u32 = 13;
 /// Words of a record that comes before: epoch 2, gap 5.
 const WORDS_BEFORE: usize = 7;
 
@@ -23,7 +27,7 @@ const WORDS_BEFORE: usize = 7;
 /// # Safety
 /// `name` is null or a C string; of a cleanup, the address of the function, of a handler, one in it.
 pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
-    if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END | HANDLED)
+    if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END | HANDLED | CLEANS | CLEANED)
         || pause::is_disabled()
         || !api::is_recording()
     {
@@ -46,6 +50,9 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         }
         if what == HANDLED {
             return thread.watch_inlined(hook, function);
+        }
+        if matches!(what, CLEANS | CLEANED) {
+            return thread.tell_inlined(hook, if what == CLEANS { label::CLEANUP } else { label::HANDLER });
         }
         thread.watch_end();
         let record = label::record(what as u8, 0, None, name);

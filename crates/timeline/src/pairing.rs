@@ -290,6 +290,10 @@ impl<'a> Pairing<'a> {
                 self.leaving(value.unwrap_or(1), true);
                 None
             }
+            label::HANDLER => {
+                self.leaving(value.unwrap_or(1), false);
+                None
+            }
             label::THREAD_END => {
                 // Said once more of each frame that is entered again.
                 let is_entered = value.is_some() || self.is_ending;
