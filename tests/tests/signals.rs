@@ -145,3 +145,16 @@ fn killed_after_every_instruction_of_a_hook() {
         assert!(seen_complete);
     }
 }
+
+#[test]
+fn traps_that_the_program_has_blocked_wait() {
+    let place = Place::new("blocked-trap");
+    for mode in MODES {
+        let name = format!("blocked-trap-{}", mode.label());
+        let program = place.build(mode, &["-O1", "blocked_trap.c", "-pthread"], &name);
+        let plain = place.record(&["--ring-size", "64K"], &program, &[]);
+        assert_eq!(plain.stdout(), "handlers 0, then 0, got 5\n", "{mode:?}: {plain:?}");
+        let handled = place.record(&["--ring-size", "64K"], &program, &["handled"]);
+        assert_eq!(handled.stdout(), "handlers 1, then 1, got 5\n", "{mode:?}: {handled:?}");
+    }
+}

@@ -256,17 +256,22 @@ pub(crate) fn be_ordinary() {
     unsafe { syscall(number::SCHED_SETSCHEDULER, [0, SCHED_OTHER, &raw const priority as usize, 0, 0, 0]) };
 }
 
-/// Blocks the calling thread's signals, but for that of traps, whose blocking ends a program. What was blocked before.
+/// Blocks the calling thread's signals, but for that of traps, whose blocking ends a program. What was blocked before, and stays so.
 pub(crate) fn block_signals() -> u64 {
+    const SIG_BLOCK: usize = 0;
     const SIGTRAP: u64 = 5;
-    set_signal_mask(!(1 << (SIGTRAP - 1)))
+    change_signal_mask(SIG_BLOCK, !(1 << (SIGTRAP - 1)))
 }
 
 /// Sets the calling thread's blocked signals; those that were.
 pub(crate) fn set_signal_mask(mask: u64) -> u64 {
     const SIG_SETMASK: usize = 2;
+    change_signal_mask(SIG_SETMASK, mask)
+}
+
+fn change_signal_mask(how: usize, set: u64) -> u64 {
     let mut before = 0_u64;
-    let arguments = [SIG_SETMASK, &raw const mask as usize, &raw mut before as usize, size_of::<u64>(), 0, 0];
+    let arguments = [how, &raw const set as usize, &raw mut before as usize, size_of::<u64>(), 0, 0];
     // SAFETY: reads and writes one signal set of 64 bits.
     unsafe { syscall(number::RT_SIGPROCMASK, arguments) };
     before

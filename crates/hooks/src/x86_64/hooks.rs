@@ -317,13 +317,13 @@ everycall_slow_common:
         movl    %edi, %r9d
         movq    %rsi, %rax
 
-        # Block signals: rt_sigprocmask(SIG_SETMASK, all but SIGTRAP, old, 8). A blocked trap would be
+        # Block signals: rt_sigprocmask(SIG_BLOCK, all but SIGTRAP, old, 8). A blocked trap would be
         # the end of a program that steps through itself.
         pushq   %rax
         pushq   %r8
         pushq   %r9
         movl    $14, %eax
-        movl    $2, %edi
+        xorl    %edi, %edi
         leaq    everycall_all_signals(%rip), %rsi
         movq    %rbx, %rdx
         movl    $8, %r10d
