@@ -158,3 +158,17 @@ fn traps_that_the_program_has_blocked_wait() {
         assert_eq!(handled.stdout(), "handlers 1, then 1, got 5\n", "{mode:?}: {handled:?}");
     }
 }
+
+/// Handlers have room, be it on the thread's own stack or on the slow path's.
+#[test]
+fn handlers_of_traps_may_have_large_frames() {
+    let place = Place::new("trap-frames");
+    for mode in MODES {
+        let name = format!("trap-frames-{}", mode.label());
+        let program = place.build(mode, &["-O1", "trap_frames.c", "-pthread"], &name);
+        for how in ["sent", "stepped"] {
+            let recording = place.record(&[], &program, &[how]);
+            assert_eq!(recording.stdout(), "1000\n", "{mode:?}, {how}: {recording:?}");
+        }
+    }
+}

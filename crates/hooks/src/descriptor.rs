@@ -18,8 +18,14 @@ pub type SlowCall =
 
 /// Stacks for the slow path.
 pub const SLOW_STACKS: usize = 512;
-/// Bytes of each. Nothing lies between two of them, so the deepest chain of calls has to fit: the tests follow all of them.
-pub const SLOW_STACK_SIZE: usize = 16 << 10;
+/// Bytes of each. Nothing lies between two of them, so the deepest chain of calls has to fit: the tests follow all of them. A handler of
+/// a signal that isn't blocked has the rest, several times as much. Memory is what is touched.
+pub const SLOW_STACK_SIZE: usize = 64 << 10;
+
+/// The set of signals that are blocked in the slow path.
+pub const BLOCKED_SIGNALS: u64 = u64::MAX;
+/// That of `SIGTRAP`, which isn't where the thread steps through itself ([`crate::is_stepping`]): a blocked trap would end the program.
+pub const TRAP_SIGNAL: u64 = 1 << 4;
 
 /// What happened, for the slow path.
 pub mod slow {

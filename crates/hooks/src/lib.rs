@@ -40,9 +40,10 @@ mod descriptor;
 
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use arch::describe_object;
-pub use arch::{call_on_stack, spawn, stack_pointer, syscall, thread_pointer, ticks};
+pub use arch::{call_on_stack, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::{handler_end, local_thread_slot};
 pub use descriptor::{
-    ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACK_SIZE, SLOW_STACKS, SlowCall, slow,
+    BLOCKED_SIGNALS, ByteSink, ModuleDescriptor, RuntimeTable, SLOW_STACK_SIZE, SLOW_STACKS, SlowCall,
+    TRAP_SIGNAL, slow,
 };

@@ -4,7 +4,7 @@
 //! Process                       some pages
 //! Control[thread_capacity]      256 bytes each
 //! ------------------------------ wiped in children up to here
-//! slow-path stacks              16 KiB each, for all threads: see [`crate::slow_stacks`]
+//! slow-path stacks              64 KiB each, for all threads: see [`crate::slow_stacks`]
 //! ```
 
 use crate::arena::Arena;

@@ -1,5 +1,5 @@
 //! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing
-//! of this thread comes in between, but for the handler of a debugging trap: its events are counted as lost.
+//! of this thread comes in between, but for the handler of a program's traps that steps through itself: its events are counted as lost.
 
 use crate::arena::{Arena, Slot};
 use crate::contexts::{self, Found};

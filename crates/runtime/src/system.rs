@@ -3,7 +3,7 @@
 
 use crate::file::{self, File, errno};
 use everycall_format::arena::PAGE;
-use everycall_hooks::syscall;
+use everycall_hooks::{BLOCKED_SIGNALS, TRAP_SIGNAL, syscall};
 
 pub(crate) const PROT_READ: usize = 1;
 pub(crate) const PROT_WRITE: usize = 2;
@@ -256,11 +256,11 @@ pub(crate) fn be_ordinary() {
     unsafe { syscall(number::SCHED_SETSCHEDULER, [0, SCHED_OTHER, &raw const priority as usize, 0, 0, 0]) };
 }
 
-/// Blocks the calling thread's signals, but for that of traps, whose blocking ends a program. What was blocked before, and stays so.
+/// Blocks the calling thread's signals as hooks do in the slow path. What was blocked before, and stays so.
 pub(crate) fn block_signals() -> u64 {
     const SIG_BLOCK: usize = 0;
-    const SIGTRAP: u64 = 5;
-    change_signal_mask(SIG_BLOCK, !(1 << (SIGTRAP - 1)))
+    let unless_stepping = if everycall_hooks::is_stepping() { TRAP_SIGNAL } else { 0 };
+    change_signal_mask(SIG_BLOCK, BLOCKED_SIGNALS & !unless_stepping)
 }
 
 /// Sets the calling thread's blocked signals; those that were.

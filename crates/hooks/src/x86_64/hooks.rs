@@ -1,6 +1,6 @@
 //! The hooks themselves and their way into the slow path.
 
-use crate::descriptor::{ModuleDescriptor, SLOW_STACKS, slow};
+use crate::descriptor::{BLOCKED_SIGNALS, ModuleDescriptor, SLOW_STACKS, TRAP_SIGNAL, slow};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use everycall_ring::{Control, state};
@@ -65,6 +65,8 @@ macro_rules! assemble {
             EXIT = const slow::EXIT,
             BODY = const slow::BODY,
             PUSHED = const slow::PUSHED,
+            BLOCKED_SIGNALS = const BLOCKED_SIGNALS.cast_signed(),
+            TRAP_SIGNAL = const TRAP_SIGNAL,
             options(att_syntax),
         );
     };
@@ -317,14 +319,19 @@ everycall_slow_common:
         movl    %edi, %r9d
         movq    %rsi, %rax
 
-        # Block signals: rt_sigprocmask(SIG_BLOCK, all but SIGTRAP, old, 8). A blocked trap would be
-        # the end of a program that steps through itself.
+        # Block signals: rt_sigprocmask(SIG_BLOCK, set, old, 8). Where the trap flag is set, a blocked trap would be
+        # the end of the program, which steps through itself: the second set.
         pushq   %rax
         pushq   %r8
         pushq   %r9
+        pushfq
+        popq    %rdx
+        andl    $0x100, %edx
+        shrl    $5, %edx
+        leaq    everycall_blocked_signals(%rip), %rsi
+        addq    %rdx, %rsi
         movl    $14, %eax
         xorl    %edi, %edi
-        leaq    everycall_all_signals(%rip), %rsi
         movq    %rbx, %rdx
         movl    $8, %r10d
         syscall
@@ -436,10 +443,11 @@ everycall_slow_common:
     .cfi_endproc
     .size   everycall_slow_common, . - everycall_slow_common
 
-    .section .rodata.everycall_all_signals, \"a\", @progbits
+    .section .rodata.everycall_blocked_signals, \"a\", @progbits
     .p2align 3
-everycall_all_signals:
-    .quad   ~(1 << 4)
+everycall_blocked_signals:
+    .quad   {BLOCKED_SIGNALS}
+    .quad   {BLOCKED_SIGNALS} & ~{TRAP_SIGNAL}
     .text
     ",
 }

@@ -74,6 +74,19 @@ pub fn stack_pointer() -> u64 {
     pointer
 }
 
+/// Whether the calling thread traps after each instruction, by the trap flag.
+#[inline(always)]
+#[must_use]
+pub fn is_stepping() -> bool {
+    const TRAP_FLAG: u64 = 0x100;
+    let flags: u64;
+    // SAFETY: reads a register, by way of the stack.
+    unsafe {
+        core::arch::asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags));
+    }
+    flags & TRAP_FLAG != 0
+}
+
 /// A system call.
 ///
 /// # Safety
