@@ -96,11 +96,14 @@ pub struct Control {
     /// Place in the open-call stack, plus 1, of the outermost call of a signal handler on an alternate stack that lies above what it interrupted;
     /// 0 where there is none. As long as it is open, every event comes to the slow path.
     pub handler: AtomicU32,
+    /// Open calls when inlined ones were last taken for left.
+    pub handled_depth: AtomicU32,
     /// Where a handler of an exception has begun in a frame that inlined calls share, an address in it, else 0: it may have left some of them. The next
     /// event, which comes to the slow path, decides.
     pub handled: AtomicU64,
-    /// Open calls when inlined ones were last taken for left.
-    pub handled_depth: AtomicU32,
+    /// Where a jump from another stack has gone on in this one: the stack pointer that a hook would have there; else 0. The next event, which comes to the
+    /// slow path, finds left what is below.
+    pub jumped_to: AtomicU64,
     /// Where the runtime keeps what it has to know of the calls beyond `open_limit`.
     pub deep_base: AtomicU64,
 }
@@ -181,8 +184,9 @@ macro_rules! blank_control {
                     fiber: AtomicU32::new(0),
                     bounds: AtomicU32::new(0),
                     handler: AtomicU32::new(0),
-                    handled: AtomicU64::new(0),
                     handled_depth: AtomicU32::new(0),
+                    handled: AtomicU64::new(0),
+                    jumped_to: AtomicU64::new(0),
                     deep_base: AtomicU64::new(0),
                 }
             }

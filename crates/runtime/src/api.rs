@@ -301,6 +301,7 @@ pub(crate) fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
         if !pause::stop_if_asked(thread) {
             write(thread);
             thread.resume();
+            thread.watch_handler();
         }
     })
 }

@@ -180,6 +180,14 @@ fn known(process: &'static Process, pointer: u64, home: Option<&Control>) -> Opt
     }
 }
 
+/// The smallest stack of the table at a stack pointer that isn't over: where one within it was, the memory is its own again.
+fn there(process: &'static Process, pointer: u64) -> Option<Range> {
+    let home = live(local().home);
+    let around = |range: &Range| process.stacks.find_around(range.low, range.high);
+    core::iter::successors(process.stacks.find(pointer), around)
+        .find(|range| !nested::is_over(process, range, home))
+}
+
 /// Forgets a stack in a local variable whose function has returned, and all that lie within it. Whether it was one.
 fn forget_if_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
     let is_over = nested::is_over(process, range, home);
@@ -289,6 +297,7 @@ fn enter(
         process.arena().slot(control.slot.load(Relaxed)).tid().store(tid, Relaxed);
     }
     set_current(control);
+    Thread::new(process, control).leave_below_jump();
     control
 }
 
@@ -348,12 +357,25 @@ fn suspended_above(process: &'static Process, pointer: u64) -> Option<&'static C
 
 /// Whether a stack pointer is one of this context's stack, or of the thread's alternate signal stack.
 pub(crate) fn is_on(process: &'static Process, control: &Control, pointer: u64) -> bool {
-    let is_there = |range: &Range| !nested::is_over(process, range, live(local().home));
-    let is_own = || match process.stacks.find(pointer).filter(is_there) {
+    let is_own = || match there(process, pointer) {
         Some(range) => range.slot == control.slot.load(Relaxed) + 1 && control.fiber.load(Relaxed) != 0,
         None => stacks::is_within(control, pointer),
     };
     is_own() || system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer))
+}
+
+/// A jump from another stack goes on where a hook would have this stack pointer. What is below on that stack has been left, which its next event
+/// tells.
+pub(crate) fn jumped_to(process: &'static Process, pointer: u64) {
+    let target = match there(process, pointer) {
+        Some(range) => range.slot.checked_sub(1).map(|slot| process.control(slot)),
+        None => live(local().home).filter(|home| stacks::is_within(home, pointer)),
+    };
+    // Not one that another thread runs; nor one whose memory may be another's by now, of which nobody told.
+    let is_suspended = |target: &&Control| target.runner.load(Acquire) < running(0);
+    if let Some(target) = target.filter(is_suspended).filter(|target| !is_untold(process, target, pointer)) {
+        target.jumped_to.store(pointer, Relaxed);
+    }
 }
 
 /// Whether nobody tells where something new begins on a context's stack, which has this stack pointer.

@@ -262,7 +262,7 @@ impl<'a> OpenCalls<'a> {
     pub(crate) fn drop_dead(&self, frame: Frame, dead: impl FnMut(OpenCallFacts)) -> u32 {
         let alternate = Alternate::default();
         let own = frame.stack_pointer();
-        let has_handler = self.control.handler.load(Relaxed) != 0;
+        let has_handler = self.has_handler();
         let is_gone = |pointer| match has_handler && alternate.is_interrupted(own, pointer) {
             // A handler has been left whose stack lies above this one.
             true => true,
@@ -400,7 +400,8 @@ impl Alternate {
             self.0.set(Some(asked));
             asked
         });
-        (first..end).contains(&pointer)
+        // The entry hook of a function in whose frame it ends may lie in its highest bytes, which the kernel has for the frame of a signal.
+        (first..end.saturating_sub(HOOK_BELOW)).contains(&pointer)
     }
 
     /// Whether a frame at `outer` was interrupted by a signal handler on the alternate stack, to which `inner` belongs. (The other way

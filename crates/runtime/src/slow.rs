@@ -347,7 +347,7 @@ impl<'a> Thread<'a> {
 
     /// While a handler's calls are open on an alternate stack above the context's own, hooks take no stack for the context's: a call below may be
     /// made within the handler or after it was left, which only the slow path can tell.
-    fn watch_handler(&self) {
+    pub(crate) fn watch_handler(&self) {
         if self.control.handler.load(Relaxed) == 0 {
             return;
         }
@@ -390,20 +390,39 @@ impl<'a> Thread<'a> {
 
     /// All calls that are open have been left: something new begins on the stack, or nothing any more. `how` is one of [`unwound`].
     pub(crate) fn leave_all(&self, how: u8) {
-        if self.open.depth() == 0
-            || self.control.state.load(Relaxed) != state::ACTIVE
-            || self.control.busy.swap(1, Relaxed) != 0
-        {
+        self.control.jumped_to.store(0, Relaxed);
+        if self.open.depth() > 0 {
+            self.between_events(|thread| {
+                let ticks = thread.prepare(EVENT_WORDS_MAX);
+                let mut fallen = Fallen::default();
+                let count = thread.open.depth();
+                thread.open.drop_frames(count, |call| fallen.add(thread.process, call, ticks));
+                thread.left(ticks, count, how);
+                fallen.post(thread.process, thread);
+            });
+        }
+    }
+
+    /// What a jump from another stack has left of this one ends, as the stack is run again.
+    pub(crate) fn leave_below_jump(&self) {
+        let hook = self.control.jumped_to.swap(0, Relaxed);
+        if hook != 0 {
+            self.between_events(|thread| {
+                let ticks = thread.prepare(EVENT_WORDS_MAX);
+                // Whoever switches stacks by jumps goes on with what it has left: nothing that was inlined there is gone.
+                thread.drop_below(ticks, hook, false);
+            });
+        }
+    }
+
+    /// Records something where no hook is at work, if the thread records.
+    fn between_events(&self, record: impl FnOnce(&Self)) {
+        if self.control.state.load(Relaxed) != state::ACTIVE || self.control.busy.swap(1, Relaxed) != 0 {
             return;
         }
         self.ring.hold();
         if !pause::stop_if_asked(self) {
-            let ticks = self.prepare(EVENT_WORDS_MAX);
-            let mut fallen = Fallen::default();
-            let count = self.open.depth();
-            self.open.drop_frames(count, |call| fallen.add(self.process, call, ticks));
-            self.left(ticks, count, how);
-            fallen.post(self.process, self);
+            record(self);
             self.resume();
         }
         pause::look_again(self.control);

@@ -42,11 +42,12 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     // Where the slow path is running, what was left is found at the next event.
     let _ = api::with_thread(|thread| {
         let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
-        if what == JUMP
-            && !api::traced().is_some_and(|process| contexts::is_on(process, thread.control, hook))
-        {
-            // Nothing is left: the program goes on on another stack.
-            return;
+        if what == JUMP {
+            let Some(process) = api::traced() else { return };
+            if !contexts::is_on(process, thread.control, hook) {
+                // Nothing of this stack is left: the program goes on on another one.
+                return contexts::jumped_to(process, hook);
+            }
         }
         if what == HANDLED {
             return thread.watch_inlined(hook, function);
