@@ -271,7 +271,7 @@ impl Code for SymbolNames<'_> {
         if entry == exit {
             return Some(true);
         }
-        let (FunctionKey::Known(module, entry_id), FunctionKey::Known(exit_module, exit_id)) =
+        let (FunctionKey::Known(module, _), FunctionKey::Known(exit_module, _)) =
             (self.key(entry), self.key(exit))
         else {
             return None;
@@ -279,18 +279,7 @@ impl Code for SymbolNames<'_> {
         if module != exit_module {
             return Some(false);
         }
-        if entry_id == exit_id {
-            return Some(true);
-        }
-        // A function's cold part lies elsewhere; where its whole isn't certain, nothing is.
-        self.with_module(entry, |symbols| {
-            let mut whole = |id| {
-                let function = symbols.function(id);
-                let is_part = function.part.as_deref().is_some_and(|part| part.contains("cold"));
-                if is_part { function.whole } else { Some(id) }
-            };
-            Some(whole(entry_id)? == whole(exit_id)?)
-        })?
+        self.with_module(entry, |symbols| symbols.is_same_function(entry.image_address, exit.image_address))?
     }
 
     fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {

@@ -47,7 +47,7 @@ pub(crate) struct Exits {
 impl Exits {
     pub(crate) fn of(elf: &Elf<'_>) -> Self {
         let mut sites = Vec::new();
-        for SiteEntry { address, kind } in entries(elf, SITES_SECTION) {
+        for SiteEntry { address, kind, .. } in entries(elf, SITES_SECTION) {
             let behind = address.wrapping_add(CALL_SIZE);
             match kind {
                 site_kind::TAIL_EXIT => sites.push((behind, Some(behind))),
@@ -55,7 +55,7 @@ impl Exits {
                 _ => {}
             }
         }
-        for SiteEntry { address, kind } in entries(elf, XRAY_SECTION) {
+        for SiteEntry { address, kind, .. } in entries(elf, XRAY_SECTION) {
             if kind == u32::from(sled_kind::TAIL_EXIT) {
                 let behind = address.wrapping_add(SLED_RETURN);
                 sites.push((behind, Some(behind.wrapping_add(SLED_REST))));
@@ -107,6 +107,26 @@ impl Exits {
         let through_slot = address.checked_sub(CALL_SIZE + 1).and_then(|from| self.bytes(image, from));
         direct.is_some_and(|bytes| bytes.starts_with(&[0xe8]))
             || through_slot.is_some_and(|bytes| bytes.starts_with(&[0xff, 0x15]))
+    }
+
+    /// What the function at `start` calls first of all, as it does the hook of its entry: an address, or the slot with one.
+    pub(crate) fn first_call(&self, image: &[u8], start: u64) -> Option<u64> {
+        let mut rest = self.bytes(image, start)?;
+        let size = rest.len();
+        // A place for indirect jumps, and what nested functions keep around their hooks.
+        for before in [&[0xf3, 0x0f, 0x1e, 0xfa][..], &[0x41, 0x52]] {
+            rest = rest.strip_prefix(before).unwrap_or(rest);
+        }
+        while let [0x90, after @ ..] = rest {
+            rest = after;
+        }
+        // The linker's prefix for calls that led through a slot.
+        rest = rest.strip_prefix(&[0x67]).unwrap_or(rest);
+        let ([0xe8, a, b, c, d, after @ ..] | [0xff, 0x15, a, b, c, d, after @ ..]) = rest else {
+            return None;
+        };
+        let behind = start.wrapping_add((size - after.len()) as u64);
+        Some(behind.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
     }
 
     /// Code from `address` on: as much as an instruction may have, or what there is.

@@ -134,14 +134,9 @@ impl ModuleSymbols {
     /// How a function is left at the exit whose hook returns to this image address; `None` where that isn't known, as for
     /// exits that are recorded by their function's own address.
     pub fn leave(&mut self, image_address: u64) -> Option<Leave> {
-        let file = self.file.as_ref()?;
-        let exits = match &mut self.exits {
-            Some(exits) => exits,
-            unread => unread.insert(read(file, Exits::of)),
-        };
-        let is_start =
-            self.table.find(image_address).and_then(|id| self.table.start(id.index())) == Some(image_address);
-        let leaving = exits.at(&file.bytes, image_address, is_start)?;
+        let is_start = self.is_start(image_address);
+        let (exits, image) = self.exits()?;
+        let leaving = exits.at(image, image_address, is_start)?;
         Some(match leaving {
             Leaving::Returns => Leave::Return,
             Leaving::JumpsAnywhere => Leave::JumpAnywhere,
@@ -159,6 +154,50 @@ impl ModuleSymbols {
                 }
             }
         })
+    }
+
+    fn is_start(&self, image_address: u64) -> bool {
+        self.table.find(image_address).and_then(|id| self.table.start(id.index())) == Some(image_address)
+    }
+
+    /// The module's exits, and its file.
+    fn exits(&mut self) -> Option<(&Exits, &[u8])> {
+        let file = self.file.as_ref()?;
+        Some((self.exits.get_or_insert_with(|| read(file, Exits::of)), &file.bytes))
+    }
+
+    /// Whether code at an image address is of the function that is entered at another one; `None` where that isn't known.
+    pub fn is_same_function(&mut self, entry: u64, code: u64) -> Option<bool> {
+        let (entry_row, code_row) = (self.table.find(entry)?, self.table.find(code)?);
+        if entry_row == code_row {
+            return Some(true);
+        }
+        // A function's cold part lies elsewhere; where its whole isn't certain, nothing is.
+        let mut whole = |id| {
+            let function = self.function(id);
+            let is_part = function.part.as_deref().is_some_and(|part| part.contains("cold"));
+            if is_part { function.whole } else { Some(id) }
+        };
+        let is_same = whole(entry_row)? == whole(code_row)?;
+        let has_symbol = self.table.entry(code_row).is_some_and(|row| !row.linkage_name.is_empty());
+        if is_same || has_symbol || self.table.owner(code_row).is_some() || self.is_start(code) {
+            return Some(is_same);
+        }
+        let described = self.declaration(code_row).entry;
+        if described.is_some() && described == self.declaration(entry_row).entry {
+            return Some(true);
+        }
+        (!self.is_without_entry(code_row, entry_row)).then_some(false)
+    }
+
+    /// Whether a row doesn't begin with the call of a hook that a function does: then it is a part of some function.
+    fn is_without_entry(&mut self, row: FunctionId, function: FunctionId) -> bool {
+        let mut first_call = |id: FunctionId| {
+            let start = self.table.start(id.index())?;
+            let (exits, image) = self.exits()?;
+            exits.first_call(image, start)
+        };
+        first_call(function).is_some_and(|hook| first_call(row) != Some(hook))
     }
 
     /// Whether a function is called by this linker name; `None` where the name stands for a choice of functions.
@@ -265,6 +304,10 @@ impl ModuleSymbols {
         };
         if entry.linkage_name.is_empty() {
             let (start, size) = (entry.start, entry.size);
+            if let Some(whole) = self.table.owner(id).filter(|whole| *whole != id) {
+                let part = Some("cold".to_owned());
+                return Function { start, size, part, whole: Some(whole), ..self.function(whole).clone() };
+            }
             let declaration = self.declaration(id);
             return self.unnamed(start, size).declared(declaration);
         }
@@ -381,11 +424,14 @@ impl ModuleSymbols {
         }
     }
 
-    /// The function that a `.cold` part belongs to: by name where one function has it, else by the entry in
+    /// The function that a `.cold` part belongs to: by its sites, else by name where one function has it, else by the entry in
     /// DWARF that both share. Functions of several files may have one name.
     fn whole_of(&mut self, id: FunctionId, entry: Option<EntryId>) -> Option<FunctionId> {
         let name = self.table.entry(id)?.linkage_name.to_vec();
         let cold = name.windows(5).position(|word| word == b".cold")?;
+        if let Some(owner) = self.table.owner(id) {
+            return Some(owner);
+        }
         let candidates = self.rows_named(&name[..cold]);
         match candidates[..] {
             [only] => Some(FunctionId(only)),

@@ -235,9 +235,12 @@ fn note(elf: &Elf<'_>) -> Option<NoteReport> {
 }
 
 /// One entry of a site list.
+#[derive(Clone, Copy)]
 pub(crate) struct SiteEntry {
     /// Of the site or sled.
     pub address: u64,
+    /// Where the function begins that it is one of.
+    pub function: u64,
     /// As the list has it.
     pub kind: u32,
 }
@@ -250,17 +253,26 @@ pub(crate) fn entries(elf: &Elf<'_>, section_name: &str) -> Vec<SiteEntry> {
             .chunks_exact(32)
             .zip((base..).step_by(32))
             .filter_map(|(entry, at)| {
-                let distance = i64::from_le_bytes(*entry.first_chunk::<8>()?);
-                Some(SiteEntry { address: at.wrapping_add_signed(distance), kind: (*entry.get(16)?).into() })
+                let distance =
+                    |from: usize| Some(i64::from_le_bytes(*entry.get(from..)?.first_chunk::<8>()?));
+                Some(SiteEntry {
+                    address: at.wrapping_add_signed(distance(0)?),
+                    function: at.wrapping_add(8).wrapping_add_signed(distance(8)?),
+                    kind: (*entry.get(16)?).into(),
+                })
             })
             .collect();
     }
     data.chunks_exact(12)
         .zip((base..).step_by(12))
         .filter_map(|(entry, at)| {
-            let distance = i32::from_le_bytes(*entry.first_chunk::<4>()?);
-            let kind = u32::from_le_bytes(*entry.get(8..)?.first_chunk::<4>()?);
-            Some(SiteEntry { address: at.wrapping_add_signed(distance.into()), kind })
+            let word = |from: usize| entry.get(from..)?.first_chunk::<4>();
+            let distance = |from: usize| Some(i64::from(i32::from_le_bytes(*word(from)?)));
+            Some(SiteEntry {
+                address: at.wrapping_add_signed(distance(0)?),
+                function: at.wrapping_add(4).wrapping_add_signed(distance(4)?),
+                kind: u32::from_le_bytes(*word(8)?),
+            })
         })
         .collect()
 }
@@ -270,30 +282,6 @@ fn list<'d>(elf: &Elf<'d>, section_name: &str) -> Option<(u64, &'d [u8])> {
     let section = elf.section_by_name(section_name)?;
     let (offset, size) = section.file_range()?;
     Some((section.address(), bytes_at(elf.data(), offset, size)?))
-}
-
-/// The function starts that a site list names: of every entry, the address that its second field points to.
-pub(crate) fn function_starts(elf: &Elf<'_>, section_name: &str) -> Vec<u64> {
-    let Some((base, data)) = list(elf, section_name) else { return Vec::new() };
-    let mut starts: Vec<u64> = if section_name == XRAY_SECTION {
-        data.chunks_exact(32)
-            .enumerate()
-            .filter_map(|(index, entry)| {
-                let distance = i64::from_le_bytes(*entry.get(8..)?.first_chunk::<8>()?);
-                Some(base.wrapping_add(index as u64 * 32 + 8).wrapping_add_signed(distance))
-            })
-            .collect()
-    } else {
-        data.chunks_exact(12)
-            .enumerate()
-            .filter_map(|(index, entry)| {
-                let distance = i32::from_le_bytes(*entry.get(4..)?.first_chunk::<4>()?);
-                Some(base.wrapping_add(index as u64 * 12 + 4).wrapping_add_signed(i64::from(distance)))
-            })
-            .collect()
-    };
-    starts.dedup();
-    starts
 }
 
 impl SiteReport {

@@ -9,7 +9,8 @@ use object::elf;
 use crate::address_ranges::AddressRanges;
 use crate::elf::{CodeSections, CodeSymbol, Elf, code_symbols};
 use crate::function::{FunctionEntry, FunctionId};
-use crate::{frames, plt, sites};
+use crate::sites::{SiteEntry, entries};
+use crate::{frames, plt};
 
 /// Bytes of a name that decide between aliases.
 const NAME_COMPARED_SIZE: usize = 256;
@@ -46,6 +47,8 @@ struct Row {
     name_start: usize,
     name_size: u32,
     is_plt: bool,
+    /// The function that the module's lists of sites give this code to.
+    owner: Option<FunctionId>,
 }
 
 /// The table; see the file's head.
@@ -61,6 +64,7 @@ impl FunctionTable {
     /// may be missing.
     pub(crate) fn build(module: Option<&Elf<'_>>, debug_files: &[Elf<'_>]) -> Self {
         let mut candidates = Vec::new();
+        let mut sites = Vec::new();
         let mut string_size = 0;
         // Symbols of a module and of its debugging information are the same: the first full table is enough.
         for elf in module.into_iter().chain(debug_files) {
@@ -94,15 +98,40 @@ impl FunctionTable {
                     candidates.push(Candidate { start: range.start, size, rank: 21, origin, name: &[] });
                 }
             }
+            sites = [SITES_SECTION, XRAY_SECTION].map(|section| entries(module, section)).concat();
+            let mut starts: Vec<u64> = sites.iter().map(|site| site.function).collect();
+            starts.sort_unstable();
+            starts.dedup();
+            // Where nothing else tells where a part begins that lies elsewhere, its sites do.
+            let is_elsewhere = |site: &&SiteEntry| {
+                let following = starts.partition_point(|start| *start <= site.address);
+                starts[..following].last() != Some(&site.function)
+            };
+            let parts = sites.iter().filter(is_elsewhere).map(|site| site.address);
             candidates.extend(
-                [SITES_SECTION, XRAY_SECTION]
-                    .into_iter()
-                    .flat_map(|section| sites::function_starts(module, section))
+                (starts.iter().copied().chain(parts))
                     .filter(|&start| in_code(start))
                     .map(|start| Candidate { start, size: 0, rank: 22, origin: Origin::Site, name: &[] }),
             );
         }
-        Self::from_candidates(candidates, &code, string_size)
+        let mut table = Self::from_candidates(candidates, &code, string_size);
+        table.note_owners(&sites);
+        table
+    }
+
+    /// Sites in a part of a function that lies elsewhere name the function's beginning.
+    fn note_owners(&mut self, sites: &[SiteEntry]) {
+        for site in sites {
+            let (Some(row), Some(owner)) = (self.find(site.address), self.find(site.function)) else {
+                continue;
+            };
+            if self.start(owner.index()) != Some(site.function) {
+                continue;
+            }
+            let known = &mut self.rows[row.index()].owner;
+            // What several functions have sites in is no part of one.
+            *known = Some(if known.is_none_or(|known| known == owner) { owner } else { row });
+        }
     }
 
     /// `name_size_max` bounds the memory for names in bytes: symbols of a hostile file may share one long name.
@@ -135,6 +164,7 @@ impl FunctionTable {
                 name_start: names.len(),
                 name_size: name.len() as u32,
                 is_plt: best.origin == Origin::Plt,
+                owner: None,
             });
             names.extend_from_slice(name);
         }
@@ -165,6 +195,12 @@ impl FunctionTable {
 
     pub(crate) fn start(&self, index: usize) -> Option<u64> {
         self.rows.get(index).map(|row| row.start)
+    }
+
+    /// The function that a row's code belongs to, itself or another one, as far as sites in it tell.
+    pub(crate) fn owner(&self, id: FunctionId) -> Option<FunctionId> {
+        let owner = self.rows.get(id.index())?.owner?;
+        (self.rows[owner.index()].owner == Some(owner)).then_some(owner)
     }
 
     pub(crate) fn entry(&self, id: FunctionId) -> Option<FunctionEntry<'_>> {
