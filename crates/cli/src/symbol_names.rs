@@ -294,6 +294,10 @@ impl Code for SymbolNames<'_> {
         matches!(self.leave(exit), Some(Leave::Jump(_) | Leave::JumpByName(_) | Leave::JumpAnywhere))
     }
 
+    fn is_bare_thunks(&self, exit: Location) -> bool {
+        self.with_module(exit, |symbols| symbols.is_bare_thunk(exit.image_address)).unwrap_or(false)
+    }
+
     fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
         match self.leave(exit)? {
             Leave::Return => Some(false),

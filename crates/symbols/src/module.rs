@@ -200,6 +200,18 @@ impl ModuleSymbols {
         first_call(function).is_some_and(|hook| first_call(row) != Some(hook))
     }
 
+    /// Whether an image address lies in a thunk that has no entry's hook: gcc's `fentry` gives those that it expands an exit's alone.
+    pub fn is_bare_thunk(&mut self, image_address: u64) -> bool {
+        let Some(id) = self.table.find(image_address) else { return false };
+        if self.function(id).thunk().is_none() || self.table.owner(id).is_some() {
+            return false;
+        }
+        let start = self.table.start(id.index());
+        start
+            .zip(self.exits())
+            .is_some_and(|(start, (exits, image))| exits.first_call(image, start).is_none())
+    }
+
     /// Whether a function is called by this linker name; `None` where the name stands for a choice of functions.
     pub fn is_called(&mut self, id: FunctionId, linkage_name: &str) -> Option<bool> {
         let Some(start) = self.table.start(id.index()) else { return Some(false) };

@@ -23,6 +23,12 @@ pub trait Code {
         None
     }
 
+    /// Whether this exit is one of a thunk that has no entry; false where that isn't known.
+    fn is_bare_thunks(&self, exit: Location) -> bool {
+        let _ = exit;
+        false
+    }
+
     /// Whether the jump at this exit leads into the function of this entry; `None` where that isn't known.
     fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
         let _ = (exit, entry);
@@ -86,6 +92,12 @@ impl<'a> Answers<'a> {
     #[cold]
     pub fn is_inlined(&self, code: Location, entry: Location) -> bool {
         self.code.and_then(|known| known.is_inlined(code, entry)).unwrap_or(false)
+    }
+
+    /// Whether this exit is one of a thunk that has no entry.
+    #[cold]
+    pub fn is_bare_thunks(&self, exit: Location) -> bool {
+        self.code.is_some_and(|known| known.is_bare_thunks(exit))
     }
 
     /// Whether code is certainly one of the function that is entered at `entry`.

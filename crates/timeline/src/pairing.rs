@@ -238,6 +238,10 @@ impl<'a> Pairing<'a> {
                 if innermost.is_some_and(|entry| self.code.is_same_function(entry, location)) {
                     return self.leave(location, false, out);
                 }
+                if self.code.is_bare_thunks(location) {
+                    self.stats.thunk_exits += 1;
+                    return;
+                }
                 self.stats.orphan_exits += 1;
                 out.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }));
             }

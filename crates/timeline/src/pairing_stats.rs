@@ -27,4 +27,6 @@ pub struct PairingStats {
     pub stray_span_ends: u64,
     /// Spans that are not shown because too many were open.
     pub spans_too_many: u64,
+    /// Exits of thunks that have no entry: nothing is missing there.
+    pub thunk_exits: u64,
 }

@@ -110,7 +110,8 @@ fn processes(report: &Report<'_>) -> Value {
 fn threads(report: &Report<'_>) -> Value {
     let ring_size =
         |snapshot: usize| report.trace.snapshots().get(snapshot).map(|snapshot| snapshot.ring_size);
-    let threads = report.trace.threads().iter().map(|thread| {
+    let thunk_exits = &report.profile.thunk_exits;
+    let threads = report.trace.threads().iter().zip(thunk_exits).map(|(thread, thunk_exits)| {
         json!({
             "process": thread.process,
             "pid": thread.pid,
@@ -133,7 +134,8 @@ fn threads(report: &Report<'_>) -> Value {
             "segments_lost_events": thread.missing,
             "open_calls": thread.open_calls,
             "unwound": thread.unwound,
-            "orphan_exits": thread.orphan_exits,
+            // The runtime knows nothing of thunks.
+            "orphan_exits": thread.orphan_exits.saturating_sub(*thunk_exits),
             "deep_events": thread.deep,
             "ring_size": ring_size(thread.key.snapshot),
         })

@@ -48,6 +48,8 @@ pub struct Profile {
     pub unwound: u64,
     /// Exits that fit no call.
     pub unmatched_exits: u64,
+    /// By thread, exits of thunks that have no entry.
+    pub thunk_exits: Vec<u64>,
 }
 
 #[derive(Clone, Copy, Default)]
@@ -148,7 +150,9 @@ impl Profile {
         let leads_on = |location| names.leads_on(location);
         let mut totals = Totals::new(&function_of, &leads_on);
         for thread in 0..trace.threads().len() {
-            profile.add_thread(view.timeline(thread), &mut totals);
+            let mut timeline = view.timeline(thread);
+            profile.add_thread(timeline.by_ref(), &mut totals);
+            profile.thunk_exits.push(timeline.stats().thunk_exits);
         }
         let mut functions = totals.functions;
         functions.iter_mut().for_each(|function| function.locations.sort_unstable());
