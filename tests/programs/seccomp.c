@@ -1,16 +1,21 @@
 // Puts itself under a filter of system calls when it has begun, then goes on with threads.
 //   seccomp refuse   what the runtime asks for at a thread's begin fails
 //   seccomp list     whatever isn't needed by the C library's threads, or named in docs/limits.md for ours, kills
+//   seccomp trap N   the Nth of what fails in the first case traps, and the program's own handler answers that it isn't permitted
+#define _GNU_SOURCE
 #include <errno.h>
 #include <linux/audit.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
+#include <ucontext.h>
 
 enum { THREADS = 4, CALLS = 50000 };
 
@@ -32,6 +37,12 @@ static const int listed[] = {
     // Ours.
     SYS_gettid, SYS_prctl, SYS_sigaltstack, SYS_tgkill, SYS_clock_gettime};
 
+static void on_trapped(int signal, siginfo_t *info, void *context) {
+    (void)signal, (void)info;
+    leaf(0);
+    ((ucontext_t *)context)->uc_mcontext.gregs[REG_RAX] = -EPERM;
+}
+
 static int filter(const int *calls, int count, unsigned found, unsigned otherwise) {
     struct sock_filter code[64] = {BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr))};
     int length = 1;
@@ -45,11 +56,17 @@ static int filter(const int *calls, int count, unsigned found, unsigned otherwis
 }
 
 int main(int count, char **arguments) {
-    if (count != 2) return 2;
+    if (count < 2) return 2;
     leaf(0);
-    int failed = strcmp(arguments[1], "list")
-        ? filter(refused, sizeof refused / sizeof *refused, SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW)
-        : filter(listed, sizeof listed / sizeof *listed, SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS);
+    struct sigaction trapped = {.sa_sigaction = on_trapped, .sa_flags = SA_SIGINFO};
+    sigaction(SIGSYS, &trapped, 0);
+    int failed = 1;
+    if (!strcmp(arguments[1], "refuse"))
+        failed = filter(refused, sizeof refused / sizeof *refused, SECCOMP_RET_ERRNO | EPERM, SECCOMP_RET_ALLOW);
+    else if (!strcmp(arguments[1], "list"))
+        failed = filter(listed, sizeof listed / sizeof *listed, SECCOMP_RET_ALLOW, SECCOMP_RET_KILL_PROCESS);
+    else if (count == 3)
+        failed = filter(&refused[atoi(arguments[2])], 1, SECCOMP_RET_TRAP, SECCOMP_RET_ALLOW);
     if (failed) return 3;
     long sums[THREADS] = {0}, sum = 0;
     pthread_t threads[THREADS];

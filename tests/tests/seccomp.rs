@@ -35,3 +35,23 @@ fn nothing_but_what_is_listed() {
         assert_eq!(recording.trace().threads.len() as u64, THREADS + 1, "{mode:?}");
     }
 }
+
+/// Where a filter traps what a thread's begin needs, the program's own handler answers, as it does for the program's own calls.
+#[test]
+fn trapped() {
+    const GETTID: u32 = 0;
+    /// Of the C library, too, which blocks signals around it.
+    const MADVISE: u32 = 4;
+    let place = Place::new("trapped");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
+        let program = program(&place, mode);
+        for call in (0..6).filter(|call| *call != MADVISE) {
+            let recording = place.record(&["--ring-size", "4M"], &program, &["trap", &call.to_string()]);
+            assert_eq!(recording.stdout(), "250000\n", "{mode:?}, {call}: {recording:?}");
+            let trace = recording.trace();
+            let untraced = if call == GETTID { THREADS } else { 0 };
+            assert_eq!(trace.counters[counter::THREADS_UNTRACED], untraced, "{mode:?}, {call}");
+            assert_eq!(trace.threads.len() as u64, THREADS + 1 - untraced, "{mode:?}, {call}");
+        }
+    }
+}

@@ -22,8 +22,9 @@ pub const SLOW_STACKS: usize = 512;
 /// a signal that isn't blocked has the rest, several times as much. Memory is what is touched.
 pub const SLOW_STACK_SIZE: usize = 64 << 10;
 
-/// The set of signals that are blocked in the slow path.
-pub const BLOCKED_SIGNALS: u64 = u64::MAX;
+/// The set of signals that are blocked in the slow path: all but `SIGSYS`. Where a filter of system calls traps one of ours, the program's
+/// handler answers it; a blocked one would end the program.
+pub const BLOCKED_SIGNALS: u64 = !(1 << 30);
 /// That of `SIGTRAP`, which isn't where the thread steps through itself ([`crate::is_stepping`]): a blocked trap would end the program.
 pub const TRAP_SIGNAL: u64 = 1 << 4;
 

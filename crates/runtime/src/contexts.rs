@@ -12,8 +12,10 @@ use crate::process::{self, Process};
 use crate::ranges::{Range, TAKEN_AT_ONCE, flags};
 use crate::slow::Thread;
 use crate::stacks::{self, Bounds, bounds};
-use crate::{interrupted, nested, system, threads};
-use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
+use crate::{api, interrupted, nested, system, threads};
+use core::sync::atomic::{
+    AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence,
+};
 use everycall_format::arena::{counter, thread_state};
 use everycall_format::event::unwound;
 use everycall_ring::{Control, running, state};
@@ -28,11 +30,14 @@ pub(crate) struct Local {
     home: *const Control,
     /// Its id, and above it its process's.
     id: u64,
+    /// Not 0 while the runtime works for the thread: 1, and the events of signal handlers that came in between.
+    at_work: u64,
 }
 
 #[cfg(test)]
 impl Local {
-    pub(crate) const NONE: Local = Local { current: core::ptr::null(), home: core::ptr::null(), id: 0 };
+    pub(crate) const NONE: Local =
+        Local { current: core::ptr::null(), home: core::ptr::null(), id: 0, at_work: 0 };
 }
 
 /// Between two looks for fibers that nobody needs any more there is so many times what the first one took.
@@ -54,6 +59,32 @@ fn set_current(control: *const Control) {
 fn set_home(control: *const Control) {
     // SAFETY: as above.
     unsafe { (*process::thread_slot().cast::<Local>()).home = control };
+}
+
+fn at_work() -> &'static AtomicU64 {
+    // SAFETY: as above; it stays as long as the thread.
+    unsafe { AtomicU64::from_ptr(&raw mut (*process::thread_slot().cast::<Local>()).at_work) }
+}
+
+/// The runtime begins to work for the calling thread. False where it does already: then this is a signal handler that came in between.
+pub(crate) fn begin_work() -> bool {
+    at_work().compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
+}
+
+/// An event comes in such a handler, and is lost.
+pub(crate) fn lose_event() {
+    at_work().fetch_add(1, Relaxed);
+}
+
+/// The work is done. Events that were lost meanwhile are counted, where the thread records.
+pub(crate) fn end_work() {
+    let lost = at_work().swap(0, Relaxed).saturating_sub(1);
+    if lost > 0
+        && let Some(process) = api::traced()
+        && let Some(control) = last().filter(|control| control.state.load(Relaxed) == state::ACTIVE)
+    {
+        Thread::new(process, control).slot.lost_busy().fetch_add(lost, Relaxed);
+    }
 }
 
 /// A control block that the thread-local slot has: none, where it was wiped by a fork.

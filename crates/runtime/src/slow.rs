@@ -1,5 +1,6 @@
 //! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing
-//! of this thread comes in between, but for the handler of a program's traps that steps through itself: its events are counted as lost.
+//! of this thread comes in between, but for two handlers: of a program's traps that steps through itself, and of the system calls that its filter
+//! traps. Their events are counted as lost.
 
 use crate::arena::{Arena, Slot};
 use crate::contexts::{self, Found};
@@ -36,6 +37,27 @@ pub(crate) unsafe extern "C" fn slow_path(
     module: *const ModuleDescriptor,
 ) {
     let Some(process) = process::process() else { return };
+    if !contexts::begin_work() {
+        return contexts::lose_event();
+    }
+    // SAFETY: by contract.
+    unsafe { take_event(process, what, control, slot, address, stack_pointer, module) };
+    contexts::end_work();
+}
+
+/// The same, where the thread isn't at it already.
+///
+/// # Safety
+/// For the hooks of a registered module only.
+unsafe fn take_event(
+    process: &'static Process,
+    what: u32,
+    control: *const Control,
+    slot: *const AtomicU64,
+    address: u64,
+    stack_pointer: u64,
+    module: *const ModuleDescriptor,
+) {
     // A signal handler may have begun the thread since the hook looked for a control block.
     // SAFETY: null or a control block; the thread-local slot is this thread's own.
     let control = unsafe { control.as_ref().or_else(|| process::thread_slot().read().as_ref()) };

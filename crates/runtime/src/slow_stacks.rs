@@ -1,6 +1,8 @@
 //! The stacks that the slow path runs on, and whatever else the runtime does in the middle of the program's work: the thread's own may
 //! be small, such as an alternate signal stack.
 
+use crate::api::error;
+use crate::contexts;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use everycall_hooks::{SLOW_STACK_SIZE, SLOW_STACKS};
@@ -25,8 +27,17 @@ pub(crate) fn list() -> u64 {
     FREE.as_ptr() as u64
 }
 
-/// Does something on one of them, for a thread whose signals are blocked. What it returned.
+/// Does something on one of them, for a thread whose signals are blocked. What it returned; an error where the thread is at that already.
 pub(crate) fn run(work: impl FnOnce() -> i32) -> i32 {
+    if !contexts::begin_work() {
+        return error::BUSY;
+    }
+    let result = run_somewhere(work);
+    contexts::end_work();
+    result
+}
+
+fn run_somewhere(work: impl FnOnce() -> i32) -> i32 {
     let take = |stack: &AtomicU64| match stack.load(Relaxed) {
         0 => 0,
         _ => stack.swap(0, AcqRel),

@@ -228,11 +228,11 @@ core::arch::global_asm!(
     .section .tbss.everycall_thread, \"awT\", @nobits
     .p2align 3
     .type   everycall_thread, @object
-    .size   everycall_thread, 24
+    .size   everycall_thread, 32
     .globl  everycall_thread
     .hidden everycall_thread
 everycall_thread:
-    .zero   24
+    .zero   32
     .text
     ",
     options(att_syntax)
