@@ -28,19 +28,21 @@ const INLINED: [&str; 8] = [
     "_ZNSaIwE10deallocateEPwm",
 ];
 /// The kit's files as `FILES` of the crate lists them, headers last.
-const FILES: [&str; 17] = [
+const FILES: [&str; 19] = [
     "everycall-rt.o",
     "everycall-module.o",
     "libeverycall.so",
     "everycall-jumps.o",
     "everycall-fibers.o",
     "everycall-boost-context.o",
+    "everycall-memory-lock.o",
     "everycall-exceptions.o",
     "everycall-handled.o",
     "everycall-cleaned.o",
     "everycall-jumps-executable.o",
     "everycall-fibers-executable.o",
     "everycall-boost-context-executable.o",
+    "everycall-memory-lock-executable.o",
     "everycall-exceptions-executable.o",
     "everycall-handled-executable.o",
     "everycall-cleaned-executable.o",
@@ -78,7 +80,7 @@ fn main() {
     merge(&out, &executable, "everycall-rt.o");
     merge(&out, &module, "everycall-module.o");
 
-    for name in ["jumps", "exceptions", "handled", "cleaned", "fibers", "boost_context"] {
+    for name in ["jumps", "exceptions", "handled", "cleaned", "fibers", "boost_context", "memory_lock"] {
         for suffix in ["", EXECUTABLE] {
             wrapper(&out, &manifest.join("wrappers"), name, suffix);
         }
@@ -218,6 +220,7 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) {
                 "_Unwind_GetCFA",
                 "_Unwind_GetRegionStart",
                 "__cxa_current_exception_type",
+                "__errno_location",
                 "everycall_cleanups_tell_of_exits",
                 TABLE,
             ];

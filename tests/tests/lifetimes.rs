@@ -5,7 +5,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
-use everycall_tests::{Mode, Place, Recording, Tally};
+use everycall_tests::{Mode, Place, Recording, Tally, programs, successful};
 
 fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O1", "lifetimes.c", "-pthread"], &format!("lifetimes-{}", mode.label()))
@@ -138,6 +138,25 @@ fn limits_of_memory_and_file_size() {
         let output = Command::new("sh").args(["-c", &script]).output().unwrap();
         assert_eq!(output.stdout, expected.stdout, "{limit}");
         assert!(output.status.success(), "{limit}: {output:?}");
+    }
+}
+
+/// The runtime's memory, most of which is address space, doesn't count.
+#[test]
+fn all_memory_is_locked_but_the_runtimes() {
+    let place = Place::new("lock-memory");
+    let plain = place.file("plain");
+    successful(place.command("gcc").args(["-O1", "lock_memory.c", "-o"]).arg(&plain).current_dir(programs()));
+    let expected = successful(place.command(&plain).arg("rights"));
+    assert!(expected.contains("current: 0 "), "{expected}");
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
+        for more in [&[][..], &["-static"]] {
+            let arguments = [&["-O1", "lock_memory.c"], more].concat();
+            let name = format!("lock-memory-{}-{}", mode.label(), more.len());
+            let program = place.build(mode, &arguments, &name);
+            assert_eq!(place.record(&[], &program, &["rights"]).stdout(), expected, "{name}, recorded");
+            assert_eq!(successful(place.command(&program).arg("rights")), expected, "{name}, alone");
+        }
     }
 }
 

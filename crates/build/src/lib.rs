@@ -36,12 +36,14 @@ pub use prefix::{Kit, cc_main, is_compiler_name, named_compiler_main};
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The kit's object that tells of jumps; kits may lack it. Of this and the next five there is another one for executables: [`for_executable`].
+/// The kit's object that tells of jumps; kits may lack it. Of this and the next six there is another one for executables: [`for_executable`].
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that makes stacks of fibers known.
 pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
 /// The same for those of Boost.Context.
 pub const BOOST_CONTEXT_OBJECT: &str = "everycall-boost-context.o";
+/// The object that keeps the runtime's memory from being locked.
+pub const MEMORY_LOCK_OBJECT: &str = "everycall-memory-lock.o";
 /// The kit's object that tells of C++ exceptions; kits may lack it.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 /// The object beside it that tells where handlers begin, of compilers that report inlined calls, and not that exceptions leave them.

@@ -1,5 +1,5 @@
 //! Functions that are wrapped at the link, so that the runtime learns of frames that are left without an exit (jumps, throws, landing
-//! pads) and of fibers' stacks. The kit's objects define the wrappers.
+//! pads) and of fibers' stacks, and that its own memory isn't locked. The kit's objects define the wrappers.
 //!
 //! The linker's `--wrap` renames references only: there are no two definitions of a function in any link, and what isn't linked by the
 //! prefix isn't concerned. The wrappers know those functions that not every library has by weak references. A weak reference takes nothing
@@ -13,7 +13,7 @@ use crate::args::{Invocation, Stage};
 use crate::compiler::{self, Family};
 use crate::{
     BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, EXCEPTIONS_OBJECT, FIBERS_OBJECT, HANDLED_OBJECT, JUMPS_OBJECT,
-    for_executable,
+    MEMORY_LOCK_OBJECT, for_executable,
 };
 
 /// Functions that one object of the kit wraps.
@@ -45,6 +45,9 @@ const FIBERS: Wrapper = Wrapper { object: FIBERS_OBJECT, always: &[], others: &[
 /// `-u` does.
 const BOOST_CONTEXT: Wrapper =
     Wrapper { object: BOOST_CONTEXT_OBJECT, always: &["make_fcontext"], others: &[] };
+
+const MEMORY_LOCK: Wrapper =
+    Wrapper { object: MEMORY_LOCK_OBJECT, always: &[], others: &[("mlockall", "libc.a")] };
 
 const EXCEPTIONS: Wrapper = Wrapper {
     object: EXCEPTIONS_OBJECT,
@@ -88,6 +91,7 @@ pub fn options(
     }
     let mut options = wrapper(&JUMPS, invocation, compiler, kit);
     options.extend(wrapper(&FIBERS, invocation, compiler, kit));
+    options.extend(wrapper(&MEMORY_LOCK, invocation, compiler, kit));
     if invocation.names_boost_context {
         let wrapped = wrapper(&BOOST_CONTEXT, invocation, compiler, kit);
         if !wrapped.is_empty() {
@@ -193,6 +197,7 @@ mod tests {
             JUMPS_OBJECT,
             FIBERS_OBJECT,
             BOOST_CONTEXT_OBJECT,
+            MEMORY_LOCK_OBJECT,
             EXCEPTIONS_OBJECT,
             HANDLED_OBJECT,
             CLEANED_OBJECT,
@@ -227,6 +232,7 @@ mod tests {
         assert!(c.contains("--wrap=longjmp") && c.contains(jumps) && !c.contains("__cxa_throw"), "{c}");
         assert!(!c.contains("-u,longjmp"));
         assert!(c.contains("--wrap=makecontext") && c.contains(&for_executable(FIBERS_OBJECT)), "{c}");
+        assert!(c.contains("--wrap=mlockall") && c.contains(&for_executable(MEMORY_LOCK_OBJECT)), "{c}");
         assert!(cxx.contains("--wrap=__cxa_throw") && !cxx.contains("-u,"), "{cxx}");
         assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
         let handlers = options_of("catches.o", "g++");

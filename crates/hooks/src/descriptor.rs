@@ -125,4 +125,8 @@ pub struct RuntimeTable {
     /// `(what, low, size, name)`, from the kit's wrappers and `everycall.h`: something new begins on a stack, unless the caller runs it (0);
     /// its memory is no stack any more (1); the context that the caller runs has this name (2). *Name* may be null.
     pub fiber: unsafe extern "C" fn(u32, u64, u64, *const u8) -> i32,
+
+    /// `(flags)`, from the kit's wrapper of `mlockall`, whose flags these are, `MCL_CURRENT` among them: locks all memory but the runtime's own.
+    /// 0 or an error of the kernel's, positive.
+    pub lock_memory: unsafe extern "C" fn(u32) -> i32,
 }

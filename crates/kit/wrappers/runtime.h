@@ -28,6 +28,7 @@ struct everycall_runtime {
     void (*others[10])(void);
     void (*unwinding)(uint32_t what, uint64_t stack_pointer, const char* name);
     int32_t (*fiber)(uint32_t what, uint64_t low, uint64_t size, const char* name);
+    int32_t (*lock_memory)(uint32_t flags);
 };
 extern const struct everycall_runtime everycall_runtime_v1 EVERYCALL_WEAK;
 

@@ -14,6 +14,7 @@
 //! nested     stacks in local variables, and when they are over
 //! interrupted  which stack a signal interrupted
 //! mapping    where a mapping begins and ends
+//! memory_lock  `mlockall`, without the runtime's own memory
 //! open_calls the open-call stack: dead frames, frames that match an exit
 //! hub        where the recorder's arenas are found
 //! pause      recording off and on again, of one thread or all
@@ -61,6 +62,7 @@ mod keeper;
 mod lock;
 mod mapped_file;
 mod mapping;
+mod memory_lock;
 mod module_table;
 mod modules;
 mod nested;

@@ -65,12 +65,29 @@ fn asked(maps: &File, address: u64) -> Result<(u64, u64, u64), isize> {
 
 /// The same out of the text.
 fn read(maps: &File, address: u64) -> Option<Mapping> {
+    find(maps, |mapping| (mapping.start..mapping.end).contains(&address))
+}
+
+/// All mappings, in the order of their addresses. False where nobody tells.
+pub(crate) fn each(mut then: impl FnMut(&Mapping)) -> bool {
+    let Some(maps) = File::open(b"/proc/self/maps\0", false) else { return false };
+    let mut are_any = false;
+    find(&maps, |mapping| {
+        are_any = true;
+        then(mapping);
+        false
+    });
+    are_any
+}
+
+/// The first mapping that is wanted.
+fn find(maps: &File, mut is_wanted: impl FnMut(&Mapping) -> bool) -> Option<Mapping> {
     let mut lines = Lines::default();
     let mut buffer = [0; BUFFER];
     loop {
         let count = maps.read(&mut buffer);
         for byte in buffer.get(..count).filter(|bytes| !bytes.is_empty())? {
-            if let Some(mapping) = lines.take(*byte, address) {
+            if let Some(mapping) = lines.take(*byte).filter(&mut is_wanted) {
                 return Some(mapping);
             }
         }
@@ -89,7 +106,8 @@ struct Lines {
 }
 
 impl Lines {
-    fn take(&mut self, byte: u8, address: u64) -> Option<Mapping> {
+    /// The mapping whose first permission this is.
+    fn take(&mut self, byte: u8) -> Option<Mapping> {
         match (self.field, byte) {
             (_, b'\n') => *self = Lines { guard_end: self.guard_end, ..Lines::default() },
             (0, b'-') | (1, b' ') => self.field += 1,
@@ -97,11 +115,9 @@ impl Lines {
             (1, _) => self.end = self.end << 4 | u64::from((byte as char).to_digit(16).unwrap_or(0)),
             (2, _) => {
                 self.field = 3;
-                if (self.start..self.end).contains(&address) {
-                    let has_guard = self.guard_end == Some(self.start);
-                    return Some(Mapping { start: self.start, end: self.end, has_guard });
-                }
+                let has_guard = self.guard_end == Some(self.start);
                 self.guard_end = (byte != b'r').then_some(self.end);
+                return Some(Mapping { start: self.start, end: self.end, has_guard });
             }
             _ => {}
         }

@@ -14,6 +14,7 @@ use crate::slow_stacks;
 use crate::snapshot::Snapshots;
 use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::cell::UnsafeCell;
+use core::ops::Range;
 use core::sync::atomic::Ordering::SeqCst;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -124,6 +125,15 @@ pub(crate) fn inherited_arena() -> Option<Arena> {
     let header = ArenaHeader::read(unsafe { core::slice::from_raw_parts(base, ArenaHeader::SIZE) })?;
     // SAFETY: as above. The layout is checked again, for the program might have written over it.
     header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
+}
+
+/// The runtime's own memory, but for its objects: the arena, the process and the stacks of the slow path. In a forked child, too.
+pub(crate) fn own_memory() -> Option<[Range<u64>; 2]> {
+    let process = core::ptr::from_ref(process()?) as u64;
+    let arena = inherited_arena()?;
+    let layout = arena.layout();
+    let base = arena.base() as u64;
+    Some([base..base + layout.arena_size, process..process + wiped_bytes(layout) + slow_stacks::SIZE])
 }
 
 /// Place of the thread-local slot from the thread pointer.

@@ -47,7 +47,7 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::{api, crash, fibers, modules, start, unwinding};
+    use crate::{api, crash, fibers, memory_lock, modules, start, unwinding};
     use core::ffi::c_int;
     use everycall_hooks::RuntimeTable;
 
@@ -69,6 +69,7 @@ mod runtime {
         snapshot_free: api::snapshot_free,
         unwinding: unwinding::unwinding,
         fiber: fibers::fiber,
+        lock_memory: memory_lock::lock_memory,
     };
 
     /// What the C library calls, with the program's arguments and environment.

@@ -27,6 +27,7 @@ const RLIMIT_AS: usize = 9;
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 const RLIMIT_FSIZE: usize = 1;
+const RLIMIT_MEMLOCK: usize = 8;
 
 #[cfg(target_arch = "x86_64")]
 pub(crate) mod number {
@@ -60,6 +61,7 @@ pub(crate) mod number {
     pub const SIGALTSTACK: usize = 131;
     pub const FSTATFS: usize = 138;
     pub const SCHED_SETSCHEDULER: usize = 144;
+    pub const MLOCKALL: usize = 151;
     pub const PRCTL: usize = 157;
     pub const GETTID: usize = 186;
     pub const FUTEX: usize = 202;
@@ -71,6 +73,7 @@ pub(crate) mod number {
     pub const LINKAT: usize = 265;
     pub const FALLOCATE: usize = 285;
     pub const PRLIMIT64: usize = 302;
+    pub const MLOCK2: usize = 325;
     pub const PIDFD_OPEN: usize = 434;
     pub const CLOSE_RANGE: usize = 436;
 }
@@ -127,6 +130,18 @@ pub(crate) fn unmap(address: *mut u8, length: u64) {
 pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
     // SAFETY: callers change text pages between readable-executable and writable, content untouched.
     unsafe { syscall(number::MPROTECT, [address as usize, length as usize, protection, 0, 0, 0]) == 0 }
+}
+
+/// Locks all of the process's memory, as `mlockall` has it.
+pub(crate) fn lock_all(flags: u32) -> Result<(), isize> {
+    // SAFETY: changes no memory.
+    done(unsafe { syscall(number::MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]) })
+}
+
+/// Locks a range, as far as it can be: its pages are in memory at once, or when they are touched (`on_fault`).
+pub(crate) fn lock_range(start: u64, size: u64, on_fault: bool) {
+    // SAFETY: changes no memory.
+    unsafe { syscall(number::MLOCK2, [start as usize, size as usize, on_fault.into(), 0, 0, 0]) };
 }
 
 /// Gives an advice about memory; the kernel's error where it doesn't take it.
@@ -293,6 +308,11 @@ pub(crate) fn address_space_limit() -> u64 {
 /// Bytes that its files may have: `RLIMIT_FSIZE`. Whoever goes beyond gets a signal that ends it.
 pub(crate) fn file_size_limit() -> u64 {
     limit(RLIMIT_FSIZE)
+}
+
+/// Bytes that it may lock: `RLIMIT_MEMLOCK`.
+pub(crate) fn locked_memory_limit() -> u64 {
+    limit(RLIMIT_MEMLOCK)
 }
 
 fn limit(resource: usize) -> u64 {
