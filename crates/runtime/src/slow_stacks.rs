@@ -11,6 +11,10 @@ use everycall_hooks::{SLOW_STACK_SIZE, SLOW_STACKS};
 /// that finds none stays on its own stack.
 pub(crate) const SIZE: u64 = (SLOW_STACKS * SLOW_STACK_SIZE) as u64;
 
+/// Bytes at the upper end that hooks take for themselves, and write to without pushing them. valgrind takes what was popped for gone, and would
+/// complain about them: nothing else is pushed and popped there.
+const HOOKS_PART: u64 = 288;
+
 /// Those that nobody is on: their highest addresses, else 0. A forked child has them, too, for its first event, but for those that other
 /// threads of its parent were on at the fork.
 static FREE: [AtomicU64; SLOW_STACKS] = [const { AtomicU64::new(0) }; SLOW_STACKS];
@@ -63,6 +67,6 @@ fn run_on<F: FnOnce() -> i32>(top: u64, work: F) -> i32 {
     }
     let mut call = Call { work: Some(work), result: 0 };
     // SAFETY: the stack was taken, so that it is this thread's alone.
-    unsafe { everycall_hooks::call_on_stack((&raw mut call).cast(), entry::<F>, top) };
+    unsafe { everycall_hooks::call_on_stack((&raw mut call).cast(), entry::<F>, top - HOOKS_PART) };
     call.result
 }

@@ -116,7 +116,7 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
 /// Calls `entry` with `argument` on another stack.
 ///
 /// # Safety
-/// `top` is the upper end of a stack that is the calling thread's alone meanwhile, aligned to 16.
+/// `top` is the upper end of a stack that is the calling thread's alone meanwhile, aligned to 16, and a word behind it is nobody's.
 #[unsafe(naked)]
 pub unsafe extern "C" fn call_on_stack(
     argument: *mut core::ffi::c_void,
@@ -131,6 +131,7 @@ pub unsafe extern "C" fn call_on_stack(
         "mov rbx, rsp",
         ".cfi_def_cfa_register rbx",
         "mov rsp, rdx",
+        "mov [rsp], rbx", // valgrind sees the other stack by this, before something is pushed there
         "call rsi",
         "mov rsp, rbx",
         "pop rbx",
