@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use everycall_tests::{Mode, Place, Standing, TraceView};
 
 /// Where nobody says how long.
-const SECONDS: u64 = 15;
+const SECONDS: u64 = 10;
 /// Between two looks at the processes; snapshots are taken at every fourth.
 const PAUSE: Duration = Duration::from_millis(250);
 /// So that memory of ended threads is soon as much as it may become.
