@@ -7,7 +7,7 @@ use everycall_tests::outline::whole_outline;
 use everycall_tests::{Mode, Place};
 
 /// Scripts of a mode unless told otherwise.
-const SCRIPTS: u64 = 300;
+const SCRIPTS: u64 = 200;
 /// Scripts that one process runs: each begins a stack or two, and a process keeps 4096 at most, those that are gone included.
 const AT_ONCE: u64 = 1000;
 /// Lines shown before a difference.
