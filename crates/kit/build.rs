@@ -27,28 +27,14 @@ const INLINED: [&str; 8] = [
     "_ZNSaIwE8allocateEm",
     "_ZNSaIwE10deallocateEPwm",
 ];
-/// The kit's files as `FILES` of the crate lists them, headers last.
-const FILES: [&str; 19] = [
-    "everycall-rt.o",
-    "everycall-module.o",
-    "libeverycall.so",
-    "everycall-jumps.o",
-    "everycall-fibers.o",
-    "everycall-boost-context.o",
-    "everycall-memory-lock.o",
-    "everycall-exceptions.o",
-    "everycall-handled.o",
-    "everycall-cleaned.o",
-    "everycall-jumps-executable.o",
-    "everycall-fibers-executable.o",
-    "everycall-boost-context-executable.o",
-    "everycall-memory-lock-executable.o",
-    "everycall-exceptions-executable.o",
-    "everycall-handled-executable.o",
-    "everycall-cleaned-executable.o",
-    "include/everycall.h",
-    "include/compat/funtrace.h",
-];
+/// The kit's files that are made of the runtime.
+const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
+/// Sources of wrappers: of each there is an object for shared objects, and one for executables.
+const WRAPPERS: [&str; 7] =
+    ["jumps", "exceptions", "handled", "cleaned", "fibers", "boost_context", "memory_lock"];
+/// The wrapper whose objects lie in archives.
+const ARCHIVED: &str = "cleanups";
+const HEADERS: [&str; 2] = ["include/everycall.h", "include/compat/funtrace.h"];
 /// Behind the names of wrappers for executables.
 const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
@@ -77,13 +63,20 @@ fn main() {
     let executable = object(&out, &crates, "executable", &offered, &[TABLE], &[]);
     let module = object(&out, &crates, "module", &offered, &[], &[TABLE, OBJECTS]);
     let shared = object(&out, &crates, "shared", &[], &[TABLE], &[]);
-    merge(&out, &executable, "everycall-rt.o");
-    merge(&out, &module, "everycall-module.o");
+    let [runtime, module_object, library] = BUILT;
+    merge(&out, &executable, runtime);
+    merge(&out, &module, module_object);
 
-    for name in ["jumps", "exceptions", "handled", "cleaned", "fibers", "boost_context", "memory_lock"] {
+    for name in WRAPPERS {
         for suffix in ["", EXECUTABLE] {
             wrapper(&out, &manifest.join("wrappers"), name, suffix);
         }
+    }
+    for suffix in ["", EXECUTABLE] {
+        let object = wrapper(&out, &manifest.join("wrappers"), ARCHIVED, suffix);
+        let archive = object.with_extension("a");
+        let _ = fs::remove_file(&archive);
+        run(Command::new("ar").arg("rcsD").arg(archive).arg(object));
     }
 
     let script = out.join("exports.map");
@@ -102,21 +95,42 @@ fn main() {
         .args(["-Wl,-soname,libeverycall.so", "-Wl,--gc-sections"])
         .arg(format!("-Wl,--version-script={}", script.display()))
         .arg("-o")
-        .arg(out.join("libeverycall.so"))
+        .arg(out.join(library))
         .arg(shared));
     println!("cargo::rerun-if-changed={}", manifest.join("include").display());
-    println!("cargo::rustc-env=EVERYCALL_KIT_CHECKSUM={:016x}", checksum(&out, &manifest));
+    let files = files(&out, &manifest);
+    let listed: String =
+        files.iter().map(|(name, path)| format!("    ({name:?}, include_bytes!({path:?})),\n")).collect();
+    fs::write(out.join("files.rs"), format!("&[\n{listed}]\n")).expect("write the list of files");
+    println!("cargo::rustc-env=EVERYCALL_KIT_CHECKSUM={:016x}", checksum(&files));
+}
+
+/// The kit's files: their names and where they lie.
+fn files(out: &Path, manifest: &Path) -> Vec<(String, PathBuf)> {
+    let wrappers = ["", EXECUTABLE]
+        .into_iter()
+        .flat_map(|suffix| WRAPPERS.iter().map(move |name| wrapper_object(name, suffix)));
+    let archives = ["", EXECUTABLE].map(|suffix| format!("everycall-{ARCHIVED}{suffix}.a"));
+    let made = BUILT
+        .iter()
+        .map(|name| (*name).to_owned())
+        .chain(wrappers)
+        .chain(archives)
+        .map(|name| (out.join(&name), name));
+    let headers = HEADERS.iter().map(|name| (manifest.join(name), (*name).to_owned()));
+    made.chain(headers).map(|(path, name)| (name, path)).collect()
+}
+
+/// Name of a wrapper's object.
+fn wrapper_object(name: &str, suffix: &str) -> String {
+    format!("everycall-{}{suffix}.o", name.replace('_', "-"))
 }
 
 /// FNV-1a over all files. Made here, as compilers are called through the kit thousands of times in a build.
-fn checksum(out: &Path, manifest: &Path) -> u64 {
-    let read = |name: &&str| {
-        let folder = if name.starts_with("include/") { manifest } else { out };
-        fs::read(folder.join(name)).expect("a file of the kit can be read")
-    };
-    FILES
+fn checksum(files: &[(String, PathBuf)]) -> u64 {
+    files
         .iter()
-        .flat_map(read)
+        .flat_map(|(_, path)| fs::read(path).expect("a file of the kit can be read"))
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -197,9 +211,9 @@ fn merge(out: &Path, object: &Path, name: &str) {
 }
 
 /// Compiles one of the wrappers, which need nothing but the runtime's table and the functions that they wrap.
-fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) {
+fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
     println!("cargo::rerun-if-changed={}", folder.display());
-    let object = out.join(format!("everycall-{}{suffix}.o", name.replace('_', "-")));
+    let object = out.join(wrapper_object(name, suffix));
     let mut compiler = Command::new("cc");
     if suffix == EXECUTABLE {
         compiler.arg("-DEVERYCALL_FOR_EXECUTABLES");
@@ -228,6 +242,7 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) {
         })
         .collect();
     assert!(strange.is_empty(), "the wrapper {name} needs {strange:?}, which no program has to offer");
+    object
 }
 
 fn undefined_symbols(object: &Path) -> Vec<String> {

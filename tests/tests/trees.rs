@@ -254,14 +254,15 @@ fn every_program_shows_its_tree_in_every_mode() {
 fn the_same_however_the_program_is_linked() {
     let place = Place::new("links");
     let mut cases = Vec::new();
-    for name in ["exceptions.cpp", "forced.cpp", "jumps.c"] {
+    for name in ["cleanups.c", "exceptions.cpp", "forced.cpp", "jumps.c"] {
         for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
             for link in LINKS {
-                // lld is clang's.
-                let is_lld = link.contains(&"-fuse-ld=lld") && mode == Mode::GCC_NOPS;
-                let is_partly_static = link.contains(&"-static-libstdc++");
+                // lld is clang's, and with it C's cleanups aren't wrapped.
+                let is_others =
+                    link.contains(&"-fuse-ld=lld") && (mode == Mode::GCC_NOPS || name == "cleanups.c");
                 // Two copies of the unwinder: that ends programs whose threads are cancelled, also without us.
-                if is_lld || (is_partly_static && name != "exceptions.cpp") {
+                let ends = link.contains(&"-static-libstdc++") && name != "exceptions.cpp";
+                if is_others || ends {
                     continue;
                 }
                 let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("trees").join(name);

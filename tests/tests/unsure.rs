@@ -101,6 +101,22 @@ fn destructors_at_a_threads_end_may_not_be_called_from_where_they_are_shown() {
     }
 }
 
+/// Of a cancelled thread whose frames have nothing to clean up, nobody tells that it has left them.
+#[test]
+fn destructors_of_a_cancelled_thread_may_not_be_called_from_where_they_are_shown() {
+    let place = Place::new("unsure-cancelled");
+    for mode in Mode::ALL {
+        let name = format!("unsure-cancelled-{}", mode.label());
+        for link in [&[][..], &["-static"]] {
+            let options = [&["-O1", "-g", "-pthread", "../trees/cancelled.c"], link].concat();
+            let program = place.build(mode, &options, &name);
+            let trace = place.record(&[], &program, &[]).trace();
+            let marked: Vec<_> = trace.threads.iter().flat_map(|thread| unsure(&thread.calls)).collect();
+            assert_eq!(marked, ["released"], "{mode:?}, {link:?}: {:?}", trace.threads);
+        }
+    }
+}
+
 #[test]
 fn stacks_say_who_goes_on_with_them() {
     let place = Place::new("unsure-threads");

@@ -17,7 +17,7 @@ pub struct Invocation {
     pub compiles: bool,
     /// The user said anything of debug information: what there is of it is the user's choice.
     pub debug_chosen: bool,
-    /// The linker named by `-fuse-ld=`.
+    /// The linker named by `-fuse-ld=`, or the path of one (`--ld-path=`).
     pub linker: Option<String>,
     /// Libraries are linked into the result.
     pub is_static: bool,
@@ -267,7 +267,7 @@ impl Scan {
             self.linker_args(list.split(','));
         } else if let Some(language) = arg.strip_prefix("-x").or(arg.strip_prefix("--language=")) {
             self.language = Some(language.to_owned()).filter(|name| name != "none");
-        } else if let Some(linker) = arg.strip_prefix("-fuse-ld=") {
+        } else if let Some(linker) = arg.strip_prefix("-fuse-ld=").or(arg.strip_prefix("--ld-path=")) {
             self.found.linker = Some(linker.to_owned());
         } else if let Some(target) = arg.strip_prefix("--target=") {
             self.target(target);

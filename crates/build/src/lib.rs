@@ -36,7 +36,7 @@ pub use prefix::{Kit, cc_main, is_compiler_name, named_compiler_main};
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The kit's object for shared objects: the hooks, and what finds the runtime of the process.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The kit's object that tells of jumps; kits may lack it. Of this and the next six there is another one for executables: [`for_executable`].
+/// The kit's object that tells of jumps; kits may lack it. Of this and the next seven there is another one for executables: [`for_executable`].
 pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
 /// The object that makes stacks of fibers known.
 pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
@@ -50,11 +50,14 @@ pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 pub const HANDLED_OBJECT: &str = "everycall-handled.o";
 /// The same of compilers that report both.
 pub const CLEANED_OBJECT: &str = "everycall-cleaned.o";
+/// The archive with the object that tells of C's cleanups, for programs that have some.
+pub const CLEANUPS_ARCHIVE: &str = "everycall-cleanups.a";
 /// The object instead of one of these, where an executable is linked: its wrappers are visible, as they may have to be where shared libraries on the
 /// command line use the same functions.
 #[must_use]
 pub fn for_executable(object: &str) -> String {
-    format!("{}-executable.o", object.strip_suffix(".o").unwrap_or(object))
+    let (name, extension) = object.rsplit_once('.').unwrap_or((object, "o"));
+    format!("{name}-executable.{extension}")
 }
 /// The kit's folder of headers.
 pub const INCLUDE_FOLDER: &str = "include";

@@ -154,11 +154,11 @@ fn run(mode: Option<Mode>, command: Vec<OsString>, kit: Kit<'_>) -> Result<Never
     let path = compiler::find_program(&line.compiler).ok_or_else(|| not_found(&line.compiler))?;
     let invocation = Invocation::read(&line.args);
     let mut ours = match invocation.stage {
-        Stage::NoCode => Vec::new(),
+        Stage::NoCode => Options::default(),
         _ => options(mode, &path, &invocation, kit)?,
     };
     if invocation.compiles {
-        ours.extend(header_options(kit));
+        ours.before.extend(header_options(kit));
     }
     execute(line, path, ours)
 }
@@ -190,12 +190,21 @@ fn not_found(compiler: &OsStr) -> Failure {
     }
 }
 
+/// What is added to a command line.
+#[derive(Default)]
+struct Options {
+    /// Before the user's arguments.
+    before: Vec<OsString>,
+    /// Behind them: the linker looks into archives for what was referred to before.
+    behind: Vec<OsString>,
+}
+
 fn options(
     mode: Option<Mode>,
     compiler: &Path,
     invocation: &Invocation,
     kit: Kit<'_>,
-) -> Result<Vec<OsString>, Failure> {
+) -> Result<Options, Failure> {
     let family = compiler::family_of(compiler).ok_or_else(|| {
         let compiler = compiler.display();
         Failure::refused(format!(
@@ -205,27 +214,28 @@ fn options(
     let mode = mode.unwrap_or_else(|| Mode::default_of(family));
     refuse_what_cannot_work(mode, family, compiler, invocation)?;
 
-    let mut options = Vec::new();
+    let (mut before, mut behind) = (Vec::new(), Vec::new());
     if mode.specs().is_some() {
         let toolbox = Toolbox::open()?;
-        options.push(joined("-specs=", toolbox.specs()));
+        before.push(joined("-specs=", toolbox.specs()));
         if mode == Mode::Nops {
-            options.push(joined("-B", toolbox.assembler_prefix()));
+            before.push(joined("-B", toolbox.assembler_prefix()));
         }
     }
     if invocation.compiles {
-        options.extend(mode.compile_options(family).iter().map(OsString::from));
+        before.extend(mode.compile_options(family).iter().map(OsString::from));
         if !invocation.debug_chosen {
-            options.push(line_information(family).into());
+            before.push(line_information(family).into());
         }
     }
     if invocation.links() {
         let kit = kit()?;
-        options.extend(link_options(invocation, &kit));
+        before.extend(link_options(invocation, &kit));
         let handlers = mode.reports_inlined().then(|| wrap::handlers(family));
-        options.extend(wrap::options(invocation, compiler, &kit, handlers));
+        before.extend(wrap::options(invocation, compiler, &kit, handlers));
+        behind = wrap::archives(invocation, compiler, &kit);
     }
-    Ok(options)
+    Ok(Options { before, behind })
 }
 
 /// How the compiler finds `everycall.h`: after all other folders. Programs without it compile also where there is no kit.
@@ -334,7 +344,7 @@ fn joined(option: &str, value: PathBuf) -> OsString {
     text
 }
 
-fn execute(line: CommandLine, compiler: PathBuf, ours: Vec<OsString>) -> Result<Never, Failure> {
+fn execute(line: CommandLine, compiler: PathBuf, ours: Options) -> Result<Never, Failure> {
     let mut launchers = line.launchers.into_iter();
     let mut command = match launchers.next() {
         None => {
@@ -350,7 +360,7 @@ fn execute(line: CommandLine, compiler: PathBuf, ours: Vec<OsString>) -> Result<
             command
         }
     };
-    let error = command.args(ours).args(line.args).exec();
+    let error = command.args(ours.before).args(line.args).args(ours.behind).exec();
     Err(Failure {
         sentence: format!("`{}` couldn't be run: {error}", command.get_program().display()),
         code: EXIT_NOT_RUN,

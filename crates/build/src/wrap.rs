@@ -12,11 +12,11 @@ use std::process::{Command, Stdio};
 use crate::args::{Invocation, Stage};
 use crate::compiler::{self, Family};
 use crate::{
-    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, EXCEPTIONS_OBJECT, FIBERS_OBJECT, HANDLED_OBJECT, JUMPS_OBJECT,
-    MEMORY_LOCK_OBJECT, for_executable,
+    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FIBERS_OBJECT, HANDLED_OBJECT,
+    JUMPS_OBJECT, MEMORY_LOCK_OBJECT, for_executable,
 };
 
-/// Functions that one object of the kit wraps.
+/// Functions that one object of the kit wraps, or one in an archive, which is taken in where the program refers to them.
 pub struct Wrapper {
     object: &'static str,
     /// Those that every such link can and has to take in: the object refers to them.
@@ -36,6 +36,7 @@ const JUMPS: Wrapper = Wrapper {
         ("__longjmp_chk", "libc.a"),
         ("pthread_exit", "libc.a"),
         ("thrd_exit", "libc.a"),
+        ("pthread_cancel", "libc.a"),
     ],
 };
 
@@ -53,12 +54,14 @@ const EXCEPTIONS: Wrapper = Wrapper {
     object: EXCEPTIONS_OBJECT,
     always: &["__gxx_personality_v0", "__cxa_throw", "__cxa_rethrow"],
     others: &[
-        // With link-time optimisation, gcc lets it do for functions that only clean up.
-        ("__gcc_personality_v0", "libgcc_eh.a"),
         ("_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE", "libstdc++.a"),
         ("_ZSt17rethrow_exceptionSt13exception_ptr", "libc++.a"),
     ],
 };
+
+/// In C++, too: with link-time optimisation, gcc lets it do for functions that only clean up.
+const CLEANUPS: Wrapper =
+    Wrapper { object: CLEANUPS_ARCHIVE, always: &[], others: &[("__gcc_personality_v0", "libgcc_eh.a")] };
 
 /// Where handlers begin, in one of these objects.
 const fn handlers_in(object: &'static str) -> Wrapper {
@@ -99,8 +102,7 @@ pub fn options(
         }
         options.extend(wrapped);
     }
-    let is_cxx = compiler::links_cxx(compiler) || invocation.names_cxx_library;
-    if is_cxx && !invocation.without_exceptions {
+    if is_cxx(invocation, compiler) && !invocation.without_exceptions {
         let wrapped = wrapper(&EXCEPTIONS, invocation, compiler, kit);
         // They go on with what the personality routine told.
         let handlers = handlers.filter(|_| !wrapped.is_empty());
@@ -109,6 +111,22 @@ pub fn options(
         options.extend(wrapped);
     }
     options
+}
+
+/// Options of a link that have to stand behind the objects.
+pub fn archives(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
+    // lld takes objects out of archives whether or not there is a reference to what they wrap: a program in C would need the unwinder's library.
+    let takes_as_needed = matches!(invocation.linker.as_deref(), None | Some("bfd"));
+    if invocation.without_libraries
+        || !(takes_as_needed || invocation.is_static || is_cxx(invocation, compiler))
+    {
+        return Vec::new();
+    }
+    wrapper(&CLEANUPS, invocation, compiler, kit)
+}
+
+fn is_cxx(invocation: &Invocation, compiler: &Path) -> bool {
+    compiler::links_cxx(compiler) || invocation.names_cxx_library
 }
 
 fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
@@ -147,7 +165,7 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
         }
         if archive.1.as_deref().is_some_and(|archive| offers(archive, function)) {
             add(",--wrap=", function);
-            add(",-u,", function);
+            add(if wrapper.object.ends_with(".a") { ",-u,__wrap_" } else { ",-u," }, function);
         }
     }
     if text == WRAP {
@@ -201,6 +219,7 @@ mod tests {
             EXCEPTIONS_OBJECT,
             HANDLED_OBJECT,
             CLEANED_OBJECT,
+            CLEANUPS_ARCHIVE,
         ] {
             for name in [object, &for_executable(object)] {
                 std::fs::write(kit.join(name), "").unwrap();
@@ -208,8 +227,10 @@ mod tests {
         }
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let handlers = line.contains("catches").then(|| handlers(Family::Clang));
-        let options = options(&Invocation::read(&args), Path::new(compiler), &kit, handlers);
-        options.iter().map(|option| option.to_string_lossy() + " ").collect()
+        let (invocation, compiler) = (Invocation::read(&args), Path::new(compiler));
+        let before = options(&invocation, compiler, &kit, handlers);
+        let behind = archives(&invocation, compiler, &kit);
+        before.iter().chain(&behind).map(|option| option.to_string_lossy() + " ").collect()
     }
 
     #[test]
@@ -242,6 +263,10 @@ mod tests {
         }
         assert!(!options_of("catches.o", "gcc").contains("begin_catch"));
         assert_eq!(c, options_of("a.o -fno-exceptions", "g++-12"));
+        let cleanups = &for_executable(CLEANUPS_ARCHIVE)[..];
+        assert!(c.contains("--wrap=__gcc_personality_v0") && c.contains(cleanups), "{c}");
+        assert!(cxx.contains(cleanups) && options_of("a.o -fuse-ld=lld", "g++").contains(cleanups), "{cxx}");
+        assert!(!options_of("a.o -fuse-ld=lld", "clang").contains("personality"));
         let boost = options_of("a.o -lboost_context", "g++");
         assert!(boost.contains("-u,make_fcontext") && boost.contains("--wrap=make_fcontext"), "{boost}");
         assert!(

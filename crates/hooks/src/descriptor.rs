@@ -22,6 +22,13 @@ pub const SLOW_STACKS: usize = 512;
 /// a signal that isn't blocked has the rest, several times as much. Memory is what is touched.
 pub const SLOW_STACK_SIZE: usize = 64 << 10;
 
+/// Bytes at the upper end of such a stack that hooks take for themselves, and write to without pushing them. valgrind takes what was popped for gone,
+/// and would complain about them: nothing else is pushed and popped there.
+pub const SLOW_FRAME_SIZE: usize = 288;
+
+/// Bytes of what the runtime keeps for each thread in thread-local memory; hooks read the first word.
+pub const THREAD_SLOT_SIZE: usize = 32;
+
 /// The set of signals that are blocked in the slow path: all but `SIGSYS`. Where a filter of system calls traps one of ours, the program's
 /// handler answers it; a blocked one would end the program.
 pub const BLOCKED_SIGNALS: u64 = !(1 << 30);

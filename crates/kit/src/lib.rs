@@ -13,69 +13,14 @@ use std::path::{Path, PathBuf};
 pub const RUNTIME_OBJECT: &str = "everycall-rt.o";
 /// The object that shared objects are linked with.
 pub const MODULE_OBJECT: &str = "everycall-module.o";
-/// The object that makes jumps known. Of this and the next six there is another one for executables, `NAME-executable.o`.
-pub const JUMPS_OBJECT: &str = "everycall-jumps.o";
-/// The object that makes stacks of fibers known.
-pub const FIBERS_OBJECT: &str = "everycall-fibers.o";
-/// The same for those of Boost.Context.
-pub const BOOST_CONTEXT_OBJECT: &str = "everycall-boost-context.o";
-/// The object that keeps the runtime's memory from being locked.
-pub const MEMORY_LOCK_OBJECT: &str = "everycall-memory-lock.o";
-/// The object that makes C++ exceptions known.
-pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
-/// The object that says beside it where handlers begin, for compilers that report inlined calls, and not that exceptions leave them.
-pub const HANDLED_OBJECT: &str = "everycall-handled.o";
-/// The same for compilers that report both.
-pub const CLEANED_OBJECT: &str = "everycall-cleaned.o";
 /// The library that is preloaded into programs without a runtime.
 pub const PRELOAD_LIBRARY: &str = "libeverycall.so";
 
 /// The folder of `everycall.h`.
 pub const INCLUDE_FOLDER: &str = "include";
 
-/// The kit's files; `build.rs` has their names, too, in this order.
-pub const FILES: [(&str, &[u8]); 19] = [
-    (RUNTIME_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-rt.o"))),
-    (MODULE_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-module.o"))),
-    (PRELOAD_LIBRARY, include_bytes!(concat!(env!("OUT_DIR"), "/libeverycall.so"))),
-    (JUMPS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-jumps.o"))),
-    (FIBERS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-fibers.o"))),
-    (BOOST_CONTEXT_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-boost-context.o"))),
-    (MEMORY_LOCK_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-memory-lock.o"))),
-    (EXCEPTIONS_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-exceptions.o"))),
-    (HANDLED_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-handled.o"))),
-    (CLEANED_OBJECT, include_bytes!(concat!(env!("OUT_DIR"), "/everycall-cleaned.o"))),
-    (
-        "everycall-jumps-executable.o",
-        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-jumps-executable.o")),
-    ),
-    (
-        "everycall-fibers-executable.o",
-        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-fibers-executable.o")),
-    ),
-    (
-        "everycall-boost-context-executable.o",
-        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-boost-context-executable.o")),
-    ),
-    (
-        "everycall-memory-lock-executable.o",
-        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-memory-lock-executable.o")),
-    ),
-    (
-        "everycall-exceptions-executable.o",
-        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-exceptions-executable.o")),
-    ),
-    (
-        "everycall-handled-executable.o",
-        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-handled-executable.o")),
-    ),
-    (
-        "everycall-cleaned-executable.o",
-        include_bytes!(concat!(env!("OUT_DIR"), "/everycall-cleaned-executable.o")),
-    ),
-    ("include/everycall.h", include_bytes!("../include/everycall.h")),
-    ("include/compat/funtrace.h", include_bytes!("../include/compat/funtrace.h")),
-];
+/// The kit's files, which `build.rs` makes and lists.
+pub const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
 /// Where the kit lies in a cache folder.
 const FOLDER: &str = concat!("kit-", env!("CARGO_PKG_VERSION"), "-", env!("EVERYCALL_KIT_CHECKSUM"));

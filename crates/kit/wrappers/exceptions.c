@@ -1,7 +1,7 @@
 // C++ exceptions, as the Itanium C++ ABI has them: where they are thrown, and where each landing pad is entered.
 //
 // What every C++ library has is not weak here: with --as-needed, an object that only cleans up would lose the library else.
-#include "runtime.h"
+#include "landing_pads.h"
 
 // Of std::type_info, behind its table of virtual functions. A name that begins with `*` is compared by address alone.
 static const char* name_of_type(const void* type) {
@@ -54,38 +54,21 @@ static const char* name_of_exception(uint64_t class, const char* unwinder_part) 
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE)
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionSt13exception_ptr)
 
-// The unwinder asks it of every frame, first whether the frame catches the exception, then where its landing pad is.
-enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7, CONTINUE_UNWIND = 8 };
-extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;
-extern uint64_t _Unwind_GetRegionStart(void*) EVERYCALL_WEAK;
 // There where cleaned.c is.
 extern const char everycall_cleanups_tell_of_exits __attribute__((weak, visibility("hidden")));
 
 static void landing_pad(int actions, uint64_t class, void* exception, void* context) {
+    if (!(actions & HANDLER_FRAME)) return everycall_tell_cleanup(actions, context);
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
-    // The CFA of a context is the frame's stack pointer, as it is where the frame is entered again.
     const uint64_t stack_pointer = _Unwind_GetCFA(context);
-    // Forced unwinding is how glibc ends a thread, by pthread_exit or cancellation. A name, though an empty one, says that this frame runs yet.
-    if (actions & FORCED) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
-    if (actions & HANDLER_FRAME) {
-        everycall_tell(EVERYCALL_CATCH, stack_pointer, name_of_exception(class, exception));
-        if (&everycall_cleanups_tell_of_exits) everycall_tell(EVERYCALL_CLEANS, stack_pointer, 0);
-    } else
-        everycall_tell(EVERYCALL_CLEANUP, stack_pointer,
-                       _Unwind_GetRegionStart ? (const char*)_Unwind_GetRegionStart(context) : 0);
+    everycall_tell(EVERYCALL_CATCH, stack_pointer, name_of_exception(class, exception));
+    if (&everycall_cleanups_tell_of_exits) everycall_tell(EVERYCALL_CLEANS, stack_pointer, 0);
 }
 
 extern int __real___gxx_personality_v0(int, int, uint64_t, void*, void*);
-extern int __real___gcc_personality_v0(int, int, uint64_t, void*, void*) EVERYCALL_WEAK;
-
-#define PERSONALITY(name, is_there)                                                                        \
-    EVERYCALL_WRAPPER int __wrap_##name(                                                                   \
-        int version, int actions, uint64_t class, void* exception, void* context) {                        \
-        if (!(is_there)) return CONTINUE_UNWIND;                                                           \
-        const int result = __real_##name(version, actions, class, exception, context);                     \
-        if (result == INSTALL_CONTEXT) landing_pad(actions, class, exception, context);                    \
-        return result;                                                                                     \
-    }
-
-PERSONALITY(__gxx_personality_v0, 1)
-PERSONALITY(__gcc_personality_v0, __real___gcc_personality_v0)
+EVERYCALL_WRAPPER int __wrap___gxx_personality_v0(
+    int version, int actions, uint64_t class, void* exception, void* context) {
+    const int result = __real___gxx_personality_v0(version, actions, class, exception, context);
+    if (result == INSTALL_CONTEXT) landing_pad(actions, class, exception, context);
+    return result;
+}

@@ -41,12 +41,13 @@ enum everycall_unwinding {
     EVERYCALL_HANDLED = 11,
     EVERYCALL_CLEANS = 12,
     EVERYCALL_CLEANED = 13,
+    EVERYCALL_CANCEL = 14,
 };
 
 // What is done with a fiber's stack.
 enum everycall_stack { EVERYCALL_STACK_TOLD = 0 };
 
-// `stack_pointer`: what it is where the program goes on, or was where it threw.
+// `stack_pointer`: what it is where the program goes on, or was where it threw; of EVERYCALL_CANCEL, the thread pointer of the thread that is asked to end.
 static inline void everycall_tell(uint32_t what, uint64_t stack_pointer, const char* name) {
     const struct everycall_runtime* runtime = &everycall_runtime_v1;
     if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber)) runtime->unwinding(what, stack_pointer, name);

@@ -106,6 +106,9 @@ pub struct Control {
     pub jumped_to: AtomicU64,
     /// Where the runtime keeps what it has to know of the calls beyond `open_limit`.
     pub deep_base: AtomicU64,
+    /// The thread pointer of the thread whose own stack this is, 0 for a fiber's; with the lowest bit set once the program has asked the thread to end
+    /// (`pthread_cancel`).
+    pub thread: AtomicU64,
 }
 
 #[cfg(not(loom))]
@@ -188,6 +191,7 @@ macro_rules! blank_control {
                     handled: AtomicU64::new(0),
                     jumped_to: AtomicU64::new(0),
                     deep_base: AtomicU64::new(0),
+                    thread: AtomicU64::new(0),
                 }
             }
         }

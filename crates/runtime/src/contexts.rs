@@ -18,6 +18,7 @@ use core::sync::atomic::{
 };
 use everycall_format::arena::{counter, thread_state};
 use everycall_format::event::unwound;
+use everycall_hooks::THREAD_SLOT_SIZE;
 use everycall_ring::{Control, running, state};
 
 /// What the runtime keeps for each thread in its thread-local slot. Hooks read the first word.
@@ -33,6 +34,8 @@ pub(crate) struct Local {
     /// Not 0 while the runtime works for the thread: 1, and the events of signal handlers that came in between.
     at_work: u64,
 }
+
+const _: () = assert!(size_of::<Local>() == THREAD_SLOT_SIZE);
 
 #[cfg(test)]
 impl Local {
@@ -66,25 +69,41 @@ fn at_work() -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(&raw mut (*process::thread_slot().cast::<Local>()).at_work) }
 }
 
-/// The runtime begins to work for the calling thread. False where it does already: then this is a signal handler that came in between.
-pub(crate) fn begin_work() -> bool {
-    at_work().compare_exchange(0, 1, Relaxed, Relaxed).is_ok()
-}
+/// The runtime works for the calling thread as long as this is there.
+pub(crate) struct AtWork(());
 
-/// An event comes in such a handler, and is lost.
-pub(crate) fn lose_event() {
-    at_work().fetch_add(1, Relaxed);
-}
-
-/// The work is done. Events that were lost meanwhile are counted, where the thread records.
-pub(crate) fn end_work() {
-    let lost = at_work().swap(0, Relaxed).saturating_sub(1);
-    if lost > 0
-        && let Some(process) = api::traced()
-        && let Some(control) = last().filter(|control| control.state.load(Relaxed) == state::ACTIVE)
-    {
-        Thread::new(process, control).slot.lost_busy().fetch_add(lost, Relaxed);
+impl AtWork {
+    /// `None` where it does already: then this is a signal handler that came in between.
+    pub(crate) fn begin() -> Option<AtWork> {
+        at_work().compare_exchange(0, 1, Relaxed, Relaxed).ok().map(|_| AtWork(()))
     }
+
+    /// An event comes in such a handler, and is lost. It is counted at once, as the handler may never return, or behind the work, which may be the
+    /// thread's begin.
+    pub(crate) fn lose_event() {
+        if !count_lost(1) {
+            at_work().fetch_add(1, Relaxed);
+        }
+    }
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let lost = at_work().swap(0, Relaxed).saturating_sub(1);
+        if lost > 0 {
+            count_lost(lost);
+        }
+    }
+}
+
+/// Counts events of the calling thread that are lost, if it records.
+fn count_lost(events: u64) -> bool {
+    let Some(process) = api::traced() else { return false };
+    let Some(control) = last().filter(|control| control.state.load(Relaxed) == state::ACTIVE) else {
+        return false;
+    };
+    Thread::new(process, control).slot.lost_busy().fetch_add(events, Relaxed);
+    true
 }
 
 /// A control block that the thread-local slot has: none, where it was wiped by a fork.
@@ -386,19 +405,18 @@ fn suspended_above(process: &'static Process, pointer: u64) -> Option<&'static C
     (is_suspended && is_grown(process, control, pointer)).then_some(control)
 }
 
-/// Whether a stack pointer is one of this context's stack, or of the thread's alternate signal stack.
-pub(crate) fn is_on(process: &'static Process, control: &Control, pointer: u64) -> bool {
-    let is_own = || match there(process, pointer) {
+/// Whether a jump that goes on where a hook would have this stack pointer stays on the context's stack, or goes to the thread's alternate signal
+/// stack. Where it goes to another stack, nothing of this one is left; what is below on that one has been, which its next event tells.
+pub(crate) fn stays_in_jump(process: &'static Process, control: &Control, pointer: u64) -> bool {
+    let there = there(process, pointer);
+    let is_own = match &there {
         Some(range) => range.slot == control.slot.load(Relaxed) + 1 && control.fiber.load(Relaxed) != 0,
         None => stacks::is_within(control, pointer),
     };
-    is_own() || system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer))
-}
-
-/// A jump from another stack goes on where a hook would have this stack pointer. What is below on that stack has been left, which its next event
-/// tells.
-pub(crate) fn jumped_to(process: &'static Process, pointer: u64) {
-    let target = match there(process, pointer) {
+    if is_own || system::alternate_stack().is_some_and(|(first, end)| (first..end).contains(&pointer)) {
+        return true;
+    }
+    let target = match there {
         Some(range) => range.slot.checked_sub(1).map(|slot| process.control(slot)),
         None => live(local().home).filter(|home| stacks::is_within(home, pointer)),
     };
@@ -407,6 +425,7 @@ pub(crate) fn jumped_to(process: &'static Process, pointer: u64) {
     if let Some(target) = target.filter(is_suspended).filter(|target| !is_untold(process, target, pointer)) {
         target.jumped_to.store(pointer, Relaxed);
     }
+    false
 }
 
 /// Whether nobody tells where something new begins on a context's stack, which has this stack pointer.
@@ -595,6 +614,21 @@ fn outer(
             && !own.is_some_and(|own| core::ptr::eq(own, control))
     };
     of_threads(process, is_around).next()
+}
+
+/// [`Control::thread`]'s bit of a thread that the program has asked to end.
+pub(crate) const CANCELLED: u64 = 1;
+
+/// The program asks the thread to end that has this thread pointer. It may at any call from now on, of which nobody tells where no frame cleans up: all of
+/// its calls come to the slow path, where it is known where they were made.
+pub(crate) fn cancel(process: &'static Process, thread: u64) {
+    for control in process.controls() {
+        if control.thread.compare_exchange(thread, thread | CANCELLED, SeqCst, Relaxed).is_ok() {
+            // The thread may be setting it: see `Thread::watch_end`.
+            fence(SeqCst);
+            control.stack_low.store(u64::MAX, Relaxed);
+        }
+    }
 }
 
 /// Whether the calling thread is known to run its own stack.

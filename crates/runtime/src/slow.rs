@@ -3,12 +3,12 @@
 //! traps. Their events are counted as lost.
 
 use crate::arena::{Arena, Slot};
-use crate::contexts::{self, Found};
+use crate::contexts::{self, AtWork, Found};
 use crate::open_calls::{Frame, HOOK_BELOW, OpenCalls};
 use crate::process::{self, Process, state as process_state};
 use crate::triggers::{self, Fallen};
 use crate::{crash, fork, modules, pause, stacks, system, threads};
-use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst};
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word, resumed, unwound};
 use everycall_format::label;
@@ -37,27 +37,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     module: *const ModuleDescriptor,
 ) {
     let Some(process) = process::process() else { return };
-    if !contexts::begin_work() {
-        return contexts::lose_event();
-    }
-    // SAFETY: by contract.
-    unsafe { take_event(process, what, control, slot, address, stack_pointer, module) };
-    contexts::end_work();
-}
-
-/// The same, where the thread isn't at it already.
-///
-/// # Safety
-/// For the hooks of a registered module only.
-unsafe fn take_event(
-    process: &'static Process,
-    what: u32,
-    control: *const Control,
-    slot: *const AtomicU64,
-    address: u64,
-    stack_pointer: u64,
-    module: *const ModuleDescriptor,
-) {
+    let Some(_at_work) = AtWork::begin() else { return AtWork::lose_event() };
     // A signal handler may have begun the thread since the hook looked for a control block.
     // SAFETY: null or a control block; the thread-local slot is this thread's own.
     let control = unsafe { control.as_ref().or_else(|| process::thread_slot().read().as_ref()) };
@@ -168,7 +148,7 @@ unsafe fn take_event(
     }
     thread.resume();
     thread.watch_handler();
-    if !is_entry {
+    if !at_end || thread.is_cancelled() {
         thread.watch_end();
     }
     if is_first {
@@ -284,14 +264,21 @@ impl<'a> Thread<'a> {
             && contexts::is_untold(self.process, self.control, hook.stack_pointer())
     }
 
-    /// Whether the program has said that the thread ends.
+    /// Whether the program has said that the thread ends, or asked it to.
     fn has_ended(&self) -> bool {
-        self.control.ending.load(Relaxed) != 0
+        self.control.ending.load(Relaxed) != 0 || self.is_cancelled()
+    }
+
+    /// Whether another thread has asked it to end, which it may do at any call.
+    fn is_cancelled(&self) -> bool {
+        self.control.thread.load(Relaxed) & contexts::CANCELLED != 0
     }
 
     /// When the thread has ended, frames that it left may be entered again, and what they call is theirs; but the thread's last destructors are nobody's.
     /// Both come to the slow path, so that it is known where they were called, but not what they call.
     pub(crate) fn watch_end(&self) {
+        // Another thread that asks this one to end either is seen here or has the last word.
+        fence(SeqCst);
         if self.has_ended() {
             self.control.stack_low.store(u64::MAX, Relaxed);
         }

@@ -2,18 +2,14 @@
 //! be small, such as an alternate signal stack.
 
 use crate::api::error;
-use crate::contexts;
+use crate::contexts::AtWork;
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
-use everycall_hooks::{SLOW_STACK_SIZE, SLOW_STACKS};
+use everycall_hooks::{SLOW_FRAME_SIZE, SLOW_STACK_SIZE, SLOW_STACKS};
 
 /// Bytes of all stacks: for as many threads at a time as are in the slow path, which are hardly more than there are CPUs. A thread
 /// that finds none stays on its own stack.
 pub(crate) const SIZE: u64 = (SLOW_STACKS * SLOW_STACK_SIZE) as u64;
-
-/// Bytes at the upper end that hooks take for themselves, and write to without pushing them. valgrind takes what was popped for gone, and would
-/// complain about them: nothing else is pushed and popped there.
-const HOOKS_PART: u64 = 288;
 
 /// Those that nobody is on: their highest addresses, else 0. A forked child has them, too, for its first event, but for those that other
 /// threads of its parent were on at the fork.
@@ -33,15 +29,7 @@ pub(crate) fn list() -> u64 {
 
 /// Does something on one of them, for a thread whose signals are blocked. What it returned; an error where the thread is at that already.
 pub(crate) fn run(work: impl FnOnce() -> i32) -> i32 {
-    if !contexts::begin_work() {
-        return error::BUSY;
-    }
-    let result = run_somewhere(work);
-    contexts::end_work();
-    result
-}
-
-fn run_somewhere(work: impl FnOnce() -> i32) -> i32 {
+    let Some(_at_work) = AtWork::begin() else { return error::BUSY };
     let take = |stack: &AtomicU64| match stack.load(Relaxed) {
         0 => 0,
         _ => stack.swap(0, AcqRel),
@@ -67,6 +55,8 @@ fn run_on<F: FnOnce() -> i32>(top: u64, work: F) -> i32 {
     }
     let mut call = Call { work: Some(work), result: 0 };
     // SAFETY: the stack was taken, so that it is this thread's alone.
-    unsafe { everycall_hooks::call_on_stack((&raw mut call).cast(), entry::<F>, top - HOOKS_PART) };
+    unsafe {
+        everycall_hooks::call_on_stack((&raw mut call).cast(), entry::<F>, top - SLOW_FRAME_SIZE as u64)
+    };
     call.result
 }

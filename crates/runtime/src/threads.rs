@@ -104,6 +104,7 @@ fn begin_in(
     control.gap_ticks.store(0, Relaxed);
     control.left_out.store(0, Relaxed);
     control.fiber.store(number, Relaxed);
+    control.thread.store(if number == 0 { everycall_hooks::thread_pointer() } else { 0 }, Relaxed);
     control.runner.store(0, Relaxed);
     control.resumed.store(0, Relaxed);
     control.open_base.store(base, Relaxed);

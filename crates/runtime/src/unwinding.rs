@@ -19,6 +19,8 @@ const HANDLED: u32 = 11;
 const CLEANS: u32 = 12;
 /// Now it has; the handler begins.
 const CLEANED: u32 = 13;
+/// A thread is asked to end: in the stack pointer's place, its thread pointer.
+const CANCEL: u32 = 14;
 /// Words of a record that comes before: epoch 2, gap 5.
 const WORDS_BEFORE: usize = 7;
 
@@ -27,7 +29,7 @@ const WORDS_BEFORE: usize = 7;
 /// # Safety
 /// `name` is null or a C string; of a cleanup, the address of the function, of a handler, one in it.
 pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
-    if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END | HANDLED | CLEANS | CLEANED)
+    if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END | HANDLED | CLEANS | CLEANED | CANCEL)
         || pause::is_disabled()
         || !api::is_recording()
     {
@@ -41,12 +43,14 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     };
     // Where the slow path is running, what was left is found at the next event.
     let _ = api::with_thread(|thread| {
+        if what == CANCEL {
+            return api::traced().into_iter().for_each(|process| contexts::cancel(process, stack_pointer));
+        }
         let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
         if what == JUMP {
             let Some(process) = api::traced() else { return };
-            if !contexts::is_on(process, thread.control, hook) {
-                // Nothing of this stack is left: the program goes on on another one.
-                return contexts::jumped_to(process, hook);
+            if !contexts::stays_in_jump(process, thread.control, hook) {
+                return;
             }
         }
         if what == HANDLED {

@@ -331,7 +331,8 @@ impl<'a> Pairing<'a> {
 
     #[inline]
     fn open(&mut self, mut frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
-        let caller_unsure = (self.maybe_another || self.is_ending) && self.is_caller_unsure(&mut frame);
+        let caller_unsure = (self.maybe_another || self.is_ending || self.caller.is_some())
+            && self.is_caller_unsure(&mut frame);
         if self.stack.len() >= DEPTH_MAX {
             self.too_deep += 1;
             self.stats.too_deep += 1;

@@ -1,6 +1,6 @@
 //! The hooks themselves and their way into the slow path.
 
-use crate::descriptor::{BLOCKED_SIGNALS, ModuleDescriptor, SLOW_STACKS, TRAP_SIGNAL, slow};
+use crate::descriptor::{BLOCKED_SIGNALS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, TRAP_SIGNAL, slow};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use everycall_ring::{Control, state};
@@ -59,6 +59,7 @@ macro_rules! assemble {
             ON = const offset_of!(ModuleDescriptor, on),
             SLOW = const offset_of!(ModuleDescriptor, slow),
             SLOW_STACKS = const offset_of!(ModuleDescriptor, slow_stacks),
+            SLOW_FRAME_SIZE = const SLOW_FRAME_SIZE,
             SLOW_STACKS_SIZE = const SLOW_STACKS * size_of::<u64>(),
             START = const offset_of!(ModuleDescriptor, start),
             SIZE = const offset_of!(ModuleDescriptor, size),
@@ -357,7 +358,7 @@ everycall_slow_common:
     3:  movq    %rax, %rcx
     4:  movq    %rcx, %rsp
         andq    $-16, %rsp
-        subq    $288, %rsp
+        subq    ${SLOW_FRAME_SIZE}, %rsp
         movq    %rax, 256(%rsp)
         movq    %r10, 272(%rsp)
         movaps  %xmm0, (%rsp)

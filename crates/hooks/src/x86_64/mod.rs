@@ -229,13 +229,14 @@ core::arch::global_asm!(
     .section .tbss.everycall_thread, \"awT\", @nobits
     .p2align 3
     .type   everycall_thread, @object
-    .size   everycall_thread, 32
+    .size   everycall_thread, {SIZE}
     .globl  everycall_thread
     .hidden everycall_thread
 everycall_thread:
-    .zero   32
+    .zero   {SIZE}
     .text
     ",
+    SIZE = const crate::THREAD_SLOT_SIZE,
     options(att_syntax)
 );
 

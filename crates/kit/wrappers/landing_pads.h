@@ -1,0 +1,22 @@
+// Landing pads, as the unwinder enters them: it asks the personality routine of every frame, first whether the frame catches the exception, then where its
+// landing pad is.
+#ifndef EVERYCALL_WRAPPERS_LANDING_PADS_H
+#define EVERYCALL_WRAPPERS_LANDING_PADS_H
+#include "runtime.h"
+
+// What the unwinder does, and what personality routines answer.
+enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7 };
+// The CFA of a context is the frame's stack pointer, as it is where the frame is entered again.
+extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;
+extern uint64_t _Unwind_GetRegionStart(void*) EVERYCALL_WEAK;
+
+// A frame is entered again, to clean up.
+static inline void everycall_tell_cleanup(int actions, void* context) {
+    if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
+    const uint64_t stack_pointer = _Unwind_GetCFA(context);
+    // Forced unwinding is how glibc ends a thread, by pthread_exit or cancellation. A name, though an empty one, says that this frame runs yet.
+    if (actions & FORCED) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
+    everycall_tell(EVERYCALL_CLEANUP, stack_pointer,
+                   _Unwind_GetRegionStart ? (const char*)_Unwind_GetRegionStart(context) : 0);
+}
+#endif
