@@ -130,9 +130,9 @@ impl Watched {
 
 /// What may be more at the end than early: where more snapshots than before come together, threads go on into segments that nobody had before,
 /// which stay in the pool; where ended threads aren't noticed for a while, others begin with stacks of open calls that nobody had before, which
-/// stay as well and are two mappings each; and half a KiB for each of `things` that are kept to the end.
+/// stay as well and are two mappings each; a batch of brief threads; and half a KiB for each of `things` that are kept to the end.
 fn known_growth(things: u64) -> Use {
-    Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 160, threads: 2, segments: 64 }
+    Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 160, threads: 4, segments: 64 }
 }
 
 /// What is known of snapshots that aren't as they should be (docs/limits.md).

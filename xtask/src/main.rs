@@ -4,7 +4,8 @@
 //! |---|---|
 //! | `demo` | builds everycall and a small C++ program, records it, and shows the result |
 //! | `bench` | what everycall costs, and how fast it decodes, beside other tracers |
-//! | `test` | formatting, lints, all tests, models of the lock-free parts |
+//! | `test` | formatting, lints, all tests, seeds of the fuzz targets, the model checker |
+//! | `models` | the lock-free parts under the model checker, Miri and ThreadSanitizer (nightly) |
 //! | `soak` | an hour of threads, signals, forks, loading, exceptions and snapshots: nothing grows, nothing fails |
 //! | `kills` | a thousand times `kill -9`: what the program did last is there |
 //! | `storms` | ten thousand snapshots while threads come and go, ten thousand forks during snapshots |
@@ -25,10 +26,11 @@ fn main() -> ExitCode {
         Some("bench") => packages::ensure(&packages::BENCH).and_then(|()| bench::run(words)),
         Some("demo") => packages::ensure(&packages::DEMO).and_then(|()| demo::run()),
         Some("test") => test::run(),
+        Some("models") => test::models(),
         Some(name) if campaigns::names().any(|known| known == name) => campaigns::run(name, words),
         _ => {
             let campaigns: Vec<&str> = campaigns::names().collect();
-            eprintln!("usage: cargo xtask bench|demo|test|{}", campaigns.join("|"));
+            eprintln!("usage: cargo xtask bench|demo|test|models|{}", campaigns.join("|"));
             return ExitCode::from(2);
         }
     };
