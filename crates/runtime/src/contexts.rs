@@ -608,10 +608,7 @@ fn outer(
         return Some(own);
     }
     let is_around = |control: &Control| {
-        // As far as is known: it may not have come below the stack in its frame.
-        stacks::is_within(control, high - 1)
-            && high <= control.stack_high.load(Relaxed)
-            && !own.is_some_and(|own| core::ptr::eq(own, control))
+        !own.is_some_and(|own| core::ptr::eq(own, control)) && stacks::is_around(process, control, high)
     };
     of_threads(process, is_around).next()
 }

@@ -1,15 +1,22 @@
-//! Which stack a signal interrupted whose handler runs on the alternate one: the thread may have come to another stack since its
-//! last event, and the handler's calls belong to that one.
+//! Where a signal interrupted the thread whose handler runs: on the alternate stack, the thread may have come to another stack since its
+//! last event, and the handler's calls belong to that one; on the same stack, the handler lies some KiB below.
 //!
-//! The kernel puts what it interrupted at the top of the alternate stack, a `ucontext_t`. It holds the bounds of the
-//! alternate stack, and is found by them.
+//! The kernel puts what it interrupted onto the handler's stack, a `ucontext_t`. On an alternate stack it lies at the top, holds the bounds of that
+//! stack, and is found by them. On others, it is found by what it always holds.
 
-/// A `ucontext_t`, in 64-bit words: which one has the first address of the alternate stack.
+/// A `ucontext_t`, in 64-bit words: flags, of which the kernel knows few, and a link to another one, which it leaves out.
+const FLAGS: u64 = 0;
+const FLAGS_MAX: u64 = 15;
+const LINK: u64 = 1;
+/// Which one has the first address of the alternate stack.
 const STACK_FIRST: u64 = 2;
 /// The size of the alternate stack.
 const STACK_SIZE: u64 = 4;
 /// The stack pointer: behind eight words of the general registers' and seven of others.
 const STACK_POINTER: u64 = 20;
+/// The segment registers, the code's lowest: one and the same for all 64-bit code.
+const SEGMENTS: u64 = 23;
+const CODE_SEGMENT: u16 = 0x33;
 const WORD: u64 = 8;
 
 /// The stack pointer at which the calling thread, whose stack pointer lies on its alternate stack `first..end`, was interrupted. `None` where nothing
@@ -32,9 +39,45 @@ pub(crate) fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
         .filter(|interrupted| !(first..end).contains(interrupted))
 }
 
+/// Where the kernel saved what it interrupted that lies between two stack pointers of one stack, and the stack pointer that was interrupted there. `None` where
+/// nothing like it is there.
+pub(crate) fn between(low: u64, high: u64) -> Option<(u64, u64)> {
+    // SAFETY: between two stack pointers of one stack all memory can be read.
+    let word = |address: u64| unsafe { (address as *const u64).read_volatile() };
+    let last = high.checked_sub((SEGMENTS + 1) * WORD)?;
+    (low.next_multiple_of(WORD)..=last)
+        .step_by(WORD as usize)
+        .find(|context| {
+            word(context + LINK * WORD) == 0
+                && word(context + FLAGS * WORD) <= FLAGS_MAX
+                && word(context + SEGMENTS * WORD) as u16 == CODE_SEGMENT
+                && word(context + STACK_POINTER * WORD) > *context
+        })
+        .map(|context| (context, word(context + STACK_POINTER * WORD)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_lowest_frame_between_two_stack_pointers_is_found() {
+        let mut stack = [0_u64; 512];
+        let first = stack.as_ptr() as u64;
+        let end = first + 8 * 512;
+        assert_eq!(between(first, end), None);
+        for at in [400, 100] {
+            stack[at] = 7;
+            stack[at + 20] = end + 8 * at as u64;
+            stack[at + 23] = 0x2b << 48 | 0x33;
+            core::hint::black_box(&stack);
+            assert_eq!(between(first, end), Some((first + 8 * at as u64, end + 8 * at as u64)));
+        }
+        assert_eq!(between(first + 8 * 101, end), Some((first + 8 * 400, end + 8 * 400)));
+        assert_eq!(between(first + 8 * 401, end), None);
+        assert_eq!(between(first + 8 * 101, first + 8 * 423), None);
+        assert_eq!(between(end, first), None);
+    }
 
     #[test]
     fn the_topmost_frame_of_the_kernel_is_found() {

@@ -6,7 +6,7 @@
 
 use crate::mapping::{self, Mapping};
 use crate::process::Process;
-use crate::system;
+use crate::{interrupted, system};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::{OpenCall, PAGE};
 use everycall_ring::Control;
@@ -46,6 +46,8 @@ const THREAD_REACH: u64 = 8 << 20;
 const MAIN_REACH: u64 = 64 << 20;
 /// How far below its innermost call a stack with guessed bounds may go on: its largest frame. The next stack below is farther away.
 const GUESSED_REACH: u64 = 6 << 10;
+/// What the kernel puts onto a stack for a signal handler, at most: with all that registers have, `AMX` tiles included.
+const SIGNAL_FRAME: u64 = 12 << 10;
 /// How far above its highest stack pointer such a stack ends.
 pub(crate) const ABOVE: u64 = 512;
 /// And how far above its end it may be found to go on.
@@ -107,6 +109,16 @@ pub(crate) fn is_seen(control: &Control, pointer: u64) -> bool {
 /// Whether a stack pointer lies within the stack, other stacks within it not being looked at.
 pub(crate) fn is_within(control: &Control, pointer: u64) -> bool {
     control.stack_end.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
+}
+
+/// Whether memory that ends at `high` lies in this thread's own stack: the stack may have come farther down than is known, but hardly far from its innermost call,
+/// in whose frame that memory is then.
+pub(crate) fn is_around(process: &Process, control: &Control, high: u64) -> bool {
+    let is_in_frame = || {
+        innermost(control).is_some_and(|call| high <= call && call - high <= MARGIN)
+            && grown(process, control, high - 1, None).is_some()
+    };
+    high <= control.stack_high.load(Relaxed) && (is_within(control, high - 1) || is_in_frame())
 }
 
 /// Whether a stack pointer may be one of a thread's own stack.
@@ -177,8 +189,18 @@ pub(crate) fn grown(
         bounds::GUESSED => process.stacks.overlaps(pointer, end),
         _ => process.stacks.overlaps_guessed(pointer, end),
     };
-    if from.saturating_sub(pointer) > reach || is_others || !is_contiguous(pointer, end) {
+    let is_guessed = how == bounds::GUESSED;
+    let farthest = if is_guessed { 2 * reach + SIGNAL_FRAME } else { reach };
+    let depth = from.saturating_sub(pointer);
+    if depth > farthest || is_others || !is_contiguous(pointer, end) {
         return None;
+    }
+    if is_guessed && depth > reach {
+        // What the kernel puts onto a stack for a handler is no frame of the program's.
+        let (saved, interrupted) = interrupted::between(pointer, from)?;
+        if saved - pointer > reach || from.saturating_sub(interrupted) > reach {
+            return None;
+        }
     }
     let low = pointer.saturating_sub(margin).max(process.stacks.end_below(pointer));
     // The first thread's stack grows when it is written.
