@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use everycall_tests::{Mode, Place, Recording, Tally};
+use everycall_tests::{Mode, Place, Recording, Tally, successful};
 
 /// Calls of [`everycall_tests::programs`]' `builds.cpp`: function, entries, exits.
 const CALLS: [(&str, u64, u64); 5] = [
@@ -180,4 +180,43 @@ fn deep_stacks_under_valgrind() {
     let recording = place.record(&[], Path::new("valgrind"), &valgrind);
     assert!(recording.output.status.success(), "{recording:?}");
     assert_eq!(recording.trace().calls("deep"), 2 * 5001 + 101);
+}
+
+/// The shared objects that a file needs, by `readelf`.
+fn needed(file: &Path) -> Vec<String> {
+    let said = successful(Command::new("readelf").arg("-dW").arg(file));
+    let mut needed: Vec<String> =
+        said.lines().filter(|line| line.contains("(NEEDED)")).map(str::to_owned).collect();
+    needed.sort();
+    needed
+}
+
+/// C's cleanups are wrapped only where there are some: other programs in C have nothing to do with the unwinder's library.
+#[test]
+fn programs_in_c_need_the_libraries_that_they_need_without_us() {
+    let place = Place::new("needed");
+    let plain = place.file("plain");
+    // (gcc's finstrument calls exit hooks in cleanups, so it has some everywhere.)
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        for source in ["../trees/jumps.c", "../trees/cleanups.c"] {
+            let lld = if mode.cc == "gcc" { &[][..] } else { &["-fuse-ld=lld"] };
+            let split = if mode.cc == "gcc" { &["-fsplit-stack"][..] } else { &[] };
+            for more in [&[][..], &["-shared", "-fPIC", "-Wl,-z,defs"], &["-flto"], &["-static"], lld, split]
+            {
+                let options = [&["-O2", "-pthread", "-fexceptions"], more, &[source]].concat();
+                let traced = place.build(mode, &options, "traced");
+                successful(
+                    Command::new(mode.cc)
+                        .args(&options)
+                        .arg("-o")
+                        .arg(&plain)
+                        .current_dir(everycall_tests::programs()),
+                );
+                assert_eq!(needed(&traced), needed(&plain), "{mode:?} {options:?}");
+                if !more.contains(&"-shared") {
+                    successful(&mut Command::new(&traced));
+                }
+            }
+        }
+    }
 }

@@ -113,6 +113,10 @@ fn destructors_of_a_cancelled_thread_may_not_be_called_from_where_they_are_shown
             let trace = place.record(&[], &program, &[]).trace();
             let marked: Vec<_> = trace.threads.iter().flat_map(|thread| unsure(&thread.calls)).collect();
             assert_eq!(marked, ["released"], "{mode:?}, {link:?}: {:?}", trace.threads);
+            // Asked to end before its first call.
+            let trace = place.record(&[], &program, &["early"]).trace();
+            let marked: Vec<_> = trace.threads.iter().flat_map(|thread| unsure(&thread.calls)).collect();
+            assert_eq!(marked, ["released"], "{mode:?}, {link:?}: {:?}", trace.threads);
         }
     }
 }

@@ -11,6 +11,8 @@
 //|   sleeps~
 //|     released
 //|       leaf
+//
+// With an argument, the thread is asked to end before its first traced call.
 #include "tree.h"
 #include <pthread.h>
 #include <semaphore.h>
@@ -32,29 +34,41 @@ F void released(void* unused) {
 F void sleeps(void) {
     for (;;) pause();
 }
-F void* waits(void* unused) {
+UNTRACED static void wait_to_be_asked(void) {
+    sem_post(&ready);
+    sem_wait(&asked);
+}
+F void* waits(void* is_early) {
     pthread_setspecific(key, &key);
     int old;
     pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
-    sem_post(&ready);
-    sem_wait(&asked);
+    if (!is_early) wait_to_be_asked();
     called();
-    pthread_setcancelstate(old, &old);
+    pthread_setcancelstate(PTHREAD_CANCEL_ENABLE, &old);
     sleeps();
     HERE;
-    return unused;
+    return 0;
 }
-F void cancels(void) {
+UNTRACED static void* waits_early(void* is_early) {
+    int old;
+    pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &old);
+    wait_to_be_asked();
+    waits(is_early);
+    HERE;
+    return 0;
+}
+F void cancels(int is_early) {
     pthread_t thread;
-    pthread_create(&thread, 0, waits, 0);
+    pthread_create(&thread, 0, is_early ? waits_early : waits, is_early ? &key : 0);
     sem_wait(&ready);
     pthread_cancel(thread);
     sem_post(&asked);
     pthread_join(thread, 0);
     HERE;
 }
-int main(void) {
+int main(int count, char** arguments) {
+    (void)arguments;
     pthread_key_create(&key, released);
-    cancels();
+    cancels(count > 1);
     return 0;
 }

@@ -27,6 +27,8 @@ pub struct Invocation {
     pub other_root: bool,
     /// The C++ library is LLVM's.
     pub is_libcxx: bool,
+    /// Stacks are split: libgcc's code for that refers to C's personality routine.
+    pub splits_stacks: bool,
     /// Exceptions are switched off.
     pub without_exceptions: bool,
     /// The C++ library is named among the libraries.
@@ -247,6 +249,8 @@ impl Scan {
             "-nostdlib" | "--no-standard-libraries" | "-nodefaultlibs" | "-nolibc" | "-nostdlib++" => {
                 self.found.without_libraries = true
             }
+            "-fsplit-stack" => self.found.splits_stacks = true,
+            "-fno-split-stack" => self.found.splits_stacks = false,
             "-fno-exceptions" => self.found.without_exceptions = true,
             "-fexceptions" => self.found.without_exceptions = false,
             "--sysroot" => self.found.other_root = true,
@@ -312,7 +316,11 @@ impl Scan {
 
     fn linker_args<'a>(&mut self, args: impl Iterator<Item = &'a str>) {
         self.inputs += 1;
-        let mut args = args.peekable();
+        // The linker reads response files of its own.
+        let args: Vec<OsString> = args.map(OsString::from).collect();
+        let args: Vec<String> =
+            response::expand(&args).iter().map(|arg| arg.to_string_lossy().into_owned()).collect();
+        let mut args = args.iter().map(String::as_str).peekable();
         while let Some(arg) = args.next() {
             if let Some(name) = arg.strip_prefix("--wrap").or(arg.strip_prefix("-wrap")) {
                 // Where the name is in the next -Xlinker, all may be.
@@ -322,7 +330,7 @@ impl Scan {
             }
             match arg {
                 "-shared" | "--shared" | "-Bshareable" => self.shared = true,
-                "-r" | "-i" | "--relocatable" => self.relocatable = true,
+                "-r" | "-i" | "-Ur" | "--relocatable" => self.relocatable = true,
                 _ => {}
             }
         }
@@ -429,6 +437,13 @@ mod tests {
         }
         assert!(!read("a.o -lboost_system").names_boost_context);
         assert_eq!(read("a.o -Wl,--wrap=malloc,--wrap,longjmp").wrapped, ["malloc", "longjmp"]);
+        let list = std::env::temp_dir().join(format!("everycall-linker-{}", std::process::id()));
+        std::fs::write(&list, "--wrap=pthread_exit\n--wrap read -r").unwrap();
+        let found = read(&format!("a.o -Wl,@{}", list.display()));
+        std::fs::remove_file(&list).unwrap();
+        assert_eq!(found.wrapped, ["pthread_exit", "read"]);
+        assert_eq!(found.stage, Stage::LinkRelocatable);
+        assert!(read("a.o -fsplit-stack").splits_stacks && !read("a.o").splits_stacks);
         assert_eq!(read("a.o -Xlinker --wrap=f -Xlinker --wrap -Xlinker g").wrapped, ["f", "*"]);
     }
 

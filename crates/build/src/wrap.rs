@@ -134,6 +134,7 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
         Stage::LinkShared => kit.join(wrapper.object),
         _ => kit.join(for_executable(wrapper.object)),
     };
+    let is_archive = wrapper.object.ends_with(".a");
     let functions = || wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
     // What the user wraps stays the user's.
     let is_taken = |name: &String| name == "*" || functions().any(|function| function == name);
@@ -152,6 +153,9 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
     for (function, library) in wrapper.others {
         if !invocation.is_static {
             add(",--wrap=", function);
+            if is_archive && invocation.splits_stacks {
+                add(",-u,__wrap_", function);
+            }
             continue;
         }
         // Both may be installed, one is linked.
@@ -165,7 +169,7 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
         }
         if archive.1.as_deref().is_some_and(|archive| offers(archive, function)) {
             add(",--wrap=", function);
-            add(if wrapper.object.ends_with(".a") { ",-u,__wrap_" } else { ",-u," }, function);
+            add(if is_archive { ",-u,__wrap_" } else { ",-u," }, function);
         }
     }
     if text == WRAP {

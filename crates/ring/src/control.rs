@@ -107,7 +107,7 @@ pub struct Control {
     /// Where the runtime keeps what it has to know of the calls beyond `open_limit`.
     pub deep_base: AtomicU64,
     /// The thread pointer of the thread whose own stack this is, 0 for a fiber's; with the lowest bit set once the program has asked the thread to end
-    /// (`pthread_cancel`).
+    /// (`pthread_cancel`), and the next one when that is some time ago.
     pub thread: AtomicU64,
 }
 

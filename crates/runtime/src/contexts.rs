@@ -615,17 +615,47 @@ fn outer(
 
 /// [`Control::thread`]'s bit of a thread that the program has asked to end.
 pub(crate) const CANCELLED: u64 = 1;
+/// And of one that has gone on since, for a segment at least.
+pub(crate) const LONG_AGO: u64 = 2;
 
 /// The program asks the thread to end that has this thread pointer. It may at any call from now on, of which nobody tells where no frame cleans up: all of
 /// its calls come to the slow path, where it is known where they were made.
 pub(crate) fn cancel(process: &'static Process, thread: u64) {
-    for control in process.controls() {
-        if control.thread.compare_exchange(thread, thread | CANCELLED, SeqCst, Relaxed).is_ok() {
-            // The thread may be setting it: see `Thread::watch_end`.
-            fence(SeqCst);
-            control.stack_low.store(u64::MAX, Relaxed);
+    let arena = process.arena();
+    let is_gone = |control: &Control| {
+        let tid = arena.slot(control.slot.load(Relaxed)).tid().load(Relaxed);
+        system::thread_is_gone(process.pid.load(Relaxed), tid)
+    };
+    let tell = || {
+        let mut has_context = false;
+        for control in process.controls() {
+            let known = control.thread.load(Relaxed);
+            if known & !(CANCELLED | LONG_AGO) == thread && !is_gone(control) {
+                has_context = true;
+                control.thread.fetch_or(CANCELLED, SeqCst);
+                // The thread may be setting it: see `Thread::watch_end`.
+                fence(SeqCst);
+                control.stack_low.store(u64::MAX, Relaxed);
+            }
         }
+        has_context
+    };
+    if !tell() {
+        let next = process.next_cancelled.fetch_add(1, Relaxed) as usize % process.cancelled.len();
+        if let Some(place) = process.cancelled.get(next) {
+            place.store(thread, SeqCst);
+        }
+        // Its first call may come meanwhile: either it finds this, or is found.
+        fence(SeqCst);
+        tell();
     }
+}
+
+/// Whether the calling thread, whose context begins, was asked to end before.
+pub(crate) fn was_cancelled(process: &Process, thread: u64) -> bool {
+    fence(SeqCst);
+    let is_it = |place: &AtomicU64| place.compare_exchange(thread, 0, Relaxed, Relaxed).is_ok();
+    process.cancelled.iter().any(is_it)
 }
 
 /// Whether the calling thread is known to run its own stack.

@@ -52,6 +52,9 @@ pub(crate) struct Process {
     pub(crate) stacks: Ranges,
     /// When fibers may be looked for again that nobody needs any more, ticks.
     pub(crate) idle_look_due: AtomicU64,
+    /// Threads that were asked to end before their first call, by their thread pointers; 0 for none.
+    pub(crate) cancelled: [AtomicU64; 16],
+    pub(crate) next_cancelled: AtomicU32,
     /// Fibers that there were.
     pub(crate) fibers: AtomicU32,
     /// Snapshots that the program has taken of itself.

@@ -274,6 +274,17 @@ impl<'a> Thread<'a> {
         self.control.thread.load(Relaxed) & contexts::CANCELLED != 0
     }
 
+    /// A thread that goes on for one or two segments after it was asked to end isn't slowed down any longer.
+    fn forget_cancellation(&self) {
+        let thread = self.control.thread.load(Relaxed);
+        if thread & contexts::LONG_AGO != 0 {
+            self.control.thread.store(thread & !(contexts::CANCELLED | contexts::LONG_AGO), Relaxed);
+            stacks::refit(self.process, self.control);
+        } else if thread & contexts::CANCELLED != 0 {
+            self.control.thread.fetch_or(contexts::LONG_AGO, Relaxed);
+        }
+    }
+
     /// When the thread has ended, frames that it left may be entered again, and what they call is theirs; but the thread's last destructors are nobody's.
     /// Both come to the slow path, so that it is known where they were called, but not what they call.
     pub(crate) fn watch_end(&self) {
@@ -448,6 +459,7 @@ impl<'a> Thread<'a> {
     /// Goes on in the next segment.
     fn advance(&self) {
         let arena = self.process.arena();
+        self.forget_cancellation();
         crash::make_room(self.process, arena, false);
         crash::look_at_clocks(self.process, arena);
         self.process.graveyard.keep_to_time(self.process);

@@ -8,7 +8,7 @@ use crate::process::{self, Process};
 use crate::stacks::{self, Bounds};
 use crate::triggers;
 use crate::{contexts, crash, system};
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
 use everycall_ring::{Control, Ring, state};
 
@@ -104,7 +104,11 @@ fn begin_in(
     control.gap_ticks.store(0, Relaxed);
     control.left_out.store(0, Relaxed);
     control.fiber.store(number, Relaxed);
-    control.thread.store(if number == 0 { everycall_hooks::thread_pointer() } else { 0 }, Relaxed);
+    let thread = if number == 0 { everycall_hooks::thread_pointer() } else { 0 };
+    control.thread.store(thread, SeqCst);
+    if number == 0 && contexts::was_cancelled(process, thread) {
+        control.thread.fetch_or(contexts::CANCELLED, Relaxed);
+    }
     control.runner.store(0, Relaxed);
     control.resumed.store(0, Relaxed);
     control.open_base.store(base, Relaxed);

@@ -33,6 +33,7 @@ pub fn json(report: &Report<'_>) -> String {
         "functions": report.profile.functions,
         "unwound_calls": report.profile.unwound,
         "unmatched_exits": report.profile.unmatched_exits,
+        "calls_too_deep": report.profile.too_deep,
         "marks": marks(report),
         "processes": processes(report),
         "threads": threads(report),

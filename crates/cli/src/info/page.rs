@@ -83,6 +83,9 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if profile.unmatched_exits > 0 {
         write!(calls, "; {} without a call", Several(profile.unmatched_exits, "exit", "exits"))?;
     }
+    if profile.too_deep > 0 {
+        write!(calls, "; {} deeper than can be shown", Several(profile.too_deep, "more", "more"))?;
+    }
     field(out, "calls", &calls)?;
     let threads = report.trace.threads();
     let gaps: u64 = threads.iter().map(|thread| thread.gaps).sum();

@@ -48,6 +48,8 @@ pub struct Profile {
     pub unwound: u64,
     /// Exits that fit no call.
     pub unmatched_exits: u64,
+    /// Calls that lie deeper than what is shown: of these, nothing else is known here.
+    pub too_deep: u64,
     /// By thread, exits of thunks that have no entry.
     pub thunk_exits: Vec<u64>,
 }
@@ -153,6 +155,7 @@ impl Profile {
             let mut timeline = view.timeline(thread);
             profile.add_thread(timeline.by_ref(), &mut totals);
             profile.thunk_exits.push(timeline.stats().thunk_exits);
+            profile.too_deep += timeline.stats().too_deep;
         }
         let mut functions = totals.functions;
         functions.iter_mut().for_each(|function| function.locations.sort_unstable());
