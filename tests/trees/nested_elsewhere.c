@@ -24,6 +24,7 @@
 //|   leaf
 #include "everycall.h"
 #include "switch.h"
+#include <alloca.h>
 #include <pthread.h>
 
 enum { SIZE = 1 << 16 };
@@ -53,25 +54,18 @@ F void visits(void* unused) {
     switch_stack(&visiting, fresh_stack(room, SIZE, lodges, 0));
     HERE;
 }
-F void hosts(void) {
-    char local[SIZE] __attribute__((aligned(16)));
+// What makes the stack deeper comes behind the function's first instruction.
+F void hosts(size_t more, size_t size) {
+    char* above = alloca(more);
+    char* local = alloca(size);
+    __asm__ volatile("" : : "r"(above), "r"(local) : "memory");
     room = local;
     switch_stack(&hosting, fresh_stack(map_stack(SIZE), SIZE, visits, 0));
     HERE;
 }
-UNTRACED static void hosts_farther_down(void) {
-    char frame[1024];
-    __asm__ volatile("" : : "r"(frame) : "memory");
-    hosts();
-    HERE;
-}
 F void* begins(void* is_second) {
-    if (is_second) {
-        hosts_farther_down();
-        down(100);
-    } else {
-        hosts();
-    }
+    hosts(is_second ? 1024 : 16, SIZE);
+    if (is_second) down(100);
     HERE;
     return 0;
 }
