@@ -21,6 +21,8 @@ pub struct Invocation {
     pub linker: Option<String>,
     /// Libraries are linked into the result.
     pub is_static: bool,
+    /// All of them, the C library too.
+    pub has_static_libc: bool,
     /// The compiler's own libraries are left out, or others are taken in their place.
     pub without_libraries: bool,
     /// Libraries of another system root are taken.
@@ -243,9 +245,11 @@ impl Scan {
                 self.relocatable = true
             }
             "-Xlinker" | "--for-linker" => self.linker_args(next.unwrap_or_default().split('\0')),
-            "-static" | "--static" | "-static-pie" | "-static-libstdc++" | "-static-libgcc" => {
-                self.found.is_static = true
+            "-static" | "--static" | "-static-pie" => {
+                self.found.is_static = true;
+                self.found.has_static_libc = true;
             }
+            "-static-libstdc++" | "-static-libgcc" => self.found.is_static = true,
             "-nostdlib" | "--no-standard-libraries" | "-nodefaultlibs" | "-nolibc" | "-nostdlib++" => {
                 self.found.without_libraries = true
             }
@@ -272,7 +276,8 @@ impl Scan {
         } else if let Some(language) = arg.strip_prefix("-x").or(arg.strip_prefix("--language=")) {
             self.language = Some(language.to_owned()).filter(|name| name != "none");
         } else if let Some(linker) = arg.strip_prefix("-fuse-ld=").or(arg.strip_prefix("--ld-path=")) {
-            self.found.linker = Some(linker.to_owned());
+            let file = linker.rsplit_once('/').map_or(linker, |(_, file)| file);
+            self.found.linker = Some(file.strip_prefix("ld.").unwrap_or(file).to_owned());
         } else if let Some(target) = arg.strip_prefix("--target=") {
             self.target(target);
         } else if let Some(library) = arg.strip_prefix("-stdlib=") {

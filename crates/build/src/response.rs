@@ -22,8 +22,9 @@ pub fn expand(args: &[OsString]) -> Vec<OsString> {
 
 fn expand_into(arg: &OsStr, depth: usize, all: &mut Vec<OsString>) {
     let contents = arg.as_bytes().strip_prefix(b"@").and_then(|name| {
-        // A name that can't be read is an argument of its own, as the compilers have it.
-        std::fs::read(Path::new(OsStr::from_bytes(name))).ok()
+        // A name that can't be read is an argument of its own, as the compilers have it. What is in a pipe can be read once, and not by us.
+        let path = Path::new(OsStr::from_bytes(name));
+        path.is_file().then(|| std::fs::read(path).ok()).flatten()
     });
     match contents {
         Some(contents) if depth > 0 && all.len() < ARGS_MAX => {

@@ -117,9 +117,8 @@ pub fn options(
 pub fn archives(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
     // lld takes objects out of archives whether or not there is a reference to what they wrap: a program in C would need the unwinder's library.
     let takes_as_needed = matches!(invocation.linker.as_deref(), None | Some("bfd"));
-    if invocation.without_libraries
-        || !(takes_as_needed || invocation.is_static || is_cxx(invocation, compiler))
-    {
+    let has_exceptions = is_cxx(invocation, compiler) && !invocation.without_exceptions;
+    if invocation.without_libraries || !(takes_as_needed || invocation.has_static_libc || has_exceptions) {
         return Vec::new();
     }
     wrapper(&CLEANUPS, invocation, compiler, kit)
@@ -151,7 +150,7 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
     }
     let mut archive = ("", None);
     for (function, library) in wrapper.others {
-        if !invocation.is_static {
+        if !invocation.is_static || is_archive && !invocation.has_static_libc {
             add(",--wrap=", function);
             if is_archive && invocation.splits_stacks {
                 add(",-u,__wrap_", function);

@@ -84,6 +84,8 @@ THREAD_END(thrd_exit)
 // glibc and musl have the thread pointer for a pthread_t. A cancelled thread tells nothing itself where none of its frames cleans up.
 extern int __real_pthread_cancel(uint64_t) EVERYCALL_WEAK;
 EVERYCALL_WRAPPER int __wrap_pthread_cancel(uint64_t thread) {
+    enum { ESRCH_ = 3 };
+    if (!__real_pthread_cancel) return ESRCH_;
     everycall_tell(EVERYCALL_CANCEL, thread, 0);
     return __real_pthread_cancel(thread);
 }

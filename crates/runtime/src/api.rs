@@ -311,7 +311,9 @@ fn within(process: &'static Process, control: &'static Control, work: impl FnOnc
     if control.busy.swap(1, Relaxed) != 0 {
         return error::BUSY;
     }
-    work(&Thread::new(process, control));
+    let thread = Thread::new(process, control);
+    work(&thread);
+    thread.watch_on();
     pause::look_again(control);
     control.busy.store(0, Relaxed);
     0

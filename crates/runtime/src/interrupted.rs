@@ -39,10 +39,10 @@ pub(crate) fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
         .filter(|interrupted| !(first..end).contains(interrupted))
 }
 
-/// Where the kernel saved what it interrupted that lies between two stack pointers of one stack, and the stack pointer that was interrupted there. `None` where
+/// Where the kernel saved what it interrupted that lies between two addresses, between which all memory can be read, and the stack pointer that was interrupted there. `None` where
 /// nothing like it is there.
 pub(crate) fn between(low: u64, high: u64) -> Option<(u64, u64)> {
-    // SAFETY: between two stack pointers of one stack all memory can be read.
+    // SAFETY: by contract.
     let word = |address: u64| unsafe { (address as *const u64).read_volatile() };
     let last = high.checked_sub((SEGMENTS + 1) * WORD)?;
     (low.next_multiple_of(WORD)..=last)

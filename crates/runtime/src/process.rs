@@ -8,6 +8,7 @@
 //! ```
 
 use crate::arena::Arena;
+use crate::contexts::Cancelled;
 use crate::graveyard::Graveyard;
 use crate::ranges::Ranges;
 use crate::slow_stacks;
@@ -52,8 +53,8 @@ pub(crate) struct Process {
     pub(crate) stacks: Ranges,
     /// When fibers may be looked for again that nobody needs any more, ticks.
     pub(crate) idle_look_due: AtomicU64,
-    /// Threads that were asked to end before their first call, by their thread pointers; 0 for none.
-    pub(crate) cancelled: [AtomicU64; 16],
+    /// Threads that were asked to end before their first call.
+    pub(crate) cancelled: [Cancelled; 16],
     pub(crate) next_cancelled: AtomicU32,
     /// Fibers that there were.
     pub(crate) fibers: AtomicU32,

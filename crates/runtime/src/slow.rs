@@ -295,6 +295,14 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// What the next event is watched for, it still is where something else has happened between two events, which may have set anew what hooks take for the stack.
+    pub(crate) fn watch_on(&self) {
+        self.watch_end();
+        if self.control.handled.load(Relaxed) != 0 {
+            self.control.stack_low.store(u64::MAX, Relaxed);
+        }
+    }
+
     /// A handler of an exception has begun in the frame in which a hook has this stack pointer. Of calls that were inlined into the frame's function, those
     /// that don't handle the exception have been left, of which compilers may not tell. If the next event is the exit of one, that one has handled it; if it is another
     /// call, readers know, who know what is inlined at this address.

@@ -197,8 +197,12 @@ pub(crate) fn grown(
     }
     if is_guessed && depth > reach {
         // What the kernel puts onto a stack for a handler is no frame of the program's.
+        // The stack may be one that is gone, and its memory with it.
+        if !system::is_readable(pointer, from - pointer) {
+            return None;
+        }
         let (saved, interrupted) = interrupted::between(pointer, from)?;
-        if saved - pointer > reach || from.saturating_sub(interrupted) > reach {
+        if saved - pointer > reach || from.saturating_sub(interrupted) > reach || interrupted > from + ABOVE {
             return None;
         }
     }

@@ -76,6 +76,7 @@ fn begin_in(
     }
     clear_open_calls(base, limit);
     slot.open_calls().store(stack + 1, Relaxed);
+    control.thread.store(0, SeqCst);
     slot.tid().store(tid, Relaxed);
     slot.start_ticks().store(ticks, Relaxed);
     slot.end_ticks().store(0, Relaxed);

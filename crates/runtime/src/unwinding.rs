@@ -31,8 +31,14 @@ const WORDS_BEFORE: usize = 7;
 pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
     if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END | HANDLED | CLEANS | CLEANED | CANCEL)
         || pause::is_disabled()
-        || !api::is_recording()
     {
+        return;
+    }
+    if what == CANCEL {
+        // Whoever asks need not record.
+        return api::traced().into_iter().for_each(|process| contexts::cancel(process, stack_pointer));
+    }
+    if !api::is_recording() {
         return;
     }
     let function = name as u64;
@@ -43,9 +49,6 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     };
     // Where the slow path is running, what was left is found at the next event.
     let _ = api::with_thread(|thread| {
-        if what == CANCEL {
-            return api::traced().into_iter().for_each(|process| contexts::cancel(process, stack_pointer));
-        }
         let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
         if what == JUMP {
             let Some(process) = api::traced() else { return };
