@@ -8,7 +8,7 @@
 //! ```
 
 use crate::arena::Arena;
-use crate::contexts::Cancelled;
+use crate::cancellation::Cancelled;
 use crate::graveyard::Graveyard;
 use crate::ranges::Ranges;
 use crate::slow_stacks;

@@ -7,7 +7,7 @@ use crate::contexts::{self, AtWork, Found};
 use crate::open_calls::{Frame, HOOK_BELOW, OpenCalls};
 use crate::process::{self, Process, state as process_state};
 use crate::triggers::{self, Fallen};
-use crate::{crash, fork, modules, pause, stacks, system, threads};
+use crate::{cancellation, crash, fork, modules, pause, stacks, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word, resumed, unwound};
@@ -271,23 +271,23 @@ impl<'a> Thread<'a> {
 
     /// Whether another thread has asked it to end, which it may do at any call.
     fn is_cancelled(&self) -> bool {
-        self.control.thread.load(Relaxed) & contexts::CANCELLED != 0
+        self.control.thread.load(Relaxed) & cancellation::CANCELLED != 0
     }
 
     /// A thread that goes on for one or two segments after it was asked to end isn't slowed down any longer.
     fn forget_cancellation(&self) {
         let thread = self.control.thread.load(Relaxed);
-        if thread & contexts::LONG_AGO != 0 {
-            self.control.thread.store(thread & !(contexts::CANCELLED | contexts::LONG_AGO), Relaxed);
+        if thread & cancellation::LONG_AGO != 0 {
+            self.control.thread.store(thread & !(cancellation::CANCELLED | cancellation::LONG_AGO), Relaxed);
             stacks::refit(self.process, self.control);
-        } else if thread & contexts::CANCELLED != 0 {
-            self.control.thread.fetch_or(contexts::LONG_AGO, Relaxed);
+        } else if thread & cancellation::CANCELLED != 0 {
+            self.control.thread.fetch_or(cancellation::LONG_AGO, Relaxed);
         }
     }
 
     /// When the thread has ended, frames that it left may be entered again, and what they call is theirs; but the thread's last destructors are nobody's.
     /// Both come to the slow path, so that it is known where they were called, but not what they call.
-    pub(crate) fn watch_end(&self) {
+    fn watch_end(&self) {
         // Another thread that asks this one to end either is seen here or has the last word.
         fence(SeqCst);
         if self.has_ended() {
@@ -305,11 +305,10 @@ impl<'a> Thread<'a> {
 
     /// A handler of an exception has begun in the frame in which a hook has this stack pointer. Of calls that were inlined into the frame's function, those
     /// that don't handle the exception have been left, of which compilers may not tell. If the next event is the exit of one, that one has handled it; if it is another
-    /// call, readers know, who know what is inlined at this address.
+    /// call, readers know, who know what is inlined at this address. (`watch_on` sends it to the slow path.)
     pub(crate) fn watch_inlined(&self, hook: u64, address: u64) {
         if self.open.count_inlined(hook) > 0 {
             self.control.handled.store(address, Relaxed);
-            self.control.stack_low.store(u64::MAX, Relaxed);
         }
     }
 

@@ -7,7 +7,7 @@ use crate::deep_calls::DeepCalls;
 use crate::process::{self, Process};
 use crate::stacks::{self, Bounds};
 use crate::triggers;
-use crate::{contexts, crash, system};
+use crate::{cancellation, contexts, crash, system};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
 use everycall_ring::{Control, Ring, state};
@@ -107,8 +107,8 @@ fn begin_in(
     control.fiber.store(number, Relaxed);
     let thread = if number == 0 { everycall_hooks::thread_pointer() } else { 0 };
     control.thread.store(thread, SeqCst);
-    if number == 0 && contexts::was_cancelled(process, thread) {
-        control.thread.fetch_or(contexts::CANCELLED, Relaxed);
+    if number == 0 && cancellation::was_cancelled(process, thread) {
+        control.thread.fetch_or(cancellation::CANCELLED, Relaxed);
     }
     control.runner.store(0, Relaxed);
     control.resumed.store(0, Relaxed);

@@ -4,7 +4,7 @@
 
 use crate::open_calls::HOOK_BELOW;
 use crate::slow::Place;
-use crate::{api, contexts, modules, pause, triggers};
+use crate::{api, cancellation, contexts, modules, pause, triggers};
 use everycall_format::label;
 
 /// See the kit's `runtime.h`: frames are left, nothing else.
@@ -36,7 +36,10 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     }
     if what == CANCEL {
         // Whoever asks need not record.
-        return api::traced().into_iter().for_each(|process| contexts::cancel(process, stack_pointer));
+        if let Some(process) = api::traced() {
+            cancellation::cancel(process, stack_pointer);
+        }
+        return;
     }
     if !api::is_recording() {
         return;
@@ -62,7 +65,6 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         if matches!(what, CLEANS | CLEANED) {
             return thread.tell_inlined(hook, if what == CLEANS { label::CLEANUP } else { label::HANDLER });
         }
-        thread.watch_end();
         let record = label::record(what as u8, 0, None, name);
         let ticks = thread.prepare(WORDS_BEFORE + record.words().len());
         thread.drop_below(ticks, hook, what == JUMP);
@@ -91,7 +93,6 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             && let Some(process) = api::traced()
         {
             triggers::thread_ends(process, thread, ticks);
-            thread.watch_end();
         }
     });
 }
