@@ -30,8 +30,7 @@ const INLINED: [&str; 8] = [
 /// The kit's files that are made of the runtime.
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
-const WRAPPERS: [&str; 7] =
-    ["jumps", "exceptions", "handled", "cleaned", "fibers", "boost_context", "memory_lock"];
+const WRAPPERS: [&str; 6] = ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock"];
 /// The wrapper whose objects lie in archives.
 const ARCHIVED: &str = "cleanups";
 const HEADERS: [&str; 2] = ["include/everycall.h", "include/compat/funtrace.h"];

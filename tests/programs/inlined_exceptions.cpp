@@ -79,7 +79,239 @@ F int asks() {
     HERE;
     return fine;
 }
+// Handles it at each level of a recursion.
+INLINED int tries(int depth);
+F int recurses(int depth) {
+    const int result = tries(depth);
+    leaf();
+    return result;
+}
+INLINED int tries(int depth) {
+    int result = 0;
+    try {
+        if (depth) result = recurses(depth - 1);
+        fails();
+    } catch (int) {
+        cleans();
+        leaf();
+    }
+    return result + 1;
+}
+
+// One landing pad cleans up for both.
+struct Inner {
+    F ~Inner() { HERE; }
+};
+struct Outer {
+    F ~Outer() { HERE; }
+};
+struct Inlined {
+    __attribute__((always_inline)) ~Inlined() {
+        cleans();
+        leaf();
+    }
+};
+INLINED int holds(int i) {
+    Inner inner;
+    fails();
+    HERE;
+    return i;
+}
+INLINED int holds_inlined(int i) {
+    Inlined inner;
+    Inner innermost;
+    fails();
+    HERE;
+    return i;
+}
+F int passes(int i) {
+    Outer outer;
+    i += holds(i);
+    HERE;
+    return i;
+}
+F int passes_inlined(int i) {
+    Outer outermost;
+    Inlined outer;
+    i += holds_inlined(i);
+    HERE;
+    return i;
+}
+F int catches(int i) {
+    for (int round = 0; round < 2; round++) try {
+            Outer outer;
+            i += holds(i);
+        } catch (int) {
+            cleans();
+            leaf();
+        }
+    leaf();
+    HERE;
+    return i;
+}
+INLINED int catches_itself(int i) {
+    try {
+        Outer outer;
+        i += holds(i);
+    } catch (int) {
+        cleans();
+    }
+    leaf();
+    return i;
+}
+F int goes_on(int i) {
+    Outer outer;
+    i += catches_itself(i);
+    leaf();
+    i += holds(i);
+    HERE;
+    return i;
+}
+// A destructor that handles one itself, as another one is on its way.
+struct Careful {
+    __attribute__((always_inline)) ~Careful() {
+        try {
+            fails();
+        } catch (int) {
+            cleans();
+        }
+    }
+};
+INLINED int holds_careful(int i) {
+    Careful inner;
+    fails();
+    HERE;
+    return i;
+}
+F int careful(int i) {
+    try {
+        Outer outer;
+        i += holds_careful(i);
+    } catch (int) {
+        leaf();
+    }
+    leaf();
+    Outer outer;
+    i += holds_careful(i);
+    HERE;
+    return i;
+}
+// Functions of one name.
+INLINED void over(char) {
+    fails();
+    HERE;
+}
+INLINED void over(int) {
+    try {
+        over('c');
+    } catch (int) {
+        leaf();
+    }
+    leaf();
+}
+struct A {
+    __attribute__((always_inline)) void run() {
+        fails();
+        HERE;
+    }
+};
+template <typename T>
+struct Runs {
+    __attribute__((always_inline)) void run() {
+        try {
+            T().run();
+        } catch (int) {
+            leaf();
+            throw;
+        }
+        leaf();
+    }
+};
+F void names() {
+    over(1);
+    try {
+        Runs<Runs<A>>().run();
+    } catch (int) {
+        leaf();
+    }
+    HERE;
+}
+// A function within one that is inlined, too.
+INLINED void asks_within() {
+    struct Within {
+        __attribute__((always_inline)) void asks() {
+            fails();
+            HERE;
+        }
+    };
+    try {
+        Within().asks();
+    } catch (int) {
+        cleans();
+    }
+    leaf();
+}
+F void within() {
+    asks_within();
+    HERE;
+}
+// A handler that throws before it calls anything, and one that calls nothing.
+INLINED void rethrows() {
+    try {
+        fails();
+    } catch (int) {
+        throw;
+    }
+    HERE;
+}
+INLINED void ignores() {
+    try {
+        holds(1);
+    } catch (int) {
+    }
+    HERE;
+}
+INLINED void guards() {
+    Inlined guard;
+    rethrows();
+    HERE;
+}
+F void throws_on() {
+    ignores();
+    leaf();
+    guards();
+    HERE;
+}
+F void all() {
+    volatile int i = 1;
+    names();
+    within();
+    try {
+        throws_on();
+    } catch (int) {
+    }
+    recurses(2);
+    catches(i);
+    try {
+        passes(i);
+    } catch (int) {
+    }
+    try {
+        passes_inlined(i);
+    } catch (int) {
+    }
+    try {
+        goes_on(i);
+    } catch (int) {
+    }
+    try {
+        careful(i);
+    } catch (int) {
+    }
+    HERE;
+}
 int main() {
+    all();
     handles();
     handles_guarded();
     leaf();

@@ -12,6 +12,7 @@
 //! ```
 
 pub mod abi;
+pub mod generated;
 pub mod journal;
 pub mod memory_limit;
 mod mount;

@@ -251,11 +251,15 @@ impl Code for Certain<'_> {
         (names.of_location(entry) == names.of_location(exit)).then_some(true)
     }
 
-    fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {
+    fn is_inlined(&self, code: Location, entry: Location, is_callees: bool) -> Option<bool> {
         let names = &mut *self.0.borrow_mut();
-        let module = names.files.get_mut(*names.modules.get(code.module_index()?)?)?;
+        let module = names.module(code)?;
         let id = module.function_at(entry.image_address);
-        module.is_inlined_at(code.image_address, id)
+        module.is_inlined_at(code.image_address, id, is_callees)
+    }
+
+    fn reports_exits_in_cleanups(&self, code: Location) -> Option<bool> {
+        self.0.borrow_mut().module(code)?.is_by_gcc(code.image_address)
     }
 }
 
@@ -281,6 +285,10 @@ impl Names {
             names.modules.push(file);
         }
         names
+    }
+
+    fn module(&mut self, code: Location) -> Option<&mut ModuleSymbols> {
+        self.files.get_mut(*self.modules.get(code.module_index()?)?)
     }
 
     pub(crate) fn of_location(&mut self, location: Location) -> String {

@@ -1,5 +1,7 @@
 //! Modes that report calls before they are inlined: what is left by jumps and exceptions of what shares a frame.
 
+use std::path::Path;
+
 use everycall_tests::{Call, Mode, Place};
 
 fn text(calls: &[Call]) -> String {
@@ -25,8 +27,54 @@ fn jumps_leave_what_was_inlined_into_the_function_that_they_lead_to() {
     }
 }
 
+/// Calls of `inlined_exceptions.cpp`. `[f{...}` are those of a function that was inlined.
+const EXCEPTIONS: &str = "main(all()(\
+    names()([over(int){[over(char)!{fails()!} leaf() leaf()} [Runs<Runs<A> >::run()!{[Runs<A>::run()!{[A::run()!{fails()!} leaf()} leaf()} leaf()) \
+    within()([asks_within(){[asks_within()::Within::asks()!{fails()!} cleans() leaf()}) \
+    throws_on()!([ignores(){[holds(int)!{fails()! Inner::~Inner()}} leaf() \
+        [guards()!{[rethrows()!{fails()!} [Inlined::~Inlined(){cleans() leaf()}}) \
+    recurses(int)([tries(int){recurses(int)([tries(int){recurses(int)([tries(int){fails()! cleans() leaf()} leaf()) \
+        fails()! cleans() leaf()} leaf()) fails()! cleans() leaf()} leaf()) \
+    catches(int)([holds(int)!{fails()! Inner::~Inner()} Outer::~Outer() cleans() leaf() \
+        [holds(int)!{fails()! Inner::~Inner()} Outer::~Outer() cleans() leaf() leaf()) \
+    passes(int)!([holds(int)!{fails()! Inner::~Inner()} Outer::~Outer()) \
+    passes_inlined(int)!([holds_inlined(int)!{fails()! Inner::~Inner() [Inlined::~Inlined(){cleans() leaf()}} \
+        [Inlined::~Inlined(){cleans() leaf()} Outer::~Outer()) \
+    goes_on(int)!([catches_itself(int){[holds(int)!{fails()! Inner::~Inner()} Outer::~Outer() cleans() leaf()} leaf() \
+        [holds(int)!{fails()! Inner::~Inner()} Outer::~Outer()) \
+    careful(int)!([holds_careful(int)!{fails()! [Careful::~Careful(){fails()! cleans()}} Outer::~Outer() leaf() leaf() \
+        [holds_careful(int)!{fails()! [Careful::~Careful(){fails()! cleans()}} Outer::~Outer())) \
+    handles()([parses(int)!{fails()!} leaf() [parses(int)!{fails()!} leaf() leaf()) \
+    handles_guarded()([parses_guarded(int)!{fails()! cleans()} [parses_guarded(int)!{fails()! cleans()} leaf()) leaf() \
+    asks()([is_fine(int){fails()!} [is_fine(int){fails()!} leaf()) leaf() \
+    tells()([recovers(int){[parses(int)!{fails()!} cleans() leaf()} leaf() \
+        [recovers(int){[parses(int)!{fails()!} cleans() leaf()} leaf()) leaf())";
+
+/// The same, as a mode reports it.
+fn exceptions(reports_inlined: bool) -> String {
+    if reports_inlined {
+        return EXCEPTIONS.replace('[', "").replace('{', "(").replace('}', ")");
+    }
+    let mut parts = EXCEPTIONS.split('[');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('{').expect("what it calls").1).replace('}', "")
+}
+
+/// Checks a program's calls; `what` it is.
+fn check(place: &Place, program: &Path, reports_inlined: bool, what: &str) {
+    let trace = place.record(&[], program, &[]).trace();
+    assert_eq!(text(&trace.main().calls), exceptions(reports_inlined), "{what}");
+    assert_eq!(trace.main().strays, 0, "{what}");
+    assert_eq!(unsure(&trace.main().calls), 0, "{what}");
+}
+
+/// How many calls may not be called by the ones around them.
+fn unsure(calls: &[Call]) -> usize {
+    calls.iter().map(|call| usize::from(call.caller_unsure) + unsure(&call.inside)).sum()
+}
+
 #[test]
-fn exceptions_leave_what_was_inlined_into_the_function_that_handles_them() {
+fn exceptions_leave_what_was_inlined_into_the_function_that_they_get_to() {
     let place = Place::new("inlined-exceptions");
     for mode in Mode::ALL {
         for level in ["-O1", "-O2"] {
@@ -34,28 +82,96 @@ fn exceptions_leave_what_was_inlined_into_the_function_that_handles_them() {
             for debug in [&["-g"][..], &[]] {
                 let name = format!("inlined-exceptions{level}-{}-{}", mode.label(), debug.len());
                 let program = place.build(mode, &[&[level, "inlined_exceptions.cpp"], debug].concat(), &name);
-                let trace = place.record(&[], &program, &[]).trace();
-                let calls = match mode.label() {
-                    label if !label.ends_with("finstrument") => [
-                        "handles()(fails()! leaf() fails()! leaf() leaf())",
-                        "handles_guarded()(fails()! cleans() fails()! cleans() leaf())",
-                        "leaf() asks()(fails()! fails()! leaf()) leaf()",
-                        "tells()(fails()! cleans() leaf() leaf() fails()! cleans() leaf() leaf()) leaf()",
-                    ],
-                    _ => [
-                        "handles()(parses(int)!(fails()!) leaf() parses(int)!(fails()!) leaf() leaf())",
-                        "handles_guarded()(parses_guarded(int)!(fails()! cleans()) parses_guarded(int)!(fails()! cleans()) leaf())",
-                        "leaf() asks()(is_fine(int)(fails()!) is_fine(int)(fails()!) leaf()) leaf()",
-                        "tells()(recovers(int)(parses(int)!(fails()!) cleans() leaf()) leaf() recovers(int)(parses(int)!(fails()!) cleans() leaf()) leaf()) leaf()",
-                    ],
-                };
-                assert_eq!(
-                    text(&trace.main().calls),
-                    format!("main({})", calls.join(" ")),
-                    "{mode:?} {level} {debug:?}"
-                );
-                assert_eq!(trace.main().strays, 0, "{mode:?} {level} {debug:?}");
+                let reports_inlined = mode.label().ends_with("finstrument");
+                check(&place, &program, reports_inlined, &format!("{mode:?} {level} {debug:?}"));
             }
+        }
+    }
+}
+
+/// Objects of one compiler that report inlined calls, linked by another one, in this mode or in one that has none of them.
+#[test]
+fn exceptions_in_objects_that_another_compiler_links() {
+    let place = Place::new("inlined-mixed");
+    let links = [Mode::GCC_FINSTRUMENT, Mode::GCC_NOPS, Mode::CLANG19_FINSTRUMENT, Mode::CLANG19_XRAY];
+    for mode in [Mode::GCC_FINSTRUMENT, Mode::CLANG19_FINSTRUMENT] {
+        let arguments = ["-O2", "-fPIE", "-c", "inlined_exceptions.cpp"];
+        let object = place.build(mode, &arguments, &format!("{}.o", mode.label()));
+        let object = object.to_str().expect("a path");
+        // Some code of the other one's.
+        let other = match mode {
+            Mode::GCC_FINSTRUMENT => Mode::CLANG19_FINSTRUMENT,
+            _ => Mode::GCC_FINSTRUMENT,
+        };
+        let source = place.write("other.cpp", "int other() { return 1; }");
+        let arguments = ["-O2", "-fPIE", "-c", source.to_str().expect("a path")];
+        let others = place.build(other, &arguments, "other.o");
+        for link in links {
+            for objects in [&[object][..], &[object, others.to_str().expect("a path")]] {
+                let program = place.build(link, &[objects, &["-lstdc++"]].concat(), "mixed");
+                check(
+                    &place,
+                    &program,
+                    true,
+                    &format!("{mode:?} linked by {link:?}, {} objects", objects.len()),
+                );
+            }
+        }
+    }
+}
+
+/// Without debugging information, calls whose caller isn't known say so, or a call's exit stands alone.
+#[test]
+fn what_is_not_known_of_inlined_calls_is_marked() {
+    let place = Place::new("inlined-stripped");
+    for mode in Mode::ALL.into_iter().filter(|mode| mode.label().ends_with("finstrument")) {
+        let arguments = ["-O2", "inlined_exceptions.cpp", "-Wl,--strip-debug"];
+        let program = place.build(mode, &arguments, &mode.label());
+        if mode == Mode::GCC_FINSTRUMENT {
+            // It tells of all ends.
+            check(&place, &program, true, "gcc");
+            continue;
+        }
+        let trace = place.record(&[], &program, &[]).trace();
+        let calls = &trace.main().calls;
+        let all = calls[0].inside.iter().find(|call| call.name == "all()").expect("it calls all");
+        let named = |name: &str| all.inside.iter().find(|call| call.name == name).expect("it is called");
+        // Of its destructors, the last one is shown in the wrong place.
+        let passes = named("passes(int)");
+        assert_eq!(
+            passes.text(),
+            "passes(int)!(holds(int)!(fails()! Inner::~Inner() Outer::~Outer()))",
+            "{mode:?}"
+        );
+        let [_, inner, outer] = &passes.inside[0].inside[..] else { panic!("{passes:?}") };
+        assert!(inner.caller_unsure && outer.caller_unsure, "{mode:?}: {passes:?}");
+        // Its handler, too.
+        let recurses = named("recurses(int)");
+        assert!(
+            recurses.inside.iter().any(|call| call.name == "cleans()" && call.caller_unsure),
+            "{recurses:?}"
+        );
+        assert!(trace.main().strays > 0, "{mode:?}");
+    }
+}
+
+/// In C, frames that a thread's end leaves clean up, too.
+#[test]
+fn a_threads_end_leaves_what_was_inlined_when_it_is_cleaned_up() {
+    let place = Place::new("inlined-cleanups");
+    for mode in Mode::ALL {
+        for level in ["-O1", "-O2"] {
+            let arguments = [level, "-fexceptions", "inlined_cleanups.c", "-pthread"];
+            let program = place.build(mode, &arguments, &format!("inlined-cleanups{level}-{}", mode.label()));
+            let trace = place.record(&[], &program, &[]).trace();
+            let passes = match mode.label().ends_with("finstrument") {
+                true => "passes!(holds!(ends! inner_cleanup) outer_cleanup)",
+                false => "passes!(ends! inner_cleanup outer_cleanup)",
+            };
+            let calls =
+                &trace.threads.iter().find(|thread| thread.calls[0].name == "run").expect("a thread").calls;
+            assert_eq!(text(calls), format!("run!({passes})"), "{mode:?} {level}");
+            assert_eq!(unsure(calls), 0, "{mode:?} {level}");
         }
     }
 }

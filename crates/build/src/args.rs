@@ -5,6 +5,7 @@
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
 
 use crate::response;
 
@@ -39,6 +40,12 @@ pub struct Invocation {
     pub names_boost_context: bool,
     /// Functions that the user wraps at the link.
     pub wrapped: Vec<String>,
+    /// Files that are linked as they are.
+    pub linked: Vec<PathBuf>,
+    /// Libraries that are linked.
+    pub libraries: Vec<String>,
+    /// Where they are looked for, before the system's folders.
+    pub library_folders: Vec<PathBuf>,
     /// Options that keep one mode or another from working.
     pub obstacles: Vec<Obstacle>,
 }
@@ -259,6 +266,7 @@ impl Scan {
             "-fexceptions" => self.found.without_exceptions = false,
             "--sysroot" => self.found.other_root = true,
             "-l" => self.library(next.unwrap_or_default()),
+            "-L" => self.found.library_folders.extend(next.map(PathBuf::from)),
             "-target" => self.target(next.unwrap_or_default()),
             "-m32" | "-mx32" | "-m16" => self.obstacle(Obstacle::Target(arg.to_owned())),
             "-mcmodel=large" => self.obstacle(Obstacle::LargeModel),
@@ -290,6 +298,8 @@ impl Scan {
             self.found.other_root = true;
         } else if let Some(name) = arg.strip_prefix("-l") {
             self.library(name);
+        } else if let Some(folder) = arg.strip_prefix("-L") {
+            self.found.library_folders.push(folder.into());
         } else if is_one_of(arg, CLAIM_HOOKS) && arg != "-minstrument-return=call" {
             self.obstacle(Obstacle::ClaimsHooks(arg.to_owned()));
         } else if arg.starts_with("-g") && !arg.starts_with("-gcc-toolchain") {
@@ -310,10 +320,14 @@ impl Scan {
         };
         self.found.compiles |= code;
         self.headers += usize::from(header);
+        if !code {
+            self.found.linked.push(name.into());
+        }
     }
 
     fn library(&mut self, name: &str) {
         self.inputs += 1;
+        self.found.libraries.push(name.to_owned());
         self.found.names_cxx_library |= matches!(name, "stdc++" | "c++" | "c++abi" | "supc++");
         self.found.is_libcxx |= name == "c++";
         self.found.names_boost_context |= name.trim_start_matches(':').starts_with("boost_context");
@@ -336,6 +350,7 @@ impl Scan {
             match arg {
                 "-shared" | "--shared" | "-Bshareable" => self.shared = true,
                 "-r" | "-i" | "-Ur" | "--relocatable" => self.relocatable = true,
+                _ if !arg.starts_with('-') => self.found.linked.push(arg.into()),
                 _ => {}
             }
         }
@@ -448,6 +463,9 @@ mod tests {
         std::fs::remove_file(&list).unwrap();
         assert_eq!(found.wrapped, ["pthread_exit", "read"]);
         assert_eq!(found.stage, Stage::LinkRelocatable);
+        let found = read("a.o b.c -L dir -Lother -l one -ltwo -Wl,--whole-archive,c.a -Xlinker d.o -o x");
+        assert_eq!(found.linked, ["a.o", "c.a", "d.o"].map(PathBuf::from));
+        assert_eq!((found.libraries, found.library_folders.len()), (vec!["one".into(), "two".into()], 2));
         assert!(read("a.o -fsplit-stack").splits_stacks && !read("a.o").splits_stacks);
         assert_eq!(read("a.o -Xlinker --wrap=f -Xlinker --wrap -Xlinker g").wrapped, ["f", "*"]);
     }

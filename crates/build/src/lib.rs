@@ -46,9 +46,7 @@ pub const BOOST_CONTEXT_OBJECT: &str = "everycall-boost-context.o";
 pub const MEMORY_LOCK_OBJECT: &str = "everycall-memory-lock.o";
 /// The kit's object that tells of C++ exceptions; kits may lack it.
 pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
-/// The object beside it that tells where handlers begin, of compilers that report inlined calls, and not that exceptions leave them.
-pub const HANDLED_OBJECT: &str = "everycall-handled.o";
-/// The same of compilers that report both.
+/// The object that says that compilers tell of the ends of inlined calls also where exceptions leave them.
 pub const CLEANED_OBJECT: &str = "everycall-cleaned.o";
 /// The archive with the object that tells of C's cleanups, for programs that have some.
 pub const CLEANUPS_ARCHIVE: &str = "everycall-cleanups.a";

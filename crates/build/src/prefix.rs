@@ -231,8 +231,8 @@ fn options(
     if invocation.links() {
         let kit = kit()?;
         before.extend(link_options(invocation, &kit));
-        let handlers = mode.reports_inlined().then(|| wrap::handlers(family));
-        before.extend(wrap::options(invocation, compiler, &kit, handlers));
+        let tells_all_ends = mode.reports_inlined() && wrap::tells_all_ends(family, invocation);
+        before.extend(wrap::options(invocation, compiler, &kit, tells_all_ends));
         behind = wrap::archives(invocation, compiler, &kit);
     }
     Ok(Options { before, behind })

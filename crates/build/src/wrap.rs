@@ -6,14 +6,14 @@
 //! out of an archive; where the program's own one, renamed, no longer does, `-u` stands in.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::args::{Invocation, Stage};
 use crate::compiler::{self, Family};
 use crate::{
-    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FIBERS_OBJECT, HANDLED_OBJECT,
-    JUMPS_OBJECT, MEMORY_LOCK_OBJECT, for_executable,
+    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT,
+    MEMORY_LOCK_OBJECT, for_executable,
 };
 
 /// Functions that one object of the kit wraps, or one in an archive, which is taken in where the program refers to them.
@@ -56,6 +56,8 @@ const EXCEPTIONS: Wrapper = Wrapper {
     others: &[
         ("_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE", "libstdc++.a"),
         ("_ZSt17rethrow_exceptionSt13exception_ptr", "libc++.a"),
+        ("__cxa_begin_catch", "libstdc++.a"),
+        ("__cxa_begin_catch", "libc++abi.a"),
     ],
 };
 
@@ -63,32 +65,29 @@ const EXCEPTIONS: Wrapper = Wrapper {
 const CLEANUPS: Wrapper =
     Wrapper { object: CLEANUPS_ARCHIVE, always: &[], others: &[("__gcc_personality_v0", "libgcc_eh.a")] };
 
-/// Where handlers begin, in one of these objects.
-const fn handlers_in(object: &'static str) -> Wrapper {
-    let others = &[("__cxa_begin_catch", "libstdc++.a"), ("__cxa_begin_catch", "libc++abi.a")];
-    Wrapper { object, always: &[], others }
+/// Whether all code of a link tells of the ends of inlined calls also where exceptions leave them, in a mode that reports such calls: clang's doesn't.
+pub fn tells_all_ends(family: Family, invocation: &Invocation) -> bool {
+    family == Family::Gcc && !links_clangs_code(invocation)
 }
 
-/// clang tells nothing where exceptions leave inlined calls.
-const HANDLED: Wrapper = handlers_in(HANDLED_OBJECT);
-/// gcc tells of their exits in cleanups.
-const CLEANED: Wrapper = handlers_in(CLEANED_OBJECT);
-
-/// What is wrapped where inlined calls are reported.
-pub fn handlers(family: Family) -> &'static Wrapper {
-    match family {
-        Family::Clang => &HANDLED,
-        Family::Gcc => &CLEANED,
-    }
+/// Whether an object or archive that is linked has the name in it that clang writes into its objects. (Others may say it, too: no harm is done.)
+fn links_clangs_code(invocation: &Invocation) -> bool {
+    let find = |library: &String| {
+        let name = library.strip_prefix(':').map_or(format!("lib{library}.a"), str::to_owned);
+        invocation.library_folders.iter().map(|folder| folder.join(&name)).find(|archive| archive.exists())
+    };
+    let archives = invocation.libraries.iter().filter_map(find);
+    invocation.linked.iter().cloned().chain(archives).any(|file| {
+        let is_shared = file.to_string_lossy().contains(".so");
+        let bytes =
+            if is_shared || !file.is_file() { Vec::new() } else { std::fs::read(file).unwrap_or_default() };
+        // What a thin archive has lies elsewhere.
+        bytes.starts_with(b"!<thin>\n") || memchr::memmem::find(&bytes, b"clang version ").is_some()
+    })
 }
 
-/// Options of a link. `handlers`: see [`handlers`].
-pub fn options(
-    invocation: &Invocation,
-    compiler: &Path,
-    kit: &Path,
-    handlers: Option<&Wrapper>,
-) -> Vec<OsString> {
+/// Options of a link. `tells_all_ends`: see there.
+pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path, tells_all_ends: bool) -> Vec<OsString> {
     if invocation.without_libraries {
         return Vec::new();
     }
@@ -103,12 +102,11 @@ pub fn options(
         options.extend(wrapped);
     }
     if is_cxx(invocation, compiler) && !invocation.without_exceptions {
-        let wrapped = wrapper(&EXCEPTIONS, invocation, compiler, kit);
-        // They go on with what the personality routine told.
-        let handlers = handlers.filter(|_| !wrapped.is_empty());
-        options
-            .extend(handlers.into_iter().flat_map(|handlers| wrapper(handlers, invocation, compiler, kit)));
-        options.extend(wrapped);
+        options.extend(wrapper(&EXCEPTIONS, invocation, compiler, kit));
+    }
+    let cleaned = object_of(CLEANED_OBJECT, invocation, kit);
+    if tells_all_ends && cleaned.exists() {
+        options.extend(["-Xlinker".into(), cleaned.into_os_string()]);
     }
     options
 }
@@ -128,11 +126,16 @@ fn is_cxx(invocation: &Invocation, compiler: &Path) -> bool {
     compiler::links_cxx(compiler) || invocation.names_cxx_library
 }
 
+/// The one of the two forms of an object that is for this link.
+fn object_of(name: &str, invocation: &Invocation, kit: &Path) -> PathBuf {
+    match invocation.stage {
+        Stage::LinkShared => kit.join(name),
+        _ => kit.join(for_executable(name)),
+    }
+}
+
 fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
-    let object = match invocation.stage {
-        Stage::LinkShared => kit.join(wrapper.object),
-        _ => kit.join(for_executable(wrapper.object)),
-    };
+    let object = object_of(wrapper.object, invocation, kit);
     let is_archive = wrapper.object.ends_with(".a");
     let functions = || wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
     // What the user wraps stays the user's.
@@ -220,7 +223,6 @@ mod tests {
             BOOST_CONTEXT_OBJECT,
             MEMORY_LOCK_OBJECT,
             EXCEPTIONS_OBJECT,
-            HANDLED_OBJECT,
             CLEANED_OBJECT,
             CLEANUPS_ARCHIVE,
         ] {
@@ -229,9 +231,8 @@ mod tests {
             }
         }
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let handlers = line.contains("catches").then(|| handlers(Family::Clang));
         let (invocation, compiler) = (Invocation::read(&args), Path::new(compiler));
-        let before = options(&invocation, compiler, &kit, handlers);
+        let before = options(&invocation, compiler, &kit, line.contains("reports"));
         let behind = archives(&invocation, compiler, &kit);
         before.iter().chain(&behind).map(|option| option.to_string_lossy() + " ").collect()
     }
@@ -243,6 +244,37 @@ mod tests {
         archive.extend_from_slice(b"\0\0\0\x01\0\0\0\x50longjmp\0jump\0");
         assert!(offers(&archive, "longjmp") && !offers(&archive, "jmp") && !offers(&archive, "jump"));
         assert!(!offers(b"", "longjmp") && !offers(b"!<arch>\n/", "longjmp"));
+    }
+
+    #[test]
+    fn code_of_clangs() {
+        let folder = std::env::temp_dir().join(format!("everycall-clangs-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).unwrap();
+        for (name, text) in [
+            ("gccs.o", "\x7fELF GCC: (Debian 12.2.0) 12.2.0"),
+            ("clangs.o", "\x7fELF Debian clang version 19.1.7"),
+            ("libclangs.a", "!<arch>\n clang version 22"),
+            ("libthin.a", "!<thin>\n"),
+            ("libclangs.so", "clang version 22"),
+        ] {
+            std::fs::write(folder.join(name), text).unwrap();
+        }
+        let dir = folder.display();
+        for (line, has) in [
+            (format!("{dir}/gccs.o -L{dir} -lgccs -L /nowhere -lm"), false),
+            (format!("{dir}/gccs.o {dir}/clangs.o"), true),
+            (format!("-L {dir} -lclangs"), true),
+            (format!("-L {dir} -l:libthin.a"), true),
+            (format!("{dir}/libclangs.so"), false),
+            (format!("-Wl,--whole-archive,{dir}/libclangs.a"), true),
+        ] {
+            let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
+            let invocation = Invocation::read(&args);
+            assert_eq!(links_clangs_code(&invocation), has, "{line}");
+            assert_eq!(tells_all_ends(Family::Gcc, &invocation), !has, "{line}");
+            assert!(!tells_all_ends(Family::Clang, &invocation), "{line}");
+        }
+        std::fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
@@ -259,12 +291,12 @@ mod tests {
         assert!(c.contains("--wrap=mlockall") && c.contains(&for_executable(MEMORY_LOCK_OBJECT)), "{c}");
         assert!(cxx.contains("--wrap=__cxa_throw") && !cxx.contains("-u,"), "{cxx}");
         assert_eq!(cxx, options_of("a.o -lstdc++", "gcc"));
-        let handlers = options_of("catches.o", "g++");
-        assert!(handlers.contains("--wrap=__cxa_begin_catch") && !cxx.contains("begin_catch"), "{handlers}");
-        for object in [EXCEPTIONS_OBJECT, HANDLED_OBJECT] {
-            assert_eq!(handlers.matches(&for_executable(object)).count(), 1, "{handlers}");
+        assert!(cxx.contains("--wrap=__cxa_begin_catch") && !c.contains("begin_catch"), "{cxx}");
+        let cleaned = &for_executable(CLEANED_OBJECT)[..];
+        for compiler in ["gcc", "g++"] {
+            assert_eq!(options_of("reports.o", compiler).matches(cleaned).count(), 1);
+            assert!(!options_of("a.o", compiler).contains(cleaned));
         }
-        assert!(!options_of("catches.o", "gcc").contains("begin_catch"));
         assert_eq!(c, options_of("a.o -fno-exceptions", "g++-12"));
         let cleanups = &for_executable(CLEANUPS_ARCHIVE)[..];
         assert!(c.contains("--wrap=__gcc_personality_v0") && c.contains(cleanups), "{c}");

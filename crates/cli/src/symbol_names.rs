@@ -282,12 +282,16 @@ impl Code for SymbolNames<'_> {
         self.with_module(entry, |symbols| symbols.is_same_function(entry.image_address, exit.image_address))?
     }
 
-    fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {
+    fn is_inlined(&self, code: Location, entry: Location, is_callees: bool) -> Option<bool> {
         let FunctionKey::Known(module, entry_id) = self.key(entry) else { return None };
         if module != code.module {
             return Some(false);
         }
-        self.with_module(code, |symbols| symbols.is_inlined_at(code.image_address, entry_id))?
+        self.with_module(code, |symbols| symbols.is_inlined_at(code.image_address, entry_id, is_callees))?
+    }
+
+    fn reports_exits_in_cleanups(&self, code: Location) -> Option<bool> {
+        self.with_module(code, |symbols| symbols.is_by_gcc(code.image_address))?
     }
 
     fn jumps(&self, exit: Location) -> bool {

@@ -100,6 +100,14 @@ pub mod unwound {
     /// A handler of an exception has begun in a frame that these calls share, into whose function they were inlined: those have been left of which the
     /// handler isn't part. A [`super::kind::CALLER`] before it says where the handler is. The exit of one that wasn't left is an [`super::kind::ORPHAN_EXIT`].
     pub const INLINED: u8 = 2;
+    /// The same, where the frame cleans up and makes the next call: a [`super::kind::CALLER`] before it says from where.
+    pub const INLINED_IN_CLEANUP: u8 = 3;
+}
+
+/// What else is known of a [`kind::CALLER`]'s code (its detail).
+pub mod caller {
+    /// It is the called function's own, which was inlined there.
+    pub const CALLEES: u8 = 1;
 }
 
 /// Why events are missing (detail of [`kind::LOSS`]).

@@ -54,15 +54,12 @@ static const char* name_of_exception(uint64_t class, const char* unwinder_part) 
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE)
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionSt13exception_ptr)
 
-// There where cleaned.c is.
-extern const char everycall_cleanups_tell_of_exits __attribute__((weak, visibility("hidden")));
-
 static void landing_pad(int actions, uint64_t class, void* exception, void* context) {
     if (!(actions & HANDLER_FRAME)) return everycall_tell_cleanup(actions, context);
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
     const uint64_t stack_pointer = _Unwind_GetCFA(context);
-    everycall_tell(EVERYCALL_CATCH, stack_pointer, name_of_exception(class, exception));
-    if (&everycall_cleanups_tell_of_exits) everycall_tell(EVERYCALL_CLEANS, stack_pointer, 0);
+    everycall_tell(EVERYCALL_CATCH | everycall_untold_ends(), stack_pointer, name_of_exception(class, exception));
+    if (!everycall_untold_ends()) everycall_tell(EVERYCALL_CLEANS, stack_pointer, 0);
 }
 
 extern int __real___gxx_personality_v0(int, int, uint64_t, void*, void*);
@@ -71,4 +68,14 @@ EVERYCALL_WRAPPER int __wrap___gxx_personality_v0(
     const int result = __real___gxx_personality_v0(version, actions, class, exception, context);
     if (result == INSTALL_CONTEXT) landing_pad(actions, class, exception, context);
     return result;
+}
+
+// A handler begins, behind the cleanups of what was inlined around it: such calls share the handler's frame, and some compilers don't tell that an exception leaves
+// them (clang's -finstrument-functions).
+extern void* __real___cxa_begin_catch(void*) EVERYCALL_WEAK;
+EVERYCALL_WRAPPER void* __wrap___cxa_begin_catch(void* exception) {
+    // The call's last byte.
+    if (everycall_untold_ends()) everycall_tell(EVERYCALL_HANDLED, EVERYCALL_HERE, (const char*)__builtin_return_address(0) - 1);
+    else everycall_tell(EVERYCALL_CLEANED, EVERYCALL_HERE, 0);
+    return __real___cxa_begin_catch(exception);
 }

@@ -10,13 +10,20 @@ enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7 };
 extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;
 extern uint64_t _Unwind_GetRegionStart(void*) EVERYCALL_WEAK;
 
+// There where cleaned.c is.
+extern const char everycall_cleanups_tell_of_exits EVERYCALL_WEAK __attribute__((visibility("hidden")));
+// Where it isn't, calls that were inlined into the frame may end there untold.
+static inline uint32_t everycall_untold_ends(void) {
+    return &everycall_cleanups_tell_of_exits ? 0 : EVERYCALL_UNTOLD_ENDS;
+}
+
 // A frame is entered again, to clean up.
 static inline void everycall_tell_cleanup(int actions, void* context) {
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
     const uint64_t stack_pointer = _Unwind_GetCFA(context);
     // Forced unwinding is how glibc ends a thread, by pthread_exit or cancellation. A name, though an empty one, says that this frame runs yet.
     if (actions & FORCED) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
-    everycall_tell(EVERYCALL_CLEANUP, stack_pointer,
+    everycall_tell(EVERYCALL_CLEANUP | everycall_untold_ends(), stack_pointer,
                    _Unwind_GetRegionStart ? (const char*)_Unwind_GetRegionStart(context) : 0);
 }
 #endif

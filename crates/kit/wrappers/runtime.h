@@ -42,6 +42,8 @@ enum everycall_unwinding {
     EVERYCALL_CLEANS = 12,
     EVERYCALL_CLEANED = 13,
     EVERYCALL_CANCEL = 14,
+    // With EVERYCALL_CATCH or EVERYCALL_CLEANUP: compilers may not tell of the ends of calls that were inlined into the frame.
+    EVERYCALL_UNTOLD_ENDS = 1 << 8,
 };
 
 // What is done with a fiber's stack.

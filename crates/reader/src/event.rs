@@ -7,7 +7,7 @@
 
 pub use everycall_format::label::Name;
 
-use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_MASK, Word, gap, kind, resumed};
+use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_MASK, Word, caller, gap, kind, resumed};
 
 /// What happened in one slot, or a few that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,6 +98,8 @@ pub enum EventKind {
     Caller {
         /// The last byte of the instruction that called; `None` where that is in no module.
         offset: Option<u32>,
+        /// It is one of the called function's own, which was inlined there.
+        is_callees: bool,
     },
     /// The runtime counted events that it did not write.
     Loss {
@@ -211,7 +213,8 @@ impl<'a> Events<'a> {
             }
             (kind::CALLER, rest) => {
                 let offset = rest.first().copied().filter(|offset| plain(*offset));
-                EventKind::Caller { offset: offset.map(|offset| offset & OFFSET_MASK) }
+                let is_callees = detail & caller::CALLEES != 0;
+                EventKind::Caller { offset: offset.map(|offset| offset & OFFSET_MASK), is_callees }
             }
             (kind::LABEL, [low, high, ..]) => EventKind::Label { detail, value: wide(*low, *high) },
             (kind::GAP, [low, high, rest @ ..]) if detail == gap::SUSPENDED => {

@@ -96,8 +96,6 @@ pub struct Control {
     /// Place in the open-call stack, plus 1, of the outermost call of a signal handler on an alternate stack that lies above what it interrupted;
     /// 0 where there is none. As long as it is open, every event comes to the slow path.
     pub handler: AtomicU32,
-    /// Open calls when inlined ones were last taken for left.
-    pub handled_depth: AtomicU32,
     /// Where a handler of an exception has begun in a frame that inlined calls share, an address in it, else 0: it may have left some of them. The next
     /// event, which comes to the slow path, decides.
     pub handled: AtomicU64,
@@ -187,7 +185,6 @@ macro_rules! blank_control {
                     fiber: AtomicU32::new(0),
                     bounds: AtomicU32::new(0),
                     handler: AtomicU32::new(0),
-                    handled_depth: AtomicU32::new(0),
                     handled: AtomicU64::new(0),
                     jumped_to: AtomicU64::new(0),
                     deep_base: AtomicU64::new(0),

@@ -7,7 +7,7 @@
 //!
 //! Nobody has to tell of a switch, be it made by `swapcontext`, `longjmp`, assembly or a signal handler.
 
-use crate::open_calls::HOOK_BELOW;
+use crate::open_calls::{HOOK_BELOW, OpenCalls, shared};
 use crate::process::{self, Process};
 use crate::ranges::{Range, TAKEN_AT_ONCE, flags};
 use crate::slow::Thread;
@@ -115,6 +115,14 @@ fn live(control: *const Control) -> Option<&'static Control> {
 /// The context that the thread ran last, whichever stack it runs now.
 pub(crate) fn last() -> Option<&'static Control> {
     live(local().current)
+}
+
+/// Whether a frame in which a hook would have this stack pointer is shared by inlined calls, or was. The calling thread runs there; its signals needn't be blocked.
+pub(crate) fn shares_frame(hook: u64) -> bool {
+    last().filter(|control| stacks::is_within(control, hook)).is_none_or(|control| {
+        let open = OpenCalls::new(control);
+        open.count_inlined(hook) > 0 || open.shared_at(hook) != shared::NONE
+    })
 }
 
 /// Whether the thread's slot has control blocks, wiped or not.

@@ -72,6 +72,7 @@ mod pause;
 mod process;
 mod ranges;
 mod roots;
+mod shared_frames;
 mod signal;
 mod site_set;
 mod sites;

@@ -24,6 +24,42 @@ const WATCHED: u64 = 1;
 /// How many calls inlined into one frame are looked through.
 const INLINED_MAX: usize = 64;
 
+/// What is known of a frame that inlined calls share. It stands in the outermost one's stack pointer, by so much above the multiple of 8 that this is: hooks within the
+/// frame take it for the same.
+pub(crate) mod shared {
+    /// Nothing.
+    pub(crate) const NONE: u64 = 0;
+    /// An exception has got here, and is going to be handled; what it leaves is cleaned up before.
+    pub(crate) const CATCHES: u64 = 2;
+    /// The same, and in what cleans up another one.
+    pub(crate) const CATCHES_WITHIN: u64 = 3;
+    /// An exception is leaving the frame, which cleans up.
+    pub(crate) const LEFT: u64 = 4;
+    /// One was handled. Some of the inlined calls may go on that aren't among the open ones any more.
+    pub(crate) const HANDLED: u64 = 6;
+}
+
+/// A call that is open.
+#[derive(Clone, Copy)]
+struct Known {
+    stack_pointer: u64,
+    /// The low half of its entry's word.
+    function: u32,
+    /// One of [`shared`].
+    shared: u64,
+}
+
+/// How an exit was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Exit {
+    /// So many frames inside its call are gone.
+    Of(u32),
+    /// Of a call that was inlined into the innermost frame and goes on, but isn't among the open ones any more.
+    Uncounted,
+    /// Of none that is open.
+    Stray,
+}
+
 /// The open calls of one thread.
 pub(crate) struct OpenCalls<'a> {
     control: &'a Control,
@@ -83,17 +119,23 @@ impl<'a> OpenCalls<'a> {
         DeepCalls::of(self.control)
     }
 
-    /// Stack pointers and functions of the open calls that are known, innermost first.
-    fn outwards_known(&self) -> impl Iterator<Item = (u64, u32)> {
+    /// The open calls that are known, innermost first.
+    fn outwards_known(&self) -> impl Iterator<Item = Known> {
         let entries = (1..=u64::from(self.entries())).map(|count| {
             let entry = self.top() - count * ENTRY;
-            (self.own_pointer(entry), self.facts(entry).code)
+            Known {
+                stack_pointer: self.own_pointer(entry),
+                function: self.facts(entry).code,
+                shared: self.shared(entry),
+            }
         });
-        self.deep().innermost().chain(entries)
+        let deep = self.deep().innermost();
+        deep.map(|(stack_pointer, function)| Known { stack_pointer, function, shared: shared::NONE })
+            .chain(entries)
     }
 
     /// The same, with how many calls they are up to each; none where the innermost ones aren't known.
-    fn outwards(&self) -> impl Iterator<Item = (u32, (u64, u32))> {
+    fn outwards(&self) -> impl Iterator<Item = (u32, Known)> {
         let count = if self.deep().unknown() == 0 { usize::MAX } else { 0 };
         (1..).zip(self.outwards_known()).take(count)
     }
@@ -201,7 +243,10 @@ impl<'a> OpenCalls<'a> {
 
     fn watch_entry(&self, entry: u64) {
         let pointer = self.stack_pointer(entry);
-        pointer.store(pointer.load(Relaxed) | WATCHED, Relaxed);
+        // Hooks that compare stack pointers for equality have no shared frames.
+        if self.shared(entry) == shared::NONE {
+            pointer.store(pointer.load(Relaxed) | WATCHED, Relaxed);
+        }
         let word = self.word(entry);
         word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
     }
@@ -223,7 +268,63 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// What the stack pointer of an entry was, whether its call is watched or not.
+    /// One of [`shared`].
+    fn shared(&self, entry: u64) -> u64 {
+        match self.stack_pointer(entry).load(Relaxed) & 7 {
+            state @ shared::CATCHES..=shared::HANDLED => state,
+            _ => shared::NONE,
+        }
+    }
+
+    /// The entry of the call in whose frame a hook has this stack pointer, where that is the innermost frame: the outermost of those that were entered there.
+    fn in_frame(&self, hook: u64) -> Option<u64> {
+        let inlined = self.count_inlined(hook);
+        let entry = self.top() - u64::from(inlined + 1) * ENTRY;
+        let is_there =
+            self.deep().count() == 0 && inlined < self.entries() && self.own_pointer(entry) == hook;
+        is_there.then_some(entry)
+    }
+
+    /// What is known of the innermost frame, where a hook in it has this stack pointer: one of [`shared`].
+    pub(crate) fn shared_at(&self, hook: u64) -> u64 {
+        self.in_frame(hook).map_or(shared::NONE, |entry| self.shared(entry))
+    }
+
+    /// An exception has got to this frame. `is_handled`: it is going to be handled there; else it leaves the frame.
+    pub(crate) fn clean_up(&self, hook: u64, is_handled: bool) {
+        let shared = match self.shared_at(hook) {
+            shared::NONE if self.count_inlined(hook) == 0 => return,
+            _ if !is_handled => shared::LEFT,
+            shared::NONE | shared::HANDLED => shared::CATCHES,
+            shared::CATCHES => shared::CATCHES_WITHIN,
+            same => same,
+        };
+        self.set_shared(hook, shared);
+    }
+
+    /// A handler begins in this frame.
+    pub(crate) fn handle(&self, hook: u64) {
+        let shared = match self.shared_at(hook) {
+            shared::LEFT => shared::LEFT,
+            shared::CATCHES_WITHIN => shared::CATCHES,
+            _ => shared::HANDLED,
+        };
+        self.set_shared(hook, shared);
+    }
+
+    fn set_shared(&self, hook: u64, shared: u64) {
+        if let Some(entry) = self.in_frame(hook) {
+            self.stack_pointer(entry).store(hook | shared, Relaxed);
+        }
+    }
+
+    /// Whether the innermost frame is being cleaned up in, so that inlined calls may end of which nobody tells.
+    pub(crate) fn cleans_up(&self) -> bool {
+        let shared = self.innermost_pointer().map_or(shared::NONE, |pointer| self.shared_at(pointer));
+        matches!(shared, shared::CATCHES | shared::CATCHES_WITHIN | shared::LEFT)
+    }
+
+    /// What the stack pointer of an entry was, whatever is noted with it.
     fn own_pointer(&self, entry: u64) -> u64 {
         match self.stack_pointer(entry).load(Relaxed) {
             u64::MAX => u64::MAX,
@@ -270,7 +371,7 @@ impl<'a> OpenCalls<'a> {
         };
         let count = self.drop_gone(is_gone, dead);
         let is_handlers = match self.outwards_known().next() {
-            Some((pointer, _)) => frame.ends_at_entry(pointer),
+            Some(innermost) => frame.ends_at_entry(innermost.stack_pointer),
             None => alternate.has(own),
         };
         if is_handlers && !has_handler && self.deep().count() == 0 {
@@ -301,13 +402,13 @@ impl<'a> OpenCalls<'a> {
 
     /// The stack pointer of the innermost call.
     pub(crate) fn innermost_pointer(&self) -> Option<u64> {
-        self.outwards().next().map(|(_, (pointer, _))| pointer)
+        self.outwards().next().map(|(_, innermost)| innermost.stack_pointer)
     }
 
     /// How many of the innermost calls were inlined into the function in whose frame a hook has this stack pointer: all at that stack pointer
     /// but the outermost one.
     pub(crate) fn count_inlined(&self, hook: u64) -> u32 {
-        let in_frame = self.outwards().take_while(|(_, (pointer, _))| *pointer == hook).count() as u32;
+        let in_frame = self.outwards().take_while(|(_, call)| call.stack_pointer == hook).count() as u32;
         in_frame.saturating_sub(1)
     }
 
@@ -329,9 +430,8 @@ impl<'a> OpenCalls<'a> {
     /// were entered at this stack pointer. None where that isn't the innermost frame with hooks.
     pub(crate) fn count_in_frame(&self, hook: u64, code: Option<u32>) -> u32 {
         let mut inlined = self.outwards().take(INLINED_MAX);
-        let by_code =
-            inlined.find(|(_, (_, function))| Some(*function) == code).map_or(0, |(count, _)| count);
-        let by_pointer = self.outwards().take_while(|(_, (pointer, _))| *pointer == hook).count() as u32;
+        let by_code = inlined.find(|(_, call)| Some(call.function) == code).map_or(0, |(count, _)| count);
+        let by_pointer = self.outwards().take_while(|(_, call)| call.stack_pointer == hook).count() as u32;
         by_code.max(by_pointer)
     }
 
@@ -339,16 +439,15 @@ impl<'a> OpenCalls<'a> {
     /// and all inside it. A function has its frame once, unless it was inlined into itself.
     pub(crate) fn count_from_same(&self, frame: Frame, code: u32) -> u32 {
         let place = frame.stack_pointer();
-        let not_above = self.outwards().take_while(|(_, (pointer, _))| *pointer <= place);
-        not_above.filter(|(_, call)| *call == (place, code)).last().map_or(0, |(count, _)| count)
+        let not_above = self.outwards().take_while(|(_, call)| call.stack_pointer <= place);
+        let is_same = |call: &Known| (call.stack_pointer, call.function) == (place, code);
+        not_above.filter(|(_, call)| is_same(call)).last().map_or(0, |(count, _)| count)
     }
 
-    /// Closes the call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only
-    /// compared for frames within a function). How many frames inside it were gone; `None` where no open
-    /// call matches, then the stack is as it was.
-    pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Option<u32> {
+    /// The call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only compared for frames within a function).
+    pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Exit {
         let unknown = self.deep().unknown();
-        let innermost_pointer = self.outwards_known().next().map_or(u64::MAX, |(pointer, _)| pointer);
+        let innermost_pointer = self.outwards_known().next().map_or(u64::MAX, |call| call.stack_pointer);
         let is_inside = match frame {
             Frame::Start(own) | Frame::Body(own) => own < innermost_pointer,
             // What a function was called from lies as high as it does when it has given up its frame.
@@ -356,11 +455,12 @@ impl<'a> OpenCalls<'a> {
         };
         if unknown > 0 && is_inside {
             // Nothing is known of it: exits are believed.
-            return Some(0);
+            return Exit::Of(0);
         }
         let alternate = Alternate::default();
-        for (inside, (pointer, function)) in (unknown..).zip(self.outwards_known()) {
-            let same_function = function == low & !EXIT;
+        for (inside, call) in (unknown..).zip(self.outwards_known()) {
+            let pointer = call.stack_pointer;
+            let same_function = call.function == low & !EXIT;
             let matches = match frame {
                 // gcc pushes the static chain before it calls the entry hook of a nested function.
                 Frame::Start(own) => pointer == own || pointer == own.wrapping_sub(8),
@@ -368,14 +468,19 @@ impl<'a> OpenCalls<'a> {
                 Frame::Left(_) => same_function,
             };
             if matches {
-                return Some(inside);
+                return Exit::Of(inside);
+            }
+            // An outer call of the same function may be open, too.
+            let is_shared = call.shared != shared::NONE;
+            if is_shared && matches!(frame, Frame::Body(own) if pointer >= own) {
+                return Exit::Uncounted;
             }
             let outside = matches!(frame, Frame::Start(own) if pointer > own && pointer != u64::MAX);
             if outside && !alternate.is_other(frame.stack_pointer(), pointer) {
-                return None;
+                return Exit::Stray;
             }
         }
-        None
+        Exit::Stray
     }
 
     /// Removes `count` frames, the ones beyond the capacity first, and gives each that has an entry before.

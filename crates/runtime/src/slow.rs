@@ -4,21 +4,21 @@
 
 use crate::arena::{Arena, Slot};
 use crate::contexts::{self, AtWork, Found};
-use crate::open_calls::{Frame, HOOK_BELOW, OpenCalls};
+use crate::open_calls::{Exit, Frame, HOOK_BELOW, OpenCalls};
 use crate::process::{self, Process, state as process_state};
+use crate::shared_frames::Caller;
 use crate::triggers::{self, Fallen};
 use crate::{cancellation, crash, fork, modules, pause, stacks, system, threads};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::{counter, stream};
 use everycall_format::event::{self, EXIT, Word, gap, kind, payload_word, record_word, resumed, unwound};
-use everycall_format::label;
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Advance, Control, Ring, Shortage, Size, state};
 
 /// Events after which a thread's name is read again: most threads set it early in their lives.
 const FIRST_LOOK: usize = 64;
 /// Words that one event may need: epoch 2, gap 5, caller 2, those inlined 5, unknown code 3.
-const EVENT_WORDS_MAX: usize = 17;
+pub(crate) const EVENT_WORDS_MAX: usize = 17;
 /// Words of the record that a stack is run again: a gap, with a thread and flags.
 const RESUMED_WORDS: usize = 7;
 /// How long a thread that waits for a segment sleeps before it looks whether the recorder is still there.
@@ -102,6 +102,7 @@ pub(crate) unsafe extern "C" fn slow_path(
             if thread.exit_in_place(reserved, place, frame) {
                 thread.resume();
                 thread.watch_end();
+                thread.watch_cleanup();
                 pause::look_again(control);
                 control.busy.store(0, Relaxed);
                 return;
@@ -126,21 +127,32 @@ pub(crate) unsafe extern "C" fn slow_path(
     let maybe_another = is_entry && thread.is_maybe_another(frame);
     let at_end = is_entry && thread.has_ended() && seen.is_none();
     let ticks = thread.prepare_for(EVENT_WORDS_MAX, maybe_another);
-    if maybe_another || at_end {
-        let is_inlined = !maybe_another && body && thread.open.innermost_pointer() == Some(stack_pointer);
-        // SAFETY: an entry hook's.
-        let behind = unsafe { if is_inlined { hook_returns_to(stack_pointer) } else { returns_to(frame) } };
-        thread.called_at(ticks, behind.saturating_sub(1));
-    }
     let handler = control.handled.swap(0, Relaxed);
     if is_entry {
+        if !maybe_another && (handler != 0 || thread.open.cleans_up()) {
+            thread.drop_dead(ticks, frame);
+        }
+        let is_inlined = !maybe_another && body && thread.open.innermost_pointer() == Some(stack_pointer);
+        // SAFETY: an entry hook's.
+        let behind =
+            || unsafe { if is_inlined { hook_returns_to(stack_pointer) } else { returns_to(frame) } };
+        let caller = || Caller { code: behind().saturating_sub(1), is_callees: is_inlined };
+        // SAFETY: the stack above the hook's stack pointer.
+        let caller_in_frame =
+            || unsafe { thread.call_in_frame() }.filter(|_| !is_inlined).unwrap_or_else(caller);
+        let cleans_up = !maybe_another && thread.open.cleans_up();
         if handler != 0 {
-            thread.drop_inlined(ticks, handler);
+            thread.drop_inlined(ticks, Caller { code: handler, is_callees: false }, unwound::INLINED);
+        } else if cleans_up {
+            thread.drop_inlined(ticks, caller_in_frame(), unwound::INLINED_IN_CLEANUP);
+        }
+        if maybe_another || at_end {
+            thread.called_at(ticks, caller());
         }
         thread.entry(ticks, place, frame, maybe_another);
-        if is_first || at_end {
-            // Most threads end when their first call does: the last chance to learn their name. When one has ended, what
-            // is called behind this call's exit may be called from elsewhere.
+        if is_first || at_end || cleans_up && !is_inlined {
+            // Most threads end when their first call does: the last chance to learn their name. When one has ended, or where a frame cleans up,
+            // what is called behind this call's exit may be called from elsewhere.
             thread.open.watch_innermost(frame);
         }
     } else {
@@ -151,6 +163,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     if !at_end || thread.is_cancelled() {
         thread.watch_end();
     }
+    thread.watch_cleanup();
     if is_first {
         thread.ring.end_after(FIRST_LOOK);
     }
@@ -244,7 +257,7 @@ fn wait_for_segment(arena: &Arena, bell: u32) {
 
 /// The calling thread, with signals blocked.
 pub(crate) struct Thread<'a> {
-    process: &'static Process,
+    pub(crate) process: &'static Process,
     pub(crate) control: &'a Control,
     pub(crate) slot: Slot,
     pub(crate) ring: Ring<'a>,
@@ -298,52 +311,24 @@ impl<'a> Thread<'a> {
     /// What the next event is watched for, it still is where something else has happened between two events, which may have set anew what hooks take for the stack.
     pub(crate) fn watch_on(&self) {
         self.watch_end();
+        self.watch_cleanup();
         if self.control.handled.load(Relaxed) != 0 {
             self.control.stack_low.store(u64::MAX, Relaxed);
         }
     }
 
-    /// A handler of an exception has begun in the frame in which a hook has this stack pointer. Of calls that were inlined into the frame's function, those
-    /// that don't handle the exception have been left, of which compilers may not tell. If the next event is the exit of one, that one has handled it; if it is another
-    /// call, readers know, who know what is inlined at this address. (`watch_on` sends it to the slow path.)
-    pub(crate) fn watch_inlined(&self, hook: u64, address: u64) {
-        if self.open.count_inlined(hook) > 0 {
-            self.control.handled.store(address, Relaxed);
-        }
-    }
-
-    /// Of the calls that were inlined into the function in whose frame a hook has this stack pointer, where there are some: a label of this class says how many.
-    pub(crate) fn tell_inlined(&self, hook: u64, class: u8) {
-        let inlined = self.open.count_inlined(hook);
-        if inlined > 0 {
-            let record = |ticks| label::record(class, ticks, Some(inlined.into()), &[]);
-            let ticks = self.prepare(EVENT_WORDS_MAX + record(0).words().len());
-            self.ring.push(record(ticks).words());
-        }
-    }
-
-    /// Removes the calls that were inlined into the innermost frame, in which a handler at this address has begun, and records that.
-    fn drop_inlined(&self, ticks: u64, handler: u64) {
-        let mut fallen = Fallen::default();
-        let inlined = self.open.innermost_pointer().map_or(0, |pointer| self.open.count_inlined(pointer));
-        self.open.drop_frames(inlined, |call| fallen.add(self.process, call, ticks));
-        if inlined > 0 {
-            self.called_at(ticks, handler);
-            self.control.handled_depth.store(self.open.depth(), Relaxed);
-        }
-        self.left(ticks, inlined, unwound::INLINED);
-        fallen.post(self.process, self);
-    }
-
     /// Records where the next call was made, of which open calls can't tell whose it is: the last byte of the instruction. Another stack's first call, and
     /// those that the C library makes, are made by code without hooks.
-    fn called_at(&self, ticks: u64, address: u64) {
-        match modules::place_anywhere(self.process, address) {
+    pub(crate) fn called_at(&self, ticks: u64, caller: Caller) {
+        let detail = if caller.is_callees { everycall_format::event::caller::CALLEES } else { 0 };
+        match modules::place_anywhere(self.process, caller.code) {
             Place::Offset(code) => {
-                self.ring
-                    .push(&[record_word(ticks, kind::CALLER, 1, 0), payload_word(code, kind::CALLER, 1)]);
+                self.ring.push(&[
+                    record_word(ticks, kind::CALLER, 1, detail),
+                    payload_word(code, kind::CALLER, 1),
+                ]);
             }
-            Place::Unknown(_) => self.ring.push(&[record_word(ticks, kind::CALLER, 0, 0)]),
+            Place::Unknown(_) => self.ring.push(&[record_word(ticks, kind::CALLER, 0, detail)]),
         }
     }
 
@@ -549,7 +534,7 @@ impl<'a> Thread<'a> {
         let is_read = word != 0 && word as u32 == 0;
         if !is_read
             || self.control.gap_ticks.load(Relaxed) != 0
-            || self.open.find_exit(frame, offset) != Some(0)
+            || self.open.find_exit(frame, offset) != Exit::Of(0)
         {
             return false;
         }
@@ -600,7 +585,8 @@ impl<'a> Thread<'a> {
             Place::Offset(offset) => offset,
             Place::Unknown(_) => record_word(0, kind::UNKNOWN_CODE, 0, 0) as u32,
         };
-        if let Some(inside) = self.open.find_exit(frame, low) {
+        let found = self.open.find_exit(frame, low);
+        if let Exit::Of(inside) = found {
             let mut fallen = Fallen::default();
             self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
             self.left(ticks, inside, unwound::NOTICED);
@@ -613,8 +599,10 @@ impl<'a> Thread<'a> {
             }
         } else {
             self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
-            if frame.is_start() || self.open.depth() != self.control.handled_depth.load(Relaxed) {
+            if found == Exit::Stray {
                 self.slot.orphan_exits().fetch_add(1, Relaxed);
+            } else {
+                self.drop_inside_uncounted(ticks);
             }
             let offset = if let Place::Offset(offset) = place { offset } else { 0 };
             self.ring.push(&[
@@ -625,7 +613,7 @@ impl<'a> Thread<'a> {
     }
 
     /// Records that `count` frames have been left, down to the depth as it is now; after a gap, with the gap. `how` is one of [`unwound`].
-    fn left(&self, ticks: u64, count: u32, how: u8) {
+    pub(crate) fn left(&self, ticks: u64, count: u32, how: u8) {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
         if since != 0 {
@@ -637,7 +625,7 @@ impl<'a> Thread<'a> {
                 payload_word(self.open.depth(), kind::GAP, 3),
                 payload_word(count, kind::GAP, 4),
             ]);
-        } else if count > 0 {
+        } else if count > 0 || matches!(how, unwound::INLINED | unwound::INLINED_IN_CLEANUP) {
             self.slot.unwound().fetch_add(u64::from(count), Relaxed);
             if self.open.depth() <= 1 {
                 // As when pthread_exit or a cancellation has ended the thread.

@@ -94,7 +94,6 @@ fn begin_in(
     control.slot.store(index, Relaxed);
     control.handler.store(0, Relaxed);
     control.handled.store(0, Relaxed);
-    control.handled_depth.store(0, Relaxed);
     control.jumped_to.store(0, Relaxed);
     DeepCalls::of(control).give_back();
     control.held_position.store(0, Relaxed);

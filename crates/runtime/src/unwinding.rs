@@ -2,9 +2,10 @@
 //! are known at once, not at the next event, and exactly, where comparing stack pointers of hooks can't be (a call with arguments
 //! on the stack, or one from within a function's body, may lie deeper than a frame that is gone).
 
-use crate::open_calls::HOOK_BELOW;
+use crate::open_calls::{HOOK_BELOW, shared};
 use crate::slow::Place;
 use crate::{api, cancellation, contexts, modules, pause, triggers};
+use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::label;
 
 /// See the kit's `runtime.h`: frames are left, nothing else.
@@ -21,6 +22,8 @@ const CLEANS: u32 = 12;
 const CLEANED: u32 = 13;
 /// A thread is asked to end: in the stack pointer's place, its thread pointer.
 const CANCEL: u32 = 14;
+/// With [`CATCH`] or [`CLEANUP`]: compilers may not tell of the ends of calls that were inlined into the frame.
+const UNTOLD_ENDS: u32 = 1 << 8;
 /// Words of a record that comes before: epoch 2, gap 5.
 const WORDS_BEFORE: usize = 7;
 
@@ -29,6 +32,8 @@ const WORDS_BEFORE: usize = 7;
 /// # Safety
 /// `name` is null or a C string; of a cleanup, the address of the function, of a handler, one in it.
 pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
+    let has_untold_ends = what & UNTOLD_ENDS != 0;
+    let what = what & !UNTOLD_ENDS;
     if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END | HANDLED | CLEANS | CLEANED | CANCEL)
         || pause::is_disabled()
     {
@@ -41,7 +46,10 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         }
         return;
     }
-    if !api::is_recording() {
+    let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
+    // These are told wherever exceptions are caught.
+    let is_of_shared = matches!(what, HANDLED | CLEANS | CLEANED);
+    if !api::is_recording() || is_of_shared && !contexts::shares_frame(hook) {
         return;
     }
     let function = name as u64;
@@ -52,7 +60,6 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     };
     // Where the slow path is running, what was left is found at the next event.
     let _ = api::with_thread(|thread| {
-        let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
         if what == JUMP {
             let Some(process) = api::traced() else { return };
             if !contexts::stays_in_jump(process, thread.control, hook) {
@@ -63,11 +70,18 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             return thread.watch_inlined(hook, function);
         }
         if matches!(what, CLEANS | CLEANED) {
-            return thread.tell_inlined(hook, if what == CLEANS { label::CLEANUP } else { label::HANDLER });
+            let class = if what == CLEANS { label::CLEANUP } else { label::HANDLER };
+            return if thread.open.count_inlined(hook) > 0 {
+                thread.tell_inlined(hook, class)
+            };
         }
         let record = label::record(what as u8, 0, None, name);
         let ticks = thread.prepare(WORDS_BEFORE + record.words().len());
         thread.drop_below(ticks, hook, what == JUMP);
+        if thread.open.innermost_pointer().is_none_or(|pointer| pointer <= hook) && what != THROW {
+            // What was handled in this frame, or further inside, is over.
+            thread.control.handled.store(0, Relaxed);
+        }
         let value = match what {
             // Calls of the frame that cleans up may yet tell of their exits.
             CLEANUP => {
@@ -89,6 +103,12 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             return;
         }
         thread.ring.push(label::record(what as u8, ticks, value, name).words());
+        if has_untold_ends {
+            thread.open.clean_up(hook, what == CATCH);
+            if what == CATCH && thread.open.shared_at(hook) != shared::NONE {
+                thread.tell_inlined(hook, label::CLEANUP);
+            }
+        }
         if what == THREAD_END
             && let Some(process) = api::traced()
         {

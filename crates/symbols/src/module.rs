@@ -248,8 +248,8 @@ impl ModuleSymbols {
     }
 
     /// Whether code at an image address was inlined there of a function with an entry of its own; `None` where debugging
-    /// information doesn't say.
-    pub fn is_inlined_at(&mut self, image_address: u64, id: FunctionId) -> Option<bool> {
+    /// information doesn't say. `is_callees`: the innermost function that was inlined there isn't meant, which is being called.
+    pub fn is_inlined_at(&mut self, image_address: u64, id: FunctionId, is_callees: bool) -> Option<bool> {
         let around = self.table.find(image_address)?;
         let inlined = self.inlined_calls(around)?;
         let linkage_name = self.table.entry(id)?.linkage_name;
@@ -258,14 +258,38 @@ impl ModuleSymbols {
         let demangled = demangle(linkage_name);
         let is_its = |name: &[u8]| {
             // Where only lines are described, names are the plain ones.
+            let is_plain = !name.starts_with(b"_Z");
             name == linkage_name.as_bytes()
-                || str::from_utf8(name).is_ok_and(|name| is_named(&demangled, name))
+                || is_plain && str::from_utf8(name).is_ok_and(|name| is_named(&demangled, name))
         };
         let is_there = |call: &&crate::debug::InlinedCall| {
             call.ranges.iter().any(|range| (range.0..range.1).contains(&image_address))
         };
-        let is_inlined = inlined.calls.iter().filter(is_there).any(|call| is_its(&call.name));
-        (is_inlined || inlined.more == 0).then_some(is_inlined)
+        let innermost = inlined.calls.iter().rposition(|call| is_there(&call));
+        let calls = &inlined.calls[..innermost.map_or(0, |innermost| innermost + usize::from(!is_callees))];
+        let is_inlined = calls.iter().filter(is_there).any(|call| is_its(&call.name));
+        // Code that the compiler has made one of that of several places is said to be of what is around all of them, or to be inlined nowhere in particular.
+        let is_anywhere = inlined.calls.iter().filter(is_there).any(|call| call.line.is_none());
+        let mut is_known = || {
+            let is_several = is_anywhere || self.is_of_several_places(around, image_address, is_callees);
+            inlined.more == 0 && !is_several
+        };
+        (is_inlined || is_known()).then_some(is_inlined)
+    }
+
+    /// Whether code of a function, whose inlined calls are known, is that of several places.
+    fn is_of_several_places(&mut self, id: FunctionId, image_address: u64, is_hook: bool) -> bool {
+        let entry = self.declaration(id).entry;
+        let DebugState::Read(debug) = &self.debug else { return false };
+        entry.is_some_and(|entry| debug.is_of_several_places(entry, image_address, is_hook))
+    }
+
+    /// Whether gcc compiled the function at an image address; `None` where nothing says so.
+    pub fn is_by_gcc(&mut self, image_address: u64) -> Option<bool> {
+        let id = self.table.find(image_address)?;
+        let said = self.inlined_calls(id).and_then(|inlined| inlined.by_gcc);
+        // The C library's objects are part of every program.
+        said.or_else(|| self.file.as_ref().filter(|file| read(file, elf::is_by_gcc_alone)).map(|_| true))
     }
 
     /// What debugging information says of the calls inlined into a function; `None` where there is none of it.

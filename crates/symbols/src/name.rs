@@ -140,8 +140,24 @@ pub(crate) fn is_named(demangled: &str, plain: &str) -> bool {
         && demangled.match_indices(plain).any(|(at, _)| {
             let (before, behind) = (&demangled[..at], &demangled[at + plain.len()..]);
             let begins = before.is_empty() || before.ends_with([':', ' ']);
-            begins && (behind.is_empty() || behind.starts_with(['(', '<', '[']))
+            let is_whole = behind.is_empty() || behind.starts_with(['(', '<', '[']);
+            // Not the scope of another one, as of a lambda.
+            begins && is_whole && !without_brackets(behind).contains("::")
         })
+}
+
+/// A text without what stands in brackets.
+fn without_brackets(text: &str) -> String {
+    let mut depth = 0_i32;
+    let mut outside = String::new();
+    for letter in text.chars() {
+        depth += i32::from(matches!(letter, '(' | '<' | '[' | '{'));
+        if depth <= 0 {
+            outside.push(letter);
+        }
+        depth -= i32::from(matches!(letter, ')' | '>' | ']' | '}'));
+    }
+    outside
 }
 
 /// What a thunk does beside leading to its function.
@@ -213,6 +229,32 @@ pub(crate) fn is_structor(linkage_name: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn plain_names() {
+        for (demangled, plain) in [
+            ("f", "f"),
+            ("f(int)", "f"),
+            ("a::C<b::D>::f(std::vector<int>) const", "f"),
+            ("void f<2>()", "f"),
+            ("a::C::~C()", "~C"),
+            ("f()::{lambda()#1}::operator()() const", "operator()"),
+            ("f()::Within::g(int)", "g"),
+            ("f[abi:cxx11](a::b)", "f"),
+        ] {
+            assert!(is_named(demangled, plain), "{demangled} {plain}");
+        }
+        for (demangled, plain) in [
+            ("f()::{lambda()#1}::operator()() const", "f"),
+            ("f()::Within::g(int)", "f"),
+            ("f(int)::Within::g(f)", "Within"),
+            ("off(int)", "f"),
+            ("f(g)", "g"),
+            ("f", ""),
+        ] {
+            assert!(!is_named(demangled, plain), "{demangled} {plain}");
+        }
+    }
 
     #[test]
     fn parts_are_split_off() {

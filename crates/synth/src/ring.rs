@@ -146,6 +146,11 @@ impl Ring {
         self.unwind_known(ticks, depth, 2);
     }
 
+    /// The same, where the frame cleans up and makes the next call.
+    pub fn unwind_inlined_in_cleanup(&mut self, ticks: u64, depth: usize) {
+        self.unwind_known(ticks, depth, 3);
+    }
+
     fn unwind_known(&mut self, ticks: u64, depth: usize, how: u8) {
         self.make_room(TOGETHER, ticks);
         let left = self.open.len().saturating_sub(depth) as u32;
@@ -218,6 +223,11 @@ impl Ring {
     /// The next call was made by the instruction whose last byte is at a code offset, or in no module.
     pub fn caller(&mut self, ticks: u64, offset: Option<u32>) {
         self.record(ticks, 9, 0, offset.as_slice());
+    }
+
+    /// The same, by the called function's own code, which was inlined.
+    pub fn caller_inlined(&mut self, ticks: u64, offset: u32) {
+        self.record(ticks, 9, 1, &[offset]);
     }
 
     fn resumed_with(&mut self, from: u64, ticks: u64, thread: u32, flags: u32) {

@@ -218,6 +218,34 @@ pub fn callers() -> Member {
     alone(main, T0)
 }
 
+/// A thread in which an exception gets to a frame that two inlined calls share, which cleans up: it makes two calls, one of a function that was inlined, too. Then the
+/// exception is handled, by the outer one of the two, and another one leaves all.
+#[must_use]
+pub fn cleanups() -> Member {
+    const T0: u64 = 0xffff_f000;
+    let mut main = Ring::new(512, 16, T0);
+    for (place, offset) in [0x1010, 0x1100, 0x1200, 0x1300].into_iter().enumerate() {
+        main.enter(T0 + 10 * (place as u64 + 1), offset);
+    }
+    main.mark(T0 + 100, 8, "i", None);
+    main.mark(T0 + 100, 9, "", Some(2));
+    main.caller(T0 + 110, Some(0x1120));
+    main.unwind_inlined_in_cleanup(T0 + 110, 2);
+    main.enter(T0 + 110, 0x1400);
+    main.exit(T0 + 120, 0x1408);
+    main.caller_inlined(T0 + 130, 0x1128);
+    main.unwind_inlined_in_cleanup(T0 + 130, 2);
+    main.enter(T0 + 130, 0x1500);
+    main.exit(T0 + 140, 0x1508);
+    main.mark(T0 + 150, 11, "", Some(0));
+    main.orphan_exit(T0 + 160, 0x1200);
+    main.enter(T0 + 170, 0x1600);
+    main.exit(T0 + 180, 0x1608);
+    main.unwind_counted(T0 + 190, 0);
+
+    alone(main, T0)
+}
+
 /// A process of the first thread's alone.
 fn alone(ring: Ring, start_ticks: u64) -> Member {
     let mut process = basic();

@@ -17,9 +17,16 @@ pub trait Code {
         false
     }
 
-    /// Whether code at this place was inlined there, of the function that is entered at `entry`; `None` where that isn't known.
-    fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {
-        let _ = (code, entry);
+    /// Whether code at this place was inlined there, of the function that is entered at `entry`; `None` where that isn't known. `is_callees`: the innermost
+    /// function that was inlined there isn't meant, which is being called.
+    fn is_inlined(&self, code: Location, entry: Location, is_callees: bool) -> Option<bool> {
+        let _ = (code, entry, is_callees);
+        None
+    }
+
+    /// Whether the function at this place reports exits of calls that were inlined into it also where an exception leaves them; `None` where that isn't known.
+    fn reports_exits_in_cleanups(&self, code: Location) -> Option<bool> {
+        let _ = code;
         None
     }
 
@@ -42,6 +49,23 @@ impl<F: Fn(Location, Location) -> Option<bool>> Code for F {
     }
 }
 
+/// Where a call was made, or a handler began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Caller {
+    /// `None` of what no module has.
+    pub code: Option<Location>,
+    /// The code is the called function's own, which was inlined.
+    pub is_callees: bool,
+}
+
+/// Whether a call is around code that runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Around {
+    Is,
+    Isnt,
+    Unknown,
+}
+
 /// What is known of an exit and the call that it may end.
 #[derive(Clone, Copy)]
 pub(crate) struct Exit {
@@ -57,6 +81,8 @@ pub(crate) struct Answers<'a> {
     exits: Kept<Exit>,
     /// Exit, then entry.
     tail_calls: Kept<TailCall>,
+    /// Caller, then the inlined call's entry; with the rest of the question.
+    around: Kept<((bool, Option<Location>), Around)>,
 }
 
 /// Answers by pairs of locations, one for each place in the table.
@@ -68,7 +94,7 @@ const PLACES: usize = 1 << 12;
 impl<'a> Answers<'a> {
     pub fn new(code: Option<&'a dyn Code>) -> Answers<'a> {
         let places = if code.is_some() { PLACES } else { 0 };
-        Answers { code, exits: vec![None; places], tail_calls: Vec::new() }
+        Answers { code, exits: vec![None; places], tail_calls: Vec::new(), around: Vec::new() }
     }
 
     /// What is known of an exit and a call that was entered at `entry`.
@@ -88,10 +114,20 @@ impl<'a> Answers<'a> {
         })
     }
 
-    /// Whether code at this place was inlined there, of the function that is entered at `entry`.
+    /// Whether a call that was inlined into the function that is entered at `outer`, if that is known, goes on where an exception has got to its frame, which goes on
+    /// at `caller`.
     #[cold]
-    pub fn is_inlined(&self, code: Location, entry: Location) -> bool {
-        self.code.and_then(|known| known.is_inlined(code, entry)).unwrap_or(false)
+    pub fn is_around(&mut self, caller: Caller, inlined: Location, outer: Option<Location>) -> Around {
+        let (Some(known), Some(code)) = (self.code, caller.code) else { return Around::Unknown };
+        if self.around.is_empty() {
+            self.around.resize(PLACES, None);
+        }
+        let asked = (caller.is_callees, outer);
+        let (answered, answer) = kept(&mut self.around, code, inlined, || {
+            (asked, find_around(known, code, caller.is_callees, inlined, outer))
+        });
+        // Almost always the same: code is of one function.
+        if answered == asked { answer } else { find_around(known, code, caller.is_callees, inlined, outer) }
     }
 
     /// Whether this exit is one of a thunk that has no entry.
@@ -117,6 +153,33 @@ impl<'a> Answers<'a> {
             Some(false) => TailCall::No,
             None => TailCall::Perhaps,
         })
+    }
+}
+
+/// See [`Answers::is_around`].
+fn find_around(
+    known: &dyn Code,
+    code: Location,
+    is_callees: bool,
+    inlined: Location,
+    outer: Option<Location>,
+) -> Around {
+    if known.reports_exits_in_cleanups(outer.unwrap_or(code)) == Some(true) {
+        // It would have ended.
+        return Around::Is;
+    }
+    let is_elsewhere = |outer: Location| {
+        let is_other = outer.module != code.module || known.same_function(outer, code) == Some(false);
+        outer != code && is_other && known.is_inlined(code, outer, false) != Some(true)
+    };
+    if outer.is_some_and(is_elsewhere) {
+        // Of a function that isn't reported, and was called in the frame.
+        return Around::Unknown;
+    }
+    match known.is_inlined(code, inlined, is_callees) {
+        Some(true) => Around::Is,
+        Some(false) => Around::Isnt,
+        None => Around::Unknown,
     }
 }
 

@@ -1,12 +1,14 @@
 //! Pairing: entries push, exits pop, and what does not fit is counted instead of guessed.
 
+mod inlined;
+
 use std::num::NonZeroU32;
 
 use everycall_format::event::{gap, unwound};
 use everycall_format::label;
 
 use crate::clock::ClockWalk;
-use crate::code::{Answers, Code};
+use crate::code::{Answers, Caller, Code};
 use crate::event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, SpanEndKind,
     TailCall, TimelineEvent,
@@ -56,8 +58,8 @@ struct Frame {
     start_cut: bool,
     /// Not one call, but so many of which nothing is known.
     unnamed: u32,
-    /// An exception is leaving it: an exit that comes now is part of its cleanup.
-    is_left: bool,
+    /// Not 0 while an exception is leaving it: an exit that comes now is part of its cleanup. Of one that comes while another one is on its way, 2, and so on.
+    left: u8,
     /// The runtime doesn't count it any more: it didn't know whether an exception had left it.
     uncounted: bool,
     /// It began, or was entered again to clean up or to catch, when its thread was ending already.
@@ -66,8 +68,8 @@ struct Frame {
 
 impl Frame {
     fn new(location: Location, start_ticks: u64, start_ns: u64) -> Frame {
-        let (start_cut, unnamed, is_left, uncounted, runs_at_end) = (false, 0, false, false, false);
-        Frame { location, start_ticks, start_ns, start_cut, unnamed, is_left, uncounted, runs_at_end }
+        let (start_cut, unnamed, left, uncounted, runs_at_end) = (false, 0, 0, false, false);
+        Frame { location, start_ticks, start_ns, start_cut, unnamed, left, uncounted, runs_at_end }
     }
 
     fn is(&self, listed: &ListedCall) -> bool {
@@ -127,8 +129,8 @@ pub(crate) struct Pairing<'a> {
     is_ending: bool,
     /// The stack is run again, and the next call may be that of another one in its memory.
     maybe_another: bool,
-    /// Where the next call was made, or a handler began, where that is told; `None` of what no module has.
-    caller: Option<Option<Location>>,
+    /// Where the next call was made, or a handler began, where that is told.
+    caller: Option<Caller>,
     /// Time of the last event.
     now_ns: u64,
     closing: Option<Closing>,
@@ -226,16 +228,19 @@ impl<'a> Pairing<'a> {
                 self.open(Frame::new(location, ticks, at_ns), TailCall::No, out);
             }
             What::UnknownExit(address) => self.exit(unknown(address), out),
+            What::Unwound(count, unwound::INLINED) => self.end_inlined(count, false),
+            What::Unwound(count, unwound::INLINED_IN_CLEANUP) => self.end_inlined(count, true),
             What::Unwound(count, how) => {
                 let is_late = how == unwound::NOTICED;
-                let left = if how == unwound::INLINED { self.left_by_handler(count) } else { count };
                 let how = if is_late { EndKind::UnwoundLate } else { EndKind::Unwound };
-                self.unwind(left, How::Is(how));
+                self.unwind(count, How::Is(how));
             }
             What::OrphanExit(offset) => {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
-                let innermost = self.stack.last().filter(|frame| frame.uncounted).map(|frame| frame.location);
-                if innermost.is_some_and(|entry| self.code.is_same_function(entry, location)) {
+                if let Some(inside) = self.find_uncounted(location) {
+                    for _ in 0..inside {
+                        self.close(EndKind::UnwoundLate, at_ns, out);
+                    }
                     return self.leave(location, false, out);
                 }
                 if self.code.is_bare_thunks(location) {
@@ -265,9 +270,9 @@ impl<'a> Pairing<'a> {
                 self.caller = None;
                 self.unwind(0, How::InGap(until, GapKind::Suspended, NonZeroU32::new(thread)));
             }
-            What::Caller(offset) => {
+            What::Caller(offset, is_callees) => {
                 let code = offset.map(|offset| self.modules.locate(&mut self.cursor, offset, ticks));
-                self.caller = Some(code);
+                self.caller = Some(Caller { code, is_callees });
             }
         }
     }
@@ -286,16 +291,13 @@ impl<'a> Pairing<'a> {
                 mark
             }
             label::THROW => simple(MarkKind::Throw),
-            label::CATCH => {
-                self.leaving(1, false);
-                simple(MarkKind::Catch)
-            }
+            label::CATCH => simple(MarkKind::Catch),
             label::CLEANUP => {
-                self.leaving(value.unwrap_or(1), true);
+                self.begin_leaving(value.unwrap_or(1));
                 None
             }
             label::HANDLER => {
-                self.leaving(value.unwrap_or(1), false);
+                self.end_leaving(value.unwrap_or(1));
                 None
             }
             label::THREAD_END => {
@@ -319,14 +321,6 @@ impl<'a> Pairing<'a> {
             _ => None,
         };
         out.extend(mark.map(TimelineEvent::Mark));
-    }
-
-    /// Whether an exception is leaving the innermost `count` calls.
-    fn leaving(&mut self, count: u64, is_left: bool) {
-        let count = usize::try_from(count).unwrap_or(usize::MAX);
-        for frame in self.stack.iter_mut().rev().take(count) {
-            frame.is_left = is_left;
-        }
     }
 
     #[inline]
@@ -355,7 +349,7 @@ impl<'a> Pairing<'a> {
     fn is_caller_unsure(&mut self, frame: &mut Frame) -> bool {
         frame.runs_at_end = self.is_ending;
         let maybe_another = std::mem::take(&mut self.maybe_another);
-        let is_callers = self.caller.take().map(|code| code.is_some_and(|code| self.is_open(code)));
+        let is_callers = self.caller.take().map(|caller| caller.code.is_some_and(|code| self.is_open(code)));
         let is_destructors = |caller: &Frame| self.is_ending && !caller.runs_at_end;
         let is_unsure = |caller| match is_callers {
             Some(is_callers) => !is_callers,
@@ -375,7 +369,7 @@ impl<'a> Pairing<'a> {
     #[inline]
     fn close(&mut self, how: EndKind, end_ns: u64, out: &mut Vec<TimelineEvent>) {
         let Some(frame) = self.stack.pop() else { return };
-        let how = if frame.is_left && how == EndKind::Returned { EndKind::Unwound } else { how };
+        let how = if frame.left > 0 && how == EndKind::Returned { EndKind::Unwound } else { how };
         let how = if self.stack.len() < self.before_gap { self.ends_after_gap(how) } else { how };
         if frame.unnamed > 0 {
             return;
@@ -399,6 +393,8 @@ impl<'a> Pairing<'a> {
     #[cold]
     fn ends_after_gap(&mut self, how: EndKind) -> EndKind {
         self.before_gap = self.stack.len();
+        // Whoever is called next isn't linked to a call that isn't shown to jump.
+        self.jumped = None;
         match how {
             EndKind::Returned | EndKind::Jumped => EndKind::ReturnedAfterGap,
             EndKind::Unwound | EndKind::UnwoundLate => EndKind::ExitLost,
@@ -415,7 +411,7 @@ impl<'a> Pairing<'a> {
             self.too_deep -= 1;
             return;
         }
-        if let Some(top) = self.stack.last().filter(|top| top.unnamed == 0) {
+        if let Some(top) = self.stack.last().filter(|top| top.unnamed == 0 && !top.uncounted) {
             let answer = self.code.exit(top.location, location);
             if answer.same != Some(false) {
                 return self.leave(location, answer.jumps, out);
@@ -441,17 +437,18 @@ impl<'a> Pairing<'a> {
             return cuts.calls.push(CutCall::Exit(location));
         }
         let (mut found, mut jumps) = (None, false);
+        // Calls without a name on top have ended without an exit, and those that the runtime doesn't count may have, so that the next one may be meant.
+        let mut is_next = true;
         for (distance, frame) in self.stack.iter().rev().take(SEARCH_DEPTH).enumerate() {
-            // Calls without a name on top have ended without an exit, so that the next one may be meant.
-            let is_next = self.stack[self.stack.len() - distance..].iter().all(|above| above.unnamed > 0);
             if frame.unnamed > 0 {
                 continue;
             }
             let answer = self.code.exit(frame.location, location);
-            if answer.same == Some(true) || answer.same.is_none() && is_next {
+            if answer.same == Some(true) || answer.same.is_none() && is_next && !frame.uncounted {
                 (found, jumps) = (Some(distance), answer.jumps);
                 break;
             }
+            is_next &= frame.uncounted;
         }
         let Some(distance) = found else {
             self.stats.exits_unmatched += 1;
@@ -459,25 +456,14 @@ impl<'a> Pairing<'a> {
             return out.push(TimelineEvent::Instant(Instant { at_ns: now_ns, kind }));
         };
         for _ in 0..distance {
-            self.close(EndKind::ExitLost, now_ns, out);
+            // One that the runtime doesn't count was left by an exception.
+            let is_left = self.stack.last().is_some_and(|frame| frame.uncounted);
+            self.close(if is_left { EndKind::UnwoundLate } else { EndKind::ExitLost }, now_ns, out);
+        }
+        if self.stack.last().is_some_and(|frame| frame.uncounted) {
+            self.count_less(location);
         }
         self.leave(location, jumps, out);
-    }
-
-    /// How many of the innermost `count` calls have been left, which were inlined into one frame, where a handler of an exception begins in it. The runtime
-    /// counts none of them any more.
-    fn left_by_handler(&mut self, count: u32) -> u32 {
-        let Some(handler) = self.caller.take().flatten() else { return count };
-        let first = self.stack.len().saturating_sub(count as usize);
-        let mut left = count;
-        for frame in &mut self.stack[first..] {
-            if !self.code.is_inlined(handler, frame.location) {
-                break;
-            }
-            frame.uncounted = true;
-            left -= 1;
-        }
-        left
     }
 
     /// The innermost `count` calls ended without an exit.
@@ -567,6 +553,11 @@ impl<'a> Pairing<'a> {
         let Some(frame) = self.stack.last().filter(|frame| frame.unnamed == 0) else {
             return EndKind::CutAtEnd;
         };
+        if frame.uncounted {
+            // Nor is it listed.
+            self.now_ns = if self.is_ending { self.now_ns } else { self.at_end.until_ns };
+            return if self.is_ending { EndKind::Unwound } else { EndKind::CutAtEnd };
+        }
         let at_end = &self.at_end;
         let first = at_end.listed.partition_point(|call| call.ticks < frame.start_ticks);
         let mut same_time = at_end.listed[first..].iter().take_while(|call| call.ticks == frame.start_ticks);

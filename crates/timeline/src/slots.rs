@@ -41,8 +41,8 @@ pub(crate) enum What {
     Gap(u64, u32, u8),
     /// No thread ran the stack since these ticks; which one goes on with it, 0 where that isn't known; whether it may be another stack.
     Resumed(u64, u32, bool),
-    /// The code offset of the instruction that made the next call, if a module has it.
-    Caller(Option<u32>),
+    /// The code offset of the instruction that made the next call, if a module has it; whether that is the called function's own, which was inlined.
+    Caller(Option<u32>, bool),
 }
 
 /// Follows the depth of the open-call stack from slot to slot.
@@ -128,7 +128,7 @@ impl SlotDepth {
             EventKind::Resumed { from_ticks, thread, maybe_another } => {
                 What::Resumed(from_ticks, thread, maybe_another)
             }
-            EventKind::Caller { offset } => What::Caller(offset),
+            EventKind::Caller { offset, is_callees } => What::Caller(offset, is_callees),
             EventKind::Label { .. } | EventKind::Other { .. } => return None,
         };
         Some(what)

@@ -76,6 +76,16 @@ fn version_2_6() {
     assert!(got == wanted, "the file now says:\n{got}");
 }
 
+/// The first version that says from where a frame that cleans up makes its calls.
+#[test]
+fn version_2_7() {
+    let bytes = include_bytes!("golden/v2.7-cleanups.ect");
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let wanted = include_str!("golden/v2.7-cleanups.txt");
+    let got = text::text(&trace);
+    assert!(got == wanted, "the file now says:\n{got}");
+}
+
 /// The synthetic samples still have the bytes of these versions.
 #[test]
 fn the_samples_are_these_files() {
@@ -93,4 +103,6 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.5-unsure.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_family_in(6, &[everycall_synth::callers()]);
     assert!(bytes == include_bytes!("golden/v2.6-callers.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_family_in(7, &[everycall_synth::cleanups()]);
+    assert!(bytes == include_bytes!("golden/v2.7-cleanups.ect"), "raise the version and add a file instead");
 }

@@ -131,6 +131,20 @@ fn calls_are_linked_where_nothing_is_between() {
     );
 }
 
+/// A call that was open in a gap: what is called next isn't linked to it.
+#[test]
+fn a_jump_behind_a_gap_links_nothing() {
+    let mut ring = Ring::new(64, 4096, START);
+    ring.enter(START + 10, entry(21));
+    ring.gap(START + 20, START + 30, 1, 1);
+    ring.exit(START + 40, jumps(21));
+    ring.enter(START + 50, entry(22));
+    ring.exit(START + 60, jumps(22));
+    ring.enter(START + 70, entry(23));
+    ring.exit(START + 80, returns(23));
+    assert_eq!(texts(ring).join(" "), "+21 -21 ReturnedAfterGap +22 -22=> =>+23 -23");
+}
+
 /// The handler's events are written first and lie later in time: what counts is the order of time.
 #[test]
 fn order_is_that_of_time() {

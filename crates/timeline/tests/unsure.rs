@@ -184,16 +184,16 @@ fn calls_of_a_thread_that_ends_are_unsure_unless_a_frame_cleans_up() {
     assert_eq!(shown(ring), [&calls[..], &ends[..]].concat());
 }
 
-/// Of the functions that are entered at 0x1200 and 0x1300, code at 0x1150 has parts of the former.
+/// The function that is entered at 0x1100 has code up to 0x1200. Of those that are entered at 0x1200 and 0x1300, code at 0x1150 has parts of the former.
 struct Inlined;
 
 impl Code for Inlined {
     fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
-        Some(entry == exit)
+        Some(entry == exit || (entry.image_address, exit.image_address & !0xff) == (0x1100, 0x1100))
     }
 
-    fn is_inlined(&self, code: Location, entry: Location) -> Option<bool> {
-        Some((code.image_address, entry.image_address) == (0x1150, 0x1200))
+    fn is_inlined(&self, code: Location, entry: Location, is_callees: bool) -> Option<bool> {
+        Some((code.image_address, entry.image_address) == (0x1150, 0x1200) && !is_callees)
     }
 }
 
@@ -221,13 +221,148 @@ fn a_handler_goes_on_with_the_calls_that_it_is_part_of() {
     let ends = ["1400 Unwound@1050", "1200 Unwound@1050", "1100 Unwound@1050"];
     assert_eq!(shown_with(ring, Some(&Inlined)), [&calls[..], &ends].concat());
     // It is part of neither, or nobody knows.
-    let calls = ["1100", "1200", "1300", "1300 Unwound@1020", "1200 Unwound@1020", "1400"];
-    for (caller, code) in
-        [(Some(0x1160), Some(&Inlined as &dyn Code)), (None, Some(&Inlined)), (Some(0x1150), None)]
-    {
+    let calls = ["1100", "1200", "1300", "1300 Unwound@1020", "1200 Unwound@1020"];
+    for (caller, code, next) in [
+        (Some(0x1160), Some(&Inlined as &dyn Code), "1400"),
+        (None, Some(&Inlined), "1400 unsure"),
+        (Some(0x1150), None, "1400 unsure"),
+    ] {
         let mut ring = handled(caller);
         ring.exit(1040, 0x1400);
         ring.exit(1060, 0x1100);
-        assert_eq!(shown_with(ring, code), calls);
+        assert_eq!(shown_with(ring, code), [&calls[..], &[next]].concat());
     }
+}
+
+#[test]
+fn a_frame_that_cleans_up_ends_the_inlined_calls_that_it_is_done_with() {
+    const CLEANUP: u8 = 9;
+    const HANDLER: u8 = 11;
+    // Three calls share a frame.
+    let cleans_up = || {
+        let mut ring = Ring::new(512, 16, START);
+        for offset in [0x1100, 0x1200, 0x1300] {
+            ring.enter(1010, offset);
+        }
+        ring.mark(1020, CLEANUP, "", Some(3));
+        ring
+    };
+    let calls = |ring: &mut Ring, at, caller, inlined| {
+        match inlined {
+            true => ring.caller_inlined(at, caller),
+            false => ring.caller(at, Some(caller)),
+        }
+        ring.unwind_inlined_in_cleanup(at, 1);
+        ring.enter(at, 0x1400);
+        ring.exit(at + 1, 0x1400);
+    };
+    // One after the other; a function that was inlined at 0x1150 isn't called by itself.
+    let mut ring = cleans_up();
+    calls(&mut ring, 1030, 0x1150, false);
+    calls(&mut ring, 1040, 0x1150, true);
+    ring.unwind_counted(1050, 0);
+    let ends = ["1300 Unwound@1030", "1400", "1200 Unwound@1040", "1400", "1100 Unwound@1050"];
+    assert_eq!(shown_with(ring, Some(&Inlined)), [&["1100", "1200", "1300"], &ends[..]].concat());
+    // Called by code that isn't this frame's: nobody knows.
+    let mut ring = cleans_up();
+    calls(&mut ring, 1030, 0x1950, false);
+    calls(&mut ring, 1040, 0x1160, false);
+    ring.exit(1050, 0x1100);
+    let ends = ["1400 unsure", "1300 Unwound@1040", "1200 Unwound@1040", "1400", "1100 Unwound@1050"];
+    assert_eq!(shown_with(ring, Some(&Inlined)), [&["1100", "1200", "1300"], &ends[..]].concat());
+    // It was handled after all by the middle one, which returns; the one inside it had ended. The outermost one returns as well.
+    let mut ring = cleans_up();
+    calls(&mut ring, 1030, 0x1950, false);
+    ring.mark(1040, HANDLER, "", Some(1));
+    ring.orphan_exit(1050, 0x1200);
+    ring.exit(1060, 0x1100);
+    let ends = ["1400 unsure", "1300 UnwoundLate@1050"];
+    assert_eq!(shown_with(ring, Some(&Inlined)), [&["1100", "1200", "1300"], &ends[..]].concat());
+    // The frame's own function returns first.
+    let mut ring = cleans_up();
+    calls(&mut ring, 1030, 0x1150, false);
+    ring.mark(1040, HANDLER, "", Some(1));
+    ring.exit(1060, 0x1100);
+    let ends = ["1300 Unwound@1030", "1400", "1200 UnwoundLate@1060"];
+    assert_eq!(shown_with(ring, Some(&Inlined)), [&["1100", "1200", "1300"], &ends[..]].concat());
+}
+
+/// Calls whose entries have been overwritten are left: those around them return.
+#[test]
+fn inlined_calls_that_are_left_may_have_begun_before_the_events() {
+    let mut ring = Ring::new(64, 2, START);
+    for offset in [0x1000, 0x1100, 0x1200, 0x1300] {
+        ring.enter(1010, offset);
+    }
+    for at in 1020..1200 {
+        ring.enter(at, 0x1900);
+        ring.exit(at, 0x1900);
+    }
+    ring.caller(1300, Some(0x1150));
+    ring.unwind_inlined_in_cleanup(1300, 2);
+    ring.enter(1300, 0x1400);
+    ring.exit(1301, 0x1400);
+    ring.exit(1310, 0x1100);
+    ring.exit(1320, 0x1000);
+    let bytes = File::of(&Process::of_one_thread(ring, START, 2000));
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let mut events = trace.thread_events_checked(0, Some(&Inlined));
+    let left = events.by_ref().filter(|event| matches!(event, TimelineEvent::Instant(_))).count();
+    let stats = events.stats();
+    assert_eq!((left, stats.orphan_exits, stats.exits_unmatched, stats.unnamed), (0, 0, 0, 2), "{stats:?}");
+}
+
+/// Code of compilers that report exits in cleanups, that of the function at 0x1000 not looked at.
+struct Reporting;
+
+impl Code for Reporting {
+    fn same_function(&self, entry: Location, exit: Location) -> Option<bool> {
+        Some(entry == exit)
+    }
+
+    fn reports_exits_in_cleanups(&self, code: Location) -> Option<bool> {
+        Some(matches!(code.image_address, 0x1100 | 0x1200))
+    }
+}
+
+#[test]
+fn calls_whose_exits_are_reported_end_at_them() {
+    let mut ring = Ring::new(512, 16, START);
+    for offset in [0x1100, 0x1200, 0x1300] {
+        ring.enter(1010, offset);
+    }
+    ring.mark(1020, 9, "", Some(2));
+    ring.caller(1030, Some(0x1110));
+    ring.unwind_inlined_in_cleanup(1030, 1);
+    ring.enter(1030, 0x1400);
+    ring.exit(1031, 0x1400);
+    ring.orphan_exit(1040, 0x1300);
+    ring.caller(1050, Some(0x1110));
+    ring.unwind_inlined(1050, 1);
+    ring.mark(1050, 11, "", Some(0));
+    ring.enter(1060, 0x1500);
+    ring.exit(1061, 0x1500);
+    ring.orphan_exit(1070, 0x1200);
+    ring.exit(1080, 0x1100);
+    let calls = ["1100", "1200", "1300", "1400", "1300 Unwound@1040", "1500"];
+    assert_eq!(shown_with(ring, Some(&Reporting)), calls);
+}
+
+/// A function that was inlined into itself: the runtime takes the exit of the one that it doesn't count for that of the other one.
+#[test]
+fn an_exit_that_the_runtime_mistakes_ends_the_right_call() {
+    let mut ring = Ring::new(512, 16, START);
+    for offset in [0x1000, 0x1200, 0x1200] {
+        ring.enter(1010, offset);
+    }
+    ring.caller(1020, Some(0x1150));
+    ring.unwind_inlined(1020, 2);
+    ring.enter(1030, 0x1400);
+    ring.exit(1031, 0x1400);
+    ring.exit(1040, 0x1200);
+    ring.enter(1050, 0x1500);
+    ring.exit(1051, 0x1500);
+    ring.orphan_exit(1060, 0x1200);
+    ring.exit(1070, 0x1000);
+    assert_eq!(shown_with(ring, Some(&Reporting)), ["1000", "1200", "1200", "1400", "1500"]);
 }

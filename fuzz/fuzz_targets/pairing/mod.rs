@@ -18,6 +18,14 @@ impl Code for Anything {
     fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
         (!exit.image_address.is_multiple_of(4)).then_some(entry.image_address.is_multiple_of(5))
     }
+
+    fn is_inlined(&self, code: Location, entry: Location, is_callees: bool) -> Option<bool> {
+        (!code.image_address.is_multiple_of(4)).then_some(entry.image_address.is_multiple_of(2) || is_callees)
+    }
+
+    fn reports_exits_in_cleanups(&self, code: Location) -> Option<bool> {
+        (!code.image_address.is_multiple_of(5)).then_some(code.image_address.is_multiple_of(8))
+    }
 }
 
 /// Reads everything and checks nesting and order.

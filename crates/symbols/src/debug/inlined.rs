@@ -46,6 +46,8 @@ pub(crate) struct InlinedCalls {
     pub calls: Vec<InlinedCall>,
     /// How many more there are.
     pub more: u64,
+    /// Whether gcc compiled it, where that is said.
+    pub by_gcc: Option<bool>,
 }
 
 /// The inlined calls of a module's functions, as far as their units were read.
@@ -53,6 +55,10 @@ pub(crate) struct InlinedCalls {
 pub(super) struct Inlines {
     /// By unit and offset of the function's entry.
     of: HashMap<(u32, usize), InlinedCalls>,
+    /// Units that gcc compiled, and that others did.
+    by_gcc: HashMap<u32, bool>,
+    /// By unit, code that was made one of that of several places: where it begins and ends, ascending, and whether it has a line.
+    several_places: HashMap<u32, Vec<(u64, u64, bool)>>,
     names: HashMap<Arc<[u8]>, ()>,
     paths: HashMap<Arc<Path>, ()>,
     /// Bytes that may still be kept.
@@ -66,7 +72,18 @@ impl Inlines {
     }
 
     pub(super) fn of(&self, entry: (u32, usize)) -> InlinedCalls {
-        self.of.get(&entry).cloned().unwrap_or_default()
+        let by_gcc = self.by_gcc.get(&entry.0).copied();
+        InlinedCalls { by_gcc, ..self.of.get(&entry).cloned().unwrap_or_default() }
+    }
+
+    /// Whether code of a unit that was read is that of several places. `is_hook`: it calls a hook, which never has a column.
+    pub(super) fn is_of_several_places(&self, unit: u32, address: u64, is_hook: bool) -> bool {
+        let Some(ranges) = self.several_places.get(&unit) else { return false };
+        let before = ranges.partition_point(|range| range.0 <= address);
+        before.checked_sub(1).is_some_and(|at| {
+            let (_, end, has_line) = ranges[at];
+            address < end && !(has_line && is_hook)
+        })
     }
 
     /// Whether another call of this function is kept; else it is counted.
@@ -131,6 +148,12 @@ struct Scope {
 
 impl UnitVisitor for InlineReader<'_> {
     fn visit<'a>(&mut self, walk: &mut Walk<'a>, unit: &Rc<Unit<Slice<'a>>>) -> Result<(), DebugError> {
+        if let Some(root) = unit.entries().next_dfs()?
+            && let Some(producer) = root.attr_value(gimli::DW_AT_producer)
+        {
+            let producer = walk.units.dwarf.attr_string(unit, producer)?;
+            self.inlines.by_gcc.insert(self.unit, producer.slice().starts_with(b"GNU "));
+        }
         let mut origins = HashMap::new();
         let mut scopes: Vec<Scope> = Vec::new();
         let mut entries = unit.entries_raw(None)?;
@@ -170,6 +193,18 @@ impl UnitVisitor for InlineReader<'_> {
             }
         }
         Ok(())
+    }
+
+    fn visit_lines<'a>(&mut self, walk: &mut Walk<'a>, unit: &Unit<Slice<'a>>) -> Result<(), DebugError> {
+        let Inlines { several_places, room, .. } = &mut *self.inlines;
+        let ranges = several_places.entry(self.unit).or_default();
+        let result = walk.code_of_several_places(unit, |begin, end, has_line| {
+            if charge(room, 24) {
+                ranges.push((begin, end, has_line));
+            }
+        });
+        ranges.sort_unstable();
+        result
     }
 }
 

@@ -176,6 +176,11 @@ impl DebugInfo {
         self.inlines.of(entry)
     }
 
+    /// Whether code of the function with this entry, whose inlined calls were read, is that of several places. `is_hook`: it calls a hook.
+    pub(crate) fn is_of_several_places(&self, entry: EntryId, address: u64, is_hook: bool) -> bool {
+        self.inlines.is_of_several_places(entry.0, address, is_hook)
+    }
+
     /// What went wrong since the last call.
     pub(crate) fn take_warnings(&mut self, module: &Path) -> Vec<SymbolWarning> {
         let mut warnings = Vec::new();

@@ -4,7 +4,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use gimli::{AttributeValue, DebuggingInformationEntry, Dwarf, IncompleteLineProgram, Unit, UnitOffset};
+use gimli::{
+    AttributeValue, ColumnType, DebuggingInformationEntry, Dwarf, IncompleteLineProgram, Unit, UnitOffset,
+};
 
 use super::file::Slice;
 use super::units::Units;
@@ -266,6 +268,34 @@ impl<'a> Walk<'a> {
                 let (address, file) = (row.address(), row.file_index());
                 take(self, address, file, line);
             }
+        }
+        Ok(())
+    }
+
+    /// Runs the unit's line program and calls `take` with the begin and end of code that has no line of its own, or a line, but no column where other code has one: compilers
+    /// say so of code that they made one of that of several places. Whether it has a line.
+    pub(super) fn code_of_several_places(
+        &self,
+        unit: &Unit<Slice<'a>>,
+        mut take: impl FnMut(u64, u64, bool),
+    ) -> Result<(), DebugError> {
+        let Some(program) = unit.line_program.clone() else { return Ok(()) };
+        let mut has_columns = false;
+        let mut rows = program.clone().rows();
+        while let (false, Some((_, row))) = (has_columns, rows.next_row()?) {
+            self.units.budget.spend(1)?;
+            has_columns = row.column() != ColumnType::LeftEdge;
+        }
+        let mut rows = program.rows();
+        let mut begun = None;
+        while let Some((_, row)) = rows.next_row()? {
+            self.units.budget.spend(1)?;
+            if let Some((begin, has_line)) = begun.take().filter(|(begin, _)| *begin < row.address()) {
+                take(begin, row.address(), has_line);
+            }
+            let has_line = row.line().is_some();
+            let is_several = !has_line || has_columns && row.column() == ColumnType::LeftEdge;
+            begun = (is_several && !row.end_sequence()).then(|| (row.address(), has_line));
         }
         Ok(())
     }

@@ -1,0 +1,86 @@
+//! Exceptions among calls that share a frame with the one around them, into whose function they were inlined: which of them have been left is known of the code that the
+//! frame goes on with.
+
+use super::{Closing, Frame, How, Pairing};
+use crate::code::{Around, Caller};
+use crate::event::EndKind;
+use crate::location::Location;
+
+impl Pairing<'_> {
+    /// An exception is leaving the innermost `count` calls, those that the runtime doesn't count not counted.
+    pub(super) fn begin_leaving(&mut self, count: u64) {
+        let before = self.innermost_left(count).map(|frame| frame.left).max().unwrap_or(0);
+        let left = match self.stack.last() {
+            Some(innermost) if innermost.left > 0 => innermost.left,
+            _ => before.saturating_add(1),
+        };
+        self.innermost_left(count).filter(|frame| frame.left == 0).for_each(|frame| frame.left = left);
+    }
+
+    /// One that was leaving them is handled; not those that are on their way around that.
+    pub(super) fn end_leaving(&mut self, count: u64) {
+        let ended = self.stack.last().map_or(0, |innermost| innermost.left);
+        self.innermost_left(count).filter(|frame| frame.left == ended).for_each(|frame| frame.left = 0);
+    }
+
+    /// The innermost `count` calls, and those that the runtime doesn't count, innermost first.
+    fn innermost_left(&mut self, count: u64) -> impl Iterator<Item = &mut Frame> {
+        let mut counted = 0;
+        self.stack.iter_mut().rev().take_while(move |frame| {
+            counted += u64::from(!frame.uncounted);
+            counted <= count
+        })
+    }
+
+    /// An exception got to the innermost frame, where it is handled, or where the frame cleans up and makes the next call. Of the innermost `count` calls, which were
+    /// inlined into that frame's function, those have been left that aren't around that code. The runtime counts none of them any more.
+    pub(super) fn end_inlined(&mut self, count: u32, cleans_up: bool) {
+        let caller = self.caller.take().unwrap_or_default();
+        let is_known = |frame: &&mut Frame| frame.unnamed == 0 && !frame.uncounted;
+        let known = self.innermost_left(count.into()).filter(is_known).count();
+        if self.too_deep > 0 || known < count as usize {
+            // The entries of some have been overwritten.
+            return self.unwind(count, How::Is(EndKind::Unwound));
+        }
+        let first = self.stack.len() - self.innermost_left(count.into()).count();
+        let around = first.checked_sub(1).map(|place| self.stack[place].location);
+        let (mut until, mut is_sure) = (first, true);
+        for frame in &mut self.stack[first..] {
+            let goes_on = match self.code.is_around(caller, frame.location, around) {
+                Around::Unknown => {
+                    is_sure = false;
+                    cleans_up
+                }
+                Around::Is => true,
+                Around::Isnt => false,
+            };
+            if !goes_on {
+                break;
+            }
+            frame.uncounted = true;
+            until += 1;
+        }
+        if !is_sure {
+            // Nor is it known whose the next call is.
+            self.caller = Some(Caller::default());
+        }
+        self.closing = Some(Closing { until, how: How::Is(EndKind::Unwound) });
+    }
+
+    /// The runtime has taken the exit of a call that it doesn't count for that of one around it, of the same function, as where one was inlined into itself. Now it
+    /// doesn't count that one.
+    #[cold]
+    pub(super) fn count_less(&mut self, exit: Location) {
+        let mut counted = self.stack.iter_mut().rev().filter(|frame| !frame.uncounted && frame.unnamed == 0);
+        if let Some(frame) = counted.next().filter(|frame| self.code.is_same_function(frame.location, exit)) {
+            frame.uncounted = true;
+        }
+    }
+
+    /// Which of the innermost calls that the runtime doesn't count an exit belongs to: how many are inside it.
+    pub(super) fn find_uncounted(&mut self, exit: Location) -> Option<usize> {
+        let uncounted = self.stack.iter().rev().take_while(|frame| frame.uncounted);
+        let mut entries = uncounted.map(|frame| frame.location);
+        entries.position(|entry| self.code.is_same_function(entry, exit))
+    }
+}
