@@ -282,8 +282,41 @@ F void throws_on() {
     guards();
     HERE;
 }
+// Arguments on the stack, when it throws.
+F int fails_with(int a, int b, int c, int d, int e, int f, int g, int h) {
+    if (a + b + c + d + e + f + g + h) throw 1;
+    return a;
+}
+INLINED int holds_with(int i) {
+    Inner inner;
+    i += fails_with(i, 2, 3, 4, 5, 6, 7, 8);
+    HERE;
+    return i;
+}
+F int passes_with(int i) {
+    Outer outer;
+    i += holds_with(i);
+    HERE;
+    return i;
+}
+F int catches_with(int i) {
+    try {
+        Outer outer;
+        i += holds_with(i);
+    } catch (int) {
+        leaf();
+    }
+    leaf();
+    HERE;
+    return i;
+}
 F void all() {
     volatile int i = 1;
+    catches_with(i);
+    try {
+        passes_with(i);
+    } catch (int) {
+    }
     names();
     within();
     try {

@@ -29,6 +29,8 @@ fn jumps_leave_what_was_inlined_into_the_function_that_they_lead_to() {
 
 /// Calls of `inlined_exceptions.cpp`. `[f{...}` are those of a function that was inlined.
 const EXCEPTIONS: &str = "main(all()(\
+    catches_with(int)([holds_with(int)!{fails_with(int, int, int, int, int, int, int, int)! Inner::~Inner()} Outer::~Outer() leaf() leaf()) \
+    passes_with(int)!([holds_with(int)!{fails_with(int, int, int, int, int, int, int, int)! Inner::~Inner()} Outer::~Outer()) \
     names()([over(int){[over(char)!{fails()!} leaf() leaf()} [Runs<Runs<A> >::run()!{[Runs<A>::run()!{[A::run()!{fails()!} leaf()} leaf()} leaf()) \
     within()([asks_within(){[asks_within()::Within::asks()!{fails()!} cleans() leaf()}) \
     throws_on()!([ignores(){[holds(int)!{fails()! Inner::~Inner()}} leaf() \

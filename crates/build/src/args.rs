@@ -351,7 +351,12 @@ impl Scan {
                 "-shared" | "--shared" | "-Bshareable" => self.shared = true,
                 "-r" | "-i" | "-Ur" | "--relocatable" => self.relocatable = true,
                 _ if !arg.starts_with('-') => self.found.linked.push(arg.into()),
-                _ => {}
+                _ => {
+                    let folder = arg.strip_prefix("-L").filter(|folder| !folder.is_empty());
+                    self.found.library_folders.extend(folder.map(PathBuf::from));
+                    let library = arg.strip_prefix("-l").filter(|library| !library.is_empty());
+                    self.found.libraries.extend(library.map(str::to_owned));
+                }
             }
         }
     }
@@ -463,9 +468,10 @@ mod tests {
         std::fs::remove_file(&list).unwrap();
         assert_eq!(found.wrapped, ["pthread_exit", "read"]);
         assert_eq!(found.stage, Stage::LinkRelocatable);
-        let found = read("a.o b.c -L dir -Lother -l one -ltwo -Wl,--whole-archive,c.a -Xlinker d.o -o x");
+        let found = read("a.o b.c -L dir -Lother -l one -ltwo -Wl,-Lthird,-lthree,c.a -Xlinker d.o -o x");
         assert_eq!(found.linked, ["a.o", "c.a", "d.o"].map(PathBuf::from));
-        assert_eq!((found.libraries, found.library_folders.len()), (vec!["one".into(), "two".into()], 2));
+        assert_eq!(found.libraries, ["one", "two", "three"]);
+        assert_eq!(found.library_folders, ["dir", "other", "third"].map(PathBuf::from));
         assert!(read("a.o -fsplit-stack").splits_stacks && !read("a.o").splits_stacks);
         assert_eq!(read("a.o -Xlinker --wrap=f -Xlinker --wrap -Xlinker g").wrapped, ["f", "*"]);
     }

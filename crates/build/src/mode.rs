@@ -74,9 +74,7 @@ impl Mode {
     pub(crate) fn compile_options(self, family: Family) -> &'static [&'static str] {
         match (self, family) {
             (Mode::Nops | Mode::Fentry, _) => &[],
-            (Mode::Finstrument, Family::Gcc) => &["-finstrument-functions"],
-            // Which of several functions of one name was inlined, line information tells by the linker's names, which this option adds.
-            (Mode::Finstrument, Family::Clang) => &["-finstrument-functions", "-fdebug-info-for-profiling"],
+            (Mode::Finstrument, _) => &["-finstrument-functions"],
             (Mode::AfterInlining, _) => &["-finstrument-functions-after-inlining"],
             (Mode::Xray, _) => {
                 &["-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-xray-link-deps"]

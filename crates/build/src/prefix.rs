@@ -227,6 +227,10 @@ fn options(
         if !invocation.debug_chosen {
             before.push(line_information(family).into());
         }
+        if mode.reports_inlined() && family == Family::Clang {
+            // Where lines alone are described, this adds the linker's names, which tell of which function of one name a call was inlined.
+            before.push("-fdebug-info-for-profiling".into());
+        }
     }
     if invocation.links() {
         let kit = kit()?;

@@ -6,6 +6,8 @@
 //! out of an archive; where the program's own one, renamed, no longer does, `-u` stands in.
 
 use std::ffi::OsString;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -70,21 +72,47 @@ pub fn tells_all_ends(family: Family, invocation: &Invocation) -> bool {
     family == Family::Gcc && !links_clangs_code(invocation)
 }
 
-/// Whether an object or archive that is linked has the name in it that clang writes into its objects. (Others may say it, too: no harm is done.)
+/// Whether an object or archive that is linked has the name in it that clang writes into its objects. (Others may say it, too: then gcc's code is taken for what the debugging
+/// information says it is.)
 fn links_clangs_code(invocation: &Invocation) -> bool {
     let find = |library: &String| {
         let name = library.strip_prefix(':').map_or(format!("lib{library}.a"), str::to_owned);
         invocation.library_folders.iter().map(|folder| folder.join(&name)).find(|archive| archive.exists())
     };
     let archives = invocation.libraries.iter().filter_map(find);
-    invocation.linked.iter().cloned().chain(archives).any(|file| {
-        let is_shared = file.to_string_lossy().contains(".so");
-        let bytes =
-            if is_shared || !file.is_file() { Vec::new() } else { std::fs::read(file).unwrap_or_default() };
-        // What a thin archive has lies elsewhere.
-        bytes.starts_with(b"!<thin>\n") || memchr::memmem::find(&bytes, b"clang version ").is_some()
-    })
+    let is_shared = |file: &Path| {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        name.ends_with(".so") || name.contains(".so.")
+    };
+    let mut files = invocation.linked.iter().cloned().chain(archives);
+    files.any(|file| !is_shared(&file) && file.is_file() && names_clang(&file).unwrap_or(false))
 }
+
+fn names_clang(file: &Path) -> io::Result<bool> {
+    const NAME: &[u8] = b"clang version ";
+    let mut file = File::open(file)?;
+    let (mut bytes, mut kept) = (vec![0; READ_AT_ONCE], 0);
+    let mut is_first = true;
+    loop {
+        let read = file.read(&mut bytes[kept..])?;
+        let seen = &bytes[..kept + read];
+        // What a thin archive has lies elsewhere.
+        if is_first && seen.starts_with(b"!<thin>\n") || memchr::memmem::find(seen, NAME).is_some() {
+            return Ok(true);
+        }
+        if read == 0 {
+            return Ok(false);
+        }
+        // The name may begin here and go on in what is read next.
+        let end = kept + read;
+        kept = end.min(NAME.len() - 1);
+        bytes.copy_within(end - kept..end, 0);
+        is_first = false;
+    }
+}
+
+/// Bytes of a file that are read at once.
+const READ_AT_ONCE: usize = 1 << 20;
 
 /// Options of a link. `tells_all_ends`: see there.
 pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path, tells_all_ends: bool) -> Vec<OsString> {
@@ -256,6 +284,7 @@ mod tests {
             ("libclangs.a", "!<arch>\n clang version 22"),
             ("libthin.a", "!<thin>\n"),
             ("libclangs.so", "clang version 22"),
+            ("long.o", &("x".repeat(READ_AT_ONCE - 5) + "clang version 22")),
         ] {
             std::fs::write(folder.join(name), text).unwrap();
         }
@@ -266,6 +295,8 @@ mod tests {
             (format!("-L {dir} -lclangs"), true),
             (format!("-L {dir} -l:libthin.a"), true),
             (format!("{dir}/libclangs.so"), false),
+            (format!("{dir}/long.o"), true),
+            (format!("-Wl,-L{dir},-lclangs"), true),
             (format!("-Wl,--whole-archive,{dir}/libclangs.a"), true),
         ] {
             let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();

@@ -136,4 +136,8 @@ pub struct RuntimeTable {
     /// `(flags)`, from the kit's wrapper of `mlockall`, whose flags these are, `MCL_CURRENT` among them: locks all memory but the runtime's own.
     /// 0 or an error of the kernel's, positive.
     pub lock_memory: unsafe extern "C" fn(u32) -> i32,
+
+    /// `(what, stack pointer, name, function)`, from the kit's wrappers, as `unwinding`: the unwinder enters a frame of the function at this address (0 where that isn't known), to
+    /// clean up or to catch. Less than the frame's stack pointer is told where arguments have been pushed.
+    pub landing: unsafe extern "C" fn(u32, u64, *const u8, u64),
 }

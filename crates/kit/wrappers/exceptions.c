@@ -54,12 +54,14 @@ static const char* name_of_exception(uint64_t class, const char* unwinder_part) 
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionNSt15__exception_ptr13exception_ptrE)
 RETHROW_EXCEPTION(_ZSt17rethrow_exceptionSt13exception_ptr)
 
+extern void* __real___cxa_begin_catch(void*) EVERYCALL_WEAK;
 static void landing_pad(int actions, uint64_t class, void* exception, void* context) {
     if (!(actions & HANDLER_FRAME)) return everycall_tell_cleanup(actions, context);
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
     const uint64_t stack_pointer = _Unwind_GetCFA(context);
-    everycall_tell(EVERYCALL_CATCH | everycall_untold_ends(), stack_pointer, name_of_exception(class, exception));
-    if (!everycall_untold_ends()) everycall_tell(EVERYCALL_CLEANS, stack_pointer, 0);
+    // Where a handler begins is told only where that is wrapped.
+    const uint32_t ends = !&__real___cxa_begin_catch ? 0 : everycall_untold_ends() ? EVERYCALL_UNTOLD_ENDS : EVERYCALL_TOLD_ENDS;
+    everycall_tell_landing(EVERYCALL_CATCH | ends, stack_pointer, name_of_exception(class, exception), everycall_function(context));
 }
 
 extern int __real___gxx_personality_v0(int, int, uint64_t, void*, void*);
@@ -72,7 +74,6 @@ EVERYCALL_WRAPPER int __wrap___gxx_personality_v0(
 
 // A handler begins, behind the cleanups of what was inlined around it: such calls share the handler's frame, and some compilers don't tell that an exception leaves
 // them (clang's -finstrument-functions).
-extern void* __real___cxa_begin_catch(void*) EVERYCALL_WEAK;
 EVERYCALL_WRAPPER void* __wrap___cxa_begin_catch(void* exception) {
     // The call's last byte.
     if (everycall_untold_ends()) everycall_tell(EVERYCALL_HANDLED, EVERYCALL_HERE, (const char*)__builtin_return_address(0) - 1);

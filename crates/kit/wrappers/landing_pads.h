@@ -6,7 +6,7 @@
 
 // What the unwinder does, and what personality routines answer.
 enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7 };
-// The CFA of a context is the frame's stack pointer, as it is where the frame is entered again.
+// The CFA of a context is the frame's stack pointer, as it is where the frame is entered again; with libgcc, less what it has pushed as arguments.
 extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;
 extern uint64_t _Unwind_GetRegionStart(void*) EVERYCALL_WEAK;
 
@@ -17,13 +17,16 @@ static inline uint32_t everycall_untold_ends(void) {
     return &everycall_cleanups_tell_of_exits ? 0 : EVERYCALL_UNTOLD_ENDS;
 }
 
+static inline uint64_t everycall_function(void* context) {
+    return _Unwind_GetRegionStart ? _Unwind_GetRegionStart(context) : 0;
+}
+
 // A frame is entered again, to clean up.
 static inline void everycall_tell_cleanup(int actions, void* context) {
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
     const uint64_t stack_pointer = _Unwind_GetCFA(context);
     // Forced unwinding is how glibc ends a thread, by pthread_exit or cancellation. A name, though an empty one, says that this frame runs yet.
     if (actions & FORCED) everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
-    everycall_tell(EVERYCALL_CLEANUP | everycall_untold_ends(), stack_pointer,
-                   _Unwind_GetRegionStart ? (const char*)_Unwind_GetRegionStart(context) : 0);
+    everycall_tell_landing(EVERYCALL_CLEANUP | everycall_untold_ends(), stack_pointer, 0, everycall_function(context));
 }
 #endif

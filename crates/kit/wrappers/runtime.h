@@ -29,6 +29,7 @@ struct everycall_runtime {
     void (*unwinding)(uint32_t what, uint64_t stack_pointer, const char* name);
     int32_t (*fiber)(uint32_t what, uint64_t low, uint64_t size, const char* name);
     int32_t (*lock_memory)(uint32_t flags);
+    void (*landing)(uint32_t what, uint64_t stack_pointer, const char* name, uint64_t function);
 };
 extern const struct everycall_runtime everycall_runtime_v1 EVERYCALL_WEAK;
 
@@ -39,11 +40,12 @@ enum everycall_unwinding {
     EVERYCALL_CLEANUP = 9,
     EVERYCALL_THREAD_END = 10,
     EVERYCALL_HANDLED = 11,
-    EVERYCALL_CLEANS = 12,
     EVERYCALL_CLEANED = 13,
     EVERYCALL_CANCEL = 14,
     // With EVERYCALL_CATCH or EVERYCALL_CLEANUP: compilers may not tell of the ends of calls that were inlined into the frame.
     EVERYCALL_UNTOLD_ENDS = 1 << 8,
+    // With EVERYCALL_CATCH: they tell of them, as part of the cleanup.
+    EVERYCALL_TOLD_ENDS = 1 << 9,
 };
 
 // What is done with a fiber's stack.
@@ -53,6 +55,15 @@ enum everycall_stack { EVERYCALL_STACK_TOLD = 0 };
 static inline void everycall_tell(uint32_t what, uint64_t stack_pointer, const char* name) {
     const struct everycall_runtime* runtime = &everycall_runtime_v1;
     if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber)) runtime->unwinding(what, stack_pointer, name);
+}
+
+// The unwinder enters a frame of this function (0 where it isn't known), to clean up or to catch. `what`: EVERYCALL_CLEANUP or EVERYCALL_CATCH, and flags.
+static inline void everycall_tell_landing(uint32_t what, uint64_t stack_pointer, const char* name, uint64_t function) {
+    const struct everycall_runtime* runtime = &everycall_runtime_v1;
+    if (runtime && runtime->size >= offsetof(struct everycall_runtime, landing) + sizeof runtime->landing)
+        runtime->landing(what, stack_pointer, name, function);
+    else
+        everycall_tell(what & 0xff, stack_pointer, name ? name : (const char*)function);
 }
 
 // Something new is to begin on a stack.

@@ -121,8 +121,11 @@ impl<'a> OpenCalls<'a> {
 
     /// The open calls that are known, innermost first.
     fn outwards_known(&self) -> impl Iterator<Item = Known> {
-        let entries = (1..=u64::from(self.entries())).map(|count| {
-            let entry = self.top() - count * ENTRY;
+        // Read once: a forked child's are wiped.
+        let top = self.top();
+        let count = top.saturating_sub(self.first()) / ENTRY;
+        let entries = (1..=count).map(move |count| {
+            let entry = top - count * ENTRY;
             Known {
                 stack_pointer: self.own_pointer(entry),
                 function: self.facts(entry).code,
@@ -279,7 +282,7 @@ impl<'a> OpenCalls<'a> {
     /// The entry of the call in whose frame a hook has this stack pointer, where that is the innermost frame: the outermost of those that were entered there.
     fn in_frame(&self, hook: u64) -> Option<u64> {
         let inlined = self.count_inlined(hook);
-        let entry = self.top() - u64::from(inlined + 1) * ENTRY;
+        let entry = self.top().wrapping_sub(u64::from(inlined + 1) * ENTRY);
         let is_there =
             self.deep().count() == 0 && inlined < self.entries() && self.own_pointer(entry) == hook;
         is_there.then_some(entry)
@@ -310,6 +313,35 @@ impl<'a> OpenCalls<'a> {
             _ => shared::HANDLED,
         };
         self.set_shared(hook, shared);
+    }
+
+    /// The program goes on in this frame, whatever was being cleaned up there.
+    pub(crate) fn settle(&self, hook: u64) {
+        if self.shared_at(hook) != shared::NONE {
+            self.set_shared(hook, shared::HANDLED);
+        }
+    }
+
+    /// The same of all frames.
+    pub(crate) fn settle_all(&self) {
+        for entry in self.entries_from(0).filter(|entry| self.shared(*entry) != shared::NONE) {
+            self.stack_pointer(entry).store(self.own_pointer(entry) | shared::HANDLED, Relaxed);
+        }
+    }
+
+    /// The stack pointer that a hook has in the innermost frame, where that is one of the function at `code`, and the frame's own stack pointer when it called something, which a
+    /// hook's would be `told`, was lower by what it had pushed, `pushed_max` at most; else that one.
+    pub(crate) fn frame_of(&self, code: Option<u32>, told: u64, pushed_max: u64) -> u64 {
+        let Some(pointer) =
+            self.innermost_pointer().filter(|pointer| *pointer > told && *pointer - told <= pushed_max)
+        else {
+            return told;
+        };
+        let outermost = self.outwards().take_while(|(_, call)| call.stack_pointer == pointer).last();
+        match outermost {
+            Some((_, call)) if Some(call.function) == code => pointer,
+            _ => told,
+        }
     }
 
     fn set_shared(&self, hook: u64, shared: u64) {
@@ -471,9 +503,11 @@ impl<'a> OpenCalls<'a> {
                 return Exit::Of(inside);
             }
             // An outer call of the same function may be open, too.
-            let is_shared = call.shared != shared::NONE;
-            if is_shared && matches!(frame, Frame::Body(own) if pointer >= own) {
-                return Exit::Uncounted;
+            if let Frame::Body(own) = frame
+                && call.shared != shared::NONE
+                && pointer >= own
+            {
+                return if pointer == own { Exit::Uncounted } else { Exit::Stray };
             }
             let outside = matches!(frame, Frame::Start(own) if pointer > own && pointer != u64::MAX);
             if outside && !alternate.is_other(frame.stack_pointer(), pointer) {

@@ -68,6 +68,7 @@ mod runtime {
         snapshot_write: api::snapshot_write,
         snapshot_free: api::snapshot_free,
         unwinding: unwinding::unwinding,
+        landing: unwinding::landing,
         fiber: fibers::fiber,
         lock_memory: memory_lock::lock_memory,
     };

@@ -1,10 +1,11 @@
 //! Frames that inlined calls share with the one around them, where an exception gets to them: of which of these calls it has left, compilers may not tell. Readers find out,
 //! who know what was inlined where; here it is recorded with which code the frame goes on.
 
-use crate::modules;
 use crate::open_calls::{HOOK_BELOW, shared};
 use crate::slow::{EVENT_WORDS_MAX, Place, Thread};
+use crate::stacks::bounds;
 use crate::triggers::Fallen;
+use crate::{modules, system};
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::unwound;
 use everycall_format::label;
@@ -45,11 +46,22 @@ impl Thread<'_> {
     /// The calling thread runs below.
     pub(crate) unsafe fn call_in_frame(&self) -> Option<Caller> {
         let below = self.open.innermost_pointer()? + HOOK_BELOW - size_of::<u64>() as u64;
+        if self.control.bounds.load(Relaxed) == bounds::GUESSED && !system::is_readable(below, 8) {
+            // That may be another stack by now.
+            return None;
+        }
         // SAFETY: by contract, the stack of a frame that is there.
         let behind = unsafe { *(below as *const u64) };
         let code = behind.saturating_sub(1);
         let is_code = matches!(modules::place_anywhere(self.process, code), Place::Offset(_));
         is_code.then_some(Caller { code, is_callees: false })
+    }
+
+    /// In the frame in which a hook has this stack pointer, or around it, the program goes on elsewhere: a handler that has begun there, or further inside, is over.
+    pub(crate) fn forget_handler(&self, hook: u64) {
+        if self.open.innermost_pointer().is_none_or(|pointer| pointer <= hook) {
+            self.control.handled.store(0, Relaxed);
+        }
     }
 
     /// The exit of a call comes that isn't counted: those that are counted in its frame were inside it, and have been left.

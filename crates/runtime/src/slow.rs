@@ -129,7 +129,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     let ticks = thread.prepare_for(EVENT_WORDS_MAX, maybe_another);
     let handler = control.handled.swap(0, Relaxed);
     if is_entry {
-        if !maybe_another && (handler != 0 || thread.open.cleans_up()) {
+        if !maybe_another {
             thread.drop_dead(ticks, frame);
         }
         let is_inlined = !maybe_another && body && thread.open.innermost_pointer() == Some(stack_pointer);
@@ -141,16 +141,16 @@ pub(crate) unsafe extern "C" fn slow_path(
         let caller_in_frame =
             || unsafe { thread.call_in_frame() }.filter(|_| !is_inlined).unwrap_or_else(caller);
         let cleans_up = !maybe_another && thread.open.cleans_up();
-        if handler != 0 {
-            thread.drop_inlined(ticks, Caller { code: handler, is_callees: false }, unwound::INLINED);
-        } else if cleans_up {
+        if cleans_up {
             thread.drop_inlined(ticks, caller_in_frame(), unwound::INLINED_IN_CLEANUP);
+        } else if handler != 0 {
+            thread.drop_inlined(ticks, Caller { code: handler, is_callees: false }, unwound::INLINED);
         }
         if maybe_another || at_end {
             thread.called_at(ticks, caller());
         }
-        thread.entry(ticks, place, frame, maybe_another);
-        if is_first || at_end || cleans_up && !is_inlined {
+        let is_there = thread.entry(ticks, place, frame, maybe_another);
+        if is_there && (is_first || at_end || cleans_up && !is_inlined) {
             // Most threads end when their first call does: the last chance to learn their name. When one has ended, or where a frame cleans up,
             // what is called behind this call's exit may be called from elsewhere.
             thread.open.watch_innermost(frame);
@@ -511,7 +511,8 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn entry(&self, ticks: u64, place: Place, frame: Frame, maybe_another: bool) {
+    /// Opens a call, behind those that are gone. Whether it is in the open-call stack.
+    fn entry(&self, ticks: u64, place: Place, frame: Frame, maybe_another: bool) -> bool {
         match place {
             Place::Offset(code) if maybe_another => self.drop_gone(ticks, frame, Some(code)),
             _ => self.drop_dead(ticks, frame),
@@ -520,10 +521,12 @@ impl<'a> Thread<'a> {
             Place::Offset(offset) => event::call_word(ticks, offset),
             Place::Unknown(_) => record_word(ticks, kind::UNKNOWN_CODE, 0, 0),
         };
-        if !self.open.push(word, (ticks >> 32) as u32, frame) {
+        let is_there = self.open.push(word, (ticks >> 32) as u32, frame);
+        if !is_there {
             self.slot.deep().fetch_add(1, Relaxed);
         }
         self.write(ticks, place, 0);
+        is_there
     }
 
     /// Does what the exit hook would have done, which has read the clock and came here because the call took long or is marked.
@@ -617,6 +620,9 @@ impl<'a> Thread<'a> {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
         if since != 0 {
+            // What was told meanwhile wasn't heard.
+            self.control.handled.store(0, Relaxed);
+            self.open.settle_all();
             let reason = self.control.gap_reason.load(Relaxed) as u8;
             self.ring.push(&[
                 record_word(ticks, kind::GAP, 4, reason),

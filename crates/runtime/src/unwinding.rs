@@ -3,9 +3,8 @@
 //! on the stack, or one from within a function's body, may lie deeper than a frame that is gone).
 
 use crate::open_calls::{HOOK_BELOW, shared};
-use crate::slow::Place;
+use crate::slow::{Place, Thread};
 use crate::{api, cancellation, contexts, modules, pause, triggers};
-use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::label;
 
 /// See the kit's `runtime.h`: frames are left, nothing else.
@@ -16,103 +15,126 @@ const CLEANUP: u32 = label::CLEANUP as u32;
 const THREAD_END: u32 = label::THREAD_END as u32;
 /// A handler begins in this frame: behind [`CATCH`], when what was inlined around it has been cleaned up.
 const HANDLED: u32 = 11;
-/// What was inlined into the frame that catches is going to tell of its exits, as part of the cleanup: behind [`CATCH`].
-const CLEANS: u32 = 12;
-/// Now it has; the handler begins.
+/// The same, where what was inlined into the frame has told of its exits, as part of the cleanup.
 const CLEANED: u32 = 13;
 /// A thread is asked to end: in the stack pointer's place, its thread pointer.
 const CANCEL: u32 = 14;
 /// With [`CATCH`] or [`CLEANUP`]: compilers may not tell of the ends of calls that were inlined into the frame.
 const UNTOLD_ENDS: u32 = 1 << 8;
+/// With [`CATCH`]: they tell of them, as part of the cleanup.
+const TOLD_ENDS: u32 = 1 << 9;
+/// So far may the stack pointer of a frame be above the one that is told, for the arguments that it has pushed.
+const PUSHED_MAX: u64 = 64 << 10;
 /// Words of a record that comes before: epoch 2, gap 5.
 const WORDS_BEFORE: usize = 7;
 
 /// See [`everycall_hooks::RuntimeTable::unwinding`].
 ///
 /// # Safety
-/// `name` is null or a C string; of a cleanup, the address of the function, of a handler, one in it.
+/// `name` is null or a C string; of a handler, an address in its function.
 pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
-    let has_untold_ends = what & UNTOLD_ENDS != 0;
-    let what = what & !UNTOLD_ENDS;
-    if !matches!(what, JUMP | THROW | CATCH | CLEANUP | THREAD_END | HANDLED | CLEANS | CLEANED | CANCEL)
-        || pause::is_disabled()
-    {
-        return;
-    }
-    if what == CANCEL {
-        // Whoever asks need not record.
-        if let Some(process) = api::traced() {
-            cancellation::cancel(process, stack_pointer);
-        }
+    if pause::is_disabled() {
         return;
     }
     let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
-    // These are told wherever exceptions are caught.
-    let is_of_shared = matches!(what, HANDLED | CLEANS | CLEANED);
-    if !api::is_recording() || is_of_shared && !contexts::shares_frame(hook) {
+    match what {
+        CANCEL => {
+            // Whoever asks need not record.
+            if let Some(process) = api::traced() {
+                cancellation::cancel(process, stack_pointer);
+            }
+        }
+        // They are told wherever exceptions are caught.
+        HANDLED | CLEANED if api::is_recording() && contexts::shares_frame(hook) => {
+            let _ = api::with_thread(|thread| match what {
+                HANDLED => thread.watch_inlined(hook, name as u64),
+                _ if thread.open.count_inlined(hook) > 0 => thread.tell_inlined(hook, label::HANDLER),
+                _ => {}
+            });
+        }
+        JUMP | THROW | THREAD_END if api::is_recording() => {
+            // SAFETY: by contract.
+            let text = unsafe { text(name) };
+            // Where the slow path is running, what was left is found at the next event.
+            let _ = api::with_thread(|thread| leave(thread, what, hook, text, !name.is_null()));
+        }
+        _ => {}
+    }
+}
+
+/// See [`everycall_hooks::RuntimeTable::landing`].
+///
+/// # Safety
+/// `name` is null or a C string.
+pub(crate) unsafe extern "C" fn landing(what: u32, stack_pointer: u64, name: *const u8, function: u64) {
+    let ends = what & (UNTOLD_ENDS | TOLD_ENDS);
+    let what = what & !ends;
+    if !matches!(what, CATCH | CLEANUP) || pause::is_disabled() || !api::is_recording() {
         return;
     }
-    let function = name as u64;
-    let name = match name.is_null() || matches!(what, CLEANUP | HANDLED) {
-        true => &[][..],
-        // SAFETY: by contract.
-        false => unsafe { api::start_of_text(name) },
+    // SAFETY: by contract.
+    let name = unsafe { text(name) };
+    let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
+    let _ = api::with_thread(|thread| land(thread, what, hook, name, function, ends));
+}
+
+/// # Safety
+/// Null or a C string.
+unsafe fn text(name: *const u8) -> &'static [u8] {
+    // SAFETY: by contract.
+    if name.is_null() { &[] } else { unsafe { api::start_of_text(name) } }
+}
+
+/// Frames are left, as something is thrown, or the program jumps, or the thread ends. `is_entered`: one is entered again meanwhile.
+fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: bool) {
+    let Some(process) = api::traced() else { return };
+    if what == JUMP && !contexts::stays_in_jump(process, thread.control, hook) {
+        return;
+    }
+    let ends_thread = what == THREAD_END;
+    // A frame is entered again, to clean up or to catch: what it calls is called from there.
+    let value = (ends_thread && is_entered).then_some(1);
+    let record = |ticks| label::record(what as u8, ticks, value, name);
+    let ticks = thread.prepare(WORDS_BEFORE + record(0).words().len());
+    thread.drop_below(ticks, hook, what == JUMP);
+    if ends_thread {
+        // Nobody runs any more who would tell of a name that is set from here on.
+        thread.look_at_name();
+    }
+    if what == JUMP {
+        thread.forget_handler(hook);
+        thread.open.settle(hook);
+        return;
+    }
+    thread.ring.push(record(ticks).words());
+    if ends_thread {
+        triggers::thread_ends(process, thread, ticks);
+    }
+}
+
+/// A frame is entered again, to clean up or to catch.
+fn land(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], function: u64, ends: u32) {
+    let Some(process) = api::traced() else { return };
+    let code = match modules::place_anywhere(process, function) {
+        Place::Offset(code) => Some(code),
+        Place::Unknown(_) => None,
     };
-    // Where the slow path is running, what was left is found at the next event.
-    let _ = api::with_thread(|thread| {
-        if what == JUMP {
-            let Some(process) = api::traced() else { return };
-            if !contexts::stays_in_jump(process, thread.control, hook) {
-                return;
-            }
-        }
-        if what == HANDLED {
-            return thread.watch_inlined(hook, function);
-        }
-        if matches!(what, CLEANS | CLEANED) {
-            let class = if what == CLEANS { label::CLEANUP } else { label::HANDLER };
-            return if thread.open.count_inlined(hook) > 0 {
-                thread.tell_inlined(hook, class)
-            };
-        }
-        let record = label::record(what as u8, 0, None, name);
-        let ticks = thread.prepare(WORDS_BEFORE + record.words().len());
-        thread.drop_below(ticks, hook, what == JUMP);
-        if thread.open.innermost_pointer().is_none_or(|pointer| pointer <= hook) && what != THROW {
-            // What was handled in this frame, or further inside, is over.
-            thread.control.handled.store(0, Relaxed);
-        }
-        let value = match what {
-            // Calls of the frame that cleans up may yet tell of their exits.
-            CLEANUP => {
-                let code = match api::traced().map(|process| modules::place_anywhere(process, function)) {
-                    Some(Place::Offset(code)) => Some(code),
-                    Some(Place::Unknown(_)) | None => None,
-                };
-                Some(thread.open.count_in_frame(hook, code).into())
-            }
-            // A frame is entered again, to clean up or to catch: what it calls is called from there.
-            THREAD_END if function != 0 => Some(1),
-            _ => None,
-        };
-        if what == THREAD_END {
-            // Nobody runs any more who would tell of a name that is set from here on.
-            thread.look_at_name();
-        }
-        if what == JUMP || value == Some(0) {
-            return;
-        }
-        thread.ring.push(label::record(what as u8, ticks, value, name).words());
-        if has_untold_ends {
-            thread.open.clean_up(hook, what == CATCH);
-            if what == CATCH && thread.open.shared_at(hook) != shared::NONE {
-                thread.tell_inlined(hook, label::CLEANUP);
-            }
-        }
-        if what == THREAD_END
-            && let Some(process) = api::traced()
-        {
-            triggers::thread_ends(process, thread, ticks);
-        }
-    });
+    let words = label::record(what as u8, 0, Some(0), name).words().len();
+    let ticks = thread.prepare(WORDS_BEFORE + words);
+    thread.drop_below(ticks, hook, false);
+    let hook = thread.open.frame_of(code, hook, PUSHED_MAX);
+    thread.forget_handler(hook);
+    // Calls of the frame that cleans up may yet tell of their exits.
+    let value = (what == CLEANUP).then(|| thread.open.count_in_frame(hook, code).into());
+    if value == Some(0) {
+        return;
+    }
+    thread.ring.push(label::record(what as u8, ticks, value, name).words());
+    if ends == UNTOLD_ENDS {
+        thread.open.clean_up(hook, what == CATCH);
+    }
+    let has_inlined = thread.open.count_inlined(hook) > 0 || thread.open.shared_at(hook) != shared::NONE;
+    if what == CATCH && ends != 0 && has_inlined {
+        thread.tell_inlined(hook, label::CLEANUP);
+    }
 }

@@ -40,16 +40,6 @@ pub(crate) fn build_id<'d>(elf: &Elf<'d>) -> &'d [u8] {
     elf.build_id().ok().flatten().unwrap_or_default()
 }
 
-/// Whether the compilers that have written their names into the file are gcc alone. (The C library's own objects say gcc in most programs.)
-pub(crate) fn is_by_gcc_alone(elf: &Elf<'_>) -> bool {
-    let comment = elf.section_by_name(".comment").and_then(|section| section.data().ok());
-    let mut names = comment.unwrap_or_default().split(|byte| *byte == 0).filter(|name| !name.is_empty());
-    // Linkers add theirs.
-    let is_linkers = |name: &&[u8]| name.starts_with(b"Linker: ");
-    let mut compilers = names.by_ref().filter(|name| !is_linkers(name)).peekable();
-    compilers.peek().is_some() && compilers.all(|name| name.starts_with(b"GCC: "))
-}
-
 /// Address ranges and indices of the sections that hold code.
 pub(crate) struct CodeSections {
     /// By section index.

@@ -284,12 +284,10 @@ impl ModuleSymbols {
         entry.is_some_and(|entry| debug.is_of_several_places(entry, image_address, is_hook))
     }
 
-    /// Whether gcc compiled the function at an image address; `None` where nothing says so.
+    /// Whether gcc compiled the function at an image address; `None` where debugging information doesn't say.
     pub fn is_by_gcc(&mut self, image_address: u64) -> Option<bool> {
         let id = self.table.find(image_address)?;
-        let said = self.inlined_calls(id).and_then(|inlined| inlined.by_gcc);
-        // The C library's objects are part of every program.
-        said.or_else(|| self.file.as_ref().filter(|file| read(file, elf::is_by_gcc_alone)).map(|_| true))
+        self.inlined_calls(id)?.by_gcc
     }
 
     /// What debugging information says of the calls inlined into a function; `None` where there is none of it.

@@ -263,6 +263,7 @@ impl<'a> Pairing<'a> {
                     gap::DISABLED => GapKind::Disabled,
                     other => GapKind::Other(other),
                 };
+                self.forget_leaving();
                 self.unwind(left, How::InGap(until, why, None));
             }
             What::Resumed(_, thread, maybe_another) => {

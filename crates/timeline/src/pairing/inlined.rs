@@ -6,6 +6,9 @@ use crate::code::{Around, Caller};
 use crate::event::EndKind;
 use crate::location::Location;
 
+/// Calls that may share a frame; damaged files may claim any number.
+const SHARING_MAX: usize = 1024;
+
 impl Pairing<'_> {
     /// An exception is leaving the innermost `count` calls, those that the runtime doesn't count not counted.
     pub(super) fn begin_leaving(&mut self, count: u64) {
@@ -23,10 +26,15 @@ impl Pairing<'_> {
         self.innermost_left(count).filter(|frame| frame.left == ended).for_each(|frame| frame.left = 0);
     }
 
+    /// Nothing was heard for a time: whether exceptions that were on their way still are isn't known.
+    pub(super) fn forget_leaving(&mut self) {
+        self.stack.iter_mut().rev().take(SHARING_MAX).for_each(|frame| frame.left = 0);
+    }
+
     /// The innermost `count` calls, and those that the runtime doesn't count, innermost first.
     fn innermost_left(&mut self, count: u64) -> impl Iterator<Item = &mut Frame> {
         let mut counted = 0;
-        self.stack.iter_mut().rev().take_while(move |frame| {
+        self.stack.iter_mut().rev().take(SHARING_MAX).take_while(move |frame| {
             counted += u64::from(!frame.uncounted);
             counted <= count
         })
@@ -71,7 +79,8 @@ impl Pairing<'_> {
     /// doesn't count that one.
     #[cold]
     pub(super) fn count_less(&mut self, exit: Location) {
-        let mut counted = self.stack.iter_mut().rev().filter(|frame| !frame.uncounted && frame.unnamed == 0);
+        let frames = self.stack.iter_mut().rev().take(SHARING_MAX);
+        let mut counted = frames.filter(|frame| !frame.uncounted && frame.unnamed == 0);
         if let Some(frame) = counted.next().filter(|frame| self.code.is_same_function(frame.location, exit)) {
             frame.uncounted = true;
         }
@@ -79,7 +88,7 @@ impl Pairing<'_> {
 
     /// Which of the innermost calls that the runtime doesn't count an exit belongs to: how many are inside it.
     pub(super) fn find_uncounted(&mut self, exit: Location) -> Option<usize> {
-        let uncounted = self.stack.iter().rev().take_while(|frame| frame.uncounted);
+        let uncounted = self.stack.iter().rev().take(SHARING_MAX).take_while(|frame| frame.uncounted);
         let mut entries = uncounted.map(|frame| frame.location);
         entries.position(|entry| self.code.is_same_function(entry, exit))
     }
