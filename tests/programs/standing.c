@@ -24,6 +24,8 @@ static sem_t ready;
 static long calls;
 
 NOINLINE void wait_for_ever(void) {
+    // Within the call, so that whoever looks then finds it open.
+    sem_post(&ready);
     for (;;) pause();
 }
 NOINLINE void waiting_leaf(void) { __asm__ volatile(""); }
@@ -32,7 +34,6 @@ static void* blocked(void* unused) {
     (void)unused;
     pthread_setname_np(pthread_self(), "blocked");
     for (long i = 0; i < calls; i++) waiting_leaf();
-    sem_post(&ready);
     wait_for_ever();
     return 0;
 }
