@@ -19,6 +19,8 @@ import sys
 import tempfile
 
 TREES = pathlib.Path(__file__).resolve().parent.parent / "trees"
+# What a program tells everycall, it tells nobody without it.
+HEADERS = TREES.parent.parent / "crates" / "kit" / "include"
 WAYS = {
     # name: (C compiler, C++ compiler, flags, options of `uftrace record`, label of the everycall mode with the same calls)
     "uftrace -pg": ("gcc", "g++", ["-pg"], [], "gcc-fentry"),
@@ -136,7 +138,7 @@ def build(path, way, folder, level, extra):
     cc, cxx, flags, _, _ = WAYS[way]
     own, library, _, _, _, behind = head(path)
     compiler = cc if path.suffix == ".c" else cxx
-    common = [level, "-g", *own, *flags]
+    common = [level, "-g", "-idirafter", str(HEADERS), *own, *flags]
     commands = [[compiler, *common, "-c", str(path), "-o", "program.o"]]
     objects = ["program.o"]
     if library:
