@@ -254,11 +254,11 @@ impl Maker<'_> {
     fn make(rng: &mut Rng, prefix: String) -> Program {
         let functions = 4 + rng.below(6) as usize;
         let classes = 2 + rng.below(3) as usize;
-        let new = |rng: &mut Rng, _| Function { is_inlined: !rng.one_in(3), body: Vec::new() };
+        let mut new = |_| Function { is_inlined: !rng.one_in(3), body: Vec::new() };
         let program = Program {
             prefix,
-            functions: (0..functions).map(|number| new(rng, number)).collect(),
-            classes: (0..classes).map(|number| new(rng, number)).collect(),
+            functions: (0..functions).map(&mut new).collect(),
+            classes: (0..classes).map(new).collect(),
             counters: 0,
             calls: Vec::new(),
         };

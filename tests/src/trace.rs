@@ -47,6 +47,24 @@ impl Call {
     }
 }
 
+/// Calls, one beside the other: `f(g) f`.
+#[must_use]
+pub fn text(calls: &[Call]) -> String {
+    calls.iter().map(Call::text).collect::<Vec<_>>().join(" ")
+}
+
+/// All calls, outer ones first.
+#[must_use]
+pub fn all(calls: &[Call]) -> Vec<&Call> {
+    calls.iter().flat_map(|call| [vec![call], all(&call.inside)].concat()).collect()
+}
+
+/// Names of the calls that may not be called by the ones around them.
+#[must_use]
+pub fn unsure(calls: &[Call]) -> Vec<&str> {
+    all(calls).iter().filter(|call| call.caller_unsure).map(|call| call.name.as_str()).collect()
+}
+
 /// What is counted of one function.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {

@@ -2,7 +2,7 @@
 //! mode, `EVERYCALL_SEED` which one is the first.
 
 use everycall_tests::generated::{Program, source};
-use everycall_tests::{Call, Mode, Place};
+use everycall_tests::{Mode, Place, number_asked, unsure};
 
 /// Programs in one source.
 const AT_ONCE: u64 = 12;
@@ -17,10 +17,6 @@ fn difference(wanted: &str, got: &str) -> String {
     format!("wanted ...{}...\ngot    ...{}...", around(wanted), around(got))
 }
 
-fn unsure(calls: &[Call]) -> usize {
-    calls.iter().map(|call| usize::from(call.caller_unsure) + unsure(&call.inside)).sum()
-}
-
 /// The names of calls, in alphabetical order.
 fn sorted(calls: &str) -> Vec<&str> {
     let mut names: Vec<_> = calls.split(['(', ')', ' ', '!']).filter(|name| !name.is_empty()).collect();
@@ -31,9 +27,8 @@ fn sorted(calls: &str) -> Vec<&str> {
 #[test]
 fn the_calls_of_generated_programs_are_those_that_they_make() {
     let place = Place::new("generated");
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let programs = number("EVERYCALL_PROGRAMS").unwrap_or(PROGRAMS);
-    let first = number("EVERYCALL_SEED").unwrap_or(0);
+    let programs = number_asked("EVERYCALL_PROGRAMS").unwrap_or(PROGRAMS);
+    let first = number_asked("EVERYCALL_SEED").unwrap_or(0);
     let levels = ["-O1", "-O2", "-O3", "-Os"];
     let (mut runs, mut marked, mut differences) = (0, 0, Vec::new());
     for (round, from) in (first..first + programs).step_by(AT_ONCE as usize).enumerate() {
@@ -52,7 +47,7 @@ fn the_calls_of_generated_programs_are_those_that_they_make() {
                 let (wanted, got) = (program.calls(reports_inlined), call.text());
                 let what = format!("program {number}, {mode:?} {level}");
                 runs += 1;
-                let unsure = unsure(&call.inside);
+                let unsure = unsure(&call.inside).len();
                 if unsure > 0 && mode == Mode::CLANG19_FINSTRUMENT {
                     // Code that the compiler has made one of that of several places doesn't tell which of them it is.
                     if wanted != got {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 
 use everycall_tests::outline::whole_outline;
-use everycall_tests::{Mode, Place};
+use everycall_tests::{Mode, Place, number_asked};
 
 /// Scripts of a mode unless told otherwise.
 const SCRIPTS: u64 = 200;
@@ -42,9 +42,8 @@ fn difference(truth: &[&str], seen: &[String]) -> Option<String> {
 #[test]
 fn what_random_scripts_do_is_what_is_seen() {
     let place = Place::new("scripts");
-    let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let scripts = number("EVERYCALL_SCRIPTS").unwrap_or(SCRIPTS);
-    let first = number("EVERYCALL_SEED").unwrap_or(0);
+    let scripts = number_asked("EVERYCALL_SCRIPTS").unwrap_or(SCRIPTS);
+    let first = number_asked("EVERYCALL_SEED").unwrap_or(0);
     let mut differences = Vec::new();
     for mode in Mode::ALL {
         let library = place.build(

@@ -1,21 +1,11 @@
 //! What nobody told, slices say: that frames were noticed late to be left, that a call may not be called by the one around it, and who went on
 //! with a stack.
 
-use everycall_tests::{Call, Mode, Place, TraceView};
+use everycall_tests::{Call, Mode, Place, TraceView, all, text, unsure};
 use everycall_timeline::EndKind;
-
-/// All calls, outer ones first.
-fn all(calls: &[Call]) -> Vec<&Call> {
-    calls.iter().flat_map(|call| [vec![call], all(&call.inside)].concat()).collect()
-}
 
 fn named<'c>(calls: &[&'c Call], name: &str) -> Vec<&'c Call> {
     calls.iter().filter(|call| call.name == name).copied().collect()
-}
-
-/// Names of the calls that may not be called by the ones around them.
-fn unsure(calls: &[Call]) -> Vec<&str> {
-    all(calls).iter().filter(|call| call.caller_unsure).map(|call| call.name.as_str()).collect()
 }
 
 /// Of a trace, the calls of its only fiber.
@@ -51,7 +41,6 @@ fn a_call_on_what_may_be_another_stack_says_so() {
     for mode in Mode::ALL {
         let program = place.build(mode, &["-O1", "-g", "unsure.c"], &format!("unsure-{}", mode.label()));
         let run = |what: &str, how: &str| place.record(&[], &program, &[what, how]).trace();
-        let text = |calls: &[Call]| calls.iter().map(Call::text).collect::<Vec<_>>().join(" ");
         for how in ["told", "untold"] {
             let trace = run("call", how);
             let calls = fiber(&trace);

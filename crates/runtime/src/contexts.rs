@@ -7,7 +7,7 @@
 //!
 //! Nobody has to tell of a switch, be it made by `swapcontext`, `longjmp`, assembly or a signal handler.
 
-use crate::open_calls::{HOOK_BELOW, OpenCalls, shared};
+use crate::open_calls::{HOOK_BELOW, OpenCalls};
 use crate::process::{self, Process};
 use crate::ranges::{Range, TAKEN_AT_ONCE, flags};
 use crate::slow::Thread;
@@ -119,10 +119,8 @@ pub(crate) fn last() -> Option<&'static Control> {
 
 /// Whether a frame in which a hook would have this stack pointer is shared by inlined calls, or was. The calling thread runs there; its signals needn't be blocked.
 pub(crate) fn shares_frame(hook: u64) -> bool {
-    last().filter(|control| stacks::is_within(control, hook)).is_none_or(|control| {
-        let open = OpenCalls::new(control);
-        open.count_inlined(hook) > 0 || open.shared_at(hook) != shared::NONE
-    })
+    let on_stack = last().filter(|control| stacks::is_within(control, hook));
+    on_stack.is_none_or(|control| OpenCalls::new(control).is_shared(hook))
 }
 
 /// Whether the thread's slot has control blocks, wiped or not.

@@ -21,6 +21,8 @@ pub(crate) const HOOK_BELOW: u64 = 40;
 /// How far from a multiple of 8 are stack pointers of calls whose exit the slow path has to see, above or below.
 const WATCHED: u64 = 1;
 
+/// Bytes that a frame may have pushed as arguments.
+const PUSHED_MAX: u64 = 64 << 10;
 /// How many calls inlined into one frame are looked through.
 const INLINED_MAX: usize = 64;
 
@@ -293,10 +295,17 @@ impl<'a> OpenCalls<'a> {
         self.in_frame(hook).map_or(shared::NONE, |entry| self.shared(entry))
     }
 
+    /// Whether inlined calls share this frame, or did.
+    pub(crate) fn is_shared(&self, hook: u64) -> bool {
+        self.count_inlined(hook) > 0 || self.shared_at(hook) != shared::NONE
+    }
+
     /// An exception has got to this frame. `is_handled`: it is going to be handled there; else it leaves the frame.
     pub(crate) fn clean_up(&self, hook: u64, is_handled: bool) {
+        if !self.is_shared(hook) {
+            return;
+        }
         let shared = match self.shared_at(hook) {
-            shared::NONE if self.count_inlined(hook) == 0 => return,
             _ if !is_handled => shared::LEFT,
             shared::NONE | shared::HANDLED => shared::CATCHES,
             shared::CATCHES => shared::CATCHES_WITHIN,
@@ -329,19 +338,14 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// The stack pointer that a hook has in the innermost frame, where that is one of the function at `code`, and the frame's own stack pointer when it called something, which a
-    /// hook's would be `told`, was lower by what it had pushed, `pushed_max` at most; else that one.
-    pub(crate) fn frame_of(&self, code: Option<u32>, told: u64, pushed_max: u64) -> u64 {
-        let Some(pointer) =
-            self.innermost_pointer().filter(|pointer| *pointer > told && *pointer - told <= pushed_max)
-        else {
-            return told;
+    /// The stack pointer that a hook has in a frame of the function at `code`. The unwinder says `told`, which is lower where the frame had pushed arguments.
+    pub(crate) fn pointer_in(&self, code: Option<u32>, told: u64) -> u64 {
+        let pushed = |pointer: &u64| *pointer > told && *pointer - told <= PUSHED_MAX;
+        let is_functions = |pointer: &u64| {
+            let outermost = self.outwards().take_while(|(_, call)| call.stack_pointer == *pointer).last();
+            outermost.is_some_and(|(_, call)| Some(call.function) == code)
         };
-        let outermost = self.outwards().take_while(|(_, call)| call.stack_pointer == pointer).last();
-        match outermost {
-            Some((_, call)) if Some(call.function) == code => pointer,
-            _ => told,
-        }
+        self.innermost_pointer().filter(pushed).filter(is_functions).unwrap_or(told)
     }
 
     fn set_shared(&self, hook: u64, shared: u64) {
@@ -442,6 +446,11 @@ impl<'a> OpenCalls<'a> {
     pub(crate) fn count_inlined(&self, hook: u64) -> u32 {
         let in_frame = self.outwards().take_while(|(_, call)| call.stack_pointer == hook).count() as u32;
         in_frame.saturating_sub(1)
+    }
+
+    /// The same of the innermost frame.
+    pub(crate) fn innermost_inlined(&self) -> u32 {
+        self.innermost_pointer().map_or(0, |pointer| self.count_inlined(pointer))
     }
 
     /// Removes the innermost frames as far as they are gone, by their stack pointers.

@@ -1,10 +1,9 @@
 //! Frames that inlined calls share with the one around them, where an exception gets to them: of which of these calls it has left, compilers may not tell. Readers find out,
 //! who know what was inlined where; here it is recorded with which code the frame goes on.
 
-use crate::open_calls::{HOOK_BELOW, shared};
+use crate::open_calls::HOOK_BELOW;
 use crate::slow::{EVENT_WORDS_MAX, Place, Thread};
 use crate::stacks::bounds;
-use crate::triggers::Fallen;
 use crate::{modules, system};
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::unwound;
@@ -24,7 +23,7 @@ impl Thread<'_> {
     /// that don't handle the exception have been left, of which compilers may not tell. If the next event is the exit of one, that one has handled it; if it is another
     /// call, readers know, who know what is inlined at this address. (`watch_on` sends it to the slow path.)
     pub(crate) fn watch_inlined(&self, hook: u64, address: u64) {
-        if self.open.count_inlined(hook) > 0 || self.open.shared_at(hook) != shared::NONE {
+        if self.open.is_shared(hook) {
             self.tell_inlined(hook, label::HANDLER);
             self.open.handle(hook);
             self.control.handled.store(address, Relaxed);
@@ -66,23 +65,14 @@ impl Thread<'_> {
 
     /// The exit of a call comes that isn't counted: those that are counted in its frame were inside it, and have been left.
     pub(crate) fn drop_inside_uncounted(&self, ticks: u64) {
-        let mut fallen = Fallen::default();
-        let inside = self.open.innermost_pointer().map_or(0, |pointer| self.open.count_inlined(pointer));
-        self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
-        self.left(ticks, inside, unwound::NOTICED);
-        fallen.post(self.process, self);
+        self.leave_innermost(ticks, self.open.innermost_inlined(), unwound::NOTICED);
     }
 
     /// Removes the calls that were inlined into the innermost frame, and records that, with code of the frame that readers know which of them are around: where a
     /// handler has begun, or from where the frame that cleans up makes the next call. `how` is one of [`unwound`].
     pub(crate) fn drop_inlined(&self, ticks: u64, code: Caller, how: u8) {
-        let mut fallen = Fallen::default();
-        let frame = self.open.innermost_pointer();
-        let inlined = frame.map_or(0, |pointer| self.open.count_inlined(pointer));
-        self.open.drop_frames(inlined, |call| fallen.add(self.process, call, ticks));
         self.called_at(ticks, code);
-        self.left(ticks, inlined, how);
-        fallen.post(self.process, self);
+        self.leave_innermost(ticks, self.open.innermost_inlined(), how);
     }
 
     /// Where a frame cleans up that inlined calls share, its calls tell where they were made, as compilers may not tell that an inlined one is over: one landing pad

@@ -101,8 +101,7 @@ pub(crate) unsafe extern "C" fn slow_path(
             let place = modules::place(process, module, address, body);
             if thread.exit_in_place(reserved, place, frame) {
                 thread.resume();
-                thread.watch_end();
-                thread.watch_cleanup();
+                thread.watch_on();
                 pause::look_again(control);
                 control.busy.store(0, Relaxed);
                 return;
@@ -406,11 +405,7 @@ impl<'a> Thread<'a> {
         if self.open.depth() > 0 {
             self.between_events(|thread| {
                 let ticks = thread.prepare(EVENT_WORDS_MAX);
-                let mut fallen = Fallen::default();
-                let count = thread.open.depth();
-                thread.open.drop_frames(count, |call| fallen.add(thread.process, call, ticks));
-                thread.left(ticks, count, how);
-                fallen.post(thread.process, thread);
+                thread.leave_innermost(ticks, thread.open.depth(), how);
             });
         }
     }
@@ -511,11 +506,11 @@ impl<'a> Thread<'a> {
         }
     }
 
-    /// Opens a call, behind those that are gone. Whether it is in the open-call stack.
+    /// Opens a call; those that are gone have been removed, but where this is perhaps another stack's. Whether it is in the open-call stack.
     fn entry(&self, ticks: u64, place: Place, frame: Frame, maybe_another: bool) -> bool {
-        match place {
-            Place::Offset(code) if maybe_another => self.drop_gone(ticks, frame, Some(code)),
-            _ => self.drop_dead(ticks, frame),
+        if maybe_another {
+            let begun = if let Place::Offset(code) = place { Some(code) } else { None };
+            self.drop_gone(ticks, frame, begun);
         }
         let word = match place {
             Place::Offset(offset) => event::call_word(ticks, offset),
@@ -559,28 +554,24 @@ impl<'a> Thread<'a> {
 
     /// The same, and where a call of the function at `begun` begins at a stack pointer at which one is open, that one and all inside it.
     fn drop_gone(&self, ticks: u64, frame: Frame, begun: Option<u32>) {
-        let mut fallen = Fallen::default();
-        let mut count = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
-        if let Some(code) = begun {
-            let inside = self.open.count_from_same(frame, code);
+        self.leave(ticks, unwound::NOTICED, |fallen| {
+            let dead = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
+            let inside = begun.map_or(0, |code| self.open.count_from_same(frame, code));
             self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
-            count += inside;
-        }
-        self.left(ticks, count, unwound::NOTICED);
-        fallen.post(self.process, self);
+            dead + inside
+        });
     }
 
     /// Removes the frames that are gone when the program goes on where a hook would have this stack pointer, as it is about to, and
     /// records that. `jumps`: to where the frame's function has called `setjmp`, so that what was inlined into it is gone, too.
     /// (Compilers don't inline functions that call `setjmp`, but for clang into others that do.)
     pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
-        let mut fallen = Fallen::default();
-        let mut count = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
-        let inlined = if jumps { self.open.count_inlined(hook) } else { 0 };
-        self.open.drop_frames(inlined, |call| fallen.add(self.process, call, ticks));
-        count += inlined;
-        self.left(ticks, count, unwound::KNOWN);
-        fallen.post(self.process, self);
+        self.leave(ticks, unwound::KNOWN, |fallen| {
+            let below = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
+            let inlined = if jumps { self.open.count_inlined(hook) } else { 0 };
+            self.open.drop_frames(inlined, |call| fallen.add(self.process, call, ticks));
+            below + inlined
+        });
     }
 
     fn exit(&self, ticks: u64, place: Place, frame: Frame) {
@@ -590,10 +581,7 @@ impl<'a> Thread<'a> {
         };
         let found = self.open.find_exit(frame, low);
         if let Exit::Of(inside) = found {
-            let mut fallen = Fallen::default();
-            self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
-            self.left(ticks, inside, unwound::NOTICED);
-            fallen.post(self.process, self);
+            self.leave_innermost(ticks, inside, unwound::NOTICED);
             self.write(ticks, place, EXIT);
             triggers::judge(self.process, self, ticks);
             self.open.drop_frames(1, |_| ());
@@ -615,8 +603,24 @@ impl<'a> Thread<'a> {
         }
     }
 
+    /// Removes the innermost `count` calls, records that they were left, and tells the triggers. `how` is one of [`unwound`].
+    pub(crate) fn leave_innermost(&self, ticks: u64, count: u32, how: u8) {
+        self.leave(ticks, how, |fallen| {
+            self.open.drop_frames(count, |call| fallen.add(self.process, call, ticks));
+            count
+        });
+    }
+
+    /// The same of those that `remove` removes, which says how many they were.
+    fn leave(&self, ticks: u64, how: u8, remove: impl FnOnce(&mut Fallen) -> u32) {
+        let mut fallen = Fallen::default();
+        let count = remove(&mut fallen);
+        self.left(ticks, count, how);
+        fallen.post(self.process, self);
+    }
+
     /// Records that `count` frames have been left, down to the depth as it is now; after a gap, with the gap. `how` is one of [`unwound`].
-    pub(crate) fn left(&self, ticks: u64, count: u32, how: u8) {
+    fn left(&self, ticks: u64, count: u32, how: u8) {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
         if since != 0 {

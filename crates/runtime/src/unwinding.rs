@@ -2,7 +2,7 @@
 //! are known at once, not at the next event, and exactly, where comparing stack pointers of hooks can't be (a call with arguments
 //! on the stack, or one from within a function's body, may lie deeper than a frame that is gone).
 
-use crate::open_calls::{HOOK_BELOW, shared};
+use crate::open_calls::HOOK_BELOW;
 use crate::slow::{Place, Thread};
 use crate::{api, cancellation, contexts, modules, pause, triggers};
 use everycall_format::label;
@@ -23,8 +23,6 @@ const CANCEL: u32 = 14;
 const UNTOLD_ENDS: u32 = 1 << 8;
 /// With [`CATCH`]: they tell of them, as part of the cleanup.
 const TOLD_ENDS: u32 = 1 << 9;
-/// So far may the stack pointer of a frame be above the one that is told, for the arguments that it has pushed.
-const PUSHED_MAX: u64 = 64 << 10;
 /// Words of a record that comes before: epoch 2, gap 5.
 const WORDS_BEFORE: usize = 7;
 
@@ -122,7 +120,7 @@ fn land(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], function: u64, e
     let words = label::record(what as u8, 0, Some(0), name).words().len();
     let ticks = thread.prepare(WORDS_BEFORE + words);
     thread.drop_below(ticks, hook, false);
-    let hook = thread.open.frame_of(code, hook, PUSHED_MAX);
+    let hook = thread.open.pointer_in(code, hook);
     thread.forget_handler(hook);
     // Calls of the frame that cleans up may yet tell of their exits.
     let value = (what == CLEANUP).then(|| thread.open.count_in_frame(hook, code).into());
@@ -133,8 +131,7 @@ fn land(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], function: u64, e
     if ends == UNTOLD_ENDS {
         thread.open.clean_up(hook, what == CATCH);
     }
-    let has_inlined = thread.open.count_inlined(hook) > 0 || thread.open.shared_at(hook) != shared::NONE;
-    if what == CATCH && ends != 0 && has_inlined {
+    if what == CATCH && ends != 0 && thread.open.is_shared(hook) {
         thread.tell_inlined(hook, label::CLEANUP);
     }
 }

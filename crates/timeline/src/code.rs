@@ -122,12 +122,26 @@ impl<'a> Answers<'a> {
         if self.around.is_empty() {
             self.around.resize(PLACES, None);
         }
+        let is_others = outer.is_some_and(|outer| self.exit(outer, code).same == Some(false));
+        let find = || {
+            if known.reports_exits_in_cleanups(outer.unwrap_or(code)) == Some(true) {
+                // It would have ended.
+                return Around::Is;
+            }
+            if is_others && outer.and_then(|outer| known.is_inlined(code, outer, false)) != Some(true) {
+                // Of a function that isn't reported, and was called in the frame.
+                return Around::Unknown;
+            }
+            match known.is_inlined(code, inlined, caller.is_callees) {
+                Some(true) => Around::Is,
+                Some(false) => Around::Isnt,
+                None => Around::Unknown,
+            }
+        };
         let asked = (caller.is_callees, outer);
-        let (answered, answer) = kept(&mut self.around, code, inlined, || {
-            (asked, find_around(known, code, caller.is_callees, inlined, outer))
-        });
+        let (answered, answer) = kept(&mut self.around, code, inlined, || (asked, find()));
         // Almost always the same: code is of one function.
-        if answered == asked { answer } else { find_around(known, code, caller.is_callees, inlined, outer) }
+        if answered == asked { answer } else { find() }
     }
 
     /// Whether this exit is one of a thunk that has no entry.
@@ -153,33 +167,6 @@ impl<'a> Answers<'a> {
             Some(false) => TailCall::No,
             None => TailCall::Perhaps,
         })
-    }
-}
-
-/// See [`Answers::is_around`].
-fn find_around(
-    known: &dyn Code,
-    code: Location,
-    is_callees: bool,
-    inlined: Location,
-    outer: Option<Location>,
-) -> Around {
-    if known.reports_exits_in_cleanups(outer.unwrap_or(code)) == Some(true) {
-        // It would have ended.
-        return Around::Is;
-    }
-    let is_elsewhere = |outer: Location| {
-        let is_other = outer.module != code.module || known.same_function(outer, code) == Some(false);
-        outer != code && is_other && known.is_inlined(code, outer, false) != Some(true)
-    };
-    if outer.is_some_and(is_elsewhere) {
-        // Of a function that isn't reported, and was called in the frame.
-        return Around::Unknown;
-    }
-    match known.is_inlined(code, inlined, is_callees) {
-        Some(true) => Around::Is,
-        Some(false) => Around::Isnt,
-        None => Around::Unknown,
     }
 }
 

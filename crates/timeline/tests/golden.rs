@@ -5,85 +5,63 @@ mod text;
 use everycall_reader::TraceFile;
 use everycall_timeline::Trace;
 
+fn check(bytes: &[u8], wanted: &str, text: impl Fn(&Trace<'_>) -> String) {
+    let trace = Trace::open(TraceFile::open(bytes).unwrap()).unwrap();
+    let got = text(&trace);
+    assert!(got == wanted, "the file now says:\n{got}");
+}
+
+fn with_processes(trace: &Trace<'_>) -> String {
+    text::processes(trace) + &text::text(trace)
+}
+
 /// The first version's file, and what it says. Neither file ever changes: a newer version of the format adds
 /// files beside them. If the text differs, old recordings have come to mean something else.
 #[test]
 fn version_1_0() {
-    let bytes = include_bytes!("golden/v1.0-basic.ect");
-    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let wanted = include_str!("golden/v1.0-basic.txt");
-    let got = text::text(&trace);
-    assert!(got == wanted, "the file now says:\n{got}");
+    check(include_bytes!("golden/v1.0-basic.ect"), include_str!("golden/v1.0-basic.txt"), text::text);
 }
 
 /// Labels, spans and gaps.
 #[test]
 fn version_2_0_marks() {
-    let bytes = include_bytes!("golden/v2.0-marks.ect");
-    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let wanted = include_str!("golden/v2.0-marks.txt");
-    let got = text::text(&trace);
-    assert!(got == wanted, "the file now says:\n{got}");
+    check(include_bytes!("golden/v2.0-marks.ect"), include_str!("golden/v2.0-marks.txt"), text::text);
 }
 
 /// The first version that holds several processes.
 #[test]
 fn version_2_0() {
-    let bytes = include_bytes!("golden/v2.0-family.ect");
-    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let wanted = include_str!("golden/v2.0-family.txt");
-    let got = text::processes(&trace) + &text::text(&trace);
-    assert!(got == wanted, "the file now says:\n{got}");
+    check(include_bytes!("golden/v2.0-family.ect"), include_str!("golden/v2.0-family.txt"), with_processes);
 }
 
 /// The first version that stores events in compact form: another form of the first version's file.
 #[test]
 fn version_2_1() {
-    let bytes = include_bytes!("golden/v2.1-compact.ect");
-    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let wanted = include_str!("golden/v1.0-basic.txt");
-    let got = text::text(&trace);
-    assert!(got == wanted, "the file now says:\n{got}");
+    check(include_bytes!("golden/v2.1-compact.ect"), include_str!("golden/v1.0-basic.txt"), text::text);
 }
 
 /// The first version that holds streams: the same processes as in the family's file, event for event.
 #[test]
 fn version_2_2() {
-    let bytes = include_bytes!("golden/v2.2-stream.ect");
-    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let wanted = include_str!("golden/v2.0-family.txt");
-    let got = text::processes(&trace) + &text::text(&trace);
-    assert!(got == wanted, "the file now says:\n{got}");
+    check(include_bytes!("golden/v2.2-stream.ect"), include_str!("golden/v2.0-family.txt"), with_processes);
 }
 
 /// The first version that tells what isn't known: of frames that were left, and of stacks that are run again.
 #[test]
 fn version_2_5() {
-    let bytes = include_bytes!("golden/v2.5-unsure.ect");
-    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let wanted = include_str!("golden/v2.5-unsure.txt");
-    let got = text::text(&trace);
-    assert!(got == wanted, "the file now says:\n{got}");
+    check(include_bytes!("golden/v2.5-unsure.ect"), include_str!("golden/v2.5-unsure.txt"), text::text);
 }
 
 /// The first version that says where a call was made that may be another stack's.
 #[test]
 fn version_2_6() {
-    let bytes = include_bytes!("golden/v2.6-callers.ect");
-    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let wanted = include_str!("golden/v2.6-callers.txt");
-    let got = text::text(&trace);
-    assert!(got == wanted, "the file now says:\n{got}");
+    check(include_bytes!("golden/v2.6-callers.ect"), include_str!("golden/v2.6-callers.txt"), text::text);
 }
 
 /// The first version that says from where a frame that cleans up makes its calls.
 #[test]
 fn version_2_7() {
-    let bytes = include_bytes!("golden/v2.7-cleanups.ect");
-    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
-    let wanted = include_str!("golden/v2.7-cleanups.txt");
-    let got = text::text(&trace);
-    assert!(got == wanted, "the file now says:\n{got}");
+    check(include_bytes!("golden/v2.7-cleanups.ect"), include_str!("golden/v2.7-cleanups.txt"), text::text);
 }
 
 /// The synthetic samples still have the bytes of these versions.

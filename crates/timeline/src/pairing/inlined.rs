@@ -44,13 +44,16 @@ impl Pairing<'_> {
     /// inlined into that frame's function, those have been left that aren't around that code. The runtime counts none of them any more.
     pub(super) fn end_inlined(&mut self, count: u32, cleans_up: bool) {
         let caller = self.caller.take().unwrap_or_default();
-        let is_known = |frame: &&mut Frame| frame.unnamed == 0 && !frame.uncounted;
-        let known = self.innermost_left(count.into()).filter(is_known).count();
+        let (mut sharing, mut known) = (0, 0);
+        for frame in self.innermost_left(count.into()) {
+            sharing += 1;
+            known += usize::from(frame.unnamed == 0 && !frame.uncounted);
+        }
         if self.too_deep > 0 || known < count as usize {
             // The entries of some have been overwritten.
             return self.unwind(count, How::Is(EndKind::Unwound));
         }
-        let first = self.stack.len() - self.innermost_left(count.into()).count();
+        let first = self.stack.len() - sharing;
         let around = first.checked_sub(1).map(|place| self.stack[place].location);
         let (mut until, mut is_sure) = (first, true);
         for frame in &mut self.stack[first..] {
