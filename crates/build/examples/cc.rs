@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     let args: Vec<OsString> = args.collect();
     let kit = || -> std::io::Result<PathBuf> { std::env::current_exe().map(|exe| exe.with_file_name("kit")) };
     if everycall_build::is_assembler_name(name) {
-        return everycall_build::as_main(args);
+        return everycall_build::as_main(&argv0, args);
     }
     if everycall_build::is_compiler_name(name) {
         return everycall_build::named_compiler_main(&argv0, args, &kit);

@@ -1,4 +1,6 @@
-//! The assembler step of mode `nops`: gcc runs it as `as`; it turns hook calls into sites on the way to the real one.
+//! The assembler step: compilers run it as `as`. On the way to the real assembler it turns hook calls into sites (mode
+//! `nops`), or leaves them, or clang's sleds, as they are (`fentry`, `xray`). In either case it completes the unwind information
+//! at exits. The folder that it is run from tells which, see [`Toolbox`](crate::toolbox::Toolbox).
 //!
 //! Text without hook calls (assembler sources, link-time-optimisation objects) isn't touched: the real assembler takes this program's
 //! place. So it does where the text is small: it reads the rewritten text from memory, and there is no second process to start and
@@ -6,19 +8,25 @@
 //! behind.
 
 mod arguments;
+mod exits;
+mod frames;
+mod lines;
+mod real;
 mod rewriter;
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use everycall_messages::say;
 
-use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN, compiler};
+use crate::toolbox::EXITS_FOLDER;
+use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN};
 use arguments::{Arguments, Input};
+use real::Assembler;
 
 pub use rewriter::rewrite;
 
@@ -33,52 +41,72 @@ pub fn is_assembler_name(name: &OsStr) -> bool {
     name == "as"
 }
 
-/// Does what `as ARGS` does, with hook calls made into sites.
-pub fn as_main(args: Vec<OsString>) -> ExitCode {
-    let Some(assembler) = real_assembler() else {
+/// What is done with a text.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    /// Hook calls become sites.
+    Sites,
+    /// They stay as they are.
+    Exits,
+}
+
+impl Step {
+    /// The step of the folder that the program was called in.
+    fn of(called_as: &Path) -> Step {
+        let folder = called_as.parent().and_then(Path::file_name);
+        if folder.is_some_and(|name| name == EXITS_FOLDER) { Step::Exits } else { Step::Sites }
+    }
+
+    fn concerns(self, text: &[u8]) -> bool {
+        match self {
+            Step::Sites => rewriter::has_hook_calls(text),
+            Step::Exits => exits::are_in(text),
+        }
+    }
+
+    fn run(self, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Step::Sites => rewrite(text, out),
+            Step::Exits => lines::feed(text, exits::Exits::new(out)),
+        }
+    }
+}
+
+/// Does what `as ARGS` does, with hook calls made into sites, or with their unwind information completed: `called_as`
+/// tells.
+pub fn as_main(called_as: &OsStr, args: Vec<OsString>) -> ExitCode {
+    let Some(assembler) = Assembler::find() else {
         say!("everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package");
         return ExitCode::from(EXIT_NOT_FOUND);
     };
-    match assemble(&assembler, &args) {
+    match assemble(Step::of(Path::new(called_as)), &assembler, &args) {
         Ok(status) => mirror(status),
         Err(error) => {
-            say!("everycall: the assembler step failed with `{}`: {error}", assembler.display());
+            say!("everycall: the assembler step failed with `{}`: {error}", assembler.path().display());
             ExitCode::from(EXIT_NOT_RUN)
         }
     }
 }
 
-/// The assembler that gcc would have run: gcc's own folders come first, in the order it gives them.
-fn real_assembler() -> Option<PathBuf> {
-    let folders = ["COMPILER_PATH", "PATH"].into_iter().filter_map(std::env::var_os);
-    let folders: Vec<PathBuf> =
-        folders.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>()).collect();
-    compiler::find_in(folders.into_iter(), OsStr::new("as"))
-}
-
-fn assemble(assembler: &Path, args: &[OsString]) -> io::Result<ExitStatus> {
+fn assemble(step: Step, assembler: &Assembler, args: &[OsString]) -> io::Result<ExitStatus> {
     let parsed = Arguments::read(args);
     match parsed.input {
         Input::Stdin => {
-            let child = start(assembler, &parsed.others)?;
-            feed(child, &mut BufReader::with_capacity(CHUNK_BYTES, io::stdin().lock()), None)
+            let child = start(assembler.on_stdin(&parsed.others))?;
+            feed(step, child, &mut BufReader::with_capacity(CHUNK_BYTES, io::stdin().lock()), None)
         }
         Input::File(name) => match read_text(&name) {
-            Some(text) if rewriter::has_hook_calls(&text) => {
+            Some(text) if step.concerns(&text) => {
                 if text.len() <= SMALL_BYTES
-                    && let Ok(rewritten) = in_memory(&text, &name)
+                    && let Ok(rewritten) = in_memory(step, &text, &name)
                 {
-                    return Err(Command::new(assembler)
-                        .args(&parsed.others)
-                        .arg("-")
-                        .stdin(rewritten)
-                        .exec());
+                    return Err(assembler.on_stdin(&parsed.others).stdin(rewritten).exec());
                 }
-                feed(start(assembler, &parsed.others)?, &mut &text[..], Some(&name))
+                feed(step, start(assembler.on_stdin(&parsed.others))?, &mut &text[..], Some(&name))
             }
-            _ => Err(Command::new(assembler).args(args).exec()),
+            _ => Err(assembler.on_file(&parsed.others, &name).exec()),
         },
-        Input::Other => Err(Command::new(assembler).args(args).exec()),
+        Input::Other => Err(assembler.unchanged(args).exec()),
     }
 }
 
@@ -89,25 +117,30 @@ fn read_text(name: &OsStr) -> Option<Vec<u8>> {
 }
 
 /// The rewritten text as a file that has no name.
-fn in_memory(text: &[u8], name: &OsStr) -> io::Result<File> {
+fn in_memory(step: Step, text: &[u8], name: &OsStr) -> io::Result<File> {
     let file = rustix::fs::memfd_create("everycall", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut out = BufWriter::with_capacity(CHUNK_BYTES, File::from(file));
     line_marker(&mut out, Some(name))?;
-    rewrite(&mut &*text, &mut out)?;
+    step.run(&mut &*text, &mut out)?;
     let mut file = out.into_inner()?;
     file.rewind()?;
     Ok(file)
 }
 
-fn start(assembler: &Path, args: &[OsString]) -> io::Result<Child> {
-    Command::new(assembler).args(args).arg("-").stdin(Stdio::piped()).spawn()
+fn start(mut assembler: Command) -> io::Result<Child> {
+    assembler.stdin(Stdio::piped()).spawn()
 }
 
-fn feed(mut child: Child, text: &mut dyn BufRead, name: Option<&OsStr>) -> io::Result<ExitStatus> {
+fn feed(
+    step: Step,
+    mut child: Child,
+    text: &mut dyn BufRead,
+    name: Option<&OsStr>,
+) -> io::Result<ExitStatus> {
     let written = match child.stdin.take() {
         Some(pipe) => {
             let mut pipe = BufWriter::with_capacity(CHUNK_BYTES, pipe);
-            line_marker(&mut pipe, name).and_then(|()| rewrite(text, &mut pipe)).and_then(|()| pipe.flush())
+            line_marker(&mut pipe, name).and_then(|()| step.run(text, &mut pipe)).and_then(|()| pipe.flush())
         }
         None => Ok(()),
     };

@@ -117,8 +117,10 @@ fn driver_options(mode: Mode, tools: &str) -> Vec<String> {
     if mode.specs().is_some() {
         options.push(format!("-specs={tools}/{SPECS_FILE}"));
     }
-    if mode == Mode::Nops {
-        options.push(format!("-B{tools}/"));
+    match mode.assembler_folder() {
+        Some("") => options.push(format!("-B{tools}/")),
+        Some(folder) => options.push(format!("-B{tools}/{folder}/")),
+        None => {}
     }
     options
 }

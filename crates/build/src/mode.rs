@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::compiler::Family;
+use crate::toolbox::EXITS_FOLDER;
 
 /// How functions get their hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -70,6 +71,16 @@ impl Mode {
         matches!(self, Mode::Nops | Mode::Fentry).then_some(HOOK_CALLS_SPECS)
     }
 
+    /// The folder in the toolbox with the assembler step, if the mode needs one: plain calls within a function's body
+    /// leave the slots alone that unwind information names.
+    pub(crate) fn assembler_folder(self) -> Option<&'static str> {
+        match self {
+            Mode::Nops => Some(""),
+            Mode::Fentry | Mode::Xray => Some(EXITS_FOLDER),
+            Mode::Finstrument | Mode::AfterInlining => None,
+        }
+    }
+
     /// Options for compilations, beyond what needs a file.
     pub(crate) fn compile_options(self, family: Family) -> &'static [&'static str] {
         match (self, family) {
@@ -77,7 +88,13 @@ impl Mode {
             (Mode::Finstrument, _) => &["-finstrument-functions"],
             (Mode::AfterInlining, _) => &["-finstrument-functions-after-inlining"],
             (Mode::Xray, _) => {
-                &["-fxray-instrument", "-fxray-instruction-threshold=1", "-fno-xray-link-deps"]
+                // clang's own assembler can't be told what is missing at its sleds: see `assembler::frames`.
+                &[
+                    "-fxray-instrument",
+                    "-fxray-instruction-threshold=1",
+                    "-fno-xray-link-deps",
+                    "-fno-integrated-as",
+                ]
             }
         }
     }

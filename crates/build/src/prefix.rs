@@ -215,12 +215,10 @@ fn options(
     refuse_what_cannot_work(mode, family, compiler, invocation)?;
 
     let (mut before, mut behind) = (Vec::new(), Vec::new());
-    if mode.specs().is_some() {
+    if mode.specs().is_some() || mode.assembler_folder().is_some() {
         let toolbox = Toolbox::open()?;
-        before.push(joined("-specs=", toolbox.specs()));
-        if mode == Mode::Nops {
-            before.push(joined("-B", toolbox.assembler_prefix()));
-        }
+        before.extend(mode.specs().map(|_| joined("-specs=", toolbox.specs())));
+        before.extend(toolbox.assembler_prefix(mode).map(|folder| joined("-B", folder)));
     }
     if invocation.compiles {
         before.extend(mode.compile_options(family).iter().map(OsString::from));

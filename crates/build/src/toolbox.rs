@@ -1,19 +1,27 @@
 //! The folder of small files that compilers are pointed to: `as`, a link to this program, and gcc specs.
 //!
+//! ```text
+//! FOLDER/as                  makes sites
+//! FOLDER/exits/as            completes the unwind information at exits only
+//! FOLDER/hook-calls.specs
+//! ```
+//!
 //! Its path is a part of compiler command lines, so it is the same for every call of one installation and
 //! differs between versions: compiler caches hash it. It is made once, complete or not at all.
 
-use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::mode::HOOK_CALLS_SPECS;
+use crate::mode::{HOOK_CALLS_SPECS, Mode};
 
 /// Name of the specs file that makes gcc emit hook calls.
 pub(crate) const SPECS_FILE: &str = "hook-calls.specs";
+
+/// The folder below, in which `as` leaves hook calls and sleds as they are.
+pub(crate) const EXITS_FOLDER: &str = "exits";
 
 /// A folder with the assembler step and the specs.
 pub struct Toolbox {
@@ -54,9 +62,9 @@ impl Toolbox {
         Ok(Toolbox { folder: folder.to_owned() })
     }
 
-    /// The folder, for gcc's `-B`, with a slash at its end as gcc wants it.
-    pub fn assembler_prefix(&self) -> PathBuf {
-        self.folder.join("")
+    /// The folder of a mode's assembler step, for `-B`, with a slash at its end as gcc wants it.
+    pub fn assembler_prefix(&self, mode: Mode) -> Option<PathBuf> {
+        mode.assembler_folder().map(|folder| self.folder.join(folder).join(""))
     }
 
     /// The specs file, for gcc's `-specs=`.
@@ -121,15 +129,20 @@ fn ensure(folder: &Path, program: &Path) -> io::Result<()> {
 }
 
 fn is_complete(folder: &Path, program: &Path) -> bool {
-    fs::read_link(folder.join("as")).is_ok_and(|target| target == program)
+    let is_link = |step: PathBuf| fs::read_link(step).is_ok_and(|target| target == program);
+    is_link(folder.join("as"))
+        && is_link(folder.join(EXITS_FOLDER).join("as"))
         && fs::metadata(folder.join(SPECS_FILE)).is_ok_and(|data| data.len() == HOOK_CALLS_SPECS.len() as u64)
 }
 
 fn fill(folder: &Path, program: &Path) -> io::Result<()> {
-    let step = folder.join(OsStr::new("as"));
-    match fs::remove_file(&step) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-        _ => symlink(program, &step)?,
+    let exits = folder.join(EXITS_FOLDER);
+    fs::create_dir_all(&exits)?;
+    for step in [folder.join("as"), exits.join("as")] {
+        match fs::remove_file(&step) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => symlink(program, &step)?,
+        }
     }
     fs::write(folder.join(SPECS_FILE), HOOK_CALLS_SPECS)
 }

@@ -72,7 +72,7 @@ fn main() -> ExitCode {
 fn compiler_call(called_as: &OsString, mut words: Vec<OsString>) -> Option<ExitCode> {
     let name = Path::new(called_as).file_name()?;
     if everycall_build::is_assembler_name(name) {
-        return Some(everycall_build::as_main(words));
+        return Some(everycall_build::as_main(called_as, words));
     }
     if everycall_build::is_compiler_name(name) {
         return Some(everycall_build::named_compiler_main(called_as, words, &kit));

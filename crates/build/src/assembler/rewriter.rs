@@ -22,8 +22,8 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 
-/// Longest line that is looked at; longer ones (data) are passed on.
-const LINE_BYTES_MAX: u64 = 1 << 16;
+use super::frames::Frames;
+use super::lines::{self, Lines};
 
 /// More than this never stands between a push and the hook call that it belongs to.
 const HELD_BYTES_MAX: usize = 4096;
@@ -41,40 +41,18 @@ pub(super) fn has_hook_calls(text: &[u8]) -> bool {
         .any(|name| memchr::memmem::find(text, name).is_some())
 }
 
+/// Whether a line calls the exit hook.
+pub(super) fn is_exit_call(line: &[u8]) -> bool {
+    hook_call(line.strip_prefix(b"1:").unwrap_or(line).trim_ascii()) == Some(Hook::Exit)
+}
+
 /// Rewrites a whole text.
 ///
 /// # Errors
 ///
 /// Those of reading and writing.
 pub fn rewrite(text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
-    let mut rewriter = Rewriter::new(out);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        let bytes = io::Read::take(&mut *text, LINE_BYTES_MAX).read_until(b'\n', &mut line)?;
-        if bytes == 0 {
-            return rewriter.finish();
-        }
-        if line.ends_with(b"\n") || bytes < LINE_BYTES_MAX as usize {
-            rewriter.line(&line)?;
-        } else {
-            rewriter.pass(&line)?;
-            pass_rest_of_line(text, &mut rewriter)?;
-        }
-    }
-}
-
-fn pass_rest_of_line(text: &mut dyn BufRead, rewriter: &mut Rewriter<'_>) -> io::Result<()> {
-    loop {
-        let chunk = text.fill_buf()?;
-        let end = memchr::memchr(b'\n', chunk);
-        let bytes = end.map_or(chunk.len(), |at| at + 1);
-        rewriter.pass(&chunk[..bytes])?;
-        text.consume(bytes);
-        if end.is_some() || bytes == 0 {
-            return Ok(());
-        }
-    }
+    lines::feed(text, Rewriter::new(out))
 }
 
 struct Rewriter<'a> {
@@ -96,6 +74,7 @@ struct Rewriter<'a> {
     drop_pop: bool,
     /// The label of a call of the exit hook, whose site waits for the instruction that tells its kind.
     open_exit: Option<&'static [u8]>,
+    frames: Frames,
 }
 
 /// A section as its directive names it, with its COMDAT group.
@@ -132,6 +111,42 @@ enum Hook {
     Exit,
 }
 
+impl Lines for Rewriter<'_> {
+    fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.out.write_all(bytes)
+    }
+
+    fn finish(mut self) -> io::Result<()> {
+        self.release_held()?;
+        if self.open_exit.is_some() {
+            self.close_exit(EXIT)?;
+            self.pass(b"\n")?;
+        }
+        Ok(())
+    }
+
+    fn line(&mut self, line: &[u8]) -> io::Result<()> {
+        let ends = self.frames.before(line, !self.in_app);
+        self.pass(ends)?;
+        let drop_pop = std::mem::take(&mut self.drop_pop);
+        match line.first() {
+            Some(b'#') => self.comment(line),
+            _ if self.in_app => {
+                self.directive(line.trim_ascii())?;
+                self.pass(line)
+            }
+            Some(b'\t') if line.get(1) == Some(&b'.') => {
+                self.drop_pop = drop_pop;
+                self.directive(line.trim_ascii())?;
+                self.hold_or_pass(line)
+            }
+            Some(b'.') if self.held.is_holding() => self.hold_or_pass(line),
+            Some(b'\t' | b'1' | b' ') => self.instruction(line, drop_pop),
+            _ => self.label(line),
+        }
+    }
+}
+
 impl<'a> Rewriter<'a> {
     fn new(out: &'a mut dyn Write) -> Rewriter<'a> {
         let text = Section { directive: b".text".to_vec(), group: None };
@@ -149,38 +164,7 @@ impl<'a> Rewriter<'a> {
             held: Held::default(),
             drop_pop: false,
             open_exit: None,
-        }
-    }
-
-    fn pass(&mut self, bytes: &[u8]) -> io::Result<()> {
-        self.out.write_all(bytes)
-    }
-
-    fn finish(mut self) -> io::Result<()> {
-        self.release_held()?;
-        if self.open_exit.is_some() {
-            self.close_exit(EXIT)?;
-            self.pass(b"\n")?;
-        }
-        Ok(())
-    }
-
-    fn line(&mut self, line: &[u8]) -> io::Result<()> {
-        let drop_pop = std::mem::take(&mut self.drop_pop);
-        match line.first() {
-            Some(b'#') => self.comment(line),
-            _ if self.in_app => {
-                self.directive(line.trim_ascii())?;
-                self.pass(line)
-            }
-            Some(b'\t') if line.get(1) == Some(&b'.') => {
-                self.drop_pop = drop_pop;
-                self.directive(line.trim_ascii())?;
-                self.hold_or_pass(line)
-            }
-            Some(b'.') if self.held.is_holding() => self.hold_or_pass(line),
-            Some(b'\t' | b'1' | b' ') => self.instruction(line, drop_pop),
-            _ => self.label(line),
+            frames: Frames::default(),
         }
     }
 
@@ -290,6 +274,7 @@ impl<'a> Rewriter<'a> {
         self.release_held()?;
         if self.open_exit.is_some() && !instruction.is_empty() {
             self.close_exit(kind_of_exit(instruction))?;
+            self.frames.is_left();
         }
         self.pass(line)
     }
@@ -342,6 +327,8 @@ impl<'a> Rewriter<'a> {
     fn close_exit(&mut self, kind: u8) -> io::Result<()> {
         match self.open_exit.take() {
             Some(label) => {
+                let frame = self.frames.at_exit();
+                self.pass(frame.as_bytes())?;
                 let site = self.site(label, kind)?;
                 self.record(site, kind)
             }

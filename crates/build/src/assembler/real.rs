@@ -1,0 +1,99 @@
+//! The assembler that does the work: the one that the compiler would have run.
+//!
+//! gcc runs GNU `as`. clang has its own inside, which knows all that clang writes; it runs this step because it was told
+//! to take an assembler from outside, and is then run once more as that assembler.
+
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::compiler::{self, Family};
+
+pub(super) enum Assembler {
+    Gnu(PathBuf),
+    Clang(PathBuf),
+}
+
+/// Options of `as` whose value is the next argument, and that clang takes likewise.
+const ALIKE: [&[u8]; 2] = [b"-o", b"-I"];
+
+impl Assembler {
+    /// clang, where it runs this program; else gcc's own folders come first, in the order it gives them.
+    pub(super) fn find() -> Option<Assembler> {
+        if let Some(clang) = parent().filter(|path| is_clang(path)) {
+            return Some(Assembler::Clang(clang));
+        }
+        let folders = ["COMPILER_PATH", "PATH"].into_iter().filter_map(std::env::var_os);
+        let folders: Vec<PathBuf> =
+            folders.flat_map(|list| std::env::split_paths(&list).collect::<Vec<_>>()).collect();
+        compiler::find_in(folders.into_iter(), OsStr::new("as")).map(Assembler::Gnu)
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        let (Assembler::Gnu(path) | Assembler::Clang(path)) = self;
+        path
+    }
+
+    /// Reads a compiler's text from standard input.
+    pub(super) fn on_stdin(&self, args: &[OsString]) -> Command {
+        let mut command = self.command(args, false);
+        command.arg("-");
+        command
+    }
+
+    /// Reads a file that isn't changed, which may be the user's.
+    pub(super) fn on_file(&self, args: &[OsString], name: &OsStr) -> Command {
+        let mut command = self.command(args, true);
+        command.arg(name);
+        command
+    }
+
+    /// Does what was asked for, as it was asked for.
+    pub(super) fn unchanged(&self, args: &[OsString]) -> Command {
+        let mut command = match self {
+            Assembler::Gnu(path) => Command::new(path),
+            Assembler::Clang(_) => Command::new("as"),
+        };
+        command.args(args);
+        command
+    }
+
+    fn command(&self, args: &[OsString], has_debug_options: bool) -> Command {
+        let path = match self {
+            Assembler::Gnu(path) => {
+                let mut command = Command::new(path);
+                command.args(args);
+                return command;
+            }
+            Assembler::Clang(path) => path,
+        };
+        let mut command = Command::new(path);
+        command.args(["-fintegrated-as", "-Qunused-arguments", "-c", "-x", "assembler"]);
+        let mut rest = args.iter();
+        while let Some(arg) = rest.next() {
+            let bytes = arg.as_bytes();
+            if ALIKE.contains(&bytes) {
+                command.arg(arg).args(rest.next());
+            } else if bytes == b"--64" {
+                // The only machine there is.
+            } else if bytes.starts_with(b"-g") {
+                // The text of a compiler brings its own line information.
+                command.args(has_debug_options.then_some(arg));
+            } else {
+                command.arg("-Xassembler").arg(arg);
+            }
+        }
+        command
+    }
+}
+
+/// The program that runs this one.
+fn parent() -> Option<PathBuf> {
+    let parent = rustix::process::getppid()?;
+    std::fs::read_link(format!("/proc/{}/exe", parent.as_raw_nonzero())).ok()
+}
+
+fn is_clang(path: &Path) -> bool {
+    path.file_name().and_then(compiler::family_of_name) == Some(Family::Clang)
+}
