@@ -32,6 +32,8 @@ pub struct Invocation {
     pub is_libcxx: bool,
     /// Stacks are split: libgcc's code for that refers to C's personality routine.
     pub splits_stacks: bool,
+    /// Code is made by the linker.
+    pub optimises_at_link: bool,
     /// Exceptions are switched off.
     pub without_exceptions: bool,
     /// The C++ library is named among the libraries.
@@ -262,6 +264,8 @@ impl Scan {
             }
             "-fsplit-stack" => self.found.splits_stacks = true,
             "-fno-split-stack" => self.found.splits_stacks = false,
+            "-flto" => self.found.optimises_at_link = true,
+            "-fno-lto" => self.found.optimises_at_link = false,
             "-fno-exceptions" => self.found.without_exceptions = true,
             "-fexceptions" => self.found.without_exceptions = false,
             "--sysroot" => self.found.other_root = true,
@@ -286,6 +290,8 @@ impl Scan {
         } else if let Some(linker) = arg.strip_prefix("-fuse-ld=").or(arg.strip_prefix("--ld-path=")) {
             let file = linker.rsplit_once('/').map_or(linker, |(_, file)| file);
             self.found.linker = Some(file.strip_prefix("ld.").unwrap_or(file).to_owned());
+        } else if arg.starts_with("-flto=") {
+            self.found.optimises_at_link = true;
         } else if let Some(target) = arg.strip_prefix("--target=") {
             self.target(target);
         } else if let Some(library) = arg.strip_prefix("-stdlib=") {
@@ -412,6 +418,15 @@ mod tests {
 
     fn read(line: &str) -> Invocation {
         Invocation::read(&line.split_whitespace().map(OsString::from).collect::<Vec<_>>())
+    }
+
+    #[test]
+    fn the_last_word_on_link_time_optimisation_counts() {
+        for (line, is_on) in
+            [("-flto a.c", true), ("-flto=thin a.c", true), ("-flto -fno-lto a.c", false), ("a.c", false)]
+        {
+            assert_eq!(read(line).optimises_at_link, is_on, "{line}");
+        }
     }
 
     #[test]

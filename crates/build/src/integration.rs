@@ -200,8 +200,8 @@ fn cmake_package() -> String {
            else()\n    \
              target_link_libraries(everycall::everycall INTERFACE everycall::{gcc})\n  \
            endif()\nendif()\n",
-        clang = Mode::default_of(Family::Clang),
-        gcc = Mode::default_of(Family::Gcc),
+        clang = Mode::default_of(Family::Clang, false),
+        gcc = Mode::default_of(Family::Gcc, false),
     );
     text
 }

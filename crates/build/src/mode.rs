@@ -36,10 +36,12 @@ impl Mode {
         }
     }
 
-    /// The mode of a compiler where the user names none; measured in docs/design/compiler-modes.md.
-    pub fn default_of(family: Family) -> Mode {
+    /// The mode of a compiler where the user names none; measured in docs/design/compiler-modes.md. Where clang's linker makes the
+    /// code, nobody can complete the unwind information at sleds.
+    pub fn default_of(family: Family, optimises_at_link: bool) -> Mode {
         match family {
             Family::Gcc => Mode::Nops,
+            Family::Clang if optimises_at_link => Mode::AfterInlining,
             Family::Clang => Mode::Xray,
         }
     }

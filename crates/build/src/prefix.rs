@@ -46,9 +46,9 @@ builds can be traced.
         -DCMAKE_CXX_LINKER_LAUNCHER='everycall;cc;--'
 
 Modes: nops (gcc's default), fentry (gcc), finstrument (gcc and clang),
-after-inlining (clang), xray (clang's default). --everycall-mode=MODE among the
-compiler's arguments does the same, also for everycall-gcc, -g++, -clang and
--clang++.
+after-inlining (clang's default with -flto), xray (clang's default without).
+--everycall-mode=MODE among the compiler's arguments does the same, also for
+everycall-gcc, -g++, -clang and -clang++.
 ";
 
 /// The option that names a mode among a compiler's arguments.
@@ -211,7 +211,7 @@ fn options(
             "`{compiler}` is neither gcc nor clang, the compilers that can be told to call hooks"
         ))
     })?;
-    let mode = mode.unwrap_or_else(|| Mode::default_of(family));
+    let mode = mode.unwrap_or_else(|| Mode::default_of(family, invocation.optimises_at_link));
     refuse_what_cannot_work(mode, family, compiler, invocation)?;
 
     let (mut before, mut behind) = (Vec::new(), Vec::new());

@@ -35,9 +35,13 @@ impl Assembler {
         path
     }
 
-    /// Reads a compiler's text from standard input.
+    /// Reads a compiler's text from standard input. clang warns of some of what it writes (`inconsistent use of MD5
+    /// checksums`) when it reads it.
     pub(super) fn on_stdin(&self, args: &[OsString]) -> Command {
         let mut command = self.command(args, false);
+        if let Assembler::Clang(_) = self {
+            command.args(["-Xassembler", "--no-warn"]);
+        }
         command.arg("-");
         command
     }

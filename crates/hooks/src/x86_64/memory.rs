@@ -1,5 +1,6 @@
 //! The memory functions that the compiler calls by itself. Ours, under names that the finished object keeps
-//! to itself: the program may define its own, traced ones, and the C library's may not be ready.
+//! to itself: the program may define its own, traced ones, and the C library's may not be ready. Like all code of the slow path
+//! they have unwind information: a profiler's signal handler may interrupt them.
 
 core::arch::global_asm!(
     "
@@ -9,6 +10,12 @@ core::arch::global_asm!(
     .type   \\name, @function
     .p2align 4
 \\name:
+    .cfi_startproc
+    .endm
+
+    .macro everycall_local_end name
+    .cfi_endproc
+    .size   \\name, . - \\name
     .endm
 
     .text
@@ -18,7 +25,7 @@ core::arch::global_asm!(
         movq    %rdx, %rcx
         rep movsb
         ret
-    .size memcpy, . - memcpy
+    everycall_local_end memcpy
 
     everycall_local memmove
         movq    %rdi, %rax
@@ -35,7 +42,7 @@ core::arch::global_asm!(
         rep movsb
         cld
         ret
-    .size memmove, . - memmove
+    everycall_local_end memmove
 
     # rdi: to, esi: byte, rdx: bytes
     everycall_local memset
@@ -45,10 +52,12 @@ core::arch::global_asm!(
         rep stosb
         movq    %r8, %rax
         ret
-    .size memset, . - memset
+    everycall_local_end memset
 
     # rdi, rsi: bytes to compare, rdx: how many
-    everycall_local bcmp
+    .globl  bcmp
+    .hidden bcmp
+    .set    bcmp, memcmp
     everycall_local memcmp
         xorl    %ecx, %ecx
     1:  cmpq    %rdx, %rcx
@@ -61,7 +70,7 @@ core::arch::global_asm!(
         ret
     2:  xorl    %eax, %eax
         ret
-    .size memcmp, . - memcmp
+    everycall_local_end memcmp
 
     # rdi: text that ends with NUL
     everycall_local strlen
@@ -71,7 +80,7 @@ core::arch::global_asm!(
         incq    %rax
         jmp     1b
     2:  ret
-    .size strlen, . - strlen
+    everycall_local_end strlen
     ",
     options(att_syntax)
 );
