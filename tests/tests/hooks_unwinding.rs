@@ -1,5 +1,5 @@
-//! A debugger that stops at any instruction of a hook finds the traced function and its callers: the unwind
-//! tables of the hooks are right. Needs gdb with Python.
+//! A debugger that stops at any instruction of a hook finds the traced function and its callers, and the registers that
+//! these hold: the unwind tables of the hooks and of their sites are right. Needs gdb with Python.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,18 +8,32 @@ use everycall_tests::{Mode, Place, successful};
 
 /// What may stand above a hook, innermost first: calls, and functions that were jumped to. A debugger may know where
 /// the jump was.
-const STACKS: [&str; 5] =
-    ["inner outer main", "outer main", "tail_outer main", "tail_inner main", "tail_inner tail_outer main"];
+const STACKS: [&str; 6] = [
+    "inner outer hold main",
+    "outer hold main",
+    "inner tail_outer hold main",
+    "tail_outer hold main",
+    "tail_inner hold main",
+    "tail_inner tail_outer hold main",
+];
 /// `__cyg_profile` exits may be jumps themselves.
-const STACKS_JUMPED: [&str; 1] = ["main"];
+const STACKS_JUMPED: [&str; 1] = ["hold main"];
 
 #[test]
 fn a_debugger_finds_the_callers_at_every_instruction() {
     let place = Place::new("unwinding");
     place.write("callers.c", CALLERS_C);
     let script = place.write("backtrace.py", BACKTRACE_PY);
-    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY] {
-        let program = place.build(mode, &["-O2", "-g", "callers.c"], &mode.label());
+    let with_frame_pointers: &[&str] = &["-O2", "-fno-omit-frame-pointer"];
+    for (mode, flags) in [
+        (Mode::GCC_NOPS, with_frame_pointers),
+        (Mode::GCC_NOPS, &["-O2"][..]),
+        (Mode::GCC_FENTRY, with_frame_pointers),
+        (Mode::GCC_FINSTRUMENT, &["-O2"]),
+        (Mode::CLANG19_XRAY, with_frame_pointers),
+        (Mode::CLANG19_XRAY, &["-O2"]),
+    ] {
+        let program = place.build(mode, &[&["-g", "callers.c"], flags].concat(), &mode.label());
         let printed = successful(
             place
                 .command("gdb")

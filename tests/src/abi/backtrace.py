@@ -2,6 +2,7 @@
 #
 #     stop SYMBOL OFFSET CALLER CALLER...
 #
+# The function `hold` has a known value in each register that functions have to restore: what differs is named.
 # First at all of them; from the function `wrap` on, where thousands of events follow, in the slow path only.
 import gdb
 
@@ -30,6 +31,12 @@ def instructions(name):
     return found
 
 
+def wrong_registers(frame):
+    names = ["rbx", "rbp", "r12", "r13", "r14", "r15"]
+    values = [int(frame.read_register(name)) for name in names]
+    return ["%s=%d" % pair for number, pair in enumerate(zip(names, values)) if pair[1] != 1001 + number]
+
+
 gdb.execute("set pagination off")
 gdb.execute("set confirm off")
 gdb.execute("set breakpoint pending off")
@@ -56,6 +63,8 @@ while True:
         callers, older = [], frame.older()
         while older is not None and older.name() is not None and len(callers) < 8:
             callers.append(older.name())
+            if older.name() == "hold":
+                callers += wrong_registers(older)
             if older.name() == "main":
                 break
             older = older.older()
