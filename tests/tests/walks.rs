@@ -6,6 +6,7 @@
 //! | `walks.cpp` | each instruction: all frames, and all registers that functions have to restore, by three unwinders |
 //! | `cancelled_anywhere.c` | asynchronous cancellation; `EVERYCALL_CANCELS=100000` threads, fewer by default |
 //! | `profiler.c` | real programs under 10,000 samples a second; gperftools where it is installed |
+//! | perf | samples whose stacks it walks afterwards |
 
 use std::path::{Path, PathBuf};
 
@@ -120,5 +121,44 @@ fn profilers_walk_real_programs() {
                 assert!(file.metadata().is_ok_and(|data| data.len() > 1000), "{label}");
             }
         }
+    }
+}
+
+/// perf copies the stack at each sample and walks it later. (The slow path has stacks of its own, where perf finds the
+/// runtime's frames alone.)
+#[test]
+fn perf_finds_the_callers_of_hooks() {
+    let place = Place::new("perf");
+    let data = place.file("perf.data");
+    let record = |program: &Path| {
+        let mut command = place.command("perf");
+        command.args(["record", "-q", "-e", "cpu-clock:u", "-F", "5000", "--call-graph", "dwarf,2048", "-o"]);
+        command.arg(&data).arg("--").arg(program);
+        command
+    };
+    if !record(Path::new("true")).output().is_ok_and(|output| output.status.success()) {
+        eprintln!("perf may not look at programs here (kernel.perf_event_paranoid, seccomp): not tried");
+        return;
+    }
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let flags = ["-O2", "-fno-omit-frame-pointer", "-g", "profiled.c"];
+        let program = place.build(mode, &flags, &mode.label());
+        successful(&mut record(&program));
+        let script = successful(place.command("perf").args(["script", "-F", "ip,sym", "-i"]).arg(&data));
+        let (mut in_hooks, mut broken) = (0, Vec::new());
+        for sample in script.split("\n\n") {
+            let frames: Vec<&str> = sample.lines().filter_map(|line| line.trim().split(' ').nth(1)).collect();
+            let is_ours = |name: &&str| ["leaf", "saves", "jumps", "outer"].contains(name);
+            let in_hook =
+                frames.first().is_some_and(|name| matches!(*name, "everycall_entry" | "everycall_exit"));
+            if in_hook || frames.first().is_some_and(is_ours) {
+                in_hooks += u32::from(in_hook);
+                if !frames.contains(&"main") {
+                    broken.push(frames.join(" "));
+                }
+            }
+        }
+        assert!(broken.is_empty(), "{}: {} of them: {:?}", mode.label(), broken.len(), broken.first());
+        assert!(in_hooks > 100, "{}: {in_hooks} samples in hooks", mode.label());
     }
 }
