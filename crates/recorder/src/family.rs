@@ -6,6 +6,7 @@
 //! members  claimed; living, then ended     -- written into the file, forgotten    -->
 //! ```
 
+use std::collections::HashSet;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -65,6 +66,8 @@ pub(crate) struct Member {
     triggers: Option<Arc<SharedTriggers>>,
     /// What triggers name in each module, and which module that is: how many had its entry before, and where its code begins.
     sites: Vec<((u32, u32), Vec<TriggerSite>)>,
+    /// Those of them that had no room in its arena at some time: their first code offset and trigger.
+    left_out: HashSet<(u32, u32)>,
 }
 
 /// All processes, and the arenas for those to come.
@@ -243,6 +246,7 @@ impl Family {
             end: None,
             triggers: None,
             sites: Vec::new(),
+            left_out: HashSet::new(),
         };
         if self.sites.is_some() {
             member.triggers = SharedTriggers::map(&member.arena).ok().flatten().map(Arc::new);
@@ -447,7 +451,10 @@ impl Member {
             None => u64::MAX,
             Some(triggers) => {
                 let all = self.sites.iter().flat_map(|(_, sites)| sites);
-                triggers.replace(all.copied().collect());
+                let mut left_out = triggers.replace(all.copied().collect());
+                // Those that had no room before are counted already.
+                left_out.retain(|site| self.left_out.insert((site.first, site.rule)));
+                finder.unwatched(&left_out);
                 // Afterwards: whoever gives up from now on goes on with these.
                 triggers.given_up()
             }
