@@ -76,7 +76,8 @@ fn kept_calls_wait_for_a_recorder_that_is_late() {
     let place = Place::new("triggers-kept-late");
     let program = place.build(Mode::GCC_NOPS, &["-O1", "-pthread", "kept_late.c"], "kept_late");
     let options =
-        [&["--trigger", "ending > 5ms", "--trigger", "staying > 5ms", "--ring-size", "64K"][..], &KEEP_ALL].concat();
+        [&["--trigger", "ending > 5ms", "--trigger", "staying > 5ms", "--ring-size", "64K"][..], &KEEP_ALL]
+            .concat();
     let file = place.file("kept.ect");
     // Ended threads make room for others at once.
     let mut command: Command = place.command(everycall());

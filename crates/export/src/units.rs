@@ -29,7 +29,9 @@ impl std::error::Error for ParseError {}
 pub fn parse_time(text: &str) -> Result<u64, ParseError> {
     time::parse_time(text.as_bytes()).map_err(|error| {
         let reason = match error {
-            TimeError::NoNumber => "is not a time; write a number and a unit, such as 1.5ms, 200us or 2s".to_owned(),
+            TimeError::NoNumber => {
+                "is not a time; write a number and a unit, such as 1.5ms, 200us or 2s".to_owned()
+            }
             TimeError::NoUnit => format!("has no unit that is known here; use {UNITS_ALLOWED}, as in 1.5ms"),
             TimeError::TooFine => "is finer than a nanosecond".to_owned(),
             TimeError::TooLong => "is too long a time".to_owned(),

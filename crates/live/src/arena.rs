@@ -11,6 +11,7 @@ use everycall_format::arena::{
     ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, HOLDERS_OFFSET, HolderEntry, ModuleEntry, OpenCall,
     PAGE, ThreadHeader, thread_state,
 };
+use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::event::WORD_SIZE;
 use everycall_ring::Pool;
 
@@ -52,7 +53,16 @@ impl LiveArena {
         if !layout.is_consistent(mapping.size()) || layout.arena_size < PAGE {
             return Err(LiveError::Damaged);
         }
-        Ok(Some(LiveArena { mapping, layout, process: process.clone(), file: None }))
+        let mut process = process.clone();
+        let bytes = bytes_at(&mapping, CRASH_OFFSET, PAGE - CRASH_OFFSET);
+        if let Some(beginning) = Beginning::parse(&bytes) {
+            process.folder = beginning.folder.to_vec();
+            // What it is called by now may be a title, in the place of the words that it was started with.
+            if beginning.has_whole_command() {
+                process.command = beginning.words().map(<[u8]>::to_vec).collect();
+            }
+        }
+        Ok(Some(LiveArena { mapping, layout, process, file: None }))
     }
 
     /// The same in a crash file.
@@ -170,7 +180,8 @@ impl LiveArena {
         let before: ThreadHeader = read(&self.mapping, at)?;
         fence(Acquire);
         let after: ThreadHeader = read(&self.mapping, at)?;
-        let is_ones = |thread: &ThreadHeader| matches!(thread.state, thread_state::USED | thread_state::ENDED);
+        let is_ones =
+            |thread: &ThreadHeader| matches!(thread.state, thread_state::USED | thread_state::ENDED);
         (is_ones(&before) && is_ones(&after) && identity(&before) == identity(&after)).then_some(after)
     }
 
@@ -227,9 +238,12 @@ impl LiveArena {
 
 /// The structure at `at`.
 fn read<T: Wire>(mapping: &Mapping, at: u64) -> Option<T> {
-    let words = mapping.words(at, T::SIZE.div_ceil(WORD_SIZE) as u64);
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
-    T::read(&bytes)
+    T::read(&bytes_at(mapping, at, T::SIZE as u64))
+}
+
+fn bytes_at(mapping: &Mapping, at: u64, size: u64) -> Vec<u8> {
+    let words = mapping.words(at, size.div_ceil(WORD_SIZE as u64));
+    words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect()
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{
     ArenaHeader, EXTRA_SIZE, ModuleEntry, OpenCall, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
 };
+use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::trigger::{KEEP_TICKS, NEVER, SITES, TriggerHeader};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
@@ -176,6 +177,17 @@ impl Arena {
     #[must_use]
     pub fn header(&self) -> ArenaHeader {
         self.read_at(0)
+    }
+
+    /// The command line that its process was started with, each word ended by a zero byte; `None` where it isn't there to its end. The traced
+    /// process's word, too.
+    #[must_use]
+    pub fn command_line(&self) -> Option<Vec<u8>> {
+        let mut bytes = [0; (everycall_format::arena::PAGE - CRASH_OFFSET) as usize];
+        self.read_bytes(CRASH_OFFSET, &mut bytes);
+        Beginning::parse(&bytes)
+            .filter(Beginning::has_whole_command)
+            .map(|beginning| beginning.command.to_vec())
     }
 
     /// Entries of the module table in use.

@@ -6,8 +6,8 @@
 //! members  claimed; living, then ended     -- written into the file, forgotten    -->
 //! ```
 
-use std::collections::HashSet;
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -216,7 +216,10 @@ impl Family {
             let of = |member: &&Member| Some(member.number) == parent;
             self.living.iter().chain(&self.ended).find(of).map(|member| (member.command.clone(), member.name))
         };
-        let (command, name) = proc_files::command_line(pid)
+        // By now the kernel may show a title in the place of what it was started with.
+        let (command, name) = arena
+            .command_line()
+            .or_else(|| proc_files::command_line(pid))
             .zip(proc_files::name(pid))
             .or_else(|| if forked { parent_command() } else { None })
             .unwrap_or_default();

@@ -333,6 +333,8 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     if is_quiet || left.took() <= field!(rule, TriggerRule, least, AtomicU64).load(Relaxed) {
         return;
     }
+    // Who keeps the call may find the thread gone.
+    thread.look_at_name();
     // First, so that nothing is overwritten until somebody comes.
     let keep_ticks = field!(triggers.base, TriggerHeader, keep_ticks, AtomicU64).load(Relaxed);
     let pool = process.arena().pool();
