@@ -132,7 +132,8 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
         writeln!(
             out,
             "everycall: nothing was traced: no program with everycall's runtime was started. Build it through the prefix, \
-             as in `everycall cc -- g++ -O2 -g app.cpp -o app`; {file} holds no calls"
+             as in `everycall cc -- g++ -O2 -g app.cpp -o app`; where a program without it loads traced libraries or plugins, add --preload; \
+             {file} holds no calls"
         )?;
         return warnings(out, summary);
     }

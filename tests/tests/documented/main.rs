@@ -31,6 +31,17 @@ const SERVER_C: &str = "#include <stdlib.h>\n#include <time.h>\n#include <unistd
             if (count > 1 && (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 > atoi(arguments[1])) return 0;\n\
         }\n\
     }\n";
+const PLUGIN_C: &str =
+    "#include <unistd.h>\nvoid plugged(void) { usleep(3000); }\nvoid handle_request(int id) { (void)id; }\n";
+/// A program as it is, which loads a plugin.
+const HOST_C: &str = "#include <dlfcn.h>\n#include <unistd.h>\n\
+    int main(int count, char **arguments) {\n\
+        void *plugin = dlopen(arguments[1], RTLD_NOW);\n\
+        if (!plugin) return count;\n\
+        void (*plugged)(void) = (void (*)(void))dlsym(plugin, \"plugged\");\n\
+        for (int round = 0; round < 50; round++) { plugged(); usleep(5000); }\n\
+        return 0;\n\
+    }\n";
 const APP_MK: &str = "made: app.c\n\t$(CC) -O1 app.c -o made\n";
 const CMAKE: &str = "cmake_minimum_required(VERSION 3.21)\nproject(app CXX)\nadd_executable(app app.cpp)\n\
      execute_process(COMMAND everycall integrate integration)\n";
@@ -81,14 +92,18 @@ impl Scene {
             ("server.c", SERVER_C),
             ("app.mk", APP_MK),
             ("CMakeLists.txt", CMAKE),
-            ("plugin.c", "void handle_request(int id) { (void)id; }\n"),
+            ("plugin.c", PLUGIN_C),
+            ("host.c", HOST_C),
         ] {
             place.write(name, text);
         }
         place.build(Mode::GCC_NOPS, &["-O1", "server.c"], "server");
         place.build(Mode::GCC_NOPS, &["-O1", "-shared", "-fPIC", "plugin.c"], "plugin.so");
         let mut scene = Scene { place, path, server: None, crash_file: PathBuf::new() };
-        scene.must("mkdir -m 700 my-crashes; everycall cc -- g++ -O2 -g app.cpp -o app && everycall record -q -o app.ect -- ./app args");
+        scene.must("mkdir -m 700 my-crashes; gcc host.c -o host && everycall resolve -q --trigger 'plugged > 1ms' -o plugin.ecs ./plugin.so");
+        scene.must(
+            " everycall cc -- g++ -O2 -g app.cpp -o app && everycall record -q -o app.ect -- ./app args",
+        );
         let mut died = scene.start("my-crashes");
         died.kill().unwrap();
         died.wait().unwrap();

@@ -142,6 +142,37 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     ("everycall snapshot FILE", Not("a command within gdb; the block of docs/cores.md is run")),
+    // Plugins.
+    (
+        "export LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so",
+        So("everycall integrate DIR && ls DIR/lib/everycall/libeverycall.so"),
+    ),
+    (
+        "EVERYCALL_CRASH=FOLDER ./host ./plugin.so",
+        So(
+            "export LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so; EVERYCALL_CRASH=my-crashes ./host ./plugin.so & \
+            sleep 0.2; kill -9 $!; unset LD_PRELOAD; everycall replay my-crashes/host-$!.arena | grep plugged",
+        ),
+    ),
+    (
+        "EVERYCALL_TRIGGERS=plugin.ecs ./host ./plugin.so",
+        So(
+            "LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so EVERYCALL_TRIGGERS=plugin.ecs ./host ./plugin.so && ls host-*-kept-1.ect",
+        ),
+    ),
+    (
+        "EVERYCALL_SNAPSHOT_SIGNAL=USR2 ./host ./plugin.so",
+        So(
+            "LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so EVERYCALL_SNAPSHOT_SIGNAL=USR2 ./host ./plugin.so & \
+            sleep 0.2; kill -USR2 $!; wait; everycall replay host-$!-1.ect | grep plugged",
+        ),
+    ),
+    (
+        "record --preload",
+        So(
+            "everycall record --preload -o plug.ect -- ./host ./plugin.so && everycall replay plug.ect | grep plugged",
+        ),
+    ),
     // Without `record`.
     ("EVERYCALL_SNAPSHOT_SIGNAL=USR2", So(STARTS_A_SERVER)),
     (
