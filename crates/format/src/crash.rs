@@ -82,6 +82,11 @@ impl<'a> Beginning<'a> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
     use super::*;
 
     fn page(record: CrashRecord, texts: &[u8]) -> Vec<u8> {

@@ -67,6 +67,10 @@ pub fn parse_time(text: &[u8]) -> Result<u64, TimeError> {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
+
+    use std::format;
+
     use super::*;
 
     #[test]
