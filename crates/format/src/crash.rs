@@ -49,6 +49,8 @@ pub struct Beginning<'a> {
     pub command: &'a [u8],
     /// The folder that it began in; empty where it isn't known.
     pub folder: &'a [u8],
+    /// Its name then, NUL padded.
+    pub name: [u8; 16],
 }
 
 impl<'a> Beginning<'a> {
@@ -63,7 +65,7 @@ impl<'a> Beginning<'a> {
         let rest = bytes.get(size..)?;
         let (command, rest) = rest.split_at_checked(record.command_length as usize).unwrap_or((rest, &[]));
         let folder = rest.get(..record.folder_length as usize).filter(|folder| folder.first() == Some(&b'/'));
-        Some(Beginning { command, folder: folder.unwrap_or(&[]) })
+        Some(Beginning { command, folder: folder.unwrap_or(&[]), name: record.name })
     }
 
     /// Whether the command line is there to its end.

@@ -216,11 +216,12 @@ impl Family {
             let of = |member: &&Member| Some(member.number) == parent;
             self.living.iter().chain(&self.ended).find(of).map(|member| (member.command.clone(), member.name))
         };
-        // By now the kernel may show a title in the place of what it was started with.
-        let (command, name) = arena
-            .command_line()
+        // What the process itself says is there though it has ended by now, and what it was started with though the kernel shows a title.
+        let (began, named) = arena.beginning().unzip();
+        let (command, name) = began
+            .flatten()
             .or_else(|| proc_files::command_line(pid))
-            .zip(proc_files::name(pid))
+            .zip(proc_files::name(pid).or(named))
             .or_else(|| if forked { parent_command() } else { None })
             .unwrap_or_default();
         let pidfd = Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
