@@ -9,7 +9,7 @@ use std::time::Duration;
 use everycall_reader::event::{EventKind, Events};
 use everycall_reader::{KeptCall, Reason, Source, ThreadKey, TraceFile, Trigger};
 use everycall_tests::slow::{KEEP_ALL, OwnCall, SLOW, SlowWays, own_calls};
-use everycall_tests::{Mode, Place, Recording, TraceView, everycall};
+use everycall_tests::{Mode, Place, Recording, TraceView, everycall, successful};
 
 const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
 fn kept(file: &Path) -> (Vec<Trigger>, Vec<KeptCall>) {
@@ -314,4 +314,61 @@ fn calls_that_the_end_of_a_thread_leaves() {
         assert_eq!(fired, [1, 1, 1, 0], "{}: {said}", mode.label());
         assert!(kept.iter().all(|call| call.is_unwound && call.missing == 0), "{}: {kept:?}", mode.label());
     }
+}
+
+/// Of 44,000 functions that a pattern names, the last is watched as the first is. Of more than a million, some aren't, and that is said wherever the
+/// triggers are.
+#[test]
+fn patterns_name_many_functions() {
+    const FUNCTIONS: usize = 44_000;
+    let place = Place::new("triggers-many");
+    let mut text = String::from("#include <unistd.h>\nstatic volatile int sink;\n");
+    for number in 0..FUNCTIONS {
+        let slow = if number == 1 || number == FUNCTIONS - 1 { "usleep(20000);" } else { "" };
+        text.push_str(&format!("void fun_{number}(void) {{ sink = {number}; {slow} }}\n"));
+    }
+    let last = FUNCTIONS - 1;
+    // What is kept is written while the program runs.
+    text.push_str(&format!(
+        "int main(void) {{ fun_1(); usleep(500000); fun_{last}(); usleep(500000); return 0; }}\n"
+    ));
+    place.write("many.c", &text);
+    let program = place.build(Mode::GCC_NOPS, &["-O0", "many.c"], "many");
+    let one = ["--trigger", "fun_* > 10ms"];
+    let recording = place.record(&[&one[..], &KEEP_ALL].concat(), &program, &[]);
+    let (triggers, calls) = kept(&recording.file);
+    assert_eq!((triggers[0].functions, triggers[0].unwatched), (FUNCTIONS as u64, 0));
+    assert_eq!((triggers[0].fired, calls.len()), (2, 2));
+    // Without `record`.
+    let set = place.file("many.ecs");
+    let resolve = |triggers: &[&str]| {
+        let mut command = place.command(everycall());
+        command.arg("resolve").args(triggers).args(KEEP_ALL).arg("-o").arg(&set).arg(&program);
+        command.output().unwrap()
+    };
+    assert!(resolve(&one).status.success());
+    let run = place.command(&program).env("EVERYCALL_TRIGGERS", &set).output().unwrap();
+    assert!(run.status.success() && run.stderr.is_empty(), "{}", String::from_utf8_lossy(&run.stderr));
+    let files = std::fs::read_dir(place.path()).unwrap();
+    let files = files.filter(|file| file.as_ref().unwrap().file_name().to_string_lossy().contains("-kept-"));
+    assert_eq!(files.count(), 2);
+
+    let all: Vec<&str> = one.iter().copied().cycle().take(2 * 24).collect();
+    let said = resolve(&all);
+    let sentence = String::from_utf8_lossy(&said.stderr).into_owned();
+    assert!(
+        !said.status.success() && sentence.contains("1056000 functions are more than the 1048576"),
+        "{sentence}"
+    );
+    let recording = place.record(&[&all[..], &KEEP_ALL].concat(), &program, &[]);
+    let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
+    let (triggers, _) = kept(&recording.file);
+    let unwatched: u64 = triggers.iter().map(|trigger| trigger.unwatched).sum();
+    let watched: u64 = triggers.iter().map(|trigger| trigger.functions).sum();
+    assert_eq!((watched, unwatched), (1 << 20, 24 * FUNCTIONS as u64 - (1 << 20)), "{said}");
+    assert!(said.contains("had no room and weren't looked at"), "{said}");
+    let info = successful(place.command(everycall()).arg("info").arg(&recording.file));
+    assert!(info.contains("functions more that it"), "{info}");
+    let info = successful(place.command(everycall()).args(["info", "--format", "json"]).arg(&recording.file));
+    assert!(info.contains("\"functions_not_watched\": 30"), "{info}");
 }

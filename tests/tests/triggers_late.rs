@@ -69,3 +69,27 @@ fn nobody_waits_for_a_dead_recorder() {
     let took: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
     assert!((250..2000).contains(&took), "{took} ms");
 }
+
+/// A recorder that gets no CPU for a second finds all of a call that was kept, whatever became of its thread meanwhile.
+#[test]
+fn kept_calls_wait_for_a_recorder_that_is_late() {
+    let place = Place::new("triggers-kept-late");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-pthread", "kept_late.c"], "kept_late");
+    let options =
+        [&["--trigger", "ending > 5ms", "--trigger", "staying > 5ms", "--ring-size", "64K"][..], &KEEP_ALL]
+            .concat();
+    let file = place.file("kept.ect");
+    // Ended threads make room for others at once.
+    let mut command: Command = place.command(everycall());
+    command.env("EVERYCALL_KEEP_ENDED", "0").arg("record").args(options).arg("-o").arg(&file).arg("--");
+    let output = command.arg(&program).arg("1000").output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    let file = TraceFile::open(File::open(file).unwrap()).unwrap();
+    let recording = file.recording();
+    let fired: Vec<u64> = recording.triggers.iter().map(|trigger| trigger.fired).collect();
+    assert_eq!((&fired[..], recording.kept.len()), (&[1, 1][..], 2), "{said}");
+    for call in &recording.kept {
+        assert!(call.thread.is_some() && call.missing == 0, "{call:?}: {said}");
+    }
+}

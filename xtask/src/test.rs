@@ -82,6 +82,9 @@ fn nightly() -> Result<(), String> {
         cargo(&["+nightly", "test", "-Zbuild-std", "--target", "x86_64-unknown-linux-gnu", "--release"])
             .args(what)
             .env("RUSTFLAGS", "-Zsanitizer=thread")
+            // Its reports need names and lines.
+            .env("CARGO_PROFILE_RELEASE_DEBUG", "1")
+            .env("CARGO_PROFILE_RELEASE_STRIP", "none")
             .env("RING_STRESS_SECONDS", "5")
             .env("CARGO_TARGET_DIR", "target/tsan")
             .run()

@@ -71,13 +71,14 @@ pub fn is_signal(trigger: &str) -> bool {
 
 /// What came of a trigger.
 fn trigger_text(tally: &Tally) -> String {
-    let Tally { text, functions, late, fired, kept, missed } = tally;
+    let Tally { text, functions, late, unwatched, fired, kept, missed } = tally;
+    let unseen = named_late(*late) + &not_watched(*unwatched);
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
         (0, 0) if is_signal(text) => format!("{text}: it never came"),
         (0, 0) => format!("{text}: no function of that name came"),
         (_, 0) => {
-            format!("{text}: never, in {}{}", Several(*functions, "function", "functions"), named_late(*late))
+            format!("{text}: never, in {}{}", Several(*functions, "function", "functions"), unseen)
         }
         _ => {
             let [one, several] = if is_signal(text) { ["time", "times"] } else { ["call", "calls"] };
@@ -90,7 +91,7 @@ fn trigger_text(tally: &Tally) -> String {
                     let _ = write!(sentence, ", {} {what}", Count(count));
                 }
             }
-            sentence + &named_late(*late)
+            sentence + &unseen
         }
     }
 }
@@ -102,6 +103,17 @@ pub fn named_late(functions: u64) -> String {
         count => format!(
             "; the first calls of {} weren't looked at: the program couldn't wait longer until record had found them in a \
              library",
+            Several(count, "function", "functions")
+        ),
+    }
+}
+
+/// What is to be said of functions that a trigger names and that nobody looks at; nothing where there are none.
+pub fn not_watched(functions: u64) -> String {
+    match functions {
+        0 => String::new(),
+        count => format!(
+            "; {} more that it names had no room and weren't looked at: write a narrower pattern",
             Several(count, "function", "functions")
         ),
     }
@@ -120,7 +132,8 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
         writeln!(
             out,
             "everycall: nothing was traced: no program with everycall's runtime was started. Build it through the prefix, \
-             as in `everycall cc -- g++ -O2 -g app.cpp -o app`; {file} holds no calls"
+             as in `everycall cc -- g++ -O2 -g app.cpp -o app`; where a program without it loads traced libraries or plugins, add --preload; \
+             {file} holds no calls"
         )?;
         return warnings(out, summary);
     }

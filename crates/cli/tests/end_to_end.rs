@@ -228,7 +228,11 @@ fn scripts_may_start_traced_programs() {
     assert!(off.contains("tracing was off: EVERYCALL_START"), "{off}");
     let nothing = here.run("record -o nothing.ect -- sh -c true");
     assert_eq!(nothing.code, Some(0));
-    assert!(nothing.stderr.contains("nothing was traced") && nothing.stderr.contains("everycall cc --"));
+    assert!(
+        nothing.stderr.contains("nothing was traced")
+            && nothing.stderr.contains("everycall cc --")
+            && nothing.stderr.contains("--preload")
+    );
     assert_eq!(calls_by_name(&lines(&here.succeed("replay --format json script.ect").stdout))["main"], 1);
 }
 

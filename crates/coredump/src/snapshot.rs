@@ -210,6 +210,9 @@ impl<'a> Snapshot<'a> {
     fn meta(&self, tool_version: &str) -> Vec<u8> {
         let mut fields = vec![(meta::TOOL_VERSION, tool_version.as_bytes())];
         fields.extend(self.command().into_iter().map(|word| (meta::ARGUMENT, word)));
+        let folder =
+            self.crash.as_ref().map(|crash| crash.folder.as_slice()).filter(|folder| !folder.is_empty());
+        fields.extend(folder.map(|folder| (meta::WORKING_FOLDER, folder)));
         texts(fields)
     }
 

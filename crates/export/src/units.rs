@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use everycall_format::time::{self, TimeError, UNITS_ALLOWED};
+
 /// A text that should have been a time, a thread number or a pattern, and wasn't.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
@@ -19,51 +21,23 @@ impl fmt::Display for ParseError {
 
 impl std::error::Error for ParseError {}
 
-const UNITS: [(&str, u64); 8] = [
-    ("ns", 1),
-    ("us", 1_000),
-    ("µs", 1_000), // the micro sign
-    ("μs", 1_000), // the Greek letter
-    ("ms", 1_000_000),
-    ("s", 1_000_000_000),
-    ("min", 60_000_000_000),
-    ("h", 3_600_000_000_000),
-];
-
 /// Reads a time such as `1.5ms`, `200us`, `2s` or `0`, exactly. The result is in nanoseconds.
 ///
 /// # Errors
 ///
 /// Not a number with a unit, finer than a nanosecond, or beyond 584 years.
 pub fn parse_time(text: &str) -> Result<u64, ParseError> {
-    let fail = |reason: &str| ParseError { text: text.to_owned(), reason: reason.to_owned() };
-    let trimmed = text.trim();
-    if trimmed == "0" {
-        return Ok(0);
-    }
-    let digits_end = trimmed.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(trimmed.len());
-    let (number, unit) = trimmed.split_at(digits_end);
-    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-    if whole.len() + fraction.len() == 0 || fraction.contains('.') {
-        return Err(fail("is not a time; write a number and a unit, such as 1.5ms, 200us or 2s"));
-    }
-    let Some(&(_, unit_ns)) = UNITS.iter().find(|(name, _)| *name == unit.trim()) else {
-        return Err(fail("has no unit that is known here; use ns, us, ms, s, min or h, as in 1.5ms"));
-    };
-    let mut time_ns = Some(0u64);
-    for digit in whole.bytes() {
-        time_ns = time_ns
-            .and_then(|ns| ns.checked_mul(10)?.checked_add(u64::from(digit - b'0').checked_mul(unit_ns)?));
-    }
-    let mut place_ns = unit_ns;
-    for digit in fraction.trim_end_matches('0').bytes().map(|byte| u64::from(byte - b'0')) {
-        if (digit * place_ns) % 10 != 0 || place_ns < 1 {
-            return Err(fail("is finer than a nanosecond"));
-        }
-        time_ns = time_ns.and_then(|ns| ns.checked_add(digit * place_ns / 10));
-        place_ns = if place_ns % 10 == 0 { place_ns / 10 } else { 0 };
-    }
-    time_ns.ok_or_else(|| fail("is too long a time"))
+    time::parse_time(text.as_bytes()).map_err(|error| {
+        let reason = match error {
+            TimeError::NoNumber => {
+                "is not a time; write a number and a unit, such as 1.5ms, 200us or 2s".to_owned()
+            }
+            TimeError::NoUnit => format!("has no unit that is known here; use {UNITS_ALLOWED}, as in 1.5ms"),
+            TimeError::TooFine => "is finer than a nanosecond".to_owned(),
+            TimeError::TooLong => "is too long a time".to_owned(),
+        };
+        ParseError { text: text.to_owned(), reason }
+    })
 }
 
 /// Reads numbers of threads or processes such as `1234` or `1234,1240`.
@@ -153,6 +127,8 @@ mod tests {
             ("0.000000001s", 1),
             ("1.0ns", 1),
             ("0.05min", 3_000_000_000),
+            ("5m", 300_000_000_000),
+            ("2 sec", 2_000_000_000),
             ("18446744073.709551615s", u64::MAX),
         ] {
             assert_eq!(parse_time(text), Ok(ns), "{text}");

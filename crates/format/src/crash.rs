@@ -1,25 +1,29 @@
-//! Crash files: arenas that outlive their process. What nobody could tell later of it stands in the header page.
+//! What a process was when it began, in the header page: a program may write another title over its command line, and go to another
+//! folder. In crash files, arenas that outlive their process, there is also what nobody could tell later.
 
 use crate::arena::{ClockReading, HOLDERS, HOLDERS_OFFSET, HolderEntry, PAGE};
-use crate::wire::wire_struct;
+use crate::wire::{Wire, wire_struct};
 
 /// How the names of crash files end.
 pub const ENDING: &str = ".arena";
 /// Where the record lies in the arena.
 pub const CRASH_OFFSET: u64 = 2048;
-/// Bytes of the command line that are kept.
+/// Bytes of the command line and of the folder that are kept.
 pub const COMMAND_MAX: usize = PAGE as usize - CRASH_OFFSET as usize - size_of::<CrashRecord>();
 /// "crashrec".
 pub const CRASH_MAGIC: u64 = u64::from_le_bytes(*b"crashrec");
+/// "beginrec": the record of an arena that is no crash file. It has no boot and no clocks.
+pub const BEGIN_MAGIC: u64 = u64::from_le_bytes(*b"beginrec");
 /// Entries of an open-call stack: their disk space is taken as a whole.
 pub const OPEN_CALL_CAPACITY: u32 = 1 << 14;
 
 const _: () = assert!(HOLDERS_OFFSET + HOLDERS as u64 * size_of::<HolderEntry>() as u64 <= CRASH_OFFSET);
 
 wire_struct! {
-    /// A process whose arena is a file. The words of its command line follow, each ended by a zero byte.
+    /// A process at its begin. The words of its command line follow, each ended by a zero byte (unless there was no room for all), then the
+    /// folder that it began in.
     pub struct CrashRecord [192] {
-        /// [`CRASH_MAGIC`].
+        /// [`CRASH_MAGIC`] or [`BEGIN_MAGIC`].
         pub magic: u64,
         /// Bytes of this structure.
         pub record_size: u32,
@@ -31,7 +35,98 @@ wire_struct! {
         pub name: [u8; 16],
         /// The clocks, at the two last looks. The one whose ticks are 0 is being written.
         pub latest: [ClockReading; 2],
+        /// Bytes of the folder; 0 where it isn't known.
+        pub folder_length: u32,
         /// Zero.
-        pub reserved: [u64; 5],
+        pub reserved: [u32; 9],
+    }
+}
+
+/// What a process was started with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Beginning<'a> {
+    /// The words of its command line, each ended by a zero byte.
+    pub command: &'a [u8],
+    /// The folder that it began in; empty where it isn't known.
+    pub folder: &'a [u8],
+    /// Its name then, NUL padded.
+    pub name: [u8; 16],
+}
+
+impl<'a> Beginning<'a> {
+    /// What stands in the bytes at [`CRASH_OFFSET`], which may be anybody's. `None` where there is no record.
+    #[must_use]
+    pub fn parse(bytes: &'a [u8]) -> Option<Beginning<'a>> {
+        let record = CrashRecord::read(bytes)?;
+        let size = usize::try_from(record.record_size).ok()?;
+        if !matches!(record.magic, CRASH_MAGIC | BEGIN_MAGIC) || size < CrashRecord::SIZE {
+            return None;
+        }
+        let rest = bytes.get(size..)?;
+        let (command, rest) = rest.split_at_checked(record.command_length as usize).unwrap_or((rest, &[]));
+        let folder = rest.get(..record.folder_length as usize).filter(|folder| folder.first() == Some(&b'/'));
+        Some(Beginning { command, folder: folder.unwrap_or(&[]), name: record.name })
+    }
+
+    /// Whether the command line is there to its end.
+    #[must_use]
+    pub fn has_whole_command(&self) -> bool {
+        self.command.last() == Some(&0)
+    }
+
+    /// Its words.
+    pub fn words(&self) -> impl Iterator<Item = &'a [u8]> + use<'a> {
+        let line = self.command.strip_suffix(b"\0").unwrap_or(self.command);
+        let is_there = !self.command.is_empty();
+        line.split(|byte| *byte == 0).filter(move |_| is_there)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::vec;
+    use std::vec::Vec;
+
+    use super::*;
+
+    fn page(record: CrashRecord, texts: &[u8]) -> Vec<u8> {
+        let mut bytes = vec![0; CrashRecord::SIZE];
+        record.write(&mut bytes);
+        bytes.extend(texts);
+        bytes
+    }
+
+    #[test]
+    fn what_a_process_began_with_is_read_and_lies_are_not_believed() {
+        let record = |command_length, folder_length| CrashRecord {
+            magic: BEGIN_MAGIC,
+            record_size: CrashRecord::SIZE as u32,
+            command_length,
+            folder_length,
+            ..CrashRecord::default()
+        };
+        let whole = page(record(7, 4), b"app\0-x\0/srv");
+        let found = Beginning::parse(&whole).unwrap();
+        assert_eq!(
+            (found.words().collect::<Vec<_>>(), found.folder),
+            (vec![&b"app"[..], b"-x"], &b"/srv"[..])
+        );
+        assert!(found.has_whole_command());
+        for end in 0..whole.len() {
+            let cut = Beginning::parse(&whole[..end]);
+            assert_eq!(cut.is_some(), end >= CrashRecord::SIZE, "{end}");
+            assert!(cut.is_none_or(|cut| cut.folder.is_empty()), "{end}");
+        }
+        let lie = page(record(u32::MAX, u32::MAX), b"app");
+        let found = Beginning::parse(&lie).unwrap();
+        assert_eq!((found.words().collect::<Vec<_>>(), found.folder), (vec![&b"app"[..]], &b""[..]));
+        assert!(!found.has_whole_command());
+        assert_eq!(Beginning::parse(&page(record(0, 0), b"")).unwrap().words().count(), 0);
+        assert!(Beginning::parse(&page(CrashRecord { magic: 1, ..record(0, 0) }, b"")).is_none());
+        assert!(
+            Beginning::parse(&page(CrashRecord { record_size: u32::MAX, ..record(0, 0) }, b"")).is_none()
+        );
     }
 }

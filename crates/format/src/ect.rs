@@ -409,8 +409,10 @@ wire_struct! {
         pub functions: u64,
         /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
         pub late: u64,
+        /// Functions that it names and whose calls weren't looked at, ever: there was no room for them. Not among `functions`.
+        pub unwatched: u64,
         /// Zero.
-        pub reserved: [u64; 2],
+        pub reserved: u64,
     }
 }
 

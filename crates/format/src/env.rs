@@ -1,6 +1,8 @@
 //! Environment variables that a traced process reads. All begin with `EVERYCALL_`; programs that run
 //! with elevated rights (`AT_SECURE`) ignore them.
 
+use crate::time::parse_time;
+
 /// Path of the recorder's [hub](crate::hub). Set by `record`, not by people.
 pub const RECORDER: &str = "EVERYCALL_RECORDER";
 /// Bytes of each thread's ring: a power of two, such as `1M` or `65536`.
@@ -8,7 +10,8 @@ pub const RING_SIZE: &str = "EVERYCALL_RING_SIZE";
 /// `on` (default) or `off`: whether tracing starts with the program.
 pub const START: &str = "EVERYCALL_START";
 
-/// How much of ended threads is kept, and how long: a size, and a number of seconds after a comma, such as `64M` or `16M,10`.
+/// How much of ended threads is kept, and how long: a size, and a time after a comma, such as `64M` or `16M,10s`; without a
+/// unit it is in seconds.
 pub const KEEP_ENDED: &str = "EVERYCALL_KEEP_ENDED";
 
 /// Folder for [crash files](crate::crash): the arena of a process without a recorder is kept in a file there that outlives the
@@ -76,7 +79,7 @@ impl KeepEnded {
 }
 
 /// What [`KEEP_ENDED`] allows, for messages.
-pub const KEEP_ENDED_ALLOWED: &str = "a size and perhaps seconds, such as 0, 64M or 16M,10";
+pub const KEEP_ENDED_ALLOWED: &str = "a size and perhaps a time, such as 0, 64M or 16M,10s";
 
 /// Reads [`KEEP_ENDED`]. `None` where it isn't understood.
 #[must_use]
@@ -85,10 +88,11 @@ pub fn parse_keep_ended(text: &[u8]) -> Option<KeepEnded> {
     let bytes = parts.next().and_then(parse_size)?;
     let nanoseconds = match parts.next() {
         None => u64::MAX,
+        // Without a unit they are seconds.
         Some(seconds) if seconds.iter().all(u8::is_ascii_digit) => {
             parse_size(seconds)?.checked_mul(1_000_000_000)?
         }
-        Some(_) => return None,
+        Some(time) => parse_time(time).ok()?,
     };
     Some(KeepEnded { bytes, nanoseconds })
 }
@@ -192,6 +196,8 @@ mod tests {
         let kept = |bytes, nanoseconds| Some(KeepEnded { bytes, nanoseconds });
         assert_eq!(parse_keep_ended(b"0"), kept(0, u64::MAX));
         assert_eq!(parse_keep_ended(b"16M,10"), kept(16 << 20, 10_000_000_000));
+        assert_eq!(parse_keep_ended(b"16M,10s"), kept(16 << 20, 10_000_000_000));
+        assert_eq!(parse_keep_ended(b"0,500ms"), kept(0, 500_000_000));
         for bad in [&b""[..], b",", b"1M,", b"1M,2K", b"1M,2,3", b"x", b"1,99999999999999"] {
             assert_eq!(parse_keep_ended(bad), None, "{:?}", core::str::from_utf8(bad));
         }

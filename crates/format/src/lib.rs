@@ -29,6 +29,7 @@ pub mod hub;
 pub mod label;
 pub mod site;
 pub mod site_set;
+pub mod time;
 pub mod trigger;
 mod wire;
 

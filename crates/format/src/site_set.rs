@@ -21,7 +21,7 @@ pub const VERSION: u32 = 1;
 /// What the names of such files end with.
 pub const ENDING: &str = ".ecs";
 /// Larger files are none.
-pub const SIZE_MAX: u64 = 16 << 20;
+pub const SIZE_MAX: u64 = 64 << 20;
 /// Calls of one trigger that may be kept.
 pub const KEEP_MAX: u32 = 1000;
 /// Modules of a set.

@@ -19,8 +19,8 @@ use crate::wire::wire_struct;
 pub const RULES: u32 = 24;
 /// Calls that may wait for whoever keeps them.
 pub const CALLS: u32 = 64;
-/// Default room for sites, for both halves: functions that triggers name, once for each trigger.
-pub const SITES: u32 = 1 << 16;
+/// Default room for sites, for both halves: functions that triggers name, once for each trigger. It is address space: memory is what is used.
+pub const SITES: u32 = 1 << 21;
 /// Where the rules begin, from the header.
 const RULES_OFFSET: u64 = 128;
 /// Where the calls begin, from the header.
@@ -35,6 +35,8 @@ pub const NO_CODE: u32 = u32::MAX >> 1;
 pub const NEVER: u64 = u64::MAX;
 /// [`TriggerHeader::keep_ticks`]: some 100 ms, as whoever keeps calls may have to wait for a CPU.
 pub const KEEP_TICKS: u64 = 1 << 28;
+/// How long what a call was posted with waits for whoever keeps calls, who may be dead: some 10 s.
+pub const WAIT_TICKS: u64 = 1 << 35;
 
 wire_struct! {
     /// What belongs to all triggers.
@@ -52,15 +54,18 @@ wire_struct! {
         pub segments_allowed: u32,
         /// Segments that they have taken so.
         pub segments_used: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// [`TriggerHeader::bell`] as it was when whoever keeps calls last looked, once all that was posted by then is held or not wanted. As long as
+        /// it is another one, and [`TriggerHeader::posted`] not longer ago than [`WAIT_TICKS`], threads keep what they have.
+        pub heard: u32,
         /// Ticks for which all threads keep their oldest segments after a call was posted.
         pub keep_ticks: u64,
         /// When the process last went on though the recorder hadn't named a new module's functions yet, in ticks; 0 since the
         /// recorder has heard of it.
         pub given_up: u64,
+        /// When a call was posted last, in ticks.
+        pub posted: u64,
         /// Zero.
-        pub reserved_too: [u64; 10],
+        pub reserved_too: [u64; 9],
     }
 }
 
@@ -77,8 +82,10 @@ wire_struct! {
         pub fired: u64,
         /// Calls of these that were to be kept and found no free entry.
         pub missed: u64,
+        /// Functions that it names and that had no room among the sites: their calls aren't looked at.
+        pub unwatched: u64,
         /// Zero.
-        pub reserved: [u64; 3],
+        pub reserved: [u64; 2],
     }
 }
 

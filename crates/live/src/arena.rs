@@ -11,6 +11,7 @@ use everycall_format::arena::{
     ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, HOLDERS_OFFSET, HolderEntry, ModuleEntry, OpenCall,
     PAGE, ThreadHeader, thread_state,
 };
+use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::event::WORD_SIZE;
 use everycall_ring::Pool;
 
@@ -52,7 +53,16 @@ impl LiveArena {
         if !layout.is_consistent(mapping.size()) || layout.arena_size < PAGE {
             return Err(LiveError::Damaged);
         }
-        Ok(Some(LiveArena { mapping, layout, process: process.clone(), file: None }))
+        let mut process = process.clone();
+        let bytes = bytes_at(&mapping, CRASH_OFFSET, PAGE - CRASH_OFFSET);
+        if let Some(beginning) = Beginning::parse(&bytes) {
+            process.folder = beginning.folder.to_vec();
+            // What it is called by now may be a title, in the place of the words that it was started with.
+            if beginning.has_whole_command() {
+                process.command = beginning.words().map(<[u8]>::to_vec).collect();
+            }
+        }
+        Ok(Some(LiveArena { mapping, layout, process, file: None }))
     }
 
     /// The same in a crash file.
@@ -165,12 +175,14 @@ impl LiveArena {
     /// The header of slot `slot`, if a thread has it or had it, and it didn't change hands meanwhile.
     pub(crate) fn thread(&self, slot: u32) -> Option<ThreadHeader> {
         let at = self.layout.thread_at(slot);
-        let identity = |thread: &ThreadHeader| (thread.state, thread.generation, thread.start_ticks);
+        // A thread that ends in between, and is noticed to have, is the same one.
+        let identity = |thread: &ThreadHeader| (thread.generation, thread.start_ticks);
         let before: ThreadHeader = read(&self.mapping, at)?;
         fence(Acquire);
         let after: ThreadHeader = read(&self.mapping, at)?;
-        let is_ones = matches!(after.state, thread_state::USED | thread_state::ENDED);
-        (is_ones && identity(&before) == identity(&after)).then_some(after)
+        let is_ones =
+            |thread: &ThreadHeader| matches!(thread.state, thread_state::USED | thread_state::ENDED);
+        (is_ones(&before) && is_ones(&after) && identity(&before) == identity(&after)).then_some(after)
     }
 
     /// The calls that a thread has open, outermost first: those that didn't change while they were looked at.
@@ -226,7 +238,59 @@ impl LiveArena {
 
 /// The structure at `at`.
 fn read<T: Wire>(mapping: &Mapping, at: u64) -> Option<T> {
-    let words = mapping.words(at, T::SIZE.div_ceil(WORD_SIZE) as u64);
-    let bytes: Vec<u8> = words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect();
-    T::read(&bytes)
+    T::read(&bytes_at(mapping, at, T::SIZE as u64))
+}
+
+fn bytes_at(mapping: &Mapping, at: u64, size: u64) -> Vec<u8> {
+    let words = mapping.words(at, size.div_ceil(WORD_SIZE as u64));
+    words.iter().flat_map(|word| word.load(Relaxed).to_le_bytes()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+    use std::os::unix::fs::FileExt;
+    use std::sync::atomic::AtomicBool;
+
+    use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+
+    use super::*;
+
+    fn bytes<T: Wire>(value: &T) -> Vec<u8> {
+        let mut bytes = vec![0; T::SIZE];
+        value.write(&mut bytes);
+        bytes
+    }
+
+    /// That a thread is found to have ended, while it is looked at, makes it no other one.
+    #[test]
+    fn threads_that_end_meanwhile_are_there() {
+        let file = File::from(memfd_create("arena", MemfdFlags::ALLOW_SEALING).unwrap());
+        let header = ArenaHeader { threads: 1, ..ArenaHeader::with_layout(1 << 20, 4, 0) };
+        file.set_len(header.arena_size).unwrap();
+        fcntl_add_seals(&file, SealFlags::SHRINK).unwrap();
+        file.write_all_at(&bytes(&header), 0).unwrap();
+        let thread = ThreadHeader { state: thread_state::USED, start_ticks: 7, ..ThreadHeader::default() };
+        let at = header.thread_at(0);
+        file.write_all_at(&bytes(&thread), at).unwrap();
+        let arena = LiveArena::of_file(file.as_fd(), 1).unwrap().unwrap();
+        let over = AtomicBool::new(false);
+        let state_at = at + offset_of!(ThreadHeader, state) as u64;
+        let missed = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Relaxed) {
+                    for state in [thread_state::ENDED, thread_state::USED] {
+                        file.write_all_at(&state.to_le_bytes(), state_at).unwrap();
+                    }
+                }
+            });
+            let missed = (0..20_000).filter(|_| arena.thread(0).is_none()).count();
+            over.store(true, Relaxed);
+            missed
+        });
+        assert_eq!(missed, 0);
+        file.write_all_at(&thread_state::FREE.to_le_bytes(), state_at).unwrap();
+        assert!(arena.thread(0).is_none());
+    }
 }

@@ -1,10 +1,14 @@
 //! What `/proc` tells of a process.
 
+use std::collections::HashMap;
 use std::io;
 
-use everycall_recorder::proc_files::stat;
+use everycall_recorder::proc_files::{stat, thread_began, thread_name};
 
 use crate::error::LiveError;
+
+/// How far two looks at clocks may lie apart, on a machine that is busy.
+const THREAD_AGE_SLACK_NS: u64 = 100_000_000;
 
 /// A process, as far as the kernel tells of it.
 #[derive(Clone, Debug, Default)]
@@ -15,8 +19,11 @@ pub struct ProcessFacts {
     pub parent: u32,
     /// Its name: at most 15 bytes.
     pub name: Vec<u8>,
-    /// The words of its command line.
+    /// The words of the command line that it was started with, as far as its arena has them; else those that the kernel shows now, which
+    /// may be a title.
     pub command: Vec<Vec<u8>>,
+    /// The folder that it was started in; empty where that isn't known.
+    pub folder: Vec<u8>,
     /// When it began, in the kernel's ticks since boot.
     pub started: u64,
     /// Its ids in all namespaces that it is in.
@@ -43,13 +50,12 @@ impl ProcessFacts {
             ids.push(pid);
         }
         let words = read(pid, "cmdline").unwrap_or_default();
-        let words = words.strip_suffix(b"\0").unwrap_or(&words);
-        let command = words.split(|byte| *byte == 0).map(<[u8]>::to_vec);
         Ok(ProcessFacts {
             pid,
             parent: stat.parent,
             name: stat.name,
-            command: if words.is_empty() { vec![] } else { command.collect() },
+            command: words_of(&words),
+            folder: Vec::new(),
             started: stat.started,
             ids,
             has_ended: stat.has_ended,
@@ -63,6 +69,68 @@ impl ProcessFacts {
         let file = first.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
         String::from_utf8_lossy(if file.is_empty() { &self.name } else { file }).into_owned()
     }
+}
+
+/// The words of a command line as the kernel shows it. A title that is shorter than what stood there leaves zeros behind it.
+fn words_of(line: &[u8]) -> Vec<Vec<u8>> {
+    let end = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+    let words = line[..end].split(|byte| *byte == 0).map(<[u8]>::to_vec);
+    if end == 0 { Vec::new() } else { words.collect() }
+}
+
+/// The names of all threads of process `pid`, by their ids as the process itself sees them. Where it sees other ids than we do, each thread's
+/// `status` tells which.
+pub(crate) struct ThreadNames {
+    pid: u32,
+    /// Our id of each of its ids, where these differ.
+    ours: Option<HashMap<u32, u32>>,
+    /// Now, in the kernel's ticks since boot, and how many of these there are in a second.
+    now: (u64, u64),
+}
+
+impl ThreadNames {
+    /// Of the process with these facts.
+    pub fn of(process: &ProcessFacts) -> ThreadNames {
+        let pid = process.pid;
+        let uptime = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+        let rate = rustix::param::clock_ticks_per_second().max(1);
+        let seconds = u64::try_from(uptime.tv_sec).unwrap_or(0);
+        let part = u64::try_from(uptime.tv_nsec).unwrap_or(0).saturating_mul(rate) / 1_000_000_000;
+        ThreadNames {
+            pid,
+            ours: (process.ids.len() > 1).then(|| inner_ids(pid)),
+            now: (seconds.saturating_mul(rate).saturating_add(part), rate),
+        }
+    }
+
+    /// The name of the thread that it knows as `tid` and that has been there for `age_ns` at least, where it isn't `known`; `None` where it is gone,
+    /// though another one may have its number.
+    pub fn new_name(&self, tid: u32, age_ns: u64, known: &[u8; 16]) -> Option<[u8; 16]> {
+        let tid = match &self.ours {
+            Some(ours) => *ours.get(&tid)?,
+            None => tid,
+        };
+        let name = thread_name(self.pid, tid).filter(|name| name != known)?;
+        let began = thread_began(self.pid, tid)?;
+        let (now, rate) = self.now;
+        // Both clocks are read at their own moments.
+        let slack_ns = 1_000_000_000 / rate + THREAD_AGE_SLACK_NS;
+        let there_ns = u128::from(now.saturating_sub(began)) * 1_000_000_000 / u128::from(rate);
+        (there_ns + u128::from(slack_ns) >= u128::from(age_ns)).then_some(name)
+    }
+}
+
+/// Our ids of a process's threads, by those that it has in the innermost namespace.
+fn inner_ids(pid: u32) -> HashMap<u32, u32> {
+    let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return HashMap::new() };
+    let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
+    let pair = |tid: u32| {
+        let status = read(pid, &format!("task/{tid}/status")).ok()?;
+        let status = String::from_utf8_lossy(&status);
+        let ids = status.lines().find_map(|line| line.strip_prefix("NSpid:"))?;
+        Some((ids.split_ascii_whitespace().last()?.parse().ok()?, tid))
+    };
+    tids.filter_map(pair).collect()
 }
 
 /// When process `pid` began, in the kernel's ticks since boot; `None` where it isn't there or has ended.
@@ -86,6 +154,17 @@ pub(crate) fn refused(error: io::Error) -> LiveError {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn titles_are_told_from_words() {
+        let words = |line: &[u8]| {
+            words_of(line).iter().map(|word| String::from_utf8_lossy(word).into_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(words(b"redis-server *:7394\0\0\0\0"), ["redis-server *:7394"]);
+        assert_eq!(words(b"app\0\0-x\0"), ["app", "", "-x"]);
+        assert_eq!(words(b""), [""; 0]);
+        assert_eq!(words(b"\0\0"), [""; 0]);
+    }
 
     #[test]
     fn this_process_is_known() {

@@ -18,6 +18,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::arena::LiveArena;
 use crate::error::LiveError;
 use crate::holders::Holder;
+use crate::process::ThreadNames;
 
 /// Ticks for which threads leave their oldest segments alone, counted from now: some 100 ms, as we may have to wait for a CPU.
 /// An asker that dies is forgotten after that time.
@@ -116,12 +117,38 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
         end_well(words);
     }
     let after = clock::read();
+    look_at_names(arena, &mut threads, &after);
     let cpu_ns = cpu_nanoseconds().saturating_sub(cpu_before);
     let mut snapshot = Snapshot { arena, holder, threads, too_late, cpu_ns, before, after };
     if let Some(last_ns) = last_ns {
         snapshot.let_go_before(last_ns);
     }
     Ok(snapshot)
+}
+
+/// Asks the kernel for the names of living threads: one that names itself and then waits has told nobody.
+fn look_at_names(arena: &LiveArena, threads: &mut [HeldThread], now: &ClockReading) {
+    let names = ThreadNames::of(arena.process());
+    let start = arena.layout().start;
+    // A fiber's name isn't that of the thread that runs it.
+    let living =
+        |thread: &&mut HeldThread| thread.header.state == thread_state::USED && thread.header.fiber == 0;
+    for thread in threads.iter_mut().filter(living) {
+        let age_ns = nanoseconds_since(&start, now, thread.header.start_ticks);
+        if let Some(name) = names.new_name(thread.header.tid, age_ns, &thread.header.name) {
+            thread.header.name = name;
+        }
+    }
+}
+
+/// Nanoseconds from `ticks` to `now`, by the counter's rate since `start`; 0 where that isn't known.
+fn nanoseconds_since(start: &ClockReading, now: &ClockReading, ticks: u64) -> u64 {
+    let span = u128::from(now.ticks.saturating_sub(start.ticks));
+    let time = u128::from(now.monotonic_raw_ns.saturating_sub(start.monotonic_raw_ns));
+    if span == 0 || start.monotonic_raw_ns == 0 {
+        return 0;
+    }
+    u64::try_from(u128::from(now.ticks.saturating_sub(ticks)) * time / span).unwrap_or(u64::MAX)
 }
 
 /// CPU time that this process has taken so far, in nanoseconds.

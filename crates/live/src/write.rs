@@ -77,6 +77,10 @@ impl Snapshot<'_> {
     fn meta(&self, tool_version: &str) -> Vec<u8> {
         let mut fields = vec![(meta::TOOL_VERSION, tool_version.as_bytes().to_vec())];
         fields.extend(self.command().into_iter().map(|word| (meta::ARGUMENT, word)));
+        fields.extend(
+            Some((meta::WORKING_FOLDER, self.arena.process().folder.clone()))
+                .filter(|(_, folder)| !folder.is_empty()),
+        );
         fields.extend(host::describe());
         texts(fields.iter().map(|(key, text)| (*key, text.as_slice())))
     }

@@ -16,6 +16,8 @@ pub struct Trigger {
     pub functions: u64,
     /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
     pub late: u64,
+    /// Functions beside these that it names, and whose calls were never looked at: there was no room for them.
+    pub unwatched: u64,
     /// Calls that met its condition.
     pub fired: u64,
     /// Calls of these that were kept.
@@ -72,6 +74,7 @@ pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(
             text: text(&record).unwrap_or_default(),
             functions: record.functions,
             late: record.late,
+            unwatched: record.unwatched,
             fired: record.fired,
             kept: record.kept,
             missed: record.missed,

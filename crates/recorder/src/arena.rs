@@ -10,14 +10,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, EXTRA_SIZE, ModuleEntry, OpenCall, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
+    ArenaHeader, EXTRA_SIZE, ModuleEntry, OpenCall, PAGE, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
 };
+use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::trigger::{KEEP_TICKS, NEVER, SITES, TriggerHeader};
 use rustix::fs::{MemfdFlags, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::RecordError;
 use crate::hub::read_at;
+use crate::proc_files::Name;
 use crate::shared_pool::SharedPool;
 
 /// With fewer threads than this an arena isn't worth having.
@@ -176,6 +178,17 @@ impl Arena {
     #[must_use]
     pub fn header(&self) -> ArenaHeader {
         self.read_at(0)
+    }
+
+    /// The command line that its process was started with, each word ended by a zero byte, unless it isn't there to its end; and the name that it
+    /// had then. `None` where the process hasn't said so; the traced process's word, too.
+    #[must_use]
+    pub fn beginning(&self) -> Option<(Option<Vec<u8>>, Name)> {
+        let mut bytes = [0; (PAGE - CRASH_OFFSET) as usize];
+        self.read_bytes(CRASH_OFFSET, &mut bytes);
+        let beginning = Beginning::parse(&bytes)?;
+        let command = Some(beginning.command).filter(|_| beginning.has_whole_command());
+        Some((command.map(<[u8]>::to_vec), beginning.name))
     }
 
     /// Entries of the module table in use.

@@ -7,6 +7,7 @@
 //! ```
 
 use std::collections::HashMap;
+use std::collections::HashSet;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
@@ -65,6 +66,8 @@ pub(crate) struct Member {
     triggers: Option<Arc<SharedTriggers>>,
     /// What triggers name in each module, and which module that is: how many had its entry before, and where its code begins.
     sites: Vec<((u32, u32), Vec<TriggerSite>)>,
+    /// Those of them that had no room in its arena at some time: their first code offset and trigger.
+    left_out: HashSet<(u32, u32)>,
 }
 
 /// All processes, and the arenas for those to come.
@@ -213,8 +216,12 @@ impl Family {
             let of = |member: &&Member| Some(member.number) == parent;
             self.living.iter().chain(&self.ended).find(of).map(|member| (member.command.clone(), member.name))
         };
-        let (command, name) = proc_files::command_line(pid)
-            .zip(proc_files::name(pid))
+        // What the process itself says is there though it has ended by now, and what it was started with though the kernel shows a title.
+        let (began, named) = arena.beginning().unzip();
+        let (command, name) = began
+            .flatten()
+            .or_else(|| proc_files::command_line(pid))
+            .zip(proc_files::name(pid).or(named))
             .or_else(|| if forked { parent_command() } else { None })
             .unwrap_or_default();
         let pidfd = Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
@@ -243,6 +250,7 @@ impl Family {
             end: None,
             triggers: None,
             sites: Vec::new(),
+            left_out: HashSet::new(),
         };
         if self.sites.is_some() {
             member.triggers = SharedTriggers::map(&member.arena).ok().flatten().map(Arc::new);
@@ -447,7 +455,10 @@ impl Member {
             None => u64::MAX,
             Some(triggers) => {
                 let all = self.sites.iter().flat_map(|(_, sites)| sites);
-                triggers.replace(all.copied().collect());
+                let mut left_out = triggers.replace(all.copied().collect());
+                // Those that had no room before are counted already.
+                left_out.retain(|site| self.left_out.insert((site.first, site.rule)));
+                finder.unwatched(&left_out);
                 // Afterwards: whoever gives up from now on goes on with these.
                 triggers.given_up()
             }

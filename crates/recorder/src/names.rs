@@ -12,7 +12,7 @@ use crate::arena::Arena;
 use crate::proc_files::{Name, thread_name};
 
 /// Threads looked at in one round; with more, a round takes several.
-const THREADS_PER_ROUND: u32 = 128;
+const THREADS_PER_ROUND: u32 = 1024;
 /// Time between two rounds while threads are new, which is when they get their names.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Time between two rounds when nothing changes.

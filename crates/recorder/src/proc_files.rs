@@ -36,6 +36,12 @@ pub fn thread_name(pid: u32, tid: u32) -> Option<Name> {
     name_in(pid, &format!("task/{tid}/comm"))
 }
 
+/// When its thread `tid` began, in the kernel's ticks since boot; `None` where it is gone.
+#[must_use]
+pub fn thread_began(pid: u32, tid: u32) -> Option<u64> {
+    parse_stat(&read(pid, &format!("task/{tid}/stat"), STAT_MAX).ok()?).map(|stat| stat.started)
+}
+
 fn name_in(pid: u32, file: &str) -> Option<Name> {
     let mut text = Name::default();
     // The kernel gives all of it at once.

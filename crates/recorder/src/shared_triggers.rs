@@ -75,6 +75,11 @@ impl SharedTriggers {
         self.word(0, offset_of!(TriggerHeader, bell)).load(Acquire)
     }
 
+    /// All that was posted when the bell was `bell` is held, kept or not wanted: threads needn't keep anything for it any more.
+    pub fn hear(&self, bell: u32) {
+        self.word(0, offset_of!(TriggerHeader, heard)).store(bell, Release);
+    }
+
     /// When the process last went on without waiting for [`SharedTriggers::replace`], in ticks; 0 where it never did since the last
     /// [`SharedTriggers::hear_of`].
     #[must_use]
@@ -92,8 +97,9 @@ impl SharedTriggers {
         Sites::of(self.word(0, offset_of!(TriggerHeader, sites)).load(Acquire), self.capacity)
     }
 
-    /// Puts `sites` in the place of all others: into the half that nobody uses now. How many had no room.
-    pub fn replace(&self, mut sites: Vec<TriggerSite>) -> usize {
+    /// Puts `sites` in the place of all others: into the half that nobody uses now. Those that had no room.
+    #[must_use]
+    pub fn replace(&self, mut sites: Vec<TriggerSite>) -> Vec<TriggerSite> {
         sites.sort_by_key(|site| (site.first, site.rule));
         let new = self.sites().other(u32::try_from(sites.len()).unwrap_or(u32::MAX));
         for (index, site) in (0..new.count).zip(&sites) {
@@ -105,7 +111,7 @@ impl SharedTriggers {
         }
         self.word(0, offset_of!(TriggerHeader, sites)).store(new.word(), Release);
         self.set_floor();
-        sites.len() - new.count as usize
+        sites.split_off(new.count as usize)
     }
 
     fn places(&self) -> impl Iterator<Item = u64> + '_ {

@@ -24,6 +24,9 @@ pub trait FindSites: Send {
     /// seconds at most; what comes later is still good for later calls.
     fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
 
+    /// There is no room for these in the process: their calls are never looked at.
+    fn unwatched(&mut self, sites: &[TriggerSite]);
+
     /// The program didn't wait for these: calls before weren't looked at.
     fn late(&mut self, sites: &[TriggerSite]);
 }

@@ -7,6 +7,7 @@
 //! The file goes at `exit` ([`remove`]). What ends the process otherwise leaves it, whoever that is: nobody has to do anything then.
 
 use crate::arena::Arena;
+use crate::beginning;
 use crate::disk::{self, Disk};
 use crate::file::{self, File, errno};
 use crate::folder::{Folder, NAME_MAX, Name};
@@ -21,7 +22,7 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ClockReading, PAGE, THREAD_CAPACITY, counter};
-use everycall_format::crash::{COMMAND_MAX, CRASH_MAGIC, CRASH_OFFSET, CrashRecord, ENDING};
+use everycall_format::crash::{CRASH_MAGIC, CRASH_OFFSET, CrashRecord, ENDING};
 
 /// Files of the same name and process id that may lie there: those of earlier processes.
 const TRIES: u32 = 1000;
@@ -189,12 +190,8 @@ fn fill(file: &File, disk: Disk, layout: &ArenaHeader) -> Result<*mut u8, Troubl
 pub(crate) fn begin(arena: &Arena) {
     SEGMENTS.store(0, Relaxed);
     IS_FILE.store(true, Relaxed);
-    let mut record = CrashRecord {
-        magic: CRASH_MAGIC,
-        record_size: CrashRecord::SIZE as u32,
-        name: system::process_name(),
-        ..CrashRecord::default()
-    };
+    let mut record =
+        CrashRecord { magic: CRASH_MAGIC, name: system::process_name(), ..CrashRecord::default() };
     if let Some(file) = File::open(b"/proc/sys/kernel/random/boot_id\0", false) {
         let length = file.read(&mut record.boot);
         // The line's end.
@@ -202,11 +199,7 @@ pub(crate) fn begin(arena: &Arena) {
             *end = 0;
         }
     }
-    let mut command = [0; COMMAND_MAX];
-    let command = file::command_line(&mut command);
-    record.command_length = command.len() as u32;
-    arena.put_bytes(CRASH_OFFSET + CrashRecord::SIZE as u64, command);
-    arena.put_crash_record(&record);
+    beginning::put_record(arena, &record);
 }
 
 /// Removes the file that [`map`] made.
@@ -340,13 +333,6 @@ fn remove_file(name: &[u8; NAME_MAX]) {
 }
 
 impl Arena {
-    /// Stores the record of a crash file.
-    fn put_crash_record(&self, record: &CrashRecord) {
-        let mut bytes = [0; CrashRecord::SIZE];
-        record.write(&mut bytes);
-        self.put_bytes(CRASH_OFFSET, &bytes);
-    }
-
     /// Stores what the clocks say into the older of the two places: first its ticks go, and they come last.
     fn put_latest(&self, reading: &ClockReading) {
         let first = CRASH_OFFSET + offset_of!(CrashRecord, latest) as u64;

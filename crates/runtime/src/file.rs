@@ -192,6 +192,27 @@ pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     buffer.get(..length).unwrap_or(&[])
 }
 
+/// The name of thread `tid` of this process, NUL padded; `None` where it is gone, or can't be asked for.
+pub(crate) fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
+    const HEAD: &[u8] = b"/proc/self/task/";
+    const TAIL: &[u8] = b"/comm\0";
+    let mut path = [0; HEAD.len() + 10 + TAIL.len()];
+    let mut unit = 1_u32;
+    while tid / 10 >= unit {
+        unit *= 10;
+    }
+    let digits = core::iter::successors(Some(unit), |unit| Some(unit / 10)).take_while(|unit| *unit > 0);
+    let digits = digits.map(|unit| b'0' + (tid.checked_div(unit).unwrap_or(0) % 10) as u8);
+    let text = HEAD.iter().copied().chain(digits).chain(TAIL.iter().copied());
+    path.iter_mut().zip(text).for_each(|(to, from)| *to = from);
+    let mut name = [0; 16];
+    let count = File::open(&path, false)?.read(&mut name);
+    // The line's end.
+    let end = name.get_mut(count.checked_sub(1)?).filter(|end| **end == b'\n')?;
+    *end = 0;
+    Some(name)
+}
+
 /// Gives a file another name. Paths end with NUL; else EINVAL.
 pub(crate) fn rename(from: &[u8], to: &[u8]) -> Result<(), isize> {
     if from.last() != Some(&0) || to.last() != Some(&0) {

@@ -7,6 +7,7 @@
 //! without entries.
 
 use crate::arena::Arena;
+use crate::beginning;
 use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
 use crate::system;
@@ -128,6 +129,7 @@ fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
     let base = file.map_shared_at(parent.base(), header.arena_size)?;
     // SAFETY: mapped for ever; consistent.
     let arena = unsafe { Arena::new(base, header) };
+    beginning::put(&arena);
     start::leave_out_of_dumps(&arena);
     Some(arena)
 }
@@ -139,6 +141,7 @@ fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
     if crash::is_file() {
         crash::begin_without(&arena);
     }
+    beginning::put(&arena);
     start::leave_out_of_dumps(&arena);
     Some(arena)
 }

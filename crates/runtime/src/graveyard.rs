@@ -14,6 +14,7 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Rela
 use everycall_format::Wire;
 use everycall_format::arena::{OpenCall, PAGE, counter, stream, thread_state};
 use everycall_format::env::KeepEnded;
+use everycall_format::trigger::CALLS;
 use everycall_ring::FreeList;
 
 /// Threads that are looked after when one begins.
@@ -233,7 +234,6 @@ impl Graveyard {
         let slot = arena.slot(index);
         slot.end_ticks().store(everycall_hooks::ticks(), Relaxed);
         slot.end_ns().store(self.now(), Relaxed);
-        slot.next().store(0, Relaxed);
         // Where no call was open, nobody needs its stack any more.
         let stack = slot.open_calls().load(Relaxed);
         if let Some(stack) = stack.checked_sub(1).filter(|stack| is_empty(arena, *stack)) {
@@ -241,11 +241,7 @@ impl Graveyard {
             self.free_stack(arena, stack);
         }
         slot.state().store(thread_state::ENDED, Release);
-        match self.last.load(Relaxed).checked_sub(1) {
-            Some(last) => arena.slot(last).next().store(index + 1, Relaxed),
-            None => self.first.store(index + 1, Relaxed),
-        }
-        self.last.store(index + 1, Relaxed);
+        self.put_last(arena, index);
         self.bytes.fetch_add(occupied(process, index, &slot), Relaxed);
     }
 
@@ -257,21 +253,54 @@ impl Graveyard {
         }
     }
 
-    /// Whether the longest ended thread has been kept for long enough.
+    /// Whether the longest ended thread has been kept for long enough. Not while somebody is about to take hold of what there was when a call
+    /// was posted.
     fn is_full(&self, arena: &Arena) -> bool {
         let Some(first) = self.first.load(Relaxed).checked_sub(1) else { return false };
+        if triggers::are_awaited(arena) {
+            return false;
+        }
         let keep = self.keep_ns.load(Relaxed);
         self.bytes.load(Relaxed) > self.bytes_max.load(Relaxed)
             || keep != u64::MAX && self.now().saturating_sub(arena.slot(first).end_ns().load(Relaxed)) > keep
     }
 
-    /// Frees the slot of the thread that ended first. Whether there was one.
-    fn bury_oldest(&self, process: &'static Process, arena: &Arena) -> bool {
-        let Some(index) = self.first.load(Relaxed).checked_sub(1) else { return false };
+    /// Takes the thread out of the list that ended first.
+    fn take_first(&self, arena: &Arena) -> Option<u32> {
+        let index = self.first.load(Relaxed).checked_sub(1)?;
         self.first.store(arena.slot(index).next().load(Relaxed), Relaxed);
         if self.first.load(Relaxed) == 0 {
             self.last.store(0, Relaxed);
         }
+        Some(index)
+    }
+
+    /// Puts an ended thread behind all others.
+    fn put_last(&self, arena: &Arena, index: u32) {
+        arena.slot(index).next().store(0, Relaxed);
+        match self.last.load(Relaxed).checked_sub(1) {
+            Some(last) => arena.slot(last).next().store(index + 1, Relaxed),
+            None => self.first.store(index + 1, Relaxed),
+        }
+        self.last.store(index + 1, Relaxed);
+    }
+
+    /// The thread that ended first, taken out of the list: those with a call that is to be kept, and that nobody has taken hold of yet, go
+    /// behind the others. There are fewer such calls than slots, so that a new thread nearly always finds another one.
+    fn take_oldest(&self, arena: &Arena) -> Option<u32> {
+        for _ in 0..CALLS {
+            let index = self.take_first(arena)?;
+            if !triggers::is_awaited(arena, index, arena.slot(index).generation().load(Relaxed)) {
+                return Some(index);
+            }
+            self.put_last(arena, index);
+        }
+        None
+    }
+
+    /// Frees the slot of the thread that ended first. Whether there was one.
+    fn bury_oldest(&self, process: &'static Process, arena: &Arena) -> bool {
+        let Some(index) = self.take_oldest(arena) else { return false };
         let slot = arena.slot(index);
         self.bytes.fetch_sub(occupied(process, index, &slot), Relaxed);
         slot.state().store(thread_state::CLAIMED, Release);

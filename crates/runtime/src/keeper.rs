@@ -180,9 +180,12 @@ unsafe extern "C" fn keep_calls(process: u64) {
         if let Some(triggers) = Triggers::of(process.arena()) {
             // SAFETY: there is one helper at a time: another is started when `wanted` was 0.
             let choices = unsafe { &mut *process.keeper.choices.get() };
+            // Before the look: what is posted from now on is heard of in the next round.
+            let bell = triggers.bell();
             while let Some(call) = triggers.take_posted() {
                 consider(process, &triggers, choices, &call);
             }
+            triggers.hear(bell);
         }
         if wanted.compare_exchange(seen, 0, AcqRel, Relaxed).is_ok() {
             return;
@@ -244,6 +247,7 @@ fn write(
             kept: u64::from(choice.count + more),
             missed,
             functions: rule.functions,
+            unwatched: triggers.unwatched(index),
             ..TriggerRecord::default()
         };
         texts = texts.max(rule.text_offset.saturating_add(rule.text_length));

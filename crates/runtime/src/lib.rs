@@ -45,6 +45,7 @@ mod api;
 mod arena;
 #[cfg(feature = "module")]
 mod base_namespace;
+mod beginning;
 mod cancellation;
 mod contexts;
 mod crash;

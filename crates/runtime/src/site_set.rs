@@ -62,6 +62,8 @@ static DUE: AtomicU64 = AtomicU64::new(0);
 static LOCK: AtomicU32 = AtomicU32::new(0);
 /// Whether somebody was told that a module isn't the one of the set.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
+/// That there is no room for all functions was said.
+static IS_FULL_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Why there is no set.
 enum Trouble {
@@ -215,11 +217,27 @@ pub(crate) fn add(process: &Process, arena: &Arena, entry: &ModuleEntry, file: &
             ..TriggerSite::default()
         })
     });
-    triggers.replace(entry.code_start, code_end, sites);
+    if triggers.replace(entry.code_start, code_end, sites) > 0
+        && is_heard()
+        && !IS_FULL_TOLD.swap(true, Relaxed)
+    {
+        system::warn(&[
+            b"everycall: ",
+            env::TRIGGERS.as_bytes(),
+            b" names more functions than there is room for, in libraries that are loaded several times; calls of some aren't looked at.\n",
+        ]);
+    }
 }
 
 fn is_same(module: &SetModule, entry: &ModuleEntry) -> bool {
     (module.build_id_length, module.build_id) == (entry.build_id_length, entry.build_id)
+}
+
+/// Whether standard error is what it was at the start: the program may have put something else in its place since.
+fn is_heard() -> bool {
+    // SAFETY: written before the set was there.
+    let messages = unsafe { *KNOWN.messages.get() };
+    messages.is_some() && disk::identity_of(2) == messages
 }
 
 /// Says so where a file has the name of one of the set and isn't it.
@@ -232,11 +250,7 @@ fn compare_names(set: &SiteSet<'_>, path: Option<&[u8]>) {
         let path = set.text(module.path_offset, module.path_length);
         path.get(name(path)..) == Some(own)
     };
-    // SAFETY: written before the set was there.
-    let messages = unsafe { *KNOWN.messages.get() };
-    // The program may have put something else in the place of standard error since.
-    let is_heard = messages.is_some() && disk::identity_of(2) == messages;
-    if set.modules().any(is_of_this_name) && is_heard && !IS_TOLD.swap(true, Relaxed) {
+    if set.modules().any(is_of_this_name) && is_heard() && !IS_TOLD.swap(true, Relaxed) {
         let path = path.unwrap_or(&[]);
         system::warn(&[
             b"everycall: ",

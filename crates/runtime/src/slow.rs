@@ -459,7 +459,7 @@ impl<'a> Thread<'a> {
             // Before the look for a segment, so that none is given back unheard.
             let bell = arena.pool_bell().load(SeqCst);
             let ticks = everycall_hooks::ticks();
-            let is_asked = arena.pool().keep_until.load(Relaxed) > ticks;
+            let is_asked = arena.pool().keep_until.load(Relaxed) > ticks || triggers::are_awaited(arena);
             let waits = arena.stream().load(Relaxed) == stream::STALL;
             let how = Advance {
                 ticks,

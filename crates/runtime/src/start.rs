@@ -1,6 +1,7 @@
 //! The runtime's start: before `main`, before the program's own initialisers.
 
 use crate::arena::Arena;
+use crate::beginning;
 use crate::hub::{self, Spare};
 use crate::process::{self, state as process_state};
 use crate::system::{
@@ -133,6 +134,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         let in_file = variable(env::CRASH).and_then(|folder| in_file(folder, ring_size, sites));
         in_file.or_else(|| private(ring_size, sites).map(|arena| (arena, None)))
     };
+    beginning::note();
     let arena = match variable(env::RECORDER).and_then(hub::open) {
         Some(hub) => match hub.take().and_then(given) {
             Some(arena) => Some((arena, None)),
@@ -147,8 +149,9 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         }
         return;
     }
-    if let (Some(file), Some(process)) = (&file, process::process()) {
-        crash::own(process, file);
+    match (&file, process::process()) {
+        (Some(file), Some(process)) => crash::own(process, file),
+        _ => beginning::put(&arena),
     }
     let folder = variable(env::SNAPSHOT_FOLDER).unwrap_or(b".");
     let no_folder = |used| complain(env::SNAPSHOT_FOLDER, folder, "a folder that is there", used);

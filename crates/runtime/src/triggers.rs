@@ -19,8 +19,8 @@ use core::sync::atomic::{
 };
 use everycall_format::event::{ESCAPE_FIRST, EXIT, Word};
 use everycall_format::trigger::{
-    CALLS, NEVER, RULES, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at, call_flags,
-    call_state, rule_at,
+    CALLS, NEVER, RULES, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, WAIT_TICKS, call_at,
+    call_flags, call_state, rule_at,
 };
 use everycall_ring::{Control, Keep};
 
@@ -120,6 +120,24 @@ impl Triggers {
         })
     }
 
+    /// Whether a call was posted that nobody has taken hold of yet, and somebody may still come.
+    fn is_awaited(&self) -> bool {
+        let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire);
+        bell != field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) && {
+            let posted = field!(self.base, TriggerHeader, posted, AtomicU64).load(Relaxed);
+            everycall_hooks::ticks().saturating_sub(posted) < WAIT_TICKS
+        }
+    }
+
+    /// Whether a call of the thread in slot `slot` with this generation was posted lately.
+    fn has_call_of(&self, slot: u32, generation: u32) -> bool {
+        (0..CALLS).map(|index| self.call(index)).any(|call| {
+            field!(call, TriggeredCall, slot, AtomicU32).load(Relaxed) == slot
+                && field!(call, TriggeredCall, generation, AtomicU32).load(Relaxed) == generation
+                && field!(call, TriggeredCall, threshold, AtomicU64).load(Relaxed) != 0
+        })
+    }
+
     /// The process goes on, though the recorder hasn't named a module's functions.
     pub(crate) fn give_up(&self) {
         field!(self.base, TriggerHeader, given_up, AtomicU64).store(everycall_hooks::ticks(), SeqCst);
@@ -142,6 +160,18 @@ impl Triggers {
             part(given_up, size_of::<u64>() as u64),
         ]
     }
+}
+
+/// Whether threads are to keep what they have, and what ended ones have left: a call was posted, and whoever keeps it hasn't come yet.
+/// It may have to wait for a CPU for long, and finds what was there all the same.
+pub(crate) fn are_awaited(arena: &Arena) -> bool {
+    Triggers::of(arena).is_some_and(|triggers| triggers.is_awaited())
+}
+
+/// The same of the thread in slot `slot` with this generation: whether one of its own calls waits.
+pub(crate) fn is_awaited(arena: &Arena, slot: u32, generation: u32) -> bool {
+    Triggers::of(arena)
+        .is_some_and(|triggers| triggers.is_awaited() && triggers.has_call_of(slot, generation))
 }
 
 /// What hooks compare with where `floor` is the lowest threshold.
@@ -303,6 +333,8 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     if is_quiet || left.took() <= field!(rule, TriggerRule, least, AtomicU64).load(Relaxed) {
         return;
     }
+    // Who keeps the call may find the thread gone.
+    thread.look_at_name();
     // First, so that nothing is overwritten until somebody comes.
     let keep_ticks = field!(triggers.base, TriggerHeader, keep_ticks, AtomicU64).load(Relaxed);
     let pool = process.arena().pool();
@@ -328,6 +360,8 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     field!(call, TriggeredCall, threshold, AtomicU64).store(site.threshold, Relaxed);
     field!(call, TriggeredCall, events_before, AtomicU64).store(events_before, Relaxed);
     field!(call, TriggeredCall, events_after, AtomicU64).store(events, Relaxed);
+    // Before the bell: as soon as that has changed, this says for how long.
+    field!(triggers.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
     field!(call, TriggeredCall, state, AtomicU32).store(call_state::POSTED, Release);
     field!(triggers.base, TriggerHeader, bell, AtomicU32).fetch_add(1, Release);
     match hub::hub() {

@@ -149,6 +149,10 @@ impl FindSites for Functions {
         sites
     }
 
+    fn unwatched(&mut self, sites: &[TriggerSite]) {
+        self.outcome.unwatched(sites);
+    }
+
     fn late(&mut self, sites: &[TriggerSite]) {
         self.outcome.late(sites);
     }

@@ -40,6 +40,8 @@ pub struct Tally {
     pub functions: u64,
     /// Of these, those whose first calls weren't looked at.
     pub late: u64,
+    /// Functions beside these that it names, and whose calls aren't looked at: there was no room for them.
+    pub unwatched: u64,
     /// Calls that met its condition.
     pub fired: u64,
     /// Of these, those that were kept.
@@ -97,6 +99,14 @@ impl Outcome {
 
     pub(crate) fn late(&self, sites: &[TriggerSite]) {
         self.count(sites, |tally| tally.late += 1);
+    }
+
+    /// These were found, and had no room.
+    pub(crate) fn unwatched(&self, sites: &[TriggerSite]) {
+        self.count(sites, |tally| {
+            tally.functions = tally.functions.saturating_sub(1);
+            tally.unwatched += 1;
+        });
     }
 
     fn count(&self, sites: &[TriggerSite], one_more: impl Fn(&mut Tally)) {
@@ -352,6 +362,12 @@ impl KeepCalls for Keeper {
         for (call, process) in self.posted(watched) {
             self.consider(&call, &[process]);
         }
+        for process in watched {
+            // As it was before the look: what was posted since waits for the next one.
+            if let Some(bell) = self.bells.get(&process.number) {
+                process.triggers.hear(*bell);
+            }
+        }
         self.watch(watched);
         for process in watched {
             for (rule, choice) in (0..).zip(&self.choices) {
@@ -380,6 +396,7 @@ impl KeepCalls for Keeper {
                 missed: tally.missed,
                 functions: tally.functions,
                 late: tally.late,
+                unwatched: tally.unwatched,
                 ..TriggerRecord::default()
             });
             texts.extend_from_slice(tally.text.as_bytes());

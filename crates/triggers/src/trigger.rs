@@ -4,6 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use everycall_export::parse_time;
+use everycall_format::time::UNITS_ALLOWED;
 
 use crate::pattern::Pattern;
 
@@ -117,7 +118,7 @@ impl FromStr for Trigger {
         }
         let ns = parse_time(limit).map_err(|_| {
             let found = if limit.is_empty() { "nothing".to_owned() } else { format!("`{limit}`") };
-            error(format!("has {found} for a time; {EXAMPLE}, with ns, us, ms, s or min"))
+            error(format!("has {found} for a time; {EXAMPLE}, with {UNITS_ALLOWED}"))
         })?;
         if ns == 0 {
             return Err(error("would keep every call; write a time above 0".to_owned()));

@@ -202,6 +202,7 @@ fn triggers(report: &Report<'_>) -> Value {
             "trigger": String::from_utf8_lossy(&trigger.text),
             "functions": trigger.functions,
             "functions_named_late": trigger.late,
+            "functions_not_watched": trigger.unwatched,
             "calls": trigger.fired,
             "kept": trigger.kept,
             "missed": trigger.missed,

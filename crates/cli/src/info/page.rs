@@ -11,7 +11,7 @@ use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
 use super::Report;
 use super::profile::Row;
 use crate::amounts::{Several, Size};
-use crate::report::{is_signal, named_late};
+use crate::report::{is_signal, named_late, not_watched};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -370,6 +370,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
             write!(line, ", {} that could not be kept", Count(trigger.missed))?;
         }
         line += &named_late(trigger.late);
+        line += &not_watched(trigger.unwatched);
         paragraph(out, &line)?;
     }
     if report.kept.is_empty() {

@@ -4,6 +4,9 @@
  *
  * Differences: nothing is paused; tracing that was disabled stays so through snapshots; a ring has 64 KiB to 1 GiB; a snapshot
  * file has one snapshot and replaces the one before it; the current snapshot goes to funtrace.ect.
+ *
+ * SIGTRAP, by which funtrace is asked for a snapshot, has no meaning here: `kill -TRAP` ends the program, as it does any other. Ask from
+ * outside, by `everycall snapshot PID`, or start the program with EVERYCALL_SNAPSHOT_SIGNAL=USR2 and send it that signal.
  */
 #ifndef EVERYCALL_COMPAT_FUNTRACE_H
 #define EVERYCALL_COMPAT_FUNTRACE_H

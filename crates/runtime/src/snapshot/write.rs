@@ -5,6 +5,7 @@ use super::sink::Sink;
 use super::take::{Held, Noted, open, successor};
 use crate::api::error;
 use crate::arena::Arena;
+use crate::beginning;
 use crate::disk;
 use crate::file::{self, File};
 use crate::process::Process;
@@ -12,7 +13,7 @@ use crate::start;
 use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
-use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE};
+use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, thread_state};
 use everycall_format::ect::{
     ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, EventsRecord, FileHeader, KeptCall,
     MetaField, NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord, chunk, encoding,
@@ -22,8 +23,6 @@ use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
 use everycall_format::trigger::TriggeredCall;
 
-/// Bytes of the command line that are kept.
-const COMMAND_MAX: usize = 4096;
 /// Words at the end that may be zero though nothing is lost: each signal handler that interrupts a hook leaves one.
 const IN_FLIGHT: usize = 8;
 const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
@@ -227,10 +226,14 @@ impl Output<'_> {
         };
         add(bytes(&version));
         add(VERSION);
-        let mut command = [0; COMMAND_MAX];
-        for word in words_of(file::command_line(&mut command)) {
+        for word in words_of(beginning::command_line()) {
             add(bytes(&MetaField { key: meta::ARGUMENT, length: word.len() as u32 }));
             add(word);
+        }
+        let folder = beginning::folder();
+        if !folder.is_empty() {
+            add(bytes(&MetaField { key: meta::WORKING_FOLDER, length: folder.len() as u32 }));
+            add(folder);
         }
         self.chunk(chunk::META, &[held.buffer.get(..length).unwrap_or(&[])])
     }
@@ -241,8 +244,7 @@ impl Output<'_> {
         held: &Held<'_>,
         start: &ClockReading,
     ) -> Result<(), i32> {
-        let mut command = [0; COMMAND_MAX];
-        let command = file::command_line(&mut command);
+        let command = beginning::command_line();
         let record = ProcessRecord {
             record_size: ProcessRecord::SIZE as u32,
             pid: process.pid.load(Relaxed),
@@ -312,7 +314,7 @@ impl Output<'_> {
             segments: noted.last_number.saturating_sub(noted.first_number) + 1,
             // Whoever reads the events counts them.
             holes: 0,
-            name: header.name,
+            name: newest_name(arena, slot, header),
             unwound: header.unwound,
             orphan_exits: header.orphan_exits,
             lost_busy: header.lost_busy,
@@ -411,6 +413,18 @@ fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
 }
 
 /// The words of a command line, which ends each with a zero byte.
+/// A thread's name. One that names itself and then waits has told nobody, so the kernel is asked; of one that has ended meanwhile, what it told last
+/// is all that there is.
+fn newest_name(arena: &Arena, slot: u32, header: &ThreadHeader) -> [u8; 16] {
+    let now = arena.slot(slot);
+    let is_there = header.fiber == 0
+        && now.state().load(Acquire) == thread_state::USED
+        && now.generation().load(Relaxed) == header.generation;
+    // Unless it is another process's thread, one that shares our memory.
+    let name = if is_there { file::name_of_thread(header.tid) } else { None };
+    name.unwrap_or(header.name)
+}
+
 fn words_of(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.strip_suffix(b"\0").unwrap_or(line).split(|byte| *byte == 0).filter(|_| !line.is_empty())
 }

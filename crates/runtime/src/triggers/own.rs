@@ -8,7 +8,7 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::trigger::{
-    CALLS, KEEP_TICKS, NEVER, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_state,
+    CALLS, KEEP_TICKS, NEVER, RULES, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_state,
 };
 
 impl Triggers {
@@ -39,6 +39,8 @@ impl Triggers {
         for site in all {
             if written == target.room {
                 left_out += 1;
+                let rule = self.rule(site.rule.min(RULES - 1));
+                field!(rule, TriggerRule, unwatched, AtomicU64).fetch_add(1, Relaxed);
                 continue;
             }
             let place = self.at(target.at(written));
@@ -52,6 +54,16 @@ impl Triggers {
         field!(self.base, TriggerHeader, sites, AtomicU32).store(old.other(written).word(), Release);
         field!(self.base, TriggerHeader, floor, AtomicU64).store(floor, SeqCst);
         left_out
+    }
+
+    /// Changes when a call is posted.
+    pub(crate) fn bell(&self) -> u32 {
+        field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire)
+    }
+
+    /// All that was posted when the bell was `bell` is written or not wanted: nobody has to keep anything for it any more.
+    pub(crate) fn hear(&self, bell: u32) {
+        field!(self.base, TriggerHeader, heard, AtomicU32).store(bell, Release);
     }
 
     /// Takes the posted call that ended first.
@@ -91,6 +103,11 @@ impl Triggers {
     /// A call that was to be kept couldn't be.
     pub(crate) fn count_missed(&self, rule: u32) {
         field!(self.rule(rule), TriggerRule, missed, AtomicU64).fetch_add(1, Relaxed);
+    }
+
+    /// Functions of a trigger that had no room.
+    pub(crate) fn unwatched(&self, rule: u32) -> u64 {
+        field!(self.rule(rule), TriggerRule, unwatched, AtomicU64).load(Relaxed)
     }
 
     /// How many calls met the condition of a trigger, and how many of these that were to be kept couldn't be.

@@ -1,0 +1,250 @@
+//! What isn't run as it is written: placeholders, commands that need something around them, and those that can't be run here.
+
+/// What stands for something in the documents, and what it stands for in the test: names of variables that are set for each command.
+pub const PLACEHOLDERS: [(&str, &str); 9] = [
+    ("PID", "$SERVER"),
+    ("CORE", "core.1234"),
+    ("FILE", "$CRASH_FILE"),
+    ("FOLDER", "my-crashes"),
+    ("DIR", "integration"),
+    ("F", "handle_request"),
+    ("1234", "$SERVER"),
+    ("/var/tmp/my-crashes", "my-crashes"),
+    ("/var/tmp/my-crashes/server-1234.arena", "$CRASH_FILE"),
+];
+
+/// How a command is run.
+#[derive(Clone, Copy, Debug)]
+pub enum Run {
+    /// By this line of shell, which has it in it as far as that can be.
+    So(&'static str),
+    /// It can't be: why.
+    Not(&'static str),
+}
+
+use Run::{Not, So};
+
+const SUITE: &str = "the test suite itself, or a part of it";
+const LONG: &str = "takes too long for a test";
+pub const STARTS_A_SERVER: &str =
+    "./server & server=$!; sleep 0.3; kill -USR2 $server; sleep 0.5; kill $server; ls server-$server-*.ect";
+
+/// By the text of the document.
+pub const TABLE: &[(&str, Run)] = &[
+    // Building.
+    (
+        "everycall cc --",
+        So("everycall cc -- gcc -c app.c -o app.o && everycall cc -- gcc app.o -o app_c && ./app_c"),
+    ),
+    (
+        "CC=\"everycall cc -- gcc\" CXX=\"everycall cc -- g++\"",
+        So(
+            "make -f app.mk CC=\"everycall cc -- gcc\" CXX=\"everycall cc -- g++\" && everycall record -q -o m.ect -- ./made && everycall info m.ect | grep -q handle",
+        ),
+    ),
+    (
+        "-DCMAKE_CXX_COMPILER_LAUNCHER=\"everycall;cc;--\" -DCMAKE_CXX_LINKER_LAUNCHER=\"everycall;cc;--\"",
+        So(
+            "cmake -S . -B cmake -DCMAKE_CXX_COMPILER_LAUNCHER=\"everycall;cc;--\" -DCMAKE_CXX_LINKER_LAUNCHER=\"everycall;cc;--\" && \
+            cmake --build cmake && everycall record -q -o c.ect -- cmake/app && everycall info c.ect | grep -q handle",
+        ),
+    ),
+    ("everycall cc -- ccache gcc", So("everycall cc -- ccache gcc app.c -o app_c && ./app_c")),
+    ("everycall cc -- ccache gcc ...", So("everycall cc -- ccache gcc app.c -o app_c && ./app_c")),
+    ("ccache everycall-gcc", So("ccache everycall-gcc app.c -o app_c && ./app_c")),
+    ("ccache everycall-gcc ...", So("ccache everycall-gcc app.c -o app_c && ./app_c")),
+    (
+        "everycall cc --mode M -- ...",
+        So(
+            "for M in nops fentry finstrument; do everycall cc --mode $M -- gcc app.c -o app_c && ./app_c || exit 1; done",
+        ),
+    ),
+    // Recording.
+    ("record --stream", So("everycall record --stream -o app.ect -- ./app args")),
+    ("record --stream --stall", So("everycall record --stream --stall -o app.ect -- ./app args")),
+    (
+        "everycall record --stream --stall -- stream 2 40000000",
+        So("everycall record --stream --stall -- ./app 2 40000000"),
+    ),
+    (
+        "--keep-files 10 --file-age 1m",
+        So("everycall record --stream --keep-files 10 --file-age 1m -o app.ect -- ./app args"),
+    ),
+    ("record --ring-size 64K", So("everycall record --ring-size 64K -o app.ect -- ./app args")),
+    ("--keep 20", So("everycall record --trigger 'handle_request > 5ms' --keep 20 -- ./server 100")),
+    (
+        "--keep-by slowest",
+        So("everycall record --trigger 'handle_request > 5ms' --keep-by slowest -- ./server 100"),
+    ),
+    (
+        "--keep-every 1s",
+        So("everycall record --trigger 'handle_request > 5ms' --keep-every 1s -- ./server 100"),
+    ),
+    ("--trigger 'signal USR1'", So("everycall record --trigger 'signal USR1' -- ./server 100")),
+    (
+        "record --trigger 'handle_request > 20ms'",
+        So("everycall record --trigger 'handle_request > 20ms' -- ./server 200"),
+    ),
+    (
+        "record --trigger 'handle_request > 20ms' --keep 20 -- ./server",
+        So("everycall record --trigger 'handle_request > 20ms' --keep 20 -o kept.ect -- ./server 200"),
+    ),
+    ("record --trigger", So("everycall record --trigger 'handle_request > 20ms' -- ./server 200")),
+    (
+        "--keep-by newest --keep-every 10s",
+        So(
+            "everycall record --trigger 'handle_request > 5ms' --keep-by newest --keep-every 10s -- ./server 100",
+        ),
+    ),
+    // Looking.
+    (
+        "--tid --since --until --last --min-duration --function REGEX --depth",
+        So("everycall replay --tid 1 --since 1ms --until 1h app.ect && \
+            everycall export --last 5m --min-duration 1us --function 'handle.*' --depth 3 -o f.json app.ect"),
+    ),
+    ("replay --kept 1", So("everycall replay --kept 1 kept.ect")),
+    ("replay --inlines", So("everycall replay --inlines app.ect")),
+    ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
+    ("info --format json", So("everycall info --format json app.ect")),
+    (
+        "export -f vizviewer|perfetto|chrome",
+        So("for f in vizviewer perfetto chrome; do everycall export -f $f -o out app.ect || exit 1; done"),
+    ),
+    (
+        "replay --function F --min-duration 20ms",
+        So("everycall replay --function handle_request --min-duration 20ms kept.ect"),
+    ),
+    ("everycall replay --label request=42", So("everycall replay --label request=42 app.ect")),
+    // Crash files, cores, gdb.
+    ("EVERYCALL_CRASH=FOLDER ./app", So("EVERYCALL_CRASH=my-crashes ./app")),
+    ("EVERYCALL_CRASH=FOLDER", So("EVERYCALL_CRASH=my-crashes ./app")),
+    ("mkdir -m 700 /var/tmp/my-crashes", So("mkdir -m 700 their-crashes")),
+    ("EVERYCALL_CRASH=/var/tmp/my-crashes ./server", So("EVERYCALL_CRASH=my-crashes ./server 100")),
+    ("everycall core core.1234", So("everycall core core.1234 && everycall replay core.1234.ect")),
+    (
+        "everycall core -o app.ect /var/lib/systemd/coredump/core.app.1000.*.zst",
+        So("everycall core -o core-app.ect core.app.1000.*.zst"),
+    ),
+    (
+        "coredumpctl dump -o core app && everycall core core",
+        Not("needs a machine that systemd-coredump runs on"),
+    ),
+    ("everycall replay core.ect", So("everycall core core.1234 -o core.ect && everycall replay core.ect")),
+    ("everycall gdb-script", So("everycall gdb-script > everycall.py")),
+    (
+        "gdb -x everycall.py -p 1234",
+        So("everycall gdb-script > everycall.py && gdb -batch -nx -x everycall.py -p $SERVER"),
+    ),
+    (
+        "(gdb) everycall snapshot app.ect",
+        So(
+            "everycall gdb-script > everycall.py && gdb -batch -nx -x everycall.py -p $SERVER -ex 'everycall snapshot gdb.ect' && everycall info gdb.ect",
+        ),
+    ),
+    ("everycall snapshot FILE", Not("a command within gdb; the block of docs/cores.md is run")),
+    // Plugins.
+    (
+        "export LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so",
+        So("everycall integrate DIR && ls DIR/lib/everycall/libeverycall.so"),
+    ),
+    (
+        "EVERYCALL_CRASH=FOLDER ./host ./plugin.so",
+        So(
+            "export LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so; EVERYCALL_CRASH=my-crashes ./host ./plugin.so & \
+            sleep 0.2; kill -9 $!; unset LD_PRELOAD; everycall replay my-crashes/host-$!.arena | grep plugged",
+        ),
+    ),
+    (
+        "EVERYCALL_TRIGGERS=plugin.ecs ./host ./plugin.so",
+        So(
+            "LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so EVERYCALL_TRIGGERS=plugin.ecs ./host ./plugin.so && ls host-*-kept-1.ect",
+        ),
+    ),
+    (
+        "EVERYCALL_SNAPSHOT_SIGNAL=USR2 ./host ./plugin.so",
+        So(
+            "LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so EVERYCALL_SNAPSHOT_SIGNAL=USR2 ./host ./plugin.so & \
+            sleep 0.2; kill -USR2 $!; wait; everycall replay host-$!-1.ect | grep plugged",
+        ),
+    ),
+    (
+        "record --preload",
+        So(
+            "everycall record --preload -o plug.ect -- ./host ./plugin.so && everycall replay plug.ect | grep plugged",
+        ),
+    ),
+    // Without `record`.
+    ("EVERYCALL_SNAPSHOT_SIGNAL=USR2", So(STARTS_A_SERVER)),
+    (
+        "EVERYCALL_TRIGGERS=server.ecs",
+        So(
+            "everycall resolve --trigger 'handle_request > 20ms' -o server.ecs ./server && EVERYCALL_TRIGGERS=server.ecs ./server 300 && ls server-*-kept-*.ect",
+        ),
+    ),
+    (
+        "everycall resolve --trigger 'handle_request > 20ms' --keep 20 -o /etc/server.ecs ./server plugin.so",
+        So("everycall resolve --trigger 'handle_request > 20ms' --keep 20 -o server.ecs ./server plugin.so"),
+    ),
+    (
+        "EVERYCALL_TRIGGERS=/etc/server.ecs EVERYCALL_SNAPSHOT_FOLDER=/var/tmp/server ./server",
+        So(
+            "mkdir -p kept && EVERYCALL_TRIGGERS=server.ecs EVERYCALL_SNAPSHOT_FOLDER=kept ./server 300 && ls kept/server-*-kept-*.ect",
+        ),
+    ),
+    (
+        "EVERYCALL_KEEP_ENDED=SIZE[,TIME]",
+        So("for KEEP in 64M 16M,10s 0,5m; do EVERYCALL_KEEP_ENDED=$KEEP ./app || exit 1; done"),
+    ),
+    ("EVERYCALL_START=on|off", So("EVERYCALL_START=on ./app && EVERYCALL_START=off ./app")),
+    ("everycall trace", Not("what `info` calls a file, no command")),
+    // Our own tests and measurements.
+    ("cargo xtask test", Not(SUITE)),
+    ("cargo xtask models", Not(SUITE)),
+    ("cargo xtask demo", Not("run by a test of its own: `the_demo_runs`")),
+    ("cargo install --path crates/cli", Not("run by a test of its own: `what_is_installed_is_small`")),
+    ("cargo xtask soak", Not(LONG)),
+    ("cargo xtask kills", Not(LONG)),
+    ("cargo xtask storms", Not(LONG)),
+    ("cargo xtask bench", Not(LONG)),
+    ("cargo xtask bench cost edges --quick", Not(LONG)),
+    ("cargo xtask bench --format json", Not(LONG)),
+    ("cargo xtask bench snapshots", Not(LONG)),
+    ("cargo vendor", Not("fetches the sources of another program, which is measured")),
+    ("cargo build --release", Not("builds another program, ripgrep, as one of the cases")),
+    ("cargo test --release -p everycall-tests --test kills out_of_memory", Not(SUITE)),
+    ("cargo test --release -p everycall-tests --test many_threads", Not(SUITE)),
+    ("cargo test --release -p everycall-tests --test large_files", Not(SUITE)),
+    ("cargo test --release -p everycall-tests --test streaming counted", Not(SUITE)),
+    ("cargo test -p everycall-tests --test trees", Not(SUITE)),
+    ("cargo test -p everycall-tests --test c_api_snapshots in_signal -- --nocapture", Not(SUITE)),
+    ("cargo test --release -p everycall-runtime", Not(SUITE)),
+    (
+        "cargo +nightly miri test -p everycall-ring -p everycall-format -p everycall-patch -p everycall-reader --lib",
+        Not("needs a nightly toolchain; a part of the test suite"),
+    ),
+    (
+        "RUSTFLAGS=\"--cfg loom\" LOOM_MAX_PREEMPTIONS=2 cargo test --release -p everycall-ring --test loom by_holding",
+        Not(SUITE),
+    ),
+    (
+        "LOOM_MAX_PREEMPTIONS=2 RUSTFLAGS=\"--cfg loom\" cargo test --release -p everycall-ring --test loom by_the_segment",
+        Not(SUITE),
+    ),
+    ("RING_STRESS_SECONDS=5 cargo test --release -p everycall-ring --test stress -- --nocapture", Not(SUITE)),
+    (
+        "RUSTFLAGS=\"-Zsanitizer=thread\" RING_STRESS_SECONDS=30 cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu --release -p everycall-ring --test stress -- --nocapture",
+        Not("needs a nightly toolchain; a part of the test suite"),
+    ),
+    (
+        "RUSTFLAGS=\"-Zsanitizer=thread\" cargo +nightly test -Zbuild-std --target x86_64-unknown-linux-gnu --release -p everycall-runtime --lib tests::scripts",
+        Not("needs a nightly toolchain; a part of the test suite"),
+    ),
+    ("cargo bench -p everycall-ring --bench advance", Not(LONG)),
+    (
+        "cargo run --release -p everycall-symbols --example symbolize -- FILE --quiet",
+        Not("an example of ours, for whoever works on it"),
+    ),
+    ("EVERYCALL_FULL=1", Not(SUITE)),
+    ("EVERYCALL_PROGRAMS=1800", Not(SUITE)),
+    ("EVERYCALL_SCRIPTS=10000", Not(SUITE)),
+];

@@ -1,0 +1,126 @@
+//! What programs call themselves: threads that name themselves and then wait, titles that are written over the command line, other folders. A
+//! trace has the newest names, and the words and the folder that the program was started with, whoever makes it.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use everycall_reader::{Source, TraceFile};
+use everycall_tests::{Mode, Place, everycall, successful};
+
+const WORDS: [&str; 4] = ["-x", "a b", "", "z"];
+
+/// Starts the program, which has done all that it does when this returns.
+fn start(command: &mut Command) -> Child {
+    let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+/// The traced process: `child`, or what `record` started.
+fn traced(child: &Child, recorded: bool) -> u32 {
+    let own = child.id();
+    if !recorded {
+        return own;
+    }
+    let children = std::fs::read_to_string(format!("/proc/{own}/task/{own}/children")).unwrap();
+    children.trim().parse().unwrap()
+}
+
+fn check(file: &Path, program: &Path, words: &[&str], label: &str) {
+    let trace = TraceFile::open(File::open(file).unwrap()).unwrap();
+    let recording = trace.recording();
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let mut names: Vec<String> =
+        recording.snapshots[0].threads.iter().map(|thread| text(&thread.name)).collect();
+    names.sort();
+    assert_eq!(names, ["names", "waits 0", "waits 1", "waits 2"], "{label}");
+    let mut wanted = vec![program.display().to_string()];
+    wanted.extend(words.iter().map(ToString::to_string));
+    let command = |words: &[Vec<u8>]| words.iter().map(|word| text(word)).collect::<Vec<_>>();
+    assert_eq!(command(&recording.meta.arguments), wanted, "{label}");
+    assert_eq!(command(&recording.processes[0].command), wanted, "{label}");
+    let folder = program.parent().unwrap().canonicalize().unwrap();
+    assert_eq!(text(&recording.meta.working_folder), folder.display().to_string(), "{label}");
+}
+
+#[test]
+fn names_are_the_newest_and_commands_those_of_the_start() {
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY] {
+        let place = Place::new("names");
+        let program = place.build(mode, &["-O1", "-pthread", "names.c"], "names");
+        for how in ["alone", "crash", "record", "stream"] {
+            let label = format!("{} {how}", mode.label());
+            let recorded = !matches!(how, "alone" | "crash");
+            let [own, asked, recording] =
+                ["own", "asked", "recording"].map(|name| place.file(&format!("{name}-{how}.ect")));
+            let mut command = match how {
+                "alone" | "crash" => place.command(&program),
+                _ => {
+                    let mut command = place.command(everycall());
+                    command.args(["record", "-q", "-o"]).arg(&recording);
+                    command.args((how == "stream").then_some("--stream")).arg("--").arg(&program);
+                    command
+                }
+            };
+            if how == "crash" {
+                command.env("EVERYCALL_CRASH", place.path());
+            }
+            let own_name = own.display().to_string();
+            let words: Vec<&str> = [&[own_name.as_str()][..], &WORDS].concat();
+            let mut child = start(command.args(&words));
+            let pid = traced(&child, recorded).to_string();
+            successful(place.command(everycall()).args(["snapshot", "-q", &pid, "-o"]).arg(&asked));
+            check(&own, &program, &words, &format!("{label}, its own"));
+            check(&asked, &program, &words, &format!("{label}, asked"));
+            let listed = successful(place.command(everycall()).arg("ps"));
+            let line = listed.lines().find(|line| line.split_whitespace().next() == Some(&pid)).unwrap();
+            assert!(line.contains("names") && !line.contains("title"), "{label}: {line}");
+            if how == "crash" {
+                child.kill().unwrap();
+            }
+            drop(child.stdin.take());
+            child.wait().unwrap();
+            if recorded {
+                check(&recording, &program, &words, &format!("{label}, recorded"));
+            }
+            if how == "crash" {
+                let left = place.file(&format!("names-{pid}.arena"));
+                successful(place.command(everycall()).args(["core", "-o"]).arg(&asked).arg(left));
+                let trace = TraceFile::open(File::open(&asked).unwrap()).unwrap();
+                let meta = &trace.recording().meta;
+                assert_eq!(meta.arguments.len(), 1 + words.len(), "{label}");
+                assert_eq!(
+                    meta.working_folder,
+                    place.path().canonicalize().unwrap().as_os_str().as_encoded_bytes(),
+                    "{label}"
+                );
+            }
+        }
+    }
+}
+
+/// Where the program is in a namespace of process ids of its own, its threads have other numbers for us.
+#[test]
+fn names_of_threads_in_other_namespaces() {
+    let place = Place::new("names-namespace");
+    let can = place.command("unshare").args(["--fork", "--pid", "true"]).status();
+    if !can.is_ok_and(|status| status.success()) {
+        eprintln!("no right to make a namespace of process ids: nothing was tested");
+        return;
+    }
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-pthread", "names.c"], "names");
+    let asked = place.file("asked.ect");
+    let own = place.file("own.ect").display().to_string();
+    let words: Vec<&str> = [&[own.as_str()][..], &WORDS].concat();
+    let mut command = place.command("unshare");
+    let mut child = start(command.args(["--fork", "--pid", "--kill-child"]).arg(&program).args(&words));
+    let pid = traced(&child, true).to_string();
+    successful(place.command(everycall()).args(["snapshot", "-q", &pid, "-o"]).arg(&asked));
+    check(&asked, &program, &words, "another namespace");
+    drop(child.stdin.take());
+    child.wait().unwrap();
+}
