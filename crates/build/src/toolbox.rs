@@ -10,9 +10,9 @@
 //! differs between versions: compiler caches hash it. It is made once, complete or not at all.
 
 use std::fs;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, symlink};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
 use crate::mode::{HOOK_CALLS_SPECS, Mode};
@@ -39,9 +39,8 @@ impl Toolbox {
         let name = format!("tools-{}-{:016x}", env!("CARGO_PKG_VERSION"), identity(&program));
         let mut failures = Vec::new();
         for root in roots() {
-            let folder = root.join(&name);
-            match root_is_ours(&root).and_then(|()| ensure(&folder, &program)) {
-                Ok(()) => return Ok(Toolbox { folder }),
+            match folder_below(&root, &name, &program) {
+                Ok(folder) => return Ok(Toolbox { folder }),
                 Err(error) => failures.push(format!("{}: {error}", root.display())),
             }
         }
@@ -97,15 +96,16 @@ fn survives_makefiles(root: &Path) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || b"/._+-@=".contains(byte) || *byte >= 0x80)
 }
 
-/// Makes the root if need be. One that another user can write to could hold another user's `as`. A link of the user's own to a folder
-/// of their own is as good: caches are moved to other disks that way.
-fn root_is_ours(root: &Path) -> io::Result<()> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(root)?;
-    let uid = rustix::process::getuid().as_raw();
-    let link = fs::symlink_metadata(root)?;
-    let linked_by_us = link.is_symlink() && link.uid() == uid && fs::metadata(root)?.uid() == uid;
-    let ours = linked_by_us || everycall_cache::is_private(root)?;
-    if ours { Ok(()) } else { Err(io::Error::other("belongs to another user, or others may write to it")) }
+/// The folder below this root. The compiler executes what it finds there as its assembler: nobody else may put anything in its place. A
+/// link of the user's own to a folder of their own is as good as one: caches are moved to other disks that way.
+fn folder_below(root: &Path, name: &str, program: &Path) -> io::Result<PathBuf> {
+    let root = everycall_cache::secure(root)?;
+    if !survives_makefiles(&root) {
+        return Err(io::Error::other("link-time optimisation doesn't get along with its name"));
+    }
+    let folder = root.join(name);
+    ensure(&folder, program)?;
+    Ok(folder)
 }
 
 fn ensure(folder: &Path, program: &Path) -> io::Result<()> {
@@ -114,15 +114,18 @@ fn ensure(folder: &Path, program: &Path) -> io::Result<()> {
     }
     let parent = folder.parent().unwrap_or(Path::new("/"));
     let draft = parent.join(format!(".draft-{}", std::process::id()));
-    let made = fs::create_dir(&draft).and_then(|()| fill(&draft, program)).and_then(|()| {
-        match fs::rename(&draft, folder) {
-            // Another call was faster.
-            Err(_) if is_complete(folder, program) => Ok(()),
-            // Something incomplete is in the way: somebody tidied up half of it.
-            Err(_) => fs::remove_dir_all(folder).and_then(|()| fs::rename(&draft, folder)),
-            Ok(()) => Ok(()),
-        }
-    });
+    let made =
+        fs::DirBuilder::new().mode(0o700).create(&draft).and_then(|()| fill(&draft, program)).and_then(
+            |()| {
+                match fs::rename(&draft, folder) {
+                    // Another call was faster.
+                    Err(_) if is_complete(folder, program) => Ok(()),
+                    // Something incomplete is in the way: somebody tidied up half of it.
+                    Err(_) => fs::remove_dir_all(folder).and_then(|()| fs::rename(&draft, folder)),
+                    Ok(()) => Ok(()),
+                }
+            },
+        );
     // A draft that was renamed is gone already; else nothing may be left behind.
     let _ = fs::remove_dir_all(&draft);
     made
@@ -132,19 +135,32 @@ fn is_complete(folder: &Path, program: &Path) -> bool {
     let is_link = |step: PathBuf| fs::read_link(step).is_ok_and(|target| target == program);
     is_link(folder.join("as"))
         && is_link(folder.join(EXITS_FOLDER).join("as"))
-        && fs::metadata(folder.join(SPECS_FILE)).is_ok_and(|data| data.len() == HOOK_CALLS_SPECS.len() as u64)
+        && everycall_cache::is_private(folder).unwrap_or(false)
+        && everycall_cache::is_private(&folder.join(EXITS_FOLDER)).unwrap_or(false)
+        && everycall_cache::holds(&folder.join(SPECS_FILE), HOOK_CALLS_SPECS.as_bytes())
 }
 
 fn fill(folder: &Path, program: &Path) -> io::Result<()> {
     let exits = folder.join(EXITS_FOLDER);
-    fs::create_dir_all(&exits)?;
+    // Nobody else's to write into, whatever the umask says.
+    match fs::DirBuilder::new().mode(0o755).create(&exits) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
     for step in [folder.join("as"), exits.join("as")] {
         match fs::remove_file(&step) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => symlink(program, &step)?,
         }
     }
-    fs::write(folder.join(SPECS_FILE), HOOK_CALLS_SPECS)
+    let specs = folder.join(SPECS_FILE);
+    fs::OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o644)
+        .open(specs)?
+        .write_all(HOOK_CALLS_SPECS.as_bytes())
 }
 
 #[cfg(test)]

@@ -6,10 +6,10 @@
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// The user's own cache: `$XDG_CACHE_HOME/everycall`, else `~/.cache/everycall`. `None` where the environment names no place. It need
@@ -26,24 +26,129 @@ fn user_folder_in(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf
     base.map(|base| base.join("everycall"))
 }
 
-/// The folder for users without a home that can be written, as services have: `/var/tmp/everycall-UID`. Anybody may make it; see
-/// [`is_private`].
+/// The folder for users without a home that can be written, as services have: `/var/tmp/everycall-UID`. Anybody may make it; see [`secure`].
 #[must_use]
 pub fn shared_folder() -> PathBuf {
-    PathBuf::from(format!("/var/tmp/everycall-{}", rustix::process::getuid().as_raw()))
+    PathBuf::from(format!("/var/tmp/everycall-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Whether `path` is a folder that belongs to the user and that nobody else may write to. A symbolic link is none.
+/// Makes a folder where there is none, for the user alone. Its path without links, in which nobody else can put anything into another's
+/// place, now or later: what was looked at stays what compilers find under it.
+///
+/// # Errors
+///
+/// It can't be made, or somebody else could put something else in its place, or write to it.
+pub fn secure(path: &Path) -> io::Result<PathBuf> {
+    let user = user();
+    let (there, missing) = split(path)?;
+    let named = fs::symlink_metadata(there)?;
+    // Where anybody may make names, a link could lead to any folder of ours.
+    if named.is_symlink() && !user.trusts(named.uid()) {
+        return Err(not_private(there));
+    }
+    let there = there.canonicalize()?;
+    check(&there, &user)?;
+    let mut folder = there;
+    for name in missing {
+        folder.push(name);
+        match fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
+    }
+    // Who made it meanwhile may have made a link.
+    let folder = folder.canonicalize()?;
+    check(&folder, &user)?;
+    if is_private(&folder)? { Ok(folder) } else { Err(not_private(&folder)) }
+}
+
+/// The part of a path that is there, and the names of what isn't, outermost first.
+fn split(path: &Path) -> io::Result<(&Path, Vec<&OsStr>)> {
+    let mut missing = Vec::new();
+    let mut there = path;
+    while fs::symlink_metadata(there).is_err_and(|error| error.kind() == io::ErrorKind::NotFound) {
+        let (Some(folder), Some(name)) = (there.parent(), there.file_name()) else {
+            return Err(io::ErrorKind::NotFound.into());
+        };
+        missing.push(name);
+        there = folder;
+    }
+    missing.reverse();
+    Ok((there, missing))
+}
+
+fn not_private(folder: &Path) -> io::Error {
+    let shown = folder.display();
+    io::Error::other(format!("{shown} belongs to another user, is no folder, or others may write to it"))
+}
+
+/// Whether each folder on a path without links is the user's or root's, and nobody else may rename what the path names there.
+fn check(path: &Path, user: &User) -> io::Result<()> {
+    const STICKY: u32 = 0o1000;
+    for folder in path.ancestors().filter(|folder| *folder != Path::new("")) {
+        let facts = fs::symlink_metadata(folder)?;
+        let is_trusted = user.trusts(facts.uid()) || folder.parent().is_none();
+        // In a sticky folder names are their owners', and the folder's.
+        if !facts.is_dir() || !is_trusted || facts.mode() & 0o022 != 0 && facts.mode() & STICKY == 0 {
+            return Err(not_private(folder));
+        }
+    }
+    Ok(())
+}
+
+/// Who we are, as far as files are concerned.
+struct User {
+    id: u32,
+    /// What files of users without a number here seem to belong to, where root has none either: in sandboxes that know of nobody but their
+    /// user, that is how the system's own folders look.
+    root: u32,
+}
+
+impl User {
+    fn trusts(&self, owner: u32) -> bool {
+        owner == self.id || owner == 0 || owner == self.root
+    }
+}
+
+fn user() -> User {
+    let id = rustix::process::geteuid().as_raw();
+    let map = fs::read_to_string("/proc/self/uid_map").unwrap_or_default();
+    let overflow = fs::read_to_string("/proc/sys/kernel/overflowuid").ok();
+    let overflow = overflow.and_then(|number| number.trim().parse().ok());
+    let root = overflow.filter(|_| !map.is_empty() && !knows_root(&map)).unwrap_or(0);
+    User { id, root }
+}
+
+/// Whether root has a number in this map of users: `first here, first outside, count` in each line.
+fn knows_root(map: &str) -> bool {
+    map.lines().any(|line| line.split_ascii_whitespace().next() == Some("0"))
+}
+
+/// Whether `path` is a folder that belongs to the user and that nobody else may write to. A symbolic link is none. Who may put another
+/// folder in its place is [`secure`]'s to see.
 ///
 /// # Errors
 ///
 /// It isn't there, or can't be looked at.
 pub fn is_private(path: &Path) -> io::Result<bool> {
     let data = fs::symlink_metadata(path)?;
-    Ok(data.is_dir() && data.uid() == rustix::process::getuid().as_raw() && data.mode() & 0o022 == 0)
+    Ok(data.is_dir() && is_own(&data))
+}
+
+/// Whether `path` is a file of the user's that nobody else may write to, and it holds these bytes.
+#[must_use]
+pub fn holds(path: &Path, bytes: &[u8]) -> bool {
+    let is_plain = fs::symlink_metadata(path)
+        .is_ok_and(|data| data.is_file() && is_own(&data) && data.len() == bytes.len() as u64);
+    is_plain && fs::read(path).is_ok_and(|content| content == bytes)
+}
+
+fn is_own(data: &fs::Metadata) -> bool {
+    data.uid() == rustix::process::geteuid().as_raw() && data.mode() & 0o022 == 0
 }
 
 #[cfg(test)]
+#[allow(clippy::print_stderr)] // A test says why it was skipped.
 mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
@@ -59,6 +164,88 @@ mod tests {
             assert_eq!(folder(no_place, Some("/h")), Some(PathBuf::from("/h/.cache/everycall")));
             assert_eq!(folder(no_place, no_place), None);
         }
+    }
+
+    /// Other users than root, whose folders root can make.
+    const OTHER: u32 = 65_533;
+
+    #[test]
+    fn nobody_else_can_put_anything_in_its_place() {
+        let root = tempfile::tempdir().unwrap();
+        let base = root.path().canonicalize().unwrap();
+        let mode = |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+        let (outer, inner) = (base.join("a"), base.join("a/b"));
+        assert_eq!(secure(&inner).unwrap(), inner);
+        assert_eq!(fs::metadata(&outer).unwrap().mode() & 0o777, 0o700);
+        // Others may write to a folder on the way: only where it is sticky can't they rename what is there.
+        for (bits, is_safe) in [(0o777, false), (0o770, false), (0o702, false), (0o1777, true), (0o755, true)]
+        {
+            mode(&outer, bits);
+            assert_eq!(secure(&inner).is_ok(), is_safe, "{bits:o}");
+            assert_eq!(secure(&inner.join("new/er")).is_ok(), is_safe, "{bits:o}");
+            let _ = fs::remove_dir_all(inner.join("new"));
+        }
+        assert!(!inner.join("new").exists());
+        // The folder itself has to be private, sticky or not.
+        mode(&inner, 0o1777);
+        assert!(secure(&inner).is_err());
+        mode(&inner, 0o700);
+
+        // The user's own links lead where they lead.
+        symlink(&inner, base.join("link")).unwrap();
+        assert_eq!(secure(&base.join("link")).unwrap(), inner);
+        assert_eq!(secure(&base.join("link/c")).unwrap(), inner.join("c"));
+        symlink("nowhere", base.join("dangling")).unwrap();
+        assert!(secure(&base.join("dangling/c")).is_err());
+        fs::write(base.join("file"), "").unwrap();
+        assert!(secure(&base.join("file")).is_err() && secure(&base.join("file/c")).is_err());
+
+        if chown(&outer, Some(OTHER), None).is_err() {
+            eprintln!("skipped: only root can make another user's folder");
+            return;
+        }
+        let error = secure(&inner).unwrap_err().to_string();
+        assert!(error.contains(outer.to_str().unwrap()), "{error}");
+        assert!(secure(&inner.join("new")).is_err() && !inner.join("new").exists());
+        // Nor does a sticky folder of somebody else's keep its owner from anything.
+        mode(&outer, 0o1777);
+        assert!(secure(&inner).is_err());
+        mode(&outer, 0o755);
+        chown(&outer, Some(rustix::process::geteuid().as_raw()), None).unwrap();
+        assert!(secure(&inner).is_ok());
+        symlink(&inner, base.join("lure")).unwrap();
+        std::os::unix::fs::lchown(base.join("lure"), Some(OTHER), None).unwrap();
+        assert!(secure(&base.join("lure")).is_err(), "somebody else's link");
+        // A link into it is no way round.
+        chown(&outer, Some(OTHER), None).unwrap();
+        assert!(secure(&base.join("link")).is_err());
+    }
+
+    #[test]
+    fn root_may_have_no_number() {
+        assert!(knows_root("         0          0 4294967295\n") && knows_root("0 1000 1\n1 100000 65536\n"));
+        assert!(!knows_root("      1000       1000          1\n"));
+        let sandboxed = User { id: 1000, root: 65_534 };
+        assert!(sandboxed.trusts(65_534) && sandboxed.trusts(1000) && !sandboxed.trusts(1001));
+        let ordinary = User { id: 1000, root: 0 };
+        assert!(!ordinary.trusts(65_534) && ordinary.trusts(0));
+    }
+
+    #[test]
+    fn files_are_compared_whole() {
+        let root = tempfile::tempdir().unwrap();
+        let file = root.path().join("file");
+        assert!(!holds(&file, b"right"));
+        fs::write(&file, "wrong").unwrap();
+        assert!(!holds(&file, b"right"));
+        fs::write(&file, "right").unwrap();
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o644)).unwrap();
+        assert!(holds(&file, b"right"));
+        let link = root.path().join("link");
+        symlink(&file, &link).unwrap();
+        assert!(!holds(&link, b"right"));
+        fs::set_permissions(&file, fs::Permissions::from_mode(0o666)).unwrap();
+        assert!(!holds(&file, b"right"), "others may write to it");
     }
 
     #[test]

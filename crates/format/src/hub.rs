@@ -10,6 +10,11 @@
 //! first event, takes one by an atomic exchange with 0, opens it as `/proc/RECORDER/fd/N`, claims it by a
 //! compare-and-swap of [`crate::arena::ArenaHeader::target_pid`], and rings. The recorder puts a new one into the place.
 //!
+//! The recorder makes hub and arenas with [`OWNER_MODE`] and seals their size. A process takes them only where they belong to its own user
+//! or root, nobody else may open them to write, and they are sealed. All processes of a recording can write to the hub, also one
+//! that has given up its rights since: so it can't be the hub that tells which arenas are free. The recorder marks those by
+//! [`SPARE_MODE`], which only their owner can set, and unmarks them once they are claimed.
+//!
 //! Readers take every number as input from a stranger, on both sides.
 
 use crate::arena::{CHILD_CAPACITY, ChildEntry, PAGE};
@@ -19,6 +24,10 @@ use crate::wire::wire_struct;
 pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"everyhub");
 /// Version of the hub.
 pub const HUB_VERSION: u32 = 1;
+/// Permissions of the hub's memory and of the arenas': the recorder's user's alone.
+pub const OWNER_MODE: u32 = 0o600;
+/// Bit in the mode of an arena that nobody has claimed (the sticky one, which means nothing for memory).
+pub const SPARE_MODE: u32 = 0o1000;
 /// Places for arenas that nobody has claimed.
 pub const SPARES: usize = 32;
 

@@ -4,9 +4,10 @@
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// The object that executables are linked with.
@@ -47,58 +48,52 @@ fn unpack_below(cache: Option<&Path>, shared: &Path) -> io::Result<PathBuf> {
     let second = |error: io::Error| {
         io::Error::new(error.kind(), format!("{first} (nor into {}: {error})", shared.display()))
     };
-    make_private(shared).and_then(|()| unpack_into(shared)).map_err(second)
-}
-
-/// Makes a folder where anybody may make one. What lies in it is linked into programs, so nobody else may have a hand in it.
-fn make_private(folder: &Path) -> io::Result<()> {
-    match fs::DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
-    if everycall_cache::is_private(folder)? {
-        return Ok(());
-    }
-    Err(io::Error::other("it is no folder, belongs to another user, or others may write to it"))
+    unpack_into(shared).map_err(second)
 }
 
 /// As [`unpack`], below a folder of the caller's choice.
 ///
+/// What lies there is linked into programs. So nobody else may be able to put anything in its place between our look and the linker's, and
+/// the files are compared byte by byte.
+///
 /// # Errors
-/// Where the folder can't be made or written.
+/// Where the folder can't be made or written, or somebody else could put something in its place.
 pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
-    let folder = cache.join(FOLDER);
-    if !is_whole(&folder) {
-        fill(&folder).map_err(|error| {
+    everycall_cache::secure(&cache.join(FOLDER))
+        .and_then(|folder| if is_whole(&folder) { Ok(folder) } else { fill(&folder).map(|()| folder) })
+        .map_err(|error| {
             let sentence = format!(
                 "the runtime's files can't be put into {}: {error}; set XDG_CACHE_HOME to a folder that you may write to, \
-                 with a megabyte to spare",
-                folder.display()
+                 with a megabyte to spare, and that nobody else may rename or write to",
+                cache.join(FOLDER).display()
             );
             io::Error::new(error.kind(), sentence)
-        })?;
-    }
-    Ok(folder)
+        })
 }
 
 fn fill(folder: &Path) -> io::Result<()> {
     FILES.iter().try_for_each(|(name, bytes)| {
         let path = folder.join(name);
-        fs::DirBuilder::new().recursive(true).mode(0o755).create(path.parent().unwrap_or(folder))?;
-        put(&path, bytes)
+        put(&everycall_cache::secure(path.parent().unwrap_or(folder))?.join(name_of(&path)), bytes)
     })
 }
 
-/// Whether all files are there, each in its length. (They are put there whole.)
+fn name_of(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or_default()
+}
+
+/// Whether all files are there.
 fn is_whole(folder: &Path) -> bool {
     FILES.iter().all(|(name, bytes)| {
-        fs::metadata(folder.join(name)).is_ok_and(|file| file.is_file() && file.len() == bytes.len() as u64)
+        let path = folder.join(name);
+        path.parent().is_some_and(|folder| everycall_cache::is_private(folder).unwrap_or(false))
+            && everycall_cache::holds(&path, bytes)
     })
 }
 
 /// Puts a file in place at once: others see all of it or nothing.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
+    let name = name_of(path).to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
     let written = (|| {
         let mut file: File =
@@ -158,12 +153,13 @@ mod tests {
             assert_eq!(fs::metadata(&shared).unwrap().mode() & 0o777, 0o700);
             assert_eq!(unpack_below(cache, &shared).unwrap(), folder);
         }
-        symlink(root.join("a"), root.join("link")).unwrap();
+        symlink("nowhere", root.join("link")).unwrap();
         fs::write(root.join("file"), "").unwrap();
         fs::set_permissions(root.join("b"), fs::Permissions::from_mode(0o777)).unwrap();
         for name in ["link", "file", "b"] {
             let error = unpack_below(nowhere, &root.join(name)).unwrap_err().to_string();
-            assert!(error.contains("XDG_CACHE_HOME") && error.contains("others may write"), "{error}");
+            assert!(error.contains("XDG_CACHE_HOME") && error.contains(name), "{error}");
+            assert!(name != "b" || error.contains("others may write"), "{error}");
         }
         fs::remove_dir_all(&root).unwrap();
     }

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use everycall_format::crash::ENDING;
@@ -236,7 +236,10 @@ fn map_crash_file(pid: u32, inode: u64, shared: &Shared) -> Result<Mapping, Live
     ];
     let mut failure = None;
     for path in paths {
-        match OpenOptions::new().read(true).write(true).open(path) {
+        // The path is the other process's word: what it leads to may be a device by now, which nobody may open by chance.
+        let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
+        let flags = if path.starts_with(&format!("/proc/{pid}/map_files/")) { 0 } else { flags };
+        match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {
             Ok(file) if file.metadata().is_ok_and(|data| data.ino() == inode) => {
                 return Mapping::of_crash_file(file.as_fd()).map_err(|error| match error.kind() {
                     std::io::ErrorKind::PermissionDenied => LiveError::NotOurs(error),

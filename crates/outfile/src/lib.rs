@@ -21,7 +21,7 @@
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -153,6 +153,10 @@ impl OutFile {
             _ => {}
         }
         let mut file = OutFile::create(path, mode)?;
+        // What came meanwhile would hear all.
+        if let Target::Direct(_) = file.target {
+            return refused("it isn't a regular file; name the file with -o");
+        }
         // A link that came meanwhile is replaced.
         if let Target::Replaced { final_path, .. } = &mut file.target {
             path.clone_into(final_path);
@@ -234,7 +238,12 @@ impl Target {
                 return OpenOptions::new().write(true).open(path).map(Target::Direct);
             }
             // A file that its owner protected isn't replaced behind their back.
-            Ok(_) => drop(OpenOptions::new().write(true).open(path)?),
+            Ok(there) => {
+                drop(OpenOptions::new().write(true).open(path)?);
+                if !may_replace(&there, folder_of(&follow_links(path)?)) {
+                    return Err(io::ErrorKind::PermissionDenied.into());
+                }
+            }
             // A rename onto such a name would fail at the end.
             Err(_) if names_a_folder(path) => return Err(io::ErrorKind::IsADirectory.into()),
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -252,6 +261,16 @@ impl Target {
             }
         }
     }
+}
+
+/// Whether the kernel lets us put another file in the place of this one: in a sticky folder that is its owner's and the folder's matter. Else
+/// it would be found out at the end.
+fn may_replace(there: &fs::Metadata, folder: &Path) -> bool {
+    const STICKY: u32 = 0o1000;
+    let user = rustix::process::geteuid().as_raw();
+    fs::metadata(folder).map_or(true, |folder| {
+        folder.mode() & STICKY == 0 || user == 0 || [there.uid(), folder.uid()].contains(&user)
+    })
 }
 
 fn replace(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::Result<()> {

@@ -13,8 +13,9 @@ use everycall_format::arena::{
     ArenaHeader, EXTRA_SIZE, ModuleEntry, OpenCall, PAGE, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
 };
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
+use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
 use everycall_format::trigger::{KEEP_TICKS, NEVER, SITES, TriggerHeader};
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
 use rustix::process::{Resource, getrlimit};
 
 use crate::error::RecordError;
@@ -124,6 +125,7 @@ impl Arena {
         let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
         let file = rustix::fs::memfd_create("everycall-arena", flags)?;
         rustix::fs::ftruncate(&file, layout.arena_size)?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(OWNER_MODE | SPARE_MODE))?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mut header = vec![0; ArenaHeader::SIZE];
         layout.write(&mut header);
@@ -145,6 +147,11 @@ impl Arena {
             }
         }
         Ok(Arena { file, layout })
+    }
+
+    /// Nobody else takes it from here on, whatever stands in the hub.
+    pub(crate) fn unmark_spare(&self) -> io::Result<()> {
+        Ok(rustix::fs::fchmod(&self.file, Mode::from_raw_mode(OWNER_MODE))?)
     }
 
     /// How the hub names it: its descriptor, plus 1.

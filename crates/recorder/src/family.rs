@@ -191,6 +191,8 @@ impl Family {
     }
 
     fn adopt(&mut self, arena: Arc<Arena>) {
+        // It can't fail: the memory is ours.
+        let _ = arena.unmark_spare();
         let header = arena.header();
         let pid = header.target_pid;
         let now = ticks();

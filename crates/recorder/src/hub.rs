@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use everycall_format::Wire;
 use everycall_format::arena::ChildEntry;
-use everycall_format::hub::HubHeader;
-use rustix::fs::{MemfdFlags, SealFlags};
+use everycall_format::hub::{HubHeader, OWNER_MODE};
+use rustix::fs::{MemfdFlags, Mode, SealFlags};
 
 use crate::hub_page::HubPage;
 
@@ -31,6 +31,7 @@ impl Hub {
         let file =
             rustix::fs::memfd_create("everycall-hub", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&file, layout.hub_size)?;
+        rustix::fs::fchmod(&file, Mode::from_raw_mode(OWNER_MODE))?;
         rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
         let mut header = vec![0; HubHeader::SIZE];
         layout.write(&mut header);

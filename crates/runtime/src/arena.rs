@@ -228,7 +228,10 @@ impl Arena {
     pub(crate) fn put_path(&self, path: &[u8], free: (u32, u32)) -> Option<(u32, u32)> {
         let size = path.len() as u64;
         let begin = match free {
-            (begin, length) if size <= length.into() => begin.into(),
+            // The place is the arena's word, which may have been written over.
+            (begin, length) if size <= length.into() && u64::from(begin) + size <= self.layout.paths_size => {
+                begin.into()
+            }
             _ => {
                 let begin = self.paths_used().load(Relaxed);
                 if begin.checked_add(size).is_none_or(|end| end > self.layout.paths_size) {
@@ -398,5 +401,31 @@ impl Slot {
 
     pub(crate) fn segment_words(&self) -> usize {
         self.segment_words
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+    use everycall_format::env::RING_SIZE_MIN;
+
+    /// Where a path may go stands in the arena, which the program may have written over.
+    #[test]
+    fn paths_go_nowhere_else() {
+        let layout = ArenaHeader::with_triggers(RING_SIZE_MIN, 1, 1 << 20, 0);
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        let base = system::map(layout.arena_size, PROT_READ | PROT_WRITE, flags, -1).unwrap();
+        // SAFETY: just mapped, consistent by construction, unmapped below.
+        let arena = unsafe { Arena::new(base, layout) };
+        let first = arena.put_path(b"/a/library.so", (0, 0)).unwrap();
+        assert_eq!(first, (0, 13));
+        assert_eq!(arena.put_path(b"/b.so", first), Some((0, 5)), "in the place of the one before");
+        let end = layout.paths_size as u32;
+        for begin in [end - 4, end, u32::MAX - 4, u32::MAX] {
+            let (place, length) = arena.put_path(b"/c.so", (begin, 5)).unwrap();
+            assert!(place + length <= end, "{begin}: {place}");
+        }
+        system::unmap(base, layout.arena_size);
     }
 }

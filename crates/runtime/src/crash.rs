@@ -46,6 +46,8 @@ static SEGMENTS: AtomicU32 = AtomicU32::new(u32::MAX);
 /// A process's part of it: wiped in a forked child, which is not to remove its parent's file.
 pub(crate) struct State {
     name: UnsafeCell<[u8; NAME_MAX]>,
+    /// Device and inode.
+    identity: UnsafeCell<(u64, u64)>,
     /// Held while room is taken.
     room_lock: AtomicU32,
     /// Until then nobody asks for room.
@@ -110,6 +112,8 @@ impl Trouble {
 pub(crate) struct Mapped {
     pub(crate) base: *mut u8,
     name: [u8; NAME_MAX],
+    /// Device and inode.
+    identity: (u64, u64),
 }
 
 /// Remembers the folder.
@@ -135,9 +139,10 @@ pub(crate) fn map(layout: &ArenaHeader) -> Result<Mapped, Trouble> {
         return Err(Trouble::Disk);
     }
     let (file, name) = create(&folder)?;
-    let mapped = fill(&file, disk, layout).map(|base| Mapped { base, name });
+    let identity = disk::identity_of(file.number()).unwrap_or_default();
+    let mapped = fill(&file, disk, layout).map(|base| Mapped { base, name, identity });
     if mapped.is_err() {
-        remove_file(&name);
+        folder.remove_in(&name);
     }
     mapped
 }
@@ -204,7 +209,7 @@ pub(crate) fn begin(arena: &Arena) {
 
 /// Removes the file that [`map`] made.
 pub(crate) fn give_up(mapped: &Mapped) {
-    remove_file(&mapped.name);
+    remove_file(&mapped.name, mapped.identity);
 }
 
 /// No crash files from here on.
@@ -227,7 +232,10 @@ pub(crate) fn begin_without(arena: &Arena) {
 /// Remembers the file's name in the process that it is of.
 pub(crate) fn own(process: &Process, mapped: &Mapped) {
     // SAFETY: whoever starts a process is alone.
-    unsafe { *process.crash.name.get() = mapped.name };
+    unsafe {
+        *process.crash.name.get() = mapped.name;
+        *process.crash.identity.get() = mapped.identity;
+    }
 }
 
 /// How many segments have room on the disk, where that matters.
@@ -322,14 +330,19 @@ pub(crate) fn remove() {
     let Some(process) = process::process() else { return };
     // A child that was forked from it has its own, or nothing: its memory is wiped. One that shares its memory isn't it.
     // SAFETY: written when the process began.
-    let name = unsafe { &*process.crash.name.get() };
+    let (name, identity) = unsafe { (&*process.crash.name.get(), *process.crash.identity.get()) };
     if name.first() != Some(&0) && process.pid.load(Relaxed) == system::process_id() {
-        remove_file(name);
+        remove_file(name, identity);
     }
 }
 
-fn remove_file(name: &[u8; NAME_MAX]) {
-    file::remove(FOLDER.path_of(name).text());
+/// Removes the file, if it is this one: by now the folder's path may lead elsewhere.
+fn remove_file(name: &[u8; NAME_MAX], identity: (u64, u64)) {
+    let Ok(folder) = File::open_folder(FOLDER.path()) else { return };
+    let named = folder.named_in(name).ok().and_then(|file| disk::identity_of(file.number()));
+    if named == Some(identity) {
+        folder.remove_in(name);
+    }
 }
 
 impl Arena {

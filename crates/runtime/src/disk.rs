@@ -2,6 +2,7 @@
 
 use crate::file::File;
 use crate::system::{self, done, number};
+use everycall_format::hub::SPARE_MODE;
 use everycall_hooks::syscall;
 
 /// Bits of a mode that say what kind of file it is.
@@ -45,6 +46,17 @@ pub(crate) fn is_private(folder: &File) -> bool {
         let (mode, owner) = mode_and_owner(&facts);
         owner == user() && mode & OTHERS_WRITE == 0
     })
+}
+
+/// Whether a file is the process's user's or root's, and nobody else may open it to write.
+pub(crate) fn is_recorders(file: &File) -> bool {
+    facts_of(file).is_some_and(|facts| facts.is_regular && facts.is_trusted)
+}
+
+/// Whether a recorder's arena is nobody's yet: the recorder marks those so, and takes the mark away when one is claimed. Only it can, so
+/// that who has an arena can't have another process take it, too.
+pub(crate) fn is_spare(file: &File) -> bool {
+    stat(file.number()).is_some_and(|facts| mode_and_owner(&facts).0 & SPARE_MODE == SPARE_MODE)
 }
 
 /// What a descriptor stands for: device and inode.

@@ -1,6 +1,7 @@
 //! System calls about files and folders, by path or beside an open folder.
 
 use crate::api::error;
+use crate::disk;
 use crate::folder::Name;
 use crate::system::{self, MAP_FIXED, MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE, done, number};
 use everycall_hooks::syscall;
@@ -55,6 +56,18 @@ pub(crate) fn told(result: isize) -> i32 {
     }
 }
 
+/// Seals of memory whose size nobody can change any more: `F_SEAL_SEAL`, `F_SEAL_SHRINK`, `F_SEAL_GROW`.
+const FIXED_SIZE: usize = 7;
+
+/// Why a recorder's memory isn't taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NotMemory {
+    /// It is gone, or the process may not open it.
+    NotThere,
+    /// It isn't a recorder's of the process's user or root, or others could write to it.
+    NotTrusted,
+}
+
 /// An open file; closed when dropped.
 pub(crate) struct File(usize);
 
@@ -72,6 +85,34 @@ impl File {
     /// Opens a path that ends with NUL.
     pub(crate) fn open(path: &[u8], write: bool) -> Option<File> {
         File::open_at(AT_FDCWD, path, if write { O_RDWR } else { O_RDONLY }).ok()
+    }
+
+    /// Opens a recorder's memory under `/proc/PID/fd` to be mapped; its path ends with NUL. What else lies there isn't even opened:
+    /// to open a device may do something.
+    pub(crate) fn open_memory(path: &[u8]) -> Result<File, NotMemory> {
+        let named = File::open_at(AT_FDCWD, path, O_PATH).map_err(|_| NotMemory::NotThere)?;
+        if !disk::is_recorders(&named) {
+            return Err(NotMemory::NotTrusted);
+        }
+        let own = named.own_path();
+        let file = File::open_at(AT_FDCWD, own.text(), O_RDWR).map_err(|_| NotMemory::NotThere)?;
+        if file.seals() & FIXED_SIZE == FIXED_SIZE { Ok(file) } else { Err(NotMemory::NotTrusted) }
+    }
+
+    /// What the kernel keeps from being done with a memory file; other files can't have [`FIXED_SIZE`].
+    fn seals(&self) -> usize {
+        const GET_SEALS: usize = 1034;
+        // SAFETY: only returns a number.
+        let seals = unsafe { syscall(number::FCNTL, [self.0, GET_SEALS, 0, 0, 0, 0]) };
+        usize::try_from(seals).unwrap_or(0)
+    }
+
+    /// The path of the descriptor. (The thread may have a table of descriptors of its own.)
+    fn own_path(&self) -> Name {
+        let mut path = Name::empty();
+        path.put(b"/proc/thread-self/fd/");
+        path.put_number(self.0 as u32);
+        path
     }
 
     /// Opens what may be no file, without waiting for it; its path ends with NUL.
@@ -112,13 +153,15 @@ impl File {
     /// Gives such a file a name in a folder.
     pub(crate) fn give_name(&self, folder: &File, name: &Name) -> Result<(), isize> {
         const AT_SYMLINK_FOLLOW: usize = 0x400;
-        // The thread may have a table of descriptors of its own.
-        let mut path = Name::empty();
-        path.put(b"/proc/thread-self/fd/");
-        path.put_number(self.0 as u32);
+        let path = self.own_path();
         let (from, to) = (path.text().as_ptr() as usize, name.text().as_ptr() as usize);
         // SAFETY: both end with NUL.
         done(unsafe { syscall(number::LINKAT, [AT_FDCWD, from, folder.0, to, AT_SYMLINK_FOLLOW, 0]) })
+    }
+
+    /// What has this name in this folder, be it a link. The name ends with NUL.
+    pub(crate) fn named_in(&self, name: &[u8]) -> Result<File, isize> {
+        File::open_at(self.0, name, O_PATH | O_NOFOLLOW)
     }
 
     /// Removes a file in this folder. The name ends with NUL.

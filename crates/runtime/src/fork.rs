@@ -10,7 +10,7 @@ use crate::arena::Arena;
 use crate::beginning;
 use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
-use crate::system;
+use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use crate::triggers::Triggers;
 use crate::{contexts, crash, hub, keeper, module_table, pause, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -43,37 +43,49 @@ pub(crate) fn begin(process: &'static Process) -> bool {
         }
         return process.state.load(Acquire) == process_state::ON;
     }
-    let state = if begin_first(process).is_some() { process_state::ON } else { process_state::OFF };
+    let inheritance = inheritance(process);
+    let is_on = inheritance.is_some_and(|inheritance| {
+        let begun = begin_first(process, &inheritance);
+        if begun.is_none() {
+            let _ = part_from(&inheritance);
+        }
+        begun.is_some()
+    });
+    let state = if is_on { process_state::ON } else { process_state::OFF };
     process.state.store(state, Release);
     state == process_state::ON
 }
 
-fn begin_first(process: &'static Process) -> Option<()> {
+fn inheritance(process: &'static Process) -> Option<Inheritance> {
     let parent = process::inherited_arena()?;
-    let inheritance = Inheritance {
+    Some(Inheritance {
         parent,
         parent_pid: parent.target_pid().load(Relaxed),
         state: parent.state().load(Relaxed),
         modules: module_table::known().min(parent.layout().module_capacity),
         paths: parent.paths_used().load(Relaxed).min(parent.layout().paths_size),
         slots_barred: barred_slots(process, &parent),
-    };
+    })
+}
+
+fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<()> {
+    let parent = inheritance.parent;
     let arena = match hub::hub() {
         Some(hub) if !hub.follows() => {
             leave_out(&hub, child_kind::FORK);
             parent.count(counter::FORKED_CHILDREN, 1);
             return None;
         }
-        Some(hub) => match hub.take().and_then(|spare| take_over(spare, &inheritance)) {
+        Some(hub) => match hub.take().and_then(|spare| take_over(spare, inheritance)) {
             Some(arena) => arena,
             None => {
                 leave_out(&hub, child_kind::FORK);
                 return None;
             }
         },
-        None => match take_over_in_file(process, &inheritance) {
+        None => match take_over_in_file(process, inheritance) {
             Some(arena) => arena,
-            None => take_over_privately(&inheritance)?,
+            None => take_over_privately(inheritance)?,
         },
     };
     arena.state().store(inheritance.state, Relaxed);
@@ -91,6 +103,17 @@ fn begin_first(process: &'static Process) -> Option<()> {
     if let Some(hub) = hub::hub() {
         hub.ring();
     }
+    Some(())
+}
+
+/// A child that isn't traced gets a copy of the tables in memory of its own into the place of the parent's arena. It may have given up its
+/// rights, and must not be able to write where its parent's hooks do. (Its own may still, once, where a signal handler within one has forked:
+/// so there has to be memory.)
+fn part_from(inheritance: &Inheritance) -> Option<()> {
+    let layout = *inheritance.parent.layout();
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let base = system::map(layout.arena_size, PROT_READ | PROT_WRITE, flags, -1)?;
+    start::leave_out_of_dumps(&put_in_place(inheritance, layout, base)?);
     Some(())
 }
 

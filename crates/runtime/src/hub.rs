@@ -1,7 +1,8 @@
 //! The recorder's hub, through which a process gets its arena. It stays mapped, also in forked children, which have nothing
 //! else to find the recorder by.
 
-use crate::file::File;
+use crate::disk;
+use crate::file::{File, NotMemory};
 use crate::system;
 use core::mem::offset_of;
 use core::sync::atomic::{
@@ -25,8 +26,11 @@ const ARENA_WAIT_NS: u64 = 50_000_000;
 const PATH_MAX: usize = 256;
 
 static HUB: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// Bytes that are mapped.
-static HUB_SIZE: AtomicU64 = AtomicU64::new(0);
+// Its layout as it was checked: what stands in the hub now may be the word of a process that has given up its rights since.
+static CHILDREN_OFFSET: AtomicU64 = AtomicU64::new(0);
+static CHILD_CAPACITY: AtomicU32 = AtomicU32::new(0);
+/// Process that the hub was opened from.
+static RECORDER_PID: AtomicU32 = AtomicU32::new(0);
 
 /// The hub, and its layout as it was when it was checked.
 #[derive(Clone, Copy)]
@@ -43,36 +47,48 @@ pub(crate) struct Spare {
     pub(crate) header: ArenaHeader,
 }
 
-/// Opens the hub that the recorder named, and keeps it. `None` where it isn't there, as when the recorder is gone.
-pub(crate) fn open(path: &[u8]) -> Option<Hub> {
+/// Opens the hub that the recorder named, and keeps it. See [`File::open_memory`] for whose it may be.
+pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
+    // The rest is the path of a descriptor of that process.
+    let recorder_pid = recorder_of(path).ok_or(NotMemory::NotTrusted)?;
     let mut name = [0; PATH_MAX];
-    name.get_mut(..path.len()).filter(|place| place.len() < PATH_MAX)?.copy_from_slice(path);
-    let file = File::open(name.get(..=path.len())?, true)?;
+    let place = name.get_mut(..path.len()).filter(|place| place.len() < PATH_MAX);
+    place.ok_or(NotMemory::NotTrusted)?.copy_from_slice(path);
+    let file = File::open_memory(name.get(..=path.len()).unwrap_or(&[]))?;
     let mut bytes = [0; HubHeader::SIZE];
     if file.read(&mut bytes) != bytes.len() {
-        return None;
+        return Err(NotMemory::NotThere);
     }
-    let header = HubHeader::read(&bytes).filter(|header| header.is_consistent(header.hub_size))?;
-    HUB_SIZE.store(header.hub_size, Relaxed);
-    HUB.store(file.map_shared(header.hub_size)?, Release);
-    hub()
+    let header = HubHeader::read(&bytes)
+        .filter(|header| header.is_consistent(header.hub_size))
+        .ok_or(NotMemory::NotThere)?;
+    CHILDREN_OFFSET.store(header.children_offset, Relaxed);
+    CHILD_CAPACITY.store(header.child_capacity, Relaxed);
+    RECORDER_PID.store(recorder_pid, Relaxed);
+    HUB.store(file.map_shared(header.hub_size).ok_or(NotMemory::NotThere)?, Release);
+    hub().ok_or(NotMemory::NotThere)
 }
 
 /// The hub, where there is one.
 pub(crate) fn hub() -> Option<Hub> {
     let base = HUB.load(Acquire);
-    if base.is_null() {
-        return None;
-    }
-    // SAFETY: mapped for ever by `open`; the header is at its begin. It is checked again, as the program might have written
-    // over it.
-    let header = HubHeader::read(unsafe { core::slice::from_raw_parts(base, HubHeader::SIZE) })?;
-    header.is_consistent(HUB_SIZE.load(Relaxed)).then_some(Hub {
+    (!base.is_null()).then(|| Hub {
         base,
-        children_offset: header.children_offset,
-        child_capacity: header.child_capacity,
-        recorder_pid: header.recorder_pid,
+        children_offset: CHILDREN_OFFSET.load(Relaxed),
+        child_capacity: CHILD_CAPACITY.load(Relaxed),
+        recorder_pid: RECORDER_PID.load(Relaxed),
     })
+}
+
+/// The process in `/proc/PID/fd/NUMBER`; `None` for any other path.
+fn recorder_of(path: &[u8]) -> Option<u32> {
+    let rest = path.strip_prefix(b"/proc/")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (pid, rest) = rest.split_at_checked(digits)?;
+    let descriptor = rest.strip_prefix(b"/fd/")?;
+    let is_number = |text: &[u8]| (1..=9).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    (is_number(pid) && is_number(descriptor))
+        .then(|| pid.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
 }
 
 impl Hub {
@@ -151,7 +167,10 @@ impl Hub {
                 None
             }
         })?;
-        let file = File::open(&path(self.recorder_pid, number - 1), true)?;
+        let file = File::open_memory(&path(self.recorder_pid, number - 1)).ok()?;
+        if !disk::is_spare(&file) {
+            return None;
+        }
         let mut bytes = [0; ArenaHeader::SIZE];
         if file.read(&mut bytes) != bytes.len() {
             return None;
@@ -233,6 +252,29 @@ fn put_number(put: &mut impl FnMut(&[u8]), number: u32) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_descriptors_of_processes_are_recorders() {
+        assert_eq!(recorder_of(b"/proc/7/fd/10"), Some(7));
+        assert_eq!(recorder_of(b"/proc/4194303/fd/0"), Some(4_194_303));
+        for other in [
+            &b""[..],
+            b"/proc/",
+            b"/proc//fd/1",
+            b"/proc/self/fd/1",
+            b"/proc/7/fd/",
+            b"/proc/7/fd/1/x",
+            b"/proc/7/fd/1x",
+            b"/proc/7/fd/../1",
+            b"/proc/7/cwd/1",
+            b"/proc/7/fd/12345678901",
+            b"/proc/12345678901/fd/1",
+            b"proc/7/fd/1",
+            b"/dev/shm/7/fd/1",
+        ] {
+            assert_eq!(recorder_of(other), None, "{:?}", core::str::from_utf8(other));
+        }
+    }
 
     #[test]
     fn paths_are_written_out() {

@@ -2,12 +2,14 @@
 
 use crate::arena::Arena;
 use crate::beginning;
+use crate::file::NotMemory;
 use crate::hub::{self, Spare};
 use crate::process::{self, state as process_state};
 use crate::system::{
     self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED,
 };
 use crate::{crash, fork, keeper, signal, site_set, stacks, system::PROT_READ, system::PROT_WRITE};
+use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use everycall_format::arena::{
     ArenaHeader, ClockReading, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
@@ -135,12 +137,20 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         in_file.or_else(|| private(ring_size, sites).map(|arena| (arena, None)))
     };
     beginning::note();
-    let arena = match variable(env::RECORDER).and_then(hub::open) {
-        Some(hub) => match hub.take().and_then(given) {
+    if trusted {
+        remember_user();
+    }
+    let arena = match variable(env::RECORDER).map(|path| (path, hub::open(path))) {
+        Some((_, Ok(hub))) => match hub.take().and_then(given) {
             Some(arena) => Some((arena, None)),
             None => return fork::leave_out(&hub, child_kind::EXEC),
         },
-        None => own(),
+        // As where the recorder is gone, or is another user's whom we can't see.
+        None | Some((_, Err(NotMemory::NotThere))) => own(),
+        Some((path, Err(NotMemory::NotTrusted))) => {
+            refuse_recorder(path);
+            own()
+        }
     };
     let Some((arena, file)) = arena else { return };
     if !process::begin(&arena, thread_slot) {
@@ -198,6 +208,18 @@ fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
         b". Using ",
         used.as_bytes(),
         b".\n",
+    ]);
+}
+
+/// Says that `record` isn't taken for ours.
+fn refuse_recorder(path: &[u8]) {
+    let shown = path.get(..path.len().min(100)).unwrap_or(path);
+    system::warn(&[
+        b"everycall: ",
+        env::RECORDER.as_bytes(),
+        b"=",
+        shown,
+        b" isn't a recorder of this program's user or root; start record as that user. Going on without it.\n",
     ]);
 }
 
@@ -280,10 +302,26 @@ fn begin_own(arena: &Arena) {
     arena.target_pid().store(system::process_id(), Relaxed);
 }
 
-/// Memory for an arena of the process's own: such that snapshots can be taken of it from outside, if there is such.
+/// The user whose processes may reach an arena of our own; [`NOBODY`] where none may.
+static REACHED_BY: AtomicU32 = AtomicU32::new(NOBODY);
+/// No user's number.
+const NOBODY: u32 = u32::MAX;
+
+/// Remembers who the process was started as. Where it may do more than that user's other processes, they must not reach its memory.
+fn remember_user() {
+    if let Some(user) = system::user().filter(|user| *user == 0 || !system::has_capabilities()) {
+        REACHED_BY.store(user, Relaxed);
+    }
+}
+
+/// Memory for an arena of the process's own: such that snapshots can be taken of it from outside, if there is such. A segment belongs to
+/// whom the process acts as, and that user's processes can write to it: so there is none where that isn't who has started it, as in a
+/// daemon that acts as somebody else for a while.
 pub(crate) fn own_memory(size: u64) -> Option<*mut u8> {
     let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
-    system::map_segment(size).or_else(|| system::map(size, PROT_READ | PROT_WRITE, flags, -1))
+    let is_ours = system::user().is_some_and(|user| user != NOBODY && user == REACHED_BY.load(Relaxed));
+    let segment = if is_ours { system::map_segment(size) } else { None };
+    segment.or_else(|| system::map(size, PROT_READ | PROT_WRITE, flags, -1))
 }
 
 /// Core dumps have the header; what else they have is added as it comes into use.

@@ -51,6 +51,7 @@ pub(crate) mod number {
     pub const SHMCTL: usize = 31;
     pub const GETPID: usize = 39;
     pub const KILL: usize = 62;
+    pub const FCNTL: usize = 72;
     pub const FTRUNCATE: usize = 77;
     pub const GETCWD: usize = 79;
     pub const GETUID: usize = 102;
@@ -58,6 +59,7 @@ pub(crate) mod number {
     pub const GETEUID: usize = 107;
     pub const GETEGID: usize = 108;
     pub const GETPPID: usize = 110;
+    pub const CAPGET: usize = 125;
     pub const SIGALTSTACK: usize = 131;
     pub const FSTATFS: usize = 138;
     pub const SCHED_SETSCHEDULER: usize = 144;
@@ -211,6 +213,28 @@ pub(crate) fn has_other_rights() -> bool {
         unsafe { syscall(number, [0; 6]) }
     };
     get(number::GETUID) != get(number::GETEUID) || get(number::GETGID) != get(number::GETEGID)
+}
+
+/// The user that the process belongs to; `None` where it acts as another one.
+pub(crate) fn user() -> Option<u32> {
+    let get = |number| {
+        // SAFETY: only returns a number.
+        unsafe { syscall(number, [0; 6]) as u32 }
+    };
+    let user = get(number::GETUID);
+    (user == get(number::GETEUID)).then_some(user)
+}
+
+/// Whether the calling thread has capabilities, or can take some. Where nobody tells, it has.
+pub(crate) fn has_capabilities() -> bool {
+    // Version 3 of the structures, and the calling thread.
+    let header = [0x2008_0522_u32, 0];
+    // Effective, permitted and inheritable ones, their lower halves and their upper ones.
+    let mut sets = [0_u32; 6];
+    let arguments = [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: reads the header and writes the two structures behind it.
+    let result = unsafe { syscall(number::CAPGET, arguments) };
+    result != 0 || sets[1] != 0 || sets[4] != 0
 }
 
 /// The calling thread's id; `None` where a filter of system calls doesn't tell.
