@@ -353,6 +353,12 @@ pub struct SymbolArguments {
     /// Folder with debugging information, laid out like /usr/lib/debug
     #[arg(long, value_name = "FOLDER")]
     pub debug_dir: Vec<PathBuf>,
+    /// Whole names: `std::vector<int, std::allocator<int> >`, not `std::vector<int>`
+    ///
+    /// Else names are shown without the standard library's defaults, inline namespaces and tags; patterns match both. JSON for programs always
+    /// has whole names.
+    #[arg(long)]
+    pub full_names: bool,
 }
 
 /// How `info` and `replay` write.

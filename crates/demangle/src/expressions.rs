@@ -91,7 +91,11 @@ impl<'a> Parser<'a> {
                 let (op, _) = operator(letters)?;
                 let is_prefix = self.eat(b'_');
                 let operand = self.expression()?;
-                Some(self.node(if is_prefix { Node::Prefix(op, operand) } else { Node::Postfix(op, operand) }))
+                Some(self.node(if is_prefix {
+                    Node::Prefix(op, operand)
+                } else {
+                    Node::Postfix(op, operand)
+                }))
             }
             _ => self.operation(letters),
         }
@@ -317,8 +321,11 @@ impl<'a> Parser<'a> {
             return self.base_name();
         }
         // A type as any other, as gcc writes it, or scopes that end in `E`, which aren't substituted.
-        let read: [fn(&mut Self) -> Option<Id>; 2] =
-            if self.are_scopes_plain { [Self::in_scopes, Self::in_type] } else { [Self::in_type, Self::in_scopes] };
+        let read: [fn(&mut Self) -> Option<Id>; 2] = if self.are_scopes_plain {
+            [Self::in_scopes, Self::in_type]
+        } else {
+            [Self::in_type, Self::in_scopes]
+        };
         // `sr 1a E 1b` begins like a type, too.
         let read = if self.peek().is_ascii_digit() { [Self::in_scopes, Self::in_type] } else { read };
         self.attempt(read[0]).or_else(|| self.attempt(read[1]))

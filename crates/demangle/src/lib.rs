@@ -15,8 +15,11 @@ mod operators;
 mod parser;
 mod print;
 mod print_expressions;
+mod short;
 mod templates;
 mod types;
+
+pub use short::short_name;
 
 /// Longest text that a name may stand for.
 pub const TEXT_MAX: usize = 32 << 10;

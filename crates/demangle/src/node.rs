@@ -52,7 +52,10 @@ pub(crate) enum Node<'a> {
     /// A builtin type; constants of some have suffixes.
     Builtin(&'static str),
     /// One of the abbreviations `Sa` .. `Sd`.
-    Standard { text: &'static str, last: &'static str },
+    Standard {
+        text: &'static str,
+        last: &'static str,
+    },
     /// `scope::name`.
     Nested(Id, Id),
     /// `name<arguments>`.
@@ -64,12 +67,19 @@ pub(crate) enum Node<'a> {
     /// `name[abi:tag]`.
     Tagged(Id, &'a str),
     /// A constructor or destructor of the scope.
-    Structor { scope: Id, is_destructor: bool },
+    Structor {
+        scope: Id,
+        is_destructor: bool,
+    },
     /// What is local to a function.
     Local(Id, Id),
     /// `{default arg#1}::name`.
     DefaultArgument(u32, Id),
-    Lambda { heads: List, parameters: List, number: u32 },
+    Lambda {
+        heads: List,
+        parameters: List,
+        number: u32,
+    },
     Unnamed(u32),
     Binding(List),
     /// `friend name`: a function that a template's class befriends, and whose constraints make it a member of sorts.
@@ -115,7 +125,11 @@ pub(crate) enum Node<'a> {
     PackHead(Id),
 
     /// A constant: its type, whether it is negative, and its digits.
-    Literal { ty: Id, is_negative: bool, digits: &'a str },
+    Literal {
+        ty: Id,
+        is_negative: bool,
+        digits: &'a str,
+    },
     FunctionParameter(u32),
     Binary(&'static str, Id, Id),
     Prefix(&'static str, Id),
@@ -134,11 +148,21 @@ pub(crate) enum Node<'a> {
     Cast(&'static str, Id, Id),
     /// `type{values}`.
     Braces(Option<Id>, List),
-    New { word: &'static str, placement: List, ty: Id, values: Option<List> },
+    New {
+        word: &'static str,
+        placement: List,
+        ty: Id,
+        values: Option<List>,
+    },
     CountOfPack(Id),
     CountOfArguments(List),
     /// `(... op pack)` and `(pack op ...)`.
-    Fold { op: &'static str, pack: Id, first: Option<Id>, is_left: bool },
+    Fold {
+        op: &'static str,
+        pack: Id,
+        first: Option<Id>,
+        is_left: bool,
+    },
     /// `.member = value`, `[index] = value`, `[low ... high] = value`.
     Designated(Id, Id),
     DesignatedIndex(Id, Option<Id>, Id),

@@ -507,8 +507,9 @@ impl<'a> Parser<'a> {
 
     pub(crate) fn source_name(&mut self) -> Option<Id> {
         let name = self.identifier()?;
-        let is_anonymous =
-            name.strip_prefix("_GLOBAL_").is_some_and(|rest| matches!(rest.as_bytes(), [b'_' | b'.' | b'$', b'N', ..]));
+        let is_anonymous = name
+            .strip_prefix("_GLOBAL_")
+            .is_some_and(|rest| matches!(rest.as_bytes(), [b'_' | b'.' | b'$', b'N', ..]));
         Some(self.node(Node::Name(if is_anonymous { "(anonymous namespace)" } else { name })))
     }
 

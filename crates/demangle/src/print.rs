@@ -14,7 +14,17 @@ const STEPS_MAX: u32 = 1 << 18;
 /// The text of a node.
 pub(crate) fn text(nodes: &[Node<'_>], lists: &[Id], root: Id) -> Option<String> {
     let out = String::with_capacity(nodes.len() * 4);
-    let mut printer = Printer { nodes, lists, out, depth: 0, steps: 0, element: None, lambdas: 0, templates: Vec::new(), template: 0 };
+    let mut printer = Printer {
+        nodes,
+        lists,
+        out,
+        depth: 0,
+        steps: 0,
+        element: None,
+        lambdas: 0,
+        templates: Vec::new(),
+        template: 0,
+    };
     printer.print(root)?;
     (!printer.out.is_empty()).then_some(printer.out)
 }
@@ -109,9 +119,8 @@ impl<'p, 'a> Printer<'p, 'a> {
             return None;
         }
         let template = scope.checked_sub(1).and_then(|at| self.templates.get(at as usize));
-        let here = template.and_then(|(arguments, around)| {
-            Some((*arguments.of(self.lists).get(index as usize)?, *around))
-        });
+        let here = template
+            .and_then(|(arguments, around)| Some((*arguments.of(self.lists).get(index as usize)?, *around)));
         let (argument, scope) = here.or(read.map(|read| (read, 0)))?;
         match (self.node(argument)?, self.element) {
             (Node::Pack(elements), Some(element)) => {

@@ -78,8 +78,7 @@ impl<'a> Parser<'a> {
             self.forward.push((id, index));
             return Some(id);
         }
-        let argument =
-            self.levels.get(level as usize).and_then(|level| level.get(index as usize)).copied();
+        let argument = self.levels.get(level as usize).and_then(|level| level.get(index as usize)).copied();
         if argument.is_none() && self.lambdas == 0 {
             return None;
         }

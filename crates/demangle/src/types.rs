@@ -135,7 +135,12 @@ impl<'a> Parser<'a> {
                 if self.peek() != b'I' {
                     return Some(known);
                 }
-                if self.is_plain_conversion && !matches!(self.nodes.get(known as usize), Some(Node::Standard { .. } | Node::Nested(..) | Node::Name(_))) {
+                if self.is_plain_conversion
+                    && !matches!(
+                        self.nodes.get(known as usize),
+                        Some(Node::Standard { .. } | Node::Nested(..) | Node::Name(_))
+                    )
+                {
                     return Some(known);
                 }
                 let arguments = self.template_arguments(false)?;

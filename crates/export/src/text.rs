@@ -81,6 +81,9 @@ const DETAIL_WIDTH: usize = 60;
 /// The arguments with what is known of a function, as key and text.
 pub(crate) fn details(details: &Details) -> Vec<(&'static str, String)> {
     let mut arguments = Vec::new();
+    if let Some(full_name) = &details.full_name {
+        arguments.push(("full_name", full_name.clone()));
+    }
     if let Some(symbol) = &details.symbol {
         arguments.push(("symbol", symbol.clone()));
     }

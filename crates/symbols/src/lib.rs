@@ -38,6 +38,7 @@ mod table;
 mod warning;
 
 pub use budget::MEMORY_BASE_BYTES;
+pub use everycall_demangle::short_name;
 pub use function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
 pub use identity::{BuildIdText, ModuleIdentity};
 pub use module::ModuleSymbols;
