@@ -271,6 +271,18 @@ pub struct ExportArguments {
     /// Leave out which calls the compiler inlined
     #[arg(long, conflicts_with = "inlines")]
     pub no_inlines: bool,
+    /// Include sources from below this folder, too
+    ///
+    /// Without it, they are those below or beside the folder that the compiler ran in, where --map-source says, and of the compilers' and
+    /// packages' own folders, such as /usr/include.
+    #[arg(long, value_name = "FOLDER")]
+    pub source_folder: Vec<PathBuf>,
+    /// Include sources wherever they lie, and where they aren't what was compiled
+    #[arg(long)]
+    pub any_source: bool,
+    /// Let others read the output, also where it holds sources
+    #[arg(long)]
+    pub shared: bool,
     #[command(flatten)]
     pub filter: FilterArguments,
     #[command(flatten)]

@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -114,6 +114,13 @@ impl<'a> SymbolNames<'a> {
     #[must_use]
     pub fn with_inlines(self, has_inlines: bool) -> Self {
         SymbolNames { has_inlines, ..self }
+    }
+
+    /// With sources from below these folders, too, or from any.
+    #[must_use]
+    pub fn with_sources_from(self, folders: &[PathBuf], any: bool) -> Self {
+        let finder = self.sources.take().allowing(folders.iter().cloned(), any);
+        SymbolNames { sources: RefCell::new(finder), ..self }
     }
 
     /// With whole names, also where nobody asked for them.
@@ -363,7 +370,11 @@ impl Names for SymbolNames<'_> {
         let odd_paths = self.odd_paths.borrow();
         let path = odd_paths.get(file).map_or(Path::new(file), |path| path);
         // What isn't at hand isn't shown; the export is whole without it.
-        let found = self.sources.borrow_mut().source(path);
+        let module = self.modules_of_sources.borrow().get(file).copied();
+        let opened = self.opened.borrow();
+        let symbols = module.and_then(|index| opened.get(index)?.as_ref());
+        let compiled = symbols.map(|symbols| symbols.compiled_source(path)).unwrap_or_default();
+        let found = self.sources.borrow_mut().compiled(path, &compiled);
         self.source_notes.borrow_mut().add(file, &found, self.built(file));
         Some(Cow::Owned(found.ok()?.text.to_string()))
     }

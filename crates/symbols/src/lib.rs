@@ -45,5 +45,5 @@ pub use module::ModuleSymbols;
 pub use name::{Thunk, demangle, shown_name, split_part};
 pub use options::{PathMap, PathMapError, SymbolOptions};
 pub use sites::{LinkKind, NoteReport, SiteError, SiteReport, site_report, site_report_of_image};
-pub use source::{SourceFinder, SourceRefusal, SourceText};
+pub use source::{CompiledSource, SourceFinder, SourceRefusal, SourceText};
 pub use warning::SymbolWarning;
