@@ -229,19 +229,19 @@ impl SourceFinder {
         let text = resolved.as_os_str().as_encoded_bytes();
         let is_system = SYSTEM_FOLDERS.iter().any(|folder| text.starts_with(folder.as_bytes()));
         let is_allowed = self.allowed.iter().any(|folder| resolved.starts_with(folder));
+        if is_system || is_allowed {
+            return Ok(());
+        }
         let folder = compiled.folder.as_deref().and_then(|folder| folder.canonicalize().ok());
-        let is_compiled = folder.is_some_and(|folder| {
+        let below = folder.as_deref().and_then(|folder| {
             // Build folders lie beside the sources; not so far up that all of a user's files do.
             let beside = folder.parent().filter(|parent| parent.components().count() > 2);
-            let is_root = folder.parent().is_none();
-            !is_root && resolved.starts_with(&folder)
-                || beside.is_some_and(|parent| resolved.starts_with(parent))
+            let own = Some(folder).filter(|folder| folder.parent().is_some());
+            [own, beside].into_iter().flatten().find_map(|folder| resolved.strip_prefix(folder).ok())
         });
-        if !is_system && !is_allowed && !is_compiled {
-            return Err(SourceRefusal::Outside(mapped.to_path_buf()));
-        }
-        // Standard headers have no ending; a checksum tells more than any name.
-        if compiled.md5.is_none() && !is_system && !is_allowed && !looks_like_source(resolved) {
+        let Some(below) = below else { return Err(SourceRefusal::Outside(mapped.to_path_buf())) };
+        // A checksum tells more than any name.
+        if compiled.md5.is_none() && !looks_like_source(below) {
             return Err(SourceRefusal::NotCompiled(mapped.to_path_buf()));
         }
         Ok(())
