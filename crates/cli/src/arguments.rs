@@ -271,6 +271,18 @@ pub struct ExportArguments {
     /// Leave out which calls the compiler inlined
     #[arg(long, conflicts_with = "inlines")]
     pub no_inlines: bool,
+    /// Include sources from below this folder, too
+    ///
+    /// Without it, they are those below or beside the folder that the compiler ran in, where --map-source says, and of the compilers' and
+    /// packages' own folders, such as /usr/include.
+    #[arg(long, value_name = "FOLDER")]
+    pub source_folder: Vec<PathBuf>,
+    /// Include sources wherever they lie, and where they aren't what was compiled
+    #[arg(long)]
+    pub any_source: bool,
+    /// Let others read the output, also where it holds sources
+    #[arg(long)]
+    pub shared: bool,
     #[command(flatten)]
     pub filter: FilterArguments,
     #[command(flatten)]
@@ -353,6 +365,12 @@ pub struct SymbolArguments {
     /// Folder with debugging information, laid out like /usr/lib/debug
     #[arg(long, value_name = "FOLDER")]
     pub debug_dir: Vec<PathBuf>,
+    /// Whole names: `std::vector<int, std::allocator<int> >`, not `std::vector<int>`
+    ///
+    /// Else names are shown without the standard library's defaults, inline namespaces and tags; patterns match both. JSON for programs always
+    /// has whole names.
+    #[arg(long)]
+    pub full_names: bool,
 }
 
 /// How `info` and `replay` write.

@@ -6,7 +6,7 @@ use std::process::ExitCode;
 
 use everycall_export::{Count, Format, Note};
 use everycall_messages::say;
-use everycall_outfile::MODE_SHARED;
+use everycall_outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_timeline::Trace;
 
 use crate::amounts::Several;
@@ -32,10 +32,15 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let trace = trace_view::trace(&file, &arguments.trace)?;
     let is_small = arguments.format == Format::Perfetto || calls(&trace) <= JSON_INLINES_MAX;
     let has_inlines = arguments.inlines || is_small && !arguments.no_inlines;
-    let names = SymbolNames::new(&file, &trace, &arguments.symbols).with_inlines(has_inlines);
+    let names = SymbolNames::new(&file, &trace, &arguments.symbols)
+        .with_inlines(has_inlines)
+        .with_sources_from(&arguments.source_folder, arguments.any_source);
     let view = TraceView::new(&trace, &names);
     trace_view::warn(&trace, &arguments.trace);
-    let out = destination.open(MODE_SHARED)?;
+    // What a program was built from isn't for everybody.
+    let has_sources = arguments.format == Format::Vizviewer;
+    let mode = if has_sources && !arguments.shared { MODE_PRIVATE } else { MODE_SHARED };
+    let out = destination.open(mode)?;
     let output = &destination.path;
     let shown = out.shown().to_owned();
     let mut out = BufWriter::with_capacity(BUFFER, out);

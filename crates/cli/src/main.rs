@@ -7,7 +7,7 @@
 //!           export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! traces    trace_view: timeline + symbols, as outputs want them;  symbol_names;  source_notes;  crash_file: crash files as traces
-//! words     arguments;  failure, exit_code;  report: what is said of a trace that was written;  amounts
+//! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  amounts
 //! output    where outputs may stand
 //! ```
 
@@ -23,6 +23,7 @@ mod export;
 mod failure;
 mod gdb;
 mod info;
+mod other_verbs;
 mod output;
 mod program;
 mod progress;
@@ -43,7 +44,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Parser;
-use everycall_messages::say;
+use clap::error::{ContextKind, ContextValue};
+use everycall_messages::{say, say_text};
 
 use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;
@@ -57,14 +59,29 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) => {
+            if error.use_stderr() {
+                say_text(&error.to_string());
+                if let Some(hint) = verb_hint(&error) {
+                    say!("everycall: {hint}");
+                }
+                return ExitCode::from(exit_code::USAGE);
+            }
             // Help goes to standard output and is no failure; a pager may close early.
             let _ = error.print();
-            return ExitCode::from(if error.use_stderr() { exit_code::USAGE } else { 0 });
+            return ExitCode::SUCCESS;
         }
     };
     match run(arguments.verb) {
         Ok(code) => code,
         Err(failure) => failure.report(),
+    }
+}
+
+/// What to type instead, where another tool's verb was typed.
+fn verb_hint(error: &clap::Error) -> Option<&'static str> {
+    match error.get(ContextKind::InvalidSubcommand)? {
+        ContextValue::String(verb) => other_verbs::hint(verb),
+        _ => None,
     }
 }
 

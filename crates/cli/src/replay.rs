@@ -20,7 +20,9 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let mut file = trace_view::open(&arguments.trace)?;
     trace_view::select(&mut file, kept, &arguments.trace)?;
     let trace = trace_view::trace(&file, &arguments.trace)?;
-    let names = SymbolNames::new(&file, &trace, &arguments.symbols).with_inlines(arguments.inlines);
+    let names = SymbolNames::new(&file, &trace, &arguments.symbols)
+        .with_inlines(arguments.inlines)
+        .with_full_names(matches!(arguments.format, TextFormat::Json));
     let view = TraceView::new(&trace, &names);
     trace_view::warn(&trace, &arguments.trace);
     let stdout = io::stdout();

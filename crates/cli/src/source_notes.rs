@@ -36,6 +36,8 @@ impl Kind {
 #[derive(Debug, Default)]
 pub struct SourceNotes {
     missing: Kind,
+    /// Not what was compiled, or elsewhere.
+    withheld: Kind,
     newer: Kind,
     lossy: Kind,
 }
@@ -55,16 +57,26 @@ impl SourceNotes {
                     self.lossy.add(|| name.to_owned());
                 }
             }
+            Err(refusal @ (SourceRefusal::Outside(_) | SourceRefusal::NotCompiled(_))) => {
+                self.withheld.add(|| format!("{name}: {}", reason(refusal)));
+            }
             Err(refusal) => self.missing.add(|| format!("{name}: {}", reason(refusal))),
         }
     }
 
     /// A sentence for each kind that there is.
     pub fn sentences(&self) -> Vec<String> {
-        let SourceNotes { missing, newer, lossy } = self;
+        let SourceNotes { missing, withheld, newer, lossy } = self;
         let is = |kind: &Kind| if kind.count == 1 { "is" } else { "are" };
         let kinds = [
             (missing, format!("{} not shown; --map-source OLD=NEW says where sources lie", is(missing))),
+            (
+                withheld,
+                format!(
+                    "{} left out; --source-folder FOLDER allows those of a folder, --any-source all",
+                    is(withheld)
+                ),
+            ),
             (
                 newer,
                 format!(
@@ -84,6 +96,10 @@ fn reason(refusal: &SourceRefusal) -> String {
         SourceRefusal::Unreadable(_, reason) => reason.clone(),
         SourceRefusal::Relative(_) => "its path is relative".to_owned(),
         SourceRefusal::Forbidden(_) => "it lies in a file system of the kernel's".to_owned(),
+        SourceRefusal::Outside(_) => "it lies outside of the folders that sources are taken from".to_owned(),
+        SourceRefusal::NotCompiled(_) => {
+            "it isn't the file that was compiled, as far as can be told".to_owned()
+        }
         SourceRefusal::TooLarge(_, size) => format!("it has {size} bytes"),
         SourceRefusal::NotText(_) => "it holds NUL bytes, so it is no text that can be shown".to_owned(),
         SourceRefusal::LimitReached(_) => "there is too much text before it".to_owned(),

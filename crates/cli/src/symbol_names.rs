@@ -7,7 +7,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -16,7 +16,7 @@ use everycall_messages::say;
 use everycall_reader::{Module, Source, TraceFile};
 use everycall_symbols::{
     FunctionId, InlinedCall, Leave, ModuleIdentity, ModuleSymbols, PathMap, SourceFinder, SymbolOptions,
-    Thunk,
+    Thunk, short_name,
 };
 use everycall_timeline::{Code, Location, Trace};
 
@@ -63,6 +63,8 @@ pub struct SymbolNames<'a> {
     maps_paths: bool,
     /// Whether inlined calls are told.
     has_inlines: bool,
+    /// Whether names are shown whole.
+    has_full_names: bool,
     /// Real time of the trace's end in nanoseconds since 1970, where it is known.
     ended_ns: Option<u64>,
     opened: RefCell<Vec<Option<ModuleSymbols>>>,
@@ -93,6 +95,7 @@ impl<'a> SymbolNames<'a> {
             modules,
             options,
             has_inlines: false,
+            has_full_names: arguments.full_names,
             maps_paths: !arguments.map_path.is_empty(),
             ended_ns: clock
                 .origin_realtime_ns()
@@ -113,6 +116,24 @@ impl<'a> SymbolNames<'a> {
         SymbolNames { has_inlines, ..self }
     }
 
+    /// With sources from below these folders, too, or from any.
+    #[must_use]
+    pub fn with_sources_from(self, folders: &[PathBuf], any: bool) -> Self {
+        let finder = self.sources.take().allowing(folders.iter().cloned(), any);
+        SymbolNames { sources: RefCell::new(finder), ..self }
+    }
+
+    /// With whole names, also where nobody asked for them.
+    #[must_use]
+    pub fn with_full_names(self, has_full_names: bool) -> Self {
+        SymbolNames { has_full_names: self.has_full_names || has_full_names, ..self }
+    }
+
+    /// A name as it is shown.
+    fn shown(&self, full: String) -> String {
+        if self.has_full_names { full } else { short_name(&full) }
+    }
+
     /// The function at a location.
     pub fn key(&self, location: Location) -> FunctionKey {
         let known = self.with_module(location, |symbols| {
@@ -125,12 +146,12 @@ impl<'a> SymbolNames<'a> {
     /// The function at a location as its source has it.
     pub fn group(&self, location: Location) -> FunctionGroup {
         let FunctionKey::Known(module, id) = self.key(location) else { return FunctionGroup::At(location) };
-        let FunctionName { name, file, line, .. } = self.name(location);
+        let FunctionName { name, full_name, file, line, .. } = self.name(location);
         let is_ambiguous =
             line.is_none() && self.with_module(location, |symbols| symbols.is_ambiguous(id)) == Some(true);
         FunctionGroup::Named {
             module,
-            name: name.into_owned(),
+            name: full_name.unwrap_or(name).into_owned(),
             place: file.map(|file| (file.into_owned(), line)),
             alone: is_ambiguous.then_some(id),
         }
@@ -177,10 +198,18 @@ impl<'a> SymbolNames<'a> {
         let module = index.and_then(|index| self.modules.get(index));
         let module = module.map_or(Cow::Borrowed("unknown"), |module| Cow::Owned(base_name(&module.path)));
         match named {
-            Some((name, file, line)) => {
-                FunctionName { name: name.into(), module, file: file.map(Cow::from), line }
+            Some((full, file, line)) => {
+                let name = self.shown(full.clone());
+                let full_name = (name != full).then_some(full.into());
+                FunctionName { name: name.into(), full_name, module, file: file.map(Cow::from), line }
             }
-            None => FunctionName { name: nameless(location).into(), module, file: None, line: None },
+            None => FunctionName {
+                name: nameless(location).into(),
+                full_name: None,
+                module,
+                file: None,
+                line: None,
+            },
         }
     }
 
@@ -321,14 +350,31 @@ impl Names for SymbolNames<'_> {
     }
 
     fn details(&self, location: everycall_export::Location) -> Details {
-        self.with_module(location, |symbols| details(symbols, location, self.has_inlines)).unwrap_or_default()
+        let details = self.with_module(location, |symbols| details(symbols, location, self.has_inlines));
+        let mut details = details.unwrap_or_default();
+        if !self.has_full_names {
+            details.full_name = details.full_name.filter(|full| short_name(full) != *full);
+            for name in &mut details.same_code_as {
+                *name = short_name(name);
+            }
+            for call in &mut details.inlined {
+                call.name = short_name(&call.name);
+            }
+        } else {
+            details.full_name = None;
+        }
+        details
     }
 
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {
         let odd_paths = self.odd_paths.borrow();
         let path = odd_paths.get(file).map_or(Path::new(file), |path| path);
         // What isn't at hand isn't shown; the export is whole without it.
-        let found = self.sources.borrow_mut().source(path);
+        let module = self.modules_of_sources.borrow().get(file).copied();
+        let opened = self.opened.borrow();
+        let symbols = module.and_then(|index| opened.get(index)?.as_ref());
+        let compiled = symbols.map(|symbols| symbols.compiled_source(path)).unwrap_or_default();
+        let found = self.sources.borrow_mut().compiled(path, &compiled);
         self.source_notes.borrow_mut().add(file, &found, self.built(file));
         Some(Cow::Owned(found.ok()?.text.to_string()))
     }
@@ -373,6 +419,7 @@ fn details(symbols: &mut ModuleSymbols, location: Location, has_inlines: bool) -
     more_inlined += inlined.len().saturating_sub(INLINED_SHOWN) as u64;
     keep_outer(&mut inlined);
     Details {
+        full_name: Some(own),
         symbol: function.linkage_name.clone().filter(|_| is_one_of_many),
         same_code_as: others,
         inlined: inlined.into_iter().map(shown_inlined).collect(),

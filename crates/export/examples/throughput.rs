@@ -90,6 +90,7 @@ impl Names for MadeUpNames {
     fn function(&self, location: Location) -> FunctionName<'_> {
         let number = location.image_address / 64;
         FunctionName {
+            full_name: None,
             name: format!(
                 "engine::detail::Worker<std::pair<int, long> >::step{number}(std::string const&, int)"
             )

@@ -42,7 +42,7 @@ pub struct Filter {
     pub last_ns: Option<u64>,
     /// Shortest duration, in nanoseconds.
     pub min_duration_ns: u64,
-    /// Pattern for demangled names; it matches anywhere in a name unless anchored.
+    /// Pattern for demangled names, whole ones and short ones; it matches anywhere in a name unless anchored.
     pub function: Option<Regex>,
     /// Label that calls carry.
     pub label: Option<LabelPattern>,

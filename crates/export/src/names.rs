@@ -9,8 +9,10 @@ use rustc_hash::FxHashMap;
 /// What a function is called and where its source lies.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FunctionName<'a> {
-    /// Demangled.
+    /// Demangled, as it is shown.
     pub name: Cow<'a, str>,
+    /// The whole name, where what is shown is a short form of it. Patterns match either.
+    pub full_name: Option<Cow<'a, str>>,
     /// File name of its module.
     pub module: Cow<'a, str>,
     /// Path of its source file; [`Names::source`] is asked with this text.
@@ -22,6 +24,8 @@ pub struct FunctionName<'a> {
 /// What is known of a function beyond its name and place; it is shown with each of its calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Details {
+    /// The whole name, where the calls have a short one.
+    pub full_name: Option<String>,
     /// The linker's name, where several functions may have the name.
     pub symbol: Option<String>,
     /// Other functions that have the same code at the same address.
@@ -59,7 +63,7 @@ pub trait Names {
 }
 
 fn unnamed(name: String) -> FunctionName<'static> {
-    FunctionName { name: name.into(), module: Cow::Borrowed(""), file: None, line: None }
+    FunctionName { name: name.into(), full_name: None, module: Cow::Borrowed(""), file: None, line: None }
 }
 
 /// Dense number of a function within one output.
@@ -128,14 +132,16 @@ impl<'a> Functions<'a> {
 
     #[cold]
     fn add(&mut self, location: Location) -> FunctionId {
-        let FunctionName { name, module, file, line } = match location.module {
+        let FunctionName { name, full_name, module, file, line } = match location.module {
             Location::NO_MODULE => unnamed(format!("{:#x} (outside of all modules)", location.image_address)),
             Location::LOST_MODULE => {
                 unnamed(format!("code offset {:#x} (module not known)", location.image_address))
             }
             _ => self.names.function(location),
         };
-        let matches = self.pattern.is_none_or(|pattern| pattern.is_match(&name));
+        let matches = self.pattern.is_none_or(|pattern| {
+            pattern.is_match(&name) || full_name.as_deref().is_some_and(|full| pattern.is_match(full))
+        });
         let file = file.map(Cow::into_owned);
         let (name, module) = (name.into_owned(), module.into_owned());
         let function = Function { name, module, file, line, location, matches };

@@ -125,7 +125,7 @@ pub(crate) struct Numbered;
 impl Names for Numbered {
     fn function(&self, location: Location) -> FunctionName<'_> {
         let name = format!("f{}", location.image_address).into();
-        FunctionName { name, module: "app".into(), file: None, line: None }
+        FunctionName { name, full_name: None, module: "app".into(), file: None, line: None }
     }
 
     fn source(&self, _: &str) -> Option<Cow<'_, str>> {

@@ -30,11 +30,7 @@ pub fn type_name(mangled: &str) -> Option<String> {
     if mangled.is_empty() {
         return None;
     }
-    // As of the symbol of the type's name.
-    let symbol = cpp_demangle::Symbol::new(format!("_ZTS{mangled}")).ok();
-    let text = symbol.and_then(|symbol| symbol.demangle(&cpp_demangle::DemangleOptions::default()).ok());
-    let name = text.as_deref().and_then(|text| text.strip_prefix("typeinfo name for "));
-    Some(name.unwrap_or(mangled).to_owned())
+    Some(everycall_demangle::demangle_type(mangled).unwrap_or_else(|| mangled.to_owned()))
 }
 
 /// Name of slices that stand for calls nested too deeply.
@@ -85,6 +81,9 @@ const DETAIL_WIDTH: usize = 60;
 /// The arguments with what is known of a function, as key and text.
 pub(crate) fn details(details: &Details) -> Vec<(&'static str, String)> {
     let mut arguments = Vec::new();
+    if let Some(full_name) = &details.full_name {
+        arguments.push(("full_name", full_name.clone()));
+    }
     if let Some(symbol) = &details.symbol {
         arguments.push(("symbol", symbol.clone()));
     }

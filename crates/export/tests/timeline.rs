@@ -118,7 +118,7 @@ struct Addresses;
 impl Names for Addresses {
     fn function(&self, location: Location) -> FunctionName<'_> {
         let name = format!("{}:{:#x}", location.module, location.image_address).into();
-        FunctionName { name, module: "program".into(), file: None, line: None }
+        FunctionName { name, full_name: None, module: "program".into(), file: None, line: None }
     }
 
     fn source(&self, _: &str) -> Option<Cow<'_, str>> {

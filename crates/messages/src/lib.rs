@@ -2,9 +2,13 @@
 //!
 //! A terminal that is gone, a pipe without a reader or a full disk is no reason to do less, or to end in another way: what can't be
 //! written is left out. (`eprintln!` panics there, which is why nothing that the command is made of may use it.)
+//!
+//! Messages name files, functions and threads, whose names may hold anything, also what terminals take for commands: it is shown
+//! escaped. A line end in such a name begins no line that looks like a message.
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
+use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
 
@@ -12,7 +16,7 @@ use std::io::{self, Write};
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => {
-        $crate::write(&mut ::std::io::stderr().lock(), ::std::format_args!("{}\n", ::std::format_args!($($words)*)))
+        $crate::write_line(&mut ::std::io::stderr().lock(), ::std::format_args!($($words)*))
     };
 }
 
@@ -21,10 +25,49 @@ pub fn say_text(text: &str) {
     write(&mut io::stderr().lock(), format_args!("{text}"));
 }
 
-/// Writes `text` to `out`, in one piece where that takes it: standard error has no buffer, and others may write there, too.
+/// Writes a message and a line end to `out`; lines of it behind the first are indented.
+pub fn write_line(out: &mut dyn Write, text: fmt::Arguments<'_>) {
+    let text = text.to_string();
+    let mut lines = text.split('\n');
+    let mut indented = lines.next().unwrap_or_default().to_owned();
+    for line in lines {
+        indented.push_str(if line.starts_with("  ") || line.is_empty() { "\n" } else { "\n  " });
+        indented.push_str(line);
+    }
+    indented.push('\n');
+    write(out, format_args!("{indented}"));
+}
+
+/// A text without what would change how a terminal shows others: control characters but line ends and tabs, and those that turn
+/// the direction of text.
+#[must_use]
+pub fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_escaped) {
+        return text.into();
+    }
+    let mut shown = String::with_capacity(text.len() + 16);
+    for character in text.chars() {
+        if is_escaped(character) {
+            shown.extend(character.escape_default());
+        } else {
+            shown.push(character);
+        }
+    }
+    shown.into()
+}
+
+fn is_escaped(character: char) -> bool {
+    match character {
+        '\n' | '\t' => false,
+        '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}' => true,
+        _ => character.is_control(),
+    }
+}
+
+/// Writes `text` to `out`, escaped, in one piece where that takes it: standard error has no buffer, and others may write there, too.
 pub fn write(out: &mut dyn Write, text: fmt::Arguments<'_>) {
     // Nobody is left to tell.
-    let _ = out.write_all(text.to_string().as_bytes());
+    let _ = out.write_all(escaped(&text.to_string()).as_bytes());
 }
 
 #[cfg(test)]
@@ -55,6 +98,19 @@ mod tests {
         for room in 0..8 {
             write(&mut Full(room, 0), format_args!("{} words", 12));
         }
+    }
+
+    #[test]
+    fn what_terminals_take_for_commands_is_escaped() {
+        let mut out = Vec::new();
+        let name = "a\u{1b}]0;title\u{7}\rb\u{9b}2Jc\neverycall: all is well\u{202e}\tä";
+        write_line(&mut out, format_args!("everycall: {name}: no file\n  hint"));
+        let shown = String::from_utf8(out).unwrap();
+        assert_eq!(
+            shown,
+            "everycall: a\\u{1b}]0;title\\u{7}\\rb\\u{9b}2Jc\n  everycall: all is well\\u{202e}\tä: no file\n  hint\n"
+        );
+        assert!(matches!(escaped("plain: ä\n"), Cow::Borrowed(_)));
     }
 
     #[test]

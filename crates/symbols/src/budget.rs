@@ -1,6 +1,10 @@
 //! Bounds on what one input may cost: units of work, so that the same input always ends the same way.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use crate::source::CompiledSource;
 
 /// Memory, in bytes, that a module may use beyond four times the size of its files.
 pub const MEMORY_BASE_BYTES: u64 = 64 << 20;
@@ -24,13 +28,18 @@ impl From<gimli::Error> for DebugError {
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: Cell<u64>,
+    /// What was read on the way of the source files that were named, by path.
+    pub(crate) sources: RefCell<HashMap<PathBuf, CompiledSource>>,
 }
 
 impl Budget {
     /// A budget for inputs of `size` bytes in total. Honest files use less than two units per byte: each byte
     /// is read once, and some again for references between units.
     pub(crate) fn for_input(size: u64) -> Self {
-        Self { left: Cell::new(size.saturating_mul(16).saturating_add(MEMORY_BASE_BYTES)) }
+        Self {
+            left: Cell::new(size.saturating_mul(16).saturating_add(MEMORY_BASE_BYTES)),
+            sources: RefCell::default(),
+        }
     }
 
     /// Adds what a further file of `size` bytes justifies.

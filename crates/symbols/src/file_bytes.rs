@@ -67,6 +67,26 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
+/// Opens the regular file that `path`, which has no links left in it, names: nothing that was put there since.
+pub(crate) fn open_resolved(path: &Path) -> io::Result<(File, Metadata)> {
+    if !std::fs::symlink_metadata(path)?.is_file() {
+        return Err(not_regular());
+    }
+    let flags = libc::O_NONBLOCK | libc::O_NOCTTY | libc::O_NOFOLLOW;
+    let file = OpenOptions::new().read(true).custom_flags(flags).open(path)?;
+    let metadata = file.metadata()?;
+    if !metadata.is_file() {
+        return Err(not_regular());
+    }
+    // A folder on the way may have become a link meanwhile.
+    use std::os::fd::AsRawFd;
+    let opened = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()));
+    if opened.is_ok_and(|opened| opened != path) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "it was moved while it was opened"));
+    }
+    Ok((file, metadata))
+}
+
 fn not_regular() -> io::Error {
     io::Error::new(io::ErrorKind::InvalidInput, "it is not a regular file")
 }

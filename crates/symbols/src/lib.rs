@@ -38,11 +38,12 @@ mod table;
 mod warning;
 
 pub use budget::MEMORY_BASE_BYTES;
+pub use everycall_demangle::short_name;
 pub use function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
 pub use identity::{BuildIdText, ModuleIdentity};
 pub use module::ModuleSymbols;
 pub use name::{Thunk, demangle, shown_name, split_part};
 pub use options::{PathMap, PathMapError, SymbolOptions};
 pub use sites::{LinkKind, NoteReport, SiteError, SiteReport, site_report, site_report_of_image};
-pub use source::{SourceFinder, SourceRefusal, SourceText};
+pub use source::{CompiledSource, SourceFinder, SourceRefusal, SourceText};
 pub use warning::SymbolWarning;

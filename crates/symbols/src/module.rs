@@ -12,6 +12,7 @@ use crate::identity::ModuleIdentity;
 use crate::locate::{Located, LocatedFile, locate};
 use crate::name::{demangle, is_named, split_part, thunk_target};
 use crate::options::SymbolOptions;
+use crate::source::CompiledSource;
 use crate::table::FunctionTable;
 use crate::warning::SymbolWarning;
 
@@ -436,6 +437,14 @@ impl ModuleSymbols {
             size,
             file: None,
             line: None,
+        }
+    }
+
+    /// What debugging information says of a source file that a function's declaration named.
+    pub fn compiled_source(&self, path: &Path) -> CompiledSource {
+        match &self.debug {
+            DebugState::Read(debug) => debug.compiled_source(path).unwrap_or_default(),
+            _ => CompiledSource::default(),
         }
     }
 

@@ -1,11 +1,9 @@
 //! Linker names to source names.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::fmt::{self, Write};
+use std::panic::catch_unwind;
 
-use symbolic_common::{Language, Name, NameMangling};
-use symbolic_demangle::{Demangle, DemangleOptions};
-
-/// Longer linker names are shown as they are: some demanglers take quadratic time.
+/// Longer linker names are shown as they are.
 const MANGLED_SIZE_MAX: usize = 8 << 10;
 
 /// Words that compilers append to the name of a function that they split off or specialised.
@@ -210,13 +208,45 @@ fn without_offset(text: &str) -> Option<&str> {
 
 /// `linkage_name` in the language of its source, or `otherwise`.
 fn demangle_whole(linkage_name: &str, otherwise: &str) -> String {
-    let demangled = catch_unwind(AssertUnwindSafe(|| {
-        let name = Name::new(linkage_name, NameMangling::Mangled, Language::Unknown);
-        name.demangle(DemangleOptions::complete())
-    }));
-    match demangled {
-        Ok(Some(name)) if !name.is_empty() => name,
-        _ => otherwise.to_owned(),
+    let name = if is_rust(linkage_name) { demangle_rust(linkage_name) } else { None };
+    let name = name.or_else(|| everycall_demangle::demangle(linkage_name));
+    name.unwrap_or_else(|| otherwise.to_owned())
+}
+
+/// Whether a name is of one of Rust's schemes; the older one is C++'s, with a hash at the end.
+fn is_rust(linkage_name: &str) -> bool {
+    const HASH: usize = 16;
+    if linkage_name.starts_with("_R") || linkage_name.starts_with("__R") {
+        return true;
+    }
+    let hash = linkage_name.strip_suffix('E').and_then(|rest| {
+        let (before, hash) = rest.split_at_checked(rest.len().checked_sub(HASH)?)?;
+        before.ends_with("17h").then_some(hash)
+    });
+    hash.is_some_and(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
+}
+
+/// Without the hash. `None` where it isn't Rust's, or would be longer than any name may be.
+fn demangle_rust(linkage_name: &str) -> Option<String> {
+    let demangled = catch_unwind(|| {
+        let name = rustc_demangle::try_demangle(linkage_name).ok()?;
+        let mut text = Bounded(String::new());
+        write!(text, "{name:#}").ok()?;
+        Some(text.0)
+    });
+    demangled.ok().flatten().filter(|name| !name.is_empty())
+}
+
+/// A text that takes no more than a name may have.
+struct Bounded(String);
+
+impl Write for Bounded {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        if self.0.len() + text.len() > everycall_demangle::TEXT_MAX {
+            return Err(fmt::Error);
+        }
+        self.0.push_str(text);
+        Ok(())
     }
 }
 

@@ -77,6 +77,11 @@ impl PathMap {
         Self { old: OsString::from_vec(old), new: new.into().into_os_string() }
     }
 
+    /// Where what was below the old directories lies.
+    pub(crate) fn new_place(&self) -> &Path {
+        Path::new(&self.new)
+    }
+
     /// Parses `OLD=NEW`; the first `=` separates.
     ///
     /// # Errors

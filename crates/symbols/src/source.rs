@@ -1,7 +1,12 @@
 //! Source text for paths that compilers recorded.
 //!
-//! The paths come out of binaries, so they may name anything: only regular text files outside of the kernel's file
-//! systems are read, each and all of them up to a limit.
+//! The paths come out of binaries, so they may name anything, a private file of the user's for one: only regular text files outside of the
+//! kernel's file systems are read, each and all of them up to a limit. What goes into an output for others
+//! ([`SourceFinder::compiled`]) has to look like what was compiled, too:
+//!
+//! - it lies below the folder that the compiler ran in, or beside that, or below a folder that is allowed;
+//! - it has the checksum that the line table has (DWARF 5, clang); or, where there is none, the name of a source file, and no part of
+//!   its path is hidden.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use crate::file_bytes::open_regular;
+use crate::file_bytes::open_resolved;
 use crate::options::PathMap;
 
 /// Largest source file, in bytes. Programs that come as one file (SQLite's has 9 MB) are sources too.
@@ -35,6 +40,10 @@ pub enum SourceRefusal {
     TooLarge(PathBuf, u64),
     /// The file isn't text.
     NotText(PathBuf),
+    /// It lies outside of the folders that are allowed.
+    Outside(PathBuf),
+    /// It isn't the file that was compiled, or doesn't look like a source file.
+    NotCompiled(PathBuf),
     /// So much text was read already that no more is taken.
     LimitReached(PathBuf),
 }
@@ -58,6 +67,12 @@ impl fmt::Display for SourceRefusal {
                 path.display(),
                 KERNEL_TREES.join(", ")
             ),
+            Self::Outside(path) => {
+                write!(f, "{} lies outside of the folders that sources are taken from", path.display())
+            }
+            Self::NotCompiled(path) => {
+                write!(f, "{} isn't the file that was compiled, as far as can be told", path.display())
+            }
             Self::TooLarge(path, size) => write!(
                 f,
                 "source file {} has {size} bytes; at most {FILE_SIZE_MAX} are included",
@@ -77,6 +92,39 @@ impl fmt::Display for SourceRefusal {
 
 impl std::error::Error for SourceRefusal {}
 
+/// What debugging information says of a source file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CompiledSource {
+    /// Its checksum when it was compiled.
+    pub md5: Option<[u8; 16]>,
+    /// The folder in which the compiler ran.
+    pub folder: Option<PathBuf>,
+}
+
+/// Folders of compilers and packages, whose headers anybody may read.
+const SYSTEM_FOLDERS: [&str; 6] = [
+    "/usr/include",
+    "/usr/lib/gcc",
+    "/usr/lib/llvm-",
+    "/usr/local/include",
+    "/usr/src",
+    "/usr/share/include",
+];
+
+/// Endings of the names of source files.
+const ENDINGS: [&str; 34] = [
+    "c", "cc", "cp", "cpp", "cxx", "c++", "C", "cppm", "ixx", "h", "hh", "hp", "hpp", "hxx", "h++", "H",
+    "inc", "inl", "ipp", "tcc", "tpp", "txx", "def", "s", "S", "asm", "y", "yy", "l", "ll", "rs", "m", "mm",
+    "cu",
+];
+
+/// Whether a path is that of a source file by its looks: as files are called, and not in a hidden folder.
+fn looks_like_source(path: &Path) -> bool {
+    let is_hidden = path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
+    let ending = path.extension().and_then(|ending| ending.to_str());
+    !is_hidden && ending.is_some_and(|ending| ENDINGS.contains(&ending))
+}
+
 /// A source file.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
@@ -85,6 +133,8 @@ pub struct SourceText {
     pub text: Arc<str>,
     /// Whether bytes that are not UTF-8 became replacement characters in it.
     pub is_lossy: bool,
+    /// Its checksum.
+    pub md5: [u8; 16],
     /// When it was written last, where the file system knows.
     pub modified: Option<SystemTime>,
 }
@@ -95,6 +145,10 @@ pub struct SourceFinder {
     maps: Vec<PathMap>,
     /// Where not empty, only files below one of these are read.
     roots: Vec<PathBuf>,
+    /// Folders besides those of compilers that [`SourceFinder::compiled`] takes sources from.
+    allowed: Vec<PathBuf>,
+    /// Whether it takes any.
+    allows_any: bool,
     total_size: u64,
     texts: HashMap<PathBuf, Result<SourceText, SourceRefusal>>,
 }
@@ -136,6 +190,63 @@ impl SourceFinder {
         text
     }
 
+    /// Takes what goes into outputs from below these folders, too.
+    #[must_use]
+    pub fn allowing(mut self, folders: impl IntoIterator<Item = PathBuf>, allows_any: bool) -> Self {
+        let places = self.maps.iter().map(|map| map.new_place().to_owned());
+        self.allowed =
+            folders.into_iter().chain(places).filter_map(|folder| folder.canonicalize().ok()).collect();
+        self.allows_any = allows_any;
+        self
+    }
+
+    /// The same for an output that others may see, as far as it is the file that was compiled; see the head.
+    ///
+    /// # Errors
+    ///
+    /// As [`SourceFinder::text`], and where it isn't.
+    pub fn compiled(&mut self, path: &Path, compiled: &CompiledSource) -> Result<SourceText, SourceRefusal> {
+        if !self.allows_any {
+            let mapped = PathMap::apply_all(&self.maps, path).unwrap_or_else(|| path.to_path_buf());
+            // What isn't there is missing, not refused.
+            if let Ok(resolved) = mapped.canonicalize() {
+                self.check_place(&mapped, &resolved, compiled)?;
+            }
+        }
+        let source = self.source(path)?;
+        if !self.allows_any && compiled.md5.is_some_and(|md5| md5 != source.md5) {
+            return Err(SourceRefusal::NotCompiled(path.to_path_buf()));
+        }
+        Ok(source)
+    }
+
+    fn check_place(
+        &self,
+        mapped: &Path,
+        resolved: &Path,
+        compiled: &CompiledSource,
+    ) -> Result<(), SourceRefusal> {
+        let text = resolved.as_os_str().as_encoded_bytes();
+        let is_system = SYSTEM_FOLDERS.iter().any(|folder| text.starts_with(folder.as_bytes()));
+        let is_allowed = self.allowed.iter().any(|folder| resolved.starts_with(folder));
+        if is_system || is_allowed {
+            return Ok(());
+        }
+        let folder = compiled.folder.as_deref().and_then(|folder| folder.canonicalize().ok());
+        let below = folder.as_deref().and_then(|folder| {
+            // Build folders lie beside the sources; not so far up that all of a user's files do.
+            let beside = folder.parent().filter(|parent| parent.components().count() > 2);
+            let own = Some(folder).filter(|folder| folder.parent().is_some());
+            [own, beside].into_iter().flatten().find_map(|folder| resolved.strip_prefix(folder).ok())
+        });
+        let Some(below) = below else { return Err(SourceRefusal::Outside(mapped.to_path_buf())) };
+        // A checksum tells more than any name.
+        if compiled.md5.is_none() && !looks_like_source(below) {
+            return Err(SourceRefusal::NotCompiled(mapped.to_path_buf()));
+        }
+        Ok(())
+    }
+
     fn read(&mut self, recorded: &Path) -> Result<SourceText, SourceRefusal> {
         let mapped = PathMap::apply_all(&self.maps, recorded).unwrap_or_else(|| recorded.to_path_buf());
         if !mapped.is_absolute() {
@@ -147,7 +258,7 @@ impl SourceFinder {
         if !self.is_allowed(&path) {
             return Err(SourceRefusal::Forbidden(mapped));
         }
-        let (file, metadata) = open_regular(&path).map_err(unreadable)?;
+        let (file, metadata) = open_resolved(&path).map_err(unreadable)?;
         if metadata.len() > FILE_SIZE_MAX {
             return Err(SourceRefusal::TooLarge(mapped, metadata.len()));
         }
@@ -161,9 +272,10 @@ impl SourceFinder {
             return Err(SourceRefusal::NotText(mapped));
         }
         self.total_size += bytes.len() as u64;
+        let md5 = md5::compute(&bytes).0;
         let text = String::from_utf8_lossy(&bytes);
         let is_lossy = matches!(text, Cow::Owned(_));
-        Ok(SourceText { text: Arc::from(text), is_lossy, modified: metadata.modified().ok() })
+        Ok(SourceText { text: Arc::from(text), is_lossy, modified: metadata.modified().ok(), md5 })
     }
 
     fn is_allowed(&self, path: &Path) -> bool {

@@ -6,7 +6,7 @@
 
 use std::fmt;
 
-use everycall_symbols::{demangle, shown_name, split_part};
+use everycall_symbols::{demangle, short_name, shown_name, split_part};
 use regex::Regex;
 
 /// Longest pattern.
@@ -62,9 +62,12 @@ impl Pattern {
     }
 
     pub(crate) fn matches_names(&self, names: &Names) -> bool {
-        let [called, bare] = called(&names.full);
-        [&names.linkage, &names.full, called, bare, &names.plain, &names.shown]
+        let [called_full, bare] = called(&names.full);
+        let [called_short, bare_short] = called(&names.short);
+        let of_full = [&names.linkage, &names.full, called_full, bare, &names.plain, &names.shown];
+        of_full
             .into_iter()
+            .chain([&names.short, called_short, bare_short])
             .any(|name| self.regex.is_match(name))
     }
 
@@ -93,6 +96,8 @@ pub(crate) struct Names {
     linkage: String,
     /// For people.
     full: String,
+    /// That as people would have written it: without what the standard library adds.
+    short: String,
     /// That without parameters, template arguments and result.
     pub plain: String,
     /// As traces show it: `gen(int) [resume]`.
@@ -104,7 +109,7 @@ impl Names {
         let (linkage, _) = split_part(linkage_name);
         let full = demangle(linkage);
         let shown = shown_name(linkage_name);
-        Names { linkage: linkage.to_owned(), plain: plain(&full), full, shown }
+        Names { linkage: linkage.to_owned(), plain: plain(&full), short: short_name(&full), full, shown }
     }
 }
 

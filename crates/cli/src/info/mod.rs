@@ -38,7 +38,8 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let mut file = trace_view::open(path)?;
     trace_view::select(&mut file, None, path)?;
     let trace = trace_view::trace(&file, path)?;
-    let names = SymbolNames::new(&file, &trace, &arguments.symbols);
+    let names = SymbolNames::new(&file, &trace, &arguments.symbols)
+        .with_full_names(matches!(arguments.format, TextFormat::Json));
     let view = TraceView::new(&trace, &names);
     let profile = Profile::of(&trace, &view, &names);
     let mut warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();

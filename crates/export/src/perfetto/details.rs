@@ -9,14 +9,21 @@ use super::fields::{annotation, event, interned};
 use super::{close_small, open_small, put_entry};
 
 /// Texts that one function may have.
-const TEXTS_MAX: usize = 4;
+const TEXTS_MAX: usize = 5;
 /// Which of them is its name, for calls that it jumps to.
 const TEXT_NAME: usize = TEXTS_MAX - 1;
 /// Number of the remark that a call ends in a tail call; texts of functions come behind it.
 const TEXT_JUMPED: u64 = 1;
 /// Names of annotations; their numbers are their places, from 1.
-const KEYS: [&str; 6] =
-    ["remark", "tail_call_of", "perhaps_tail_call_of", "symbol", "same_code_as", "inlined_not_timed"];
+const KEYS: [&str; 7] = [
+    "remark",
+    "tail_call_of",
+    "perhaps_tail_call_of",
+    "symbol",
+    "same_code_as",
+    "inlined_not_timed",
+    "full_name",
+];
 const KEY_REMARK: u64 = 1;
 const KEY_TAIL: u64 = 2;
 const KEY_PERHAPS: u64 = 3;

@@ -203,12 +203,14 @@ impl Names for Book {
         let module = Cow::Borrowed("app");
         match self.functions.get(&location.image_address) {
             Some((name, file, line)) => FunctionName {
+                full_name: None,
                 name: name.into(),
                 module,
                 file: file.as_deref().map(Cow::Borrowed),
                 line: *line,
             },
             None => FunctionName {
+                full_name: None,
                 name: format!("f{}", location.image_address).into(),
                 module,
                 file: None,
@@ -404,6 +406,7 @@ pub fn details() -> (Program, Book) {
             same_code_as: vec!["f(char const*&)".to_owned(), "g<int>(char const*&)".to_owned()],
             inlined: vec![inlined(0, "peek()", Some("parse.cpp:2"))],
             more_inlined: 0,
+            full_name: Some("next_token[abi:cxx11](char const*&)".to_owned()),
         },
     );
     (program, book)

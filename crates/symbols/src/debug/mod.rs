@@ -33,6 +33,7 @@ use self::walk::Walk;
 use crate::address_ranges::AddressRanges;
 use crate::budget::{Budget, DebugError};
 use crate::locate::LocatedFile;
+use crate::source::CompiledSource;
 use crate::table::FunctionTable;
 use crate::warning::SymbolWarning;
 
@@ -227,6 +228,11 @@ impl DebugInfo {
         };
         let lines = visitor.visit_lines(&mut walk, &unit);
         result.and(lines)
+    }
+
+    /// What is known of a source file that was named.
+    pub(crate) fn compiled_source(&self, path: &Path) -> Option<CompiledSource> {
+        self.budget.sources.borrow().get(path).cloned()
     }
 
     fn keep(&mut self, finding: Finding, table: &FunctionTable) {

@@ -12,6 +12,7 @@ use super::file::Slice;
 use super::units::Units;
 use crate::budget::DebugError;
 use crate::locate::path_from_bytes;
+use crate::source::CompiledSource;
 
 pub(super) type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
@@ -249,7 +250,15 @@ impl<'a> Walk<'a> {
             path.push(path_from_bytes(&directory));
         }
         path.push(path_from_bytes(&text(file.path_name())?));
-        (path.as_os_str().len() <= PATH_SIZE_MAX).then_some(path)
+        if path.as_os_str().len() > PATH_SIZE_MAX {
+            return None;
+        }
+        let source = CompiledSource {
+            md5: header.file_has_md5().then(|| *file.md5()),
+            folder: directory.map(|dir| path_from_bytes(dir.slice())),
+        };
+        self.units.budget.sources.borrow_mut().insert(path.clone(), source);
+        Some(path)
     }
 
     /// Runs the unit's line program and calls `take` with address, file and line of each row. For functions that
