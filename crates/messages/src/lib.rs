@@ -4,6 +4,8 @@
 //! written is left out. (`eprintln!` panics there, which is why nothing that the command is made of may use it.)
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 use std::fmt;
 use std::io::{self, Write};
