@@ -19,8 +19,12 @@ const SECONDS: u64 = 15;
 const RUN: Duration = Duration::from_millis(500);
 /// A program that has written over its own hooks' memory may well run for ever: it is ended then.
 const PROGRAM_MAX: Duration = Duration::from_secs(3);
-/// The longest that a command of ours takes.
+/// The longest that a command of ours takes on a machine that has time for it.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
+/// Where it has to share its CPU, it may take longer, as long as it has used no more of it than this, ...
+const CPU_MAX: Duration = Duration::from_secs(5);
+/// ... up to this.
+const BUSY_MAX: Duration = Duration::from_secs(60);
 /// What a file may have beside what was in memory: tables, descriptions of the machine, one buffer.
 const SLACK: u64 = 4 << 20;
 /// Between two looks.
@@ -68,15 +72,22 @@ impl Running {
         let _ = Command::new("kill").args([&format!("-{signal}"), &pid]).stderr(Stdio::null()).status();
     }
 
+    /// Whether it takes too long, since `since`, when it had taken so much of a CPU.
+    fn is_late(&self, since: Instant, cpu: Duration) -> bool {
+        let used = cpu_time(self.child.id()).saturating_sub(cpu);
+        let wall = since.elapsed();
+        wall > COMMAND_MAX && (used > CPU_MAX || wall > BUSY_MAX || !is_busy())
+    }
+
     /// # Panics
     /// Where it doesn't end in time, panics, or a signal ends it that nobody sent.
     fn ends_well(mut self) -> ExitStatus {
-        let since = Instant::now();
+        let (since, cpu) = (Instant::now(), cpu_time(self.child.id()));
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;
             }
-            if since.elapsed() > COMMAND_MAX {
+            if self.is_late(since, cpu) {
                 // Where it hangs, for whoever looks for that.
                 let pid = self.child.id().to_string();
                 let stacks = ["-p", &pid, "-batch", "-ex", "thread apply all bt 16"];
@@ -98,6 +109,22 @@ impl Running {
         assert!(!said.contains("panicked") && status.code() != Some(101), "{}: {status}\n{said}", self.what);
         status
     }
+}
+
+/// The CPU time of a process.
+fn cpu_time(pid: u32) -> Duration {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
+    // In hundredths of a second.
+    let ticks: u64 = fields.skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Duration::from_millis(10 * ticks)
+}
+
+/// Whether more want to run than there are CPUs.
+fn is_busy() -> bool {
+    let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
+    load.split(' ').next().and_then(|load| load.parse::<f64>().ok()).is_some_and(|load| load > 1.5 * cpus)
 }
 
 /// A verb that looks at something: it ends with 0, or with 1 and a sentence, and what it says holds no number that can't be.
@@ -202,7 +229,7 @@ fn recorded(place: &Place, program: &Path, seed: u64) {
         measure(pid, &mut sizes);
         group = group.or_else(|| child_of(pid).map(Group));
         let Some(Group(leader)) = group else {
-            assert!(recorder.began.elapsed() < COMMAND_MAX, "{what} starts nothing\n{}", recorder.said());
+            assert!(recorder.began.elapsed() < BUSY_MAX, "{what} starts nothing\n{}", recorder.said());
             std::thread::sleep(Duration::from_millis(1));
             continue;
         };
