@@ -12,7 +12,7 @@ struct Campaign {
     runs: &'static [(&'static str, &'static str, &'static str, f64)],
 }
 
-const CAMPAIGNS: [Campaign; 3] = [
+const CAMPAIGNS: [Campaign; 4] = [
     Campaign {
         name: "soak",
         option: ("--minutes", 60),
@@ -27,6 +27,11 @@ const CAMPAIGNS: [Campaign; 3] = [
             ("snapshots", "eight_busy_threads", "EVERYCALL_SNAPSHOTS", 1.0),
             ("forks_and_snapshots", "", "EVERYCALL_FORKS", 1.0),
         ],
+    },
+    Campaign {
+        name: "scribbles",
+        option: ("--minutes", 10),
+        runs: &[("scribbles", "whatever", "EVERYCALL_SCRIBBLE_SECONDS", 60.0)],
     },
 ];
 

@@ -9,6 +9,7 @@
 //! | `soak` | an hour of threads, signals, forks, loading, exceptions and snapshots: nothing grows, nothing fails |
 //! | `kills` | a thousand times `kill -9`: what the program did last is there |
 //! | `storms` | ten thousand snapshots while threads come and go, ten thousand forks during snapshots |
+//! | `scribbles` | ten minutes of programs that write over the shared memory that they are recorded in: every command ends well |
 
 mod bench;
 mod campaigns;

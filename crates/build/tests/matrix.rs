@@ -2,6 +2,9 @@
 //!
 //! By default a slice of the matrix runs; all of it with `EVERYCALL_TEST_MATRIX=all` (about 20 minutes).
 
+// A test may panic.
+#![allow(clippy::disallowed_methods)]
+
 mod support;
 
 use std::collections::{BTreeMap, BTreeSet};

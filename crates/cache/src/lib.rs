@@ -5,6 +5,8 @@
 
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 use std::ffi::{OsStr, OsString};
 use std::fs;

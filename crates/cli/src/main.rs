@@ -8,11 +8,13 @@
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! traces    trace_view: timeline + symbols, as outputs want them;  symbol_names;  source_notes;  crash_file: crash files as traces
 //! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  amounts
-//! output    where outputs may stand
+//! output    where outputs may stand;  memory: where there is none left
 //! ```
 
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod amounts;
 mod arguments;
@@ -23,6 +25,7 @@ mod export;
 mod failure;
 mod gdb;
 mod info;
+mod memory;
 mod other_verbs;
 mod output;
 mod program;
@@ -71,6 +74,8 @@ fn main() -> ExitCode {
             return ExitCode::SUCCESS;
         }
     };
+    let is_record = matches!(arguments.verb, Verb::Record(_));
+    memory::exit_where_none_is_left(if is_record { exit_code::NOT_RECORDED } else { exit_code::FAILED });
     match run(arguments.verb) {
         Ok(code) => code,
         Err(failure) => failure.report(),

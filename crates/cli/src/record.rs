@@ -33,7 +33,8 @@ const STREAM_MEMORY: u64 = 256 << 20;
 pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let quiet = arguments.quiet;
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
-    let destination = Destination::new(arguments.output.as_deref(), || default_output(&arguments.command[0]));
+    let destination =
+        Destination::new(arguments.output.as_deref(), || default_output(arguments.command.first()));
     let (launch, carries_runtime) = prepare(&arguments)?;
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
@@ -93,7 +94,7 @@ fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
     let Some(there) = identity(output) else { return Ok(()) };
     let is_output = |path: &Path| identity(path) == Some(there);
     let is_executable = fs::metadata(output).is_ok_and(|file| file.mode() & 0o111 != 0);
-    let (program, rest) = command.split_first().expect("clap wants one");
+    let Some((program, rest)) = command.split_first() else { return Ok(()) };
     let is_started = find_program(program).is_some_and(|path| is_output(&path));
     let is_named = is_executable && rest.iter().any(|word| is_output(Path::new(word)));
     if !is_started && !is_named {
@@ -110,7 +111,9 @@ fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
 
 /// What is started, and whether it carries the runtime; or why it isn't.
 fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
-    let (program, rest) = arguments.command.split_first().expect("clap wants one");
+    let Some((program, rest)) = arguments.command.split_first() else {
+        return Err(Failure::new(exit_code::USAGE, "name the program to record"));
+    };
     if program.as_encoded_bytes().starts_with(b"-") && find_program(program).is_none() {
         return Err(Failure::new(
             exit_code::USAGE,
@@ -195,8 +198,9 @@ fn ring_size(option: Option<u64>) -> u64 {
     option.or_else(from_environment).unwrap_or(env::RING_SIZE_DEFAULT)
 }
 
-fn default_output(program: &OsString) -> PathBuf {
-    let mut name = Path::new(program).file_name().unwrap_or(program).to_owned();
+fn default_output(program: Option<&OsString>) -> PathBuf {
+    let program = program.map_or(Path::new("program"), Path::new);
+    let mut name = program.file_name().unwrap_or(program.as_os_str()).to_owned();
     name.push(".ect");
     name.into()
 }

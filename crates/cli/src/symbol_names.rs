@@ -1,10 +1,11 @@
 //! Names for the locations of a trace: the modules' symbols, opened when they are first asked for.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsStr;
 use std::fs;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -25,6 +26,10 @@ use crate::source_notes::SourceNotes;
 
 /// Inlined calls that are shown of one function; the rest is counted.
 const INLINED_SHOWN: usize = 16;
+/// Modules' files that a trace holds may take so many bytes of memory, all together, ...
+const IMAGES_BASE: u64 = 128 << 20;
+/// ... and as a multiple of the trace's. Such files become a quarter of their size.
+const IMAGES_RATIO: u64 = 16;
 /// Sentences about symbols that are shown; the rest is counted.
 const WARNINGS_SHOWN: usize = 10;
 
@@ -75,6 +80,32 @@ pub struct SymbolNames<'a> {
     /// Paths of sources that are no UTF-8, by what is shown of them.
     odd_paths: RefCell<HashMap<String, Arc<Path>>>,
     warnings: RefCell<BTreeSet<String>>,
+    /// Bytes that modules' files which the trace holds may still take.
+    image_bytes_left: Cell<u64>,
+}
+
+/// A module's file on its way into memory.
+struct Image {
+    bytes: Vec<u8>,
+    left: u64,
+}
+
+impl Write for Image {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let Some(left) = self.left.checked_sub(bytes.len() as u64) else {
+            return Err(io::Error::other(
+                "the files of modules in it take more memory than such a trace's may",
+            ));
+        };
+        self.bytes.try_reserve(bytes.len())?;
+        self.bytes.extend_from_slice(bytes);
+        self.left = left;
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 }
 
 impl<'a> SymbolNames<'a> {
@@ -107,6 +138,7 @@ impl<'a> SymbolNames<'a> {
             modules_of_sources: RefCell::default(),
             odd_paths: RefCell::default(),
             warnings: RefCell::default(),
+            image_bytes_left: Cell::new(IMAGES_BASE.saturating_add(file.size().saturating_mul(IMAGES_RATIO))),
         }
     }
 
@@ -273,9 +305,12 @@ impl<'a> SymbolNames<'a> {
         if !self.file.has_module_image(index) {
             return None;
         }
-        let mut bytes = Vec::new();
-        match self.file.copy_module_image(index, &mut bytes) {
-            Ok(_) => Some(bytes.into()),
+        let left = self.image_bytes_left.get();
+        let mut image = Image { bytes: Vec::new(), left };
+        let copied = self.file.copy_module_image(index, &mut image);
+        self.image_bytes_left.set(image.left);
+        match copied {
+            Ok(_) => Some(image.bytes.into()),
             Err(error) => {
                 self.warnings.borrow_mut().insert(error.to_string());
                 None

@@ -17,6 +17,8 @@
 //! decoded together, and nothing else is needed for it. `docs/format.md` has the layout byte by byte; if you
 //! change it, what was written before can't be read any more, so give it another number in
 //! `everycall_format::ect::encoding`.
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![no_std]
 #![forbid(unsafe_code)]
 

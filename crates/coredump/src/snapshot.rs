@@ -50,10 +50,14 @@ impl<'a> Snapshot<'a> {
     /// Reading fails.
     pub fn read(image: &'a ArenaImage<'a>, facts: Option<&'a ProcessFacts>) -> Result<Snapshot<'a>, Error> {
         let (entries, paths) = image.module_entries()?;
+        // All paths together are no longer than what is there for them.
+        let mut room = paths.len();
         let with_path = |module: ModuleEntry| {
             let (from, length) = (module.path_offset as usize, module.path_length as usize);
             let path = from.checked_add(length).and_then(|to| paths.get(from..to)).unwrap_or_default();
-            (module, path.to_vec())
+            let left = room.checked_sub(path.len());
+            room = left.unwrap_or(room);
+            (module, if left.is_some() { path.to_vec() } else { Vec::new() })
         };
         let recording = image.recording();
         let mut snapshot = Snapshot {

@@ -3,6 +3,8 @@
 //! A sample of them unless `EVERYCALL_ALL_NAMES` is set. What may differ is listed in docs/symbols.md ("Spelling"); each such difference
 //! has its function here.
 
+#![allow(clippy::disallowed_methods)]
+
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};

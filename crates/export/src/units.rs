@@ -89,7 +89,10 @@ impl fmt::Display for Duration {
     }
 }
 
-/// A number with commas between its thousands: `1,234,567`.
+/// No program does anything so often: a larger count was written over, or the file is damaged.
+pub const COUNT_MAX: u64 = 1_000_000_000_000_000;
+
+/// A number with commas between its thousands: `1,234,567`; `damaged` where it can't be right, above [`COUNT_MAX`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Count(
     /// The number.
@@ -98,6 +101,9 @@ pub struct Count(
 
 impl fmt::Display for Count {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.0 > COUNT_MAX {
+            return out.pad("damaged");
+        }
         let digits = self.0.to_string();
         for (at, digit) in digits.char_indices() {
             if at > 0 && (digits.len() - at).is_multiple_of(3) {

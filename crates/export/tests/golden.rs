@@ -3,6 +3,9 @@
 //! After a change on purpose, look at what `EVERYCALL_BLESS=1 cargo test -p everycall-export --test golden`
 //! changes.
 
+// A test may panic.
+#![allow(clippy::disallowed_methods)]
+
 mod common;
 
 use std::fs;

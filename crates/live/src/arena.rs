@@ -22,8 +22,12 @@ use crate::process::ProcessFacts;
 
 /// Thread slots that are looked at.
 const THREADS_MAX: u32 = 1 << 16;
+/// Modules that are looked at; a reader takes no more.
+const MODULES_MAX: u32 = 1 << 16;
 /// Longest path.
 const PATH_MAX: u64 = 4096;
+/// Bytes of paths that are looked at; an arena has room for a megabyte.
+const PATHS_MAX: u64 = 16 << 20;
 
 /// The arena of a process that runs.
 #[derive(Debug)]
@@ -76,14 +80,23 @@ impl LiveArena {
         self.file.as_deref()
     }
 
-    /// The arena of process `pid` in a memory file that we have open; `None` where there is none.
+    /// The arena of process `pid` in a memory file that we have made: its sizes and offsets are those of `layout`, whatever somebody has
+    /// written over them since.
     ///
     /// # Errors
     ///
-    /// It can't be mapped, or is of another version or damaged.
-    pub fn of_file(file: BorrowedFd<'_>, pid: u32) -> Result<Option<LiveArena>, LiveError> {
+    /// It can't be mapped, or isn't what the layout says.
+    pub fn of_file(file: BorrowedFd<'_>, layout: &ArenaHeader, pid: u32) -> Result<LiveArena, LiveError> {
         let mapping = Mapping::of_file(file).map_err(LiveError::Map)?;
-        LiveArena::open(mapping, &ProcessFacts { pid, ..ProcessFacts::default() })
+        if !layout.is_consistent(mapping.size()) {
+            return Err(LiveError::Damaged);
+        }
+        let mut layout = *layout;
+        if let Some(now) = read::<ArenaHeader>(&mapping, 0) {
+            layout.start = now.start;
+        }
+        let process = ProcessFacts { pid, ..ProcessFacts::default() };
+        Ok(LiveArena { mapping, layout, process, file: None })
     }
 
     /// The process that writes it.
@@ -206,12 +219,18 @@ impl LiveArena {
         calls
     }
 
-    /// The module table, with paths.
+    /// The module table, with paths: no more of these than there is memory for, as entries that were written over may share them.
     pub(crate) fn modules(&self) -> Vec<(ModuleEntry, Vec<u8>)> {
-        let count = self.header().modules.min(self.layout.module_capacity);
+        let mut left = self.layout.paths_size.min(PATHS_MAX);
+        let mut within = move |path: Vec<u8>| {
+            let rest = left.checked_sub(path.len() as u64);
+            left = rest.unwrap_or(left);
+            if rest.is_some() { path } else { Vec::new() }
+        };
+        let count = self.header().modules.min(self.layout.module_capacity).min(MODULES_MAX);
         let at = |index: u32| self.layout.modules_offset + u64::from(index) * ModuleEntry::SIZE as u64;
         let entries = (0..count).filter_map(|index| read::<ModuleEntry>(&self.mapping, at(index)));
-        entries.map(|module| (module, self.path(&module))).collect()
+        entries.map(|module| (module, within(self.path(&module)))).collect()
     }
 
     fn path(&self, module: &ModuleEntry) -> Vec<u8> {
@@ -265,6 +284,7 @@ mod tests {
 
     /// That a thread is found to have ended, while it is looked at, makes it no other one.
     #[test]
+    #[allow(clippy::disallowed_methods, reason = "a test may panic")]
     fn threads_that_end_meanwhile_are_there() {
         let file = File::from(memfd_create("arena", MemfdFlags::ALLOW_SEALING).unwrap());
         let header = ArenaHeader { threads: 1, ..ArenaHeader::with_layout(1 << 20, 4, 0) };
@@ -274,7 +294,7 @@ mod tests {
         let thread = ThreadHeader { state: thread_state::USED, start_ticks: 7, ..ThreadHeader::default() };
         let at = header.thread_at(0);
         file.write_all_at(&bytes(&thread), at).unwrap();
-        let arena = LiveArena::of_file(file.as_fd(), 1).unwrap().unwrap();
+        let arena = LiveArena::of_file(file.as_fd(), &header, 1).unwrap();
         let over = AtomicBool::new(false);
         let state_at = at + offset_of!(ThreadHeader, state) as u64;
         let missed = std::thread::scope(|scope| {

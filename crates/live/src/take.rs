@@ -7,6 +7,7 @@
 //! 4. The newest segments of living threads are copied as far as they are written. Words that are zero are looked at again: their events
 //!    were just being written. Nobody writes what ended threads have left: being held is enough until it is their turn in the file.
 
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
@@ -165,12 +166,15 @@ type Threads = Vec<(u32, ThreadHeader, Vec<OpenCall>)>;
 /// is theirs all the same.
 fn threads(arena: &LiveArena, keep: &mut Keep<'_>) -> Threads {
     let mut all = Threads::new();
+    // Each stack is one thread's. Where it was written over whose they are, they must not be read again and again.
+    let mut stacks = HashSet::new();
     for slot in 0..arena.thread_count() {
         if slot.is_multiple_of(LOOK_EACH) {
             keep.renew(KEEP_TICKS);
         }
         if let Some(thread) = arena.thread(slot) {
-            let open_calls = arena.open_calls(&thread);
+            let is_own = stacks.insert(thread.open_calls);
+            let open_calls = if is_own { arena.open_calls(&thread) } else { Vec::new() };
             all.push((slot, thread, open_calls));
         }
     }
@@ -245,7 +249,7 @@ fn by_thread(
         let is_there = !segments.is_empty()
             || gone > 0 && arena.thread(slot).is_some_and(|now| now.generation == generation);
         if is_there {
-            too_late += gone;
+            too_late = u64::saturating_add(too_late, gone);
             threads.push(HeldThread { slot, header, open_calls, segments, newest: None });
         }
     }

@@ -6,14 +6,13 @@ use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 
 use everycall_format::Wire;
 use everycall_format::arena::ClockReading;
-use everycall_format::ect::{
-    ModuleImage, NO_PROCESS, ProcessRecord, SnapshotRecord, chunk, encoding, image_end, meta, reason,
-};
+use everycall_format::ect::{NO_PROCESS, ProcessRecord, SnapshotRecord, chunk, image_end, meta, reason};
 use everycall_format::event::WORD_SIZE;
 use everycall_format::hub::origin;
 use everycall_recorder::host;
 use everycall_tracefile::{
-    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
+    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_image,
+    module_table, texts,
 };
 
 use crate::arena::LiveArena;
@@ -29,8 +28,6 @@ const THREAD_COPY_MAX: u64 = 64 << 20;
 const SPARE_MAX: usize = 256;
 /// Bytes that are copied at once where the program runs out of segments.
 const RESCUE_MAX: u64 = 256 << 20;
-/// Images of modules are packed quickly: they are kept for a file that is gone, not for long.
-const IMAGE_COMPRESSION: i32 = 1;
 
 impl Snapshot<'_> {
     /// Writes the trace file and releases everything. `tool_version` is everycall's. The output should be buffered.
@@ -59,10 +56,8 @@ impl Snapshot<'_> {
         self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
         let mut warnings = Vec::new();
         images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {
-            let length = bytes.len() as u64;
-            let packed = zstd::bulk::compress(&bytes, IMAGE_COMPRESSION)?;
-            let record = ModuleImage { module, encoding: encoding::ZSTD, length };
-            file.chunk(chunk::MODULE_IMAGE, &[&bytes_of(&record), &packed])
+            let [record, packed] = module_image(module, &bytes)?;
+            file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
         })?;
         summary.warnings.extend(warnings);
         (summary.file_size, _) = file.end()?;

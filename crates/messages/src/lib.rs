@@ -7,6 +7,8 @@
 //! escaped. A line end in such a name begins no line that looks like a message.
 
 #![deny(clippy::print_stderr, clippy::print_stdout)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 use std::borrow::Cow;
 use std::fmt;

@@ -1,5 +1,8 @@
 //! What stands under the name, before and after, in each way that an output may end.
 
+// A test may panic.
+#![allow(clippy::disallowed_methods)]
+
 use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};

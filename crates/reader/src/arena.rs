@@ -4,6 +4,9 @@
 //! nothing. Memory that a running process writes may change between two looks; a segment that was
 //! overwritten meanwhile is noticed and left out.
 
+use std::collections::HashSet;
+use std::io;
+
 use everycall_format::Wire;
 use everycall_format::arena::{
     ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ClockReading, ModuleEntry, SegmentEntry,
@@ -27,7 +30,16 @@ pub struct ArenaImage<'a> {
     recording: Recording,
     /// The segments that hold something: one thread's after the other's, by number.
     segments: Vec<Segment>,
+    /// Which open-call stack each thread has.
+    stacks: Vec<Option<u32>>,
 }
+
+/// Thread slots that are looked at; arenas have some thousands.
+const THREADS_MAX: u32 = 1 << 16;
+/// Segments that are looked at.
+const SEGMENTS_MAX: u32 = 1 << 26;
+/// Bytes of paths that are looked at; an arena has room for a megabyte.
+const PATHS_MAX: u64 = 16 << 20;
 
 /// Where a segment lies, and whose it is.
 #[derive(Clone, Copy, Debug)]
@@ -53,7 +65,8 @@ impl<'a> ArenaImage<'a> {
         if !header.is_consistent(available) {
             return Err(Error::NotAnArena { available });
         }
-        let mut image = ArenaImage { bytes, header, recording: Recording::default(), segments: Vec::new() };
+        let mut image =
+            ArenaImage { bytes, header, recording: Recording::default(), segments: vec![], stacks: vec![] };
         image.read_tables()?;
         Ok(image)
     }
@@ -69,9 +82,10 @@ impl<'a> ArenaImage<'a> {
     /// # Errors
     /// Where reading fails.
     pub fn module_entries(&self) -> Result<(Vec<ModuleEntry>, Vec<u8>), Error> {
-        let count = self.header.modules.min(self.header.module_capacity);
+        let count = self.header.modules.min(self.header.module_capacity).min(payload::TABLE_MAX as u32);
         let entries = self.table(self.header.modules_offset, count)?;
-        let paths = self.part(self.header.paths_offset, self.header.paths.min(self.header.paths_size))?;
+        let paths = self.header.paths.min(self.header.paths_size).min(PATHS_MAX);
+        let paths = self.part(self.header.paths_offset, paths)?;
         Ok((entries, paths))
     }
 
@@ -80,7 +94,8 @@ impl<'a> ArenaImage<'a> {
     /// # Errors
     /// Where reading fails.
     pub fn child_entries(&self) -> Result<Vec<ChildEntry>, Error> {
-        self.table(self.header.children_offset, self.header.children.min(self.header.child_capacity))
+        let count = self.header.children.min(self.header.child_capacity).min(payload::TABLE_MAX as u32);
+        self.table(self.header.children_offset, count)
     }
 
     /// The open-call stack of a thread as it stands in the arena, without the sentinel.
@@ -88,7 +103,7 @@ impl<'a> ArenaImage<'a> {
     pub fn open_call_entries(&self, key: ThreadKey) -> Vec<arena::OpenCall> {
         /// Entries that are read together; most stacks are shallow.
         const BATCH: u64 = 256;
-        let Some(stack) = self.open_call_stack(key) else { return Vec::new() };
+        let Some(stack) = self.stacks.get(key.thread).copied().flatten() else { return Vec::new() };
         let capacity = u64::from(self.header.open_call_capacity);
         let first_at = self.header.open_calls_at(stack);
         let mut entries = Vec::new();
@@ -113,8 +128,7 @@ impl<'a> ArenaImage<'a> {
 
     fn read_tables(&mut self) -> Result<(), Error> {
         let (entries, paths) = self.module_entries()?;
-        let modules = entries.iter().take(payload::TABLE_MAX).map(|entry| payload::module(entry, &paths));
-        self.recording.modules = modules.collect();
+        self.recording.modules = payload::modules_of(entries.into_iter(), &paths);
         self.recording.processes.push(Process {
             pid: self.header.target_pid,
             start_ticks: Some(self.header.start.ticks),
@@ -132,8 +146,15 @@ impl<'a> ArenaImage<'a> {
             self.recording.clock.push(self.header.start);
         }
         self.segments = self.read_segment_table()?;
-        let taken = self.header.threads.min(self.header.thread_capacity);
-        let threads = (0..taken).filter_map(|slot| self.thread(slot)).collect();
+        let taken = self.header.threads.min(self.header.thread_capacity).min(THREADS_MAX);
+        let mut threads = Vec::new();
+        let mut seen = HashSet::new();
+        for slot in 0..taken {
+            let Some((thread, stack)) = self.thread(slot) else { continue };
+            threads.push(thread);
+            // Each stack is one thread's.
+            self.stacks.push(stack.filter(|stack| seen.insert(*stack)));
+        }
         self.recording.snapshots.push(Snapshot {
             number: 0,
             reason: Reason::Request,
@@ -151,7 +172,7 @@ impl<'a> ArenaImage<'a> {
     fn read_segment_table(&self) -> Result<Vec<Segment>, Error> {
         /// Entries that are read together.
         const BATCH: u32 = 1024;
-        let taken = self.header.segments_taken.min(self.header.segment_capacity);
+        let taken = self.header.segments_taken.min(self.header.segment_capacity).min(SEGMENTS_MAX);
         let mut segments = Vec::new();
         for first in (0..taken).step_by(BATCH as usize) {
             let entries: Vec<SegmentEntry> =
@@ -179,12 +200,14 @@ impl<'a> ArenaImage<'a> {
         &rest[..rest.partition_point(|segment| (segment.slot, segment.generation) == whose)]
     }
 
-    fn thread(&self, slot: u32) -> Option<Thread> {
+    /// A thread, and the index of its open-call stack.
+    fn thread(&self, slot: u32) -> Option<(Thread, Option<u32>)> {
         let header: ThreadHeader = read(self.bytes.as_ref(), self.header.thread_at(slot))?;
         let segments = self.segments_of(slot, header.generation);
         let first_segment = segments.first().map_or(header.segment, |segment| segment.number);
         let newest = segments.last().map_or(header.segment, |segment| segment.number);
-        matches!(header.state, thread_state::USED | thread_state::ENDED).then(|| Thread {
+        let stack = header.open_calls.checked_sub(1).filter(|stack| *stack < self.header.thread_capacity);
+        let thread = || Thread {
             pid: self.header.target_pid,
             tid: header.tid,
             slot,
@@ -198,14 +221,8 @@ impl<'a> ArenaImage<'a> {
             lost_busy: header.lost_busy,
             deep: header.deep,
             fiber: (header.fiber != 0).then_some(header.fiber),
-        })
-    }
-
-    /// The open-call stack that a thread has.
-    fn open_call_stack(&self, key: ThreadKey) -> Option<u32> {
-        let thread = self.recording.snapshots.get(key.snapshot)?.threads.get(key.thread)?;
-        let header: ThreadHeader = read(self.bytes.as_ref(), self.header.thread_at(thread.slot))?;
-        header.open_calls.checked_sub(1).filter(|stack| *stack < self.header.thread_capacity)
+        };
+        matches!(header.state, thread_state::USED | thread_state::ENDED).then(|| (thread(), stack))
     }
 
     /// `count` entries of a table.
@@ -217,7 +234,10 @@ impl<'a> ArenaImage<'a> {
     /// Up to `length` bytes, as many as are there.
     fn part(&self, at: u64, length: u64) -> Result<Vec<u8>, Error> {
         let length = length.min(self.bytes.size()?.saturating_sub(at));
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(0)];
+        let length = usize::try_from(length).unwrap_or(usize::MAX);
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length).map_err(io::Error::from)?;
+        bytes.resize(length, 0);
         let count = self.bytes.read_full_at(at, &mut bytes)?;
         bytes.truncate(count);
         Ok(bytes)

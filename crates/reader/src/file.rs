@@ -19,6 +19,13 @@ use crate::source::ReadAt;
 use crate::triggers;
 use crate::words;
 
+/// Bytes of a chunk's payload that are read at once: what is larger is damaged, or made to take memory. (Modules' files are read piece by
+/// piece.)
+const PAYLOAD_MAX: u64 = 64 << 20;
+/// A module's file may unpack to so many bytes, ...
+const IMAGE_BASE: u64 = 64 << 20;
+/// ... and as a multiple of its packed ones. Programs' files become a quarter of their size.
+const IMAGE_RATIO: u64 = 16;
 /// The largest zstd window that is read.
 pub(crate) const WINDOW_MAX: u64 = 32 << 20;
 /// Threads and snapshots that events may name without a record of their own.
@@ -63,6 +70,12 @@ impl<'a> TraceFile<'a> {
         Ok(file)
     }
 
+    /// Bytes of the file.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// Leaves out all snapshots but those that `is_wanted`; everything else stays, [`Recording::kept`] too.
     pub fn select_snapshots(&mut self, is_wanted: impl Fn(&Snapshot) -> bool) {
         let mut places = HashMap::new();
@@ -101,6 +114,9 @@ impl<'a> TraceFile<'a> {
         let mut record = [0; ModuleImage::SIZE];
         payload.read_exact(&mut record)?;
         let record = ModuleImage::read(&record).ok_or(problem("its record is cut"))?;
+        if record.length > IMAGE_BASE.saturating_add(chunk.length.saturating_mul(IMAGE_RATIO)) {
+            return Err(problem("it would unpack to far more than a program's file does"));
+        }
         let copied = match record.encoding {
             encoding::RAW => copy(&mut (&mut payload).take(record.length), out)?,
             encoding::ZSTD => {
@@ -134,8 +150,15 @@ impl<'a> TraceFile<'a> {
     fn payload_unchecked(&self, chunk: &Chunk) -> Result<Vec<u8>, Warning> {
         let unreadable = |error: io::Error| Warning::Unreadable { at: chunk.at, kind: error.kind() };
         let there = chunk.length.min(self.size.saturating_sub(chunk.payload_at()));
+        if there > PAYLOAD_MAX {
+            let problem = "it is larger than any such chunk";
+            return Err(Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem });
+        }
+        let no_memory = |_| unreadable(io::ErrorKind::OutOfMemory.into());
         let there = usize::try_from(there).map_err(|_| unreadable(io::ErrorKind::OutOfMemory.into()))?;
-        let mut bytes = vec![0; there];
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(there).map_err(no_memory)?;
+        bytes.resize(there, 0);
         let count = self.source.read_full_at(chunk.payload_at(), &mut bytes).map_err(unreadable)?;
         bytes.truncate(count);
         Ok(bytes)

@@ -116,7 +116,7 @@ pub(crate) fn add_children(entries: impl Iterator<Item = ChildEntry>, recording:
 
 /// A module from its entry; `paths` are the bytes that its path lies in. An incomplete entry gives a
 /// module without any code, so that the others keep their index.
-pub(crate) fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
+fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
     if entry.state != module_state::COMPLETE || entry.end < entry.start {
         return Module::default();
     }
@@ -146,16 +146,21 @@ pub(crate) fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
 /// The modules of a table whose entries are followed by their paths. All paths together are no longer than what is
 /// there for them: those of a hostile file that lie over each other are dropped.
 pub(crate) fn modules(array: &Array<'_>) -> Vec<Module> {
-    let mut room = array.rest.len();
+    modules_of(array.iter(), array.rest)
+}
+
+/// The same of entries whose paths lie in `paths`.
+pub(crate) fn modules_of(entries: impl Iterator<Item = ModuleEntry>, paths: &[u8]) -> Vec<Module> {
+    let mut room = paths.len();
     let bounded = |entry: ModuleEntry| {
-        let mut module = module(&entry, array.rest);
+        let mut module = module(&entry, paths);
         match room.checked_sub(module.path.len()) {
             Some(left) => room = left,
             None => module.path = Vec::new(),
         }
         module
     };
-    array.iter().take(TABLE_MAX).map(bounded).collect()
+    entries.take(TABLE_MAX).map(bounded).collect()
 }
 
 /// A process from its record and the command line behind it; its parent is set by the caller. `None` where it

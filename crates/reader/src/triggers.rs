@@ -63,9 +63,13 @@ pub struct KeptCall {
 pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(), &'static str> {
     let array = Array::parse::<ect::TriggerRecord>(bytes)
         .ok_or("its array's header is cut or has too small entries")?;
-    let text = |record: &ect::TriggerRecord| {
+    // All texts together are no longer than what is there for them.
+    let mut room = array.rest.len();
+    let mut text = |record: &ect::TriggerRecord| {
         let rest = array.rest.get(record.text_offset as usize..)?;
-        rest.get(..record.text_length as usize).map(<[u8]>::to_vec)
+        let text = rest.get(..record.text_length as usize)?;
+        room = room.checked_sub(text.len())?;
+        Some(text.to_vec())
     };
     recording.triggers = array
         .iter::<ect::TriggerRecord>()
@@ -139,6 +143,12 @@ mod tests {
         read_triggers(&whole, &mut recording).unwrap();
         assert_eq!((&recording.triggers[0].text[..], recording.triggers[0].fired), (&text[..], 3));
         assert!(recording.triggers[1].text.is_empty());
+        // Texts that lie over each other.
+        let array = ect::ArrayHeader { entry_size: ect::TriggerRecord::SIZE as u32, count: 1000 };
+        let records = bytes(&record).repeat(1000);
+        read_triggers(&[bytes(&array), records, text.to_vec()].concat(), &mut recording).unwrap();
+        let texts: usize = recording.triggers.iter().map(|trigger| trigger.text.len()).sum();
+        assert_eq!((recording.triggers.len(), texts), (1000, text.len()));
 
         let call = ect::KeptCall { snapshot: 7, thread: 99, code: u32::MAX, ..Default::default() };
         let whole = bytes(&call);

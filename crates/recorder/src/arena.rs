@@ -38,6 +38,13 @@ pub struct Arena {
     layout: ArenaHeader,
 }
 
+/// How much was read of open-call stacks. Each is one thread's: where two name the same, or the same is named again and again, somebody
+/// wrote over that, and what is read must not become more than there is memory.
+#[derive(Debug, Default)]
+pub(crate) struct OpenCallBudget {
+    bytes: u64,
+}
+
 /// How everything is recorded, while the program runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Stream {
@@ -170,6 +177,11 @@ impl Arena {
         self.file.as_fd()
     }
 
+    /// Its memory file's number; 0, which is none's, where the kernel doesn't tell.
+    pub(crate) fn inode(&self) -> u64 {
+        rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_ino)
+    }
+
     /// Bytes of memory that it takes.
     pub(crate) fn allocated(&self) -> u64 {
         rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_blocks.unsigned_abs() * 512)
@@ -233,6 +245,17 @@ impl Arena {
     #[must_use]
     pub fn thread(&self, slot: u32) -> ThreadHeader {
         self.read_at(self.slot_offset(slot))
+    }
+
+    /// The calls that a thread has open, outermost first; none where more than the arena holds was read by `budget`.
+    pub(crate) fn open_calls_within(&self, slot: u32, budget: &mut OpenCallBudget) -> Vec<OpenCall> {
+        let calls = self.open_calls(slot);
+        let bytes = (calls.len() * OpenCall::SIZE) as u64;
+        if bytes > 0 && budget.bytes.saturating_add(bytes) > self.allocated() {
+            return Vec::new();
+        }
+        budget.bytes = budget.bytes.saturating_add(bytes);
+        calls
     }
 
     /// The calls that a thread has open, outermost first.

@@ -60,6 +60,9 @@ pub(crate) struct Member {
     names_due: Instant,
     /// Tells of its end; none where the kernel has none to give.
     pidfd: Option<OwnedFd>,
+    /// Whether the process with its id is another one, as the arena was written over or the id is that of another namespace: nobody
+    /// knows when it ends.
+    is_stranger: bool,
     /// [`image_end`] and ticks, once it is over.
     pub end: Option<(u32, u64)>,
     /// The triggers in its arena.
@@ -74,6 +77,8 @@ pub(crate) struct Member {
 pub(crate) struct Family {
     pub hub: Arc<Hub>,
     capacity: Capacity,
+    /// When the recording began, in ticks: no process of it began earlier.
+    began: u64,
     /// How many spare arenas there are to be.
     spares_wanted: usize,
     spares: [Option<Arc<Arena>>; SPARES],
@@ -99,10 +104,15 @@ impl std::fmt::Debug for Family {
     }
 }
 
+/// Generations of processes that are looked at.
+const GENERATIONS: usize = 16;
 /// In the place of a member's number, for news.
 const NEWS: u64 = u64::MAX;
 /// Ends that are heard of together.
 const ENDS_AT_ONCE: usize = 64;
+/// Arenas that somebody has taken and not claimed yet: that takes some microseconds. Of more, the places were written over, and the oldest
+/// are dropped.
+const TAKEN_MAX: usize = 4 * SPARES;
 /// Spare arenas where one process alone is followed.
 const SPARES_ALONE: usize = 1;
 
@@ -117,6 +127,7 @@ impl Family {
         let mut family = Family {
             hub: Arc::new(hub),
             capacity,
+            began: ticks(),
             spares_wanted: if follow { SPARES } else { SPARES_ALONE },
             spares: [const { None }; SPARES],
             taken: Vec::new(),
@@ -155,6 +166,7 @@ impl Family {
         let before = self.next_number;
         let claimed: Vec<Arc<Arena>> =
             self.taken.extract_if(.., |arena| arena.header().target_pid != 0).collect();
+        self.taken.drain(..self.taken.len().saturating_sub(TAKEN_MAX));
         claimed.into_iter().for_each(|arena| self.adopt(arena));
         if self.next_number != before {
             self.find_parents();
@@ -197,7 +209,8 @@ impl Family {
         let pid = header.target_pid;
         let now = ticks();
         // Somebody may have written over it.
-        let start_ticks = if header.start.ticks < now { header.start.ticks } else { now };
+        let start_ticks =
+            if (self.began..now).contains(&header.start.ticks) { header.start.ticks } else { now };
         let forked = header.origin == origin::FORK;
         let mut replaced = None;
         if let Some(place) = self.living.iter().position(|member| member.pid == pid) {
@@ -226,7 +239,7 @@ impl Family {
             .zip(proc_files::name(pid).or(named))
             .or_else(|| if forked { parent_command() } else { None })
             .unwrap_or_default();
-        let pidfd = Pid::from_raw(pid.cast_signed()).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
+        let pidfd = process(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         let number = self.next_number;
         self.next_number += 1;
         self.numbers.insert(pid, number);
@@ -249,6 +262,7 @@ impl Family {
             modules: Modules::default(),
             names_due: Instant::now(),
             pidfd: None,
+            is_stranger: false,
             end: None,
             triggers: None,
             sites: Vec::new(),
@@ -258,6 +272,7 @@ impl Family {
             member.triggers = SharedTriggers::map(&member.arena).ok().flatten().map(Arc::new);
         }
         match pidfd {
+            Some(Ok(_)) if self.is_stranger(pid, member.arena.inode()) => member.is_stranger = true,
             Some(Ok(pidfd)) => {
                 let number = EventData::new_u64(number.into());
                 let added = self.ends.as_ref().map(|ends| epoll::add(ends, &pidfd, number, EventFlags::IN));
@@ -274,9 +289,16 @@ impl Family {
         self.living.push(member);
     }
 
+    /// Whether process `pid`, which lives, can't be the one that has claimed the arena in memory file `inode`.
+    fn is_stranger(&self, pid: u32, inode: u64) -> bool {
+        let own = std::process::id();
+        let began = |pid| proc_files::stat(pid).map(|stat| stat.started);
+        let is_older = matches!((began(pid), began(own)), (Ok(its), Ok(ours)) if its < ours);
+        pid == own || is_older || !descends_from(pid, own) && silent::maps_arena(pid, inode) == Some(false)
+    }
+
     /// The member that a process descends from, by its parent's process id.
     fn ancestor(&self, mut pid: u32) -> Option<u32> {
-        const GENERATIONS: usize = 16;
         for _ in 0..GENERATIONS {
             if pid <= 1 {
                 return None;
@@ -308,7 +330,7 @@ impl Family {
 
     /// Whether the end of a member has to be asked for.
     pub fn has_members_to_ask(&self) -> bool {
-        self.living.iter().any(|member| member.pidfd.is_none())
+        self.living.iter().any(Member::is_to_be_asked)
     }
 
     /// Finds out who has ended.
@@ -322,7 +344,7 @@ impl Family {
                 gone.extend(events.iter().map(|event| event.data.u64()));
             }
         }
-        let asked = self.living.iter().filter(|member| member.pidfd.is_none() && member.is_over());
+        let asked = self.living.iter().filter(|member| member.is_to_be_asked() && member.is_over());
         gone.extend(asked.map(|member| u64::from(member.number)));
         if !gone.is_empty() {
             // Before its end one of them may have executed another program, which then is what has ended.
@@ -364,8 +386,9 @@ impl Family {
         self.living.iter().chain(&self.ended)
     }
 
+    /// Whether somebody lives whose end will be heard of.
     pub fn has_living(&self) -> bool {
-        !self.living.is_empty()
+        self.living.iter().any(|member| !member.is_stranger)
     }
 
     /// Forked children that may yet become members: they have made no traced call so far.
@@ -381,7 +404,7 @@ impl Family {
     /// The ended members beyond what may be kept: the oldest ones, in the order of their ends.
     pub fn take_ended(&mut self, kept: usize, bytes_kept: u64) -> Vec<Member> {
         let sizes: Vec<u64> = self.ended.iter().map(|member| member.arena.allocated()).collect();
-        let mut bytes: u64 = sizes.iter().sum();
+        let mut bytes = sizes.iter().copied().fold(0, u64::saturating_add);
         let mut count = self.ended.len();
         let mut excess = 0;
         for size in sizes {
@@ -389,7 +412,7 @@ impl Family {
                 break;
             }
             count -= 1;
-            bytes -= size;
+            bytes = bytes.saturating_sub(size);
             excess += 1;
         }
         let taken: Vec<Member> = self.ended.drain(..excess).collect();
@@ -470,9 +493,30 @@ impl Member {
         }
     }
 
+    /// Whether the kernel doesn't tell of its end.
+    fn is_to_be_asked(&self) -> bool {
+        self.pidfd.is_none() && !self.is_stranger
+    }
+
     /// Whether the process is gone, for kernels that don't tell.
     fn is_over(&self) -> bool {
-        let pid = Pid::from_raw(self.pid.cast_signed());
-        pid.is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
+        process(self.pid).is_none_or(|pid| test_kill_process(pid) == Err(Errno::SRCH))
     }
+}
+
+/// Whether `pid` is a descendant of `ancestor`.
+fn descends_from(mut pid: u32, ancestor: u32) -> bool {
+    for _ in 0..GENERATIONS {
+        match proc_files::stat(pid) {
+            Ok(stat) if stat.parent == ancestor => return true,
+            Ok(stat) if stat.parent > 1 => pid = stat.parent,
+            _ => return false,
+        }
+    }
+    false
+}
+
+/// The process with a number that may be anything.
+fn process(pid: u32) -> Option<Pid> {
+    i32::try_from(pid).ok().and_then(Pid::from_raw)
 }

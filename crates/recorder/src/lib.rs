@@ -22,6 +22,8 @@
 
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arena;
 mod bell;
@@ -38,6 +40,8 @@ mod names;
 pub mod proc_files;
 mod program;
 pub mod scan;
+#[cfg(test)]
+mod scribbled;
 mod shared_pool;
 mod shared_triggers;
 mod signals;

@@ -23,6 +23,8 @@ use crate::arena::Arena;
 
 /// Larger files are not put into a trace.
 const IMAGE_SIZE_MAX: u64 = 2 << 30;
+/// Bytes of notes that are looked at for a build id; linkers write some dozens.
+const NOTES_MAX: u64 = 1 << 20;
 
 /// What tells one version of a file from another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,10 +67,14 @@ pub struct Modules {
     known: Vec<Known>,
     /// Which of them each entry of the table has now.
     current: Vec<usize>,
+    /// Bytes of the paths of all of them.
+    path_bytes: usize,
 }
 
 /// So many modules are remembered of one process; a reader takes no more.
 const KNOWN_MAX: usize = 1 << 16;
+/// Bytes of paths that are remembered of one process: an arena has room for a megabyte at a time, which a program may use again and again.
+const PATH_BYTES_MAX: usize = 16 << 20;
 
 /// Files that are held, for all processes together: those that run the same program share one descriptor.
 #[derive(Debug, Default)]
@@ -131,7 +137,7 @@ impl Modules {
                     known.entry.unloaded_ticks = module.loaded_ticks;
                 }
             }
-            if self.known.len() == KNOWN_MAX {
+            if self.known.len() == KNOWN_MAX || self.path_bytes > PATH_BYTES_MAX {
                 continue;
             }
             let path = arena.module_path(&module);
@@ -140,6 +146,7 @@ impl Modules {
             }
             let held = path.clone().and_then(|path| files.hold(path, &module, pid));
             let number = self.known.len();
+            self.path_bytes += path.as_ref().map_or(0, Vec::len);
             self.known.push(Known { entry: module, path, held });
             match self.current.get_mut(place) {
                 Some(current) => *current = number,
@@ -150,8 +157,18 @@ impl Modules {
 
     /// Every module with its path, as they go into a file, those first that the process has now, at the places of their entries.
     pub fn table(&self, arena: &Arena) -> Vec<(ModuleEntry, Vec<u8>)> {
+        // Entries that name each other's paths were written over: no more is told of them than there is memory for.
+        let mut left = arena.layout().paths_size;
+        let mut within =
+            move |(entry, path): (ModuleEntry, Vec<u8>)| match left.checked_sub(path.len() as u64) {
+                Some(rest) => {
+                    left = rest;
+                    (entry, path)
+                }
+                None => (entry, Vec::new()),
+            };
         (0..arena.module_count())
-            .map(|index| self.now(arena, index))
+            .map(|index| within(self.now(arena, index)))
             .chain(self.former().map(|known| (known.entry, known.path.clone().unwrap_or_default())))
             .collect()
     }
@@ -272,6 +289,9 @@ fn build_id(file: &File) -> Result<Option<Vec<u8>>, object::Error> {
     let header = FileHeader64::<Endianness>::parse(&cache)?;
     let endian = header.endian()?;
     for segment in header.program_headers(endian, &cache)? {
+        if segment.p_filesz(endian) > NOTES_MAX {
+            continue;
+        }
         let Some(mut notes) = segment.notes(endian, &cache)? else { continue };
         while let Some(note) = notes.next()? {
             if note.name() == ELF_NOTE_GNU && note.n_type(endian) == NT_GNU_BUILD_ID {

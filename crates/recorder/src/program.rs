@@ -34,6 +34,8 @@ const PAUSE_MAX: Duration = Duration::from_millis(200);
 const PAUSE_ASKING: Duration = Duration::from_millis(20);
 /// The same where only forked children are waited for that have made no traced call yet: all processes are looked at.
 const PAUSE_SILENT: Duration = Duration::from_millis(50);
+/// The same where the system has no thread that would answer programs, which wait for that for some milliseconds.
+const PAUSE_WITHOUT_THREAD: Duration = Duration::from_millis(1);
 /// Processes that have ended and are kept until the file is written; of more, the oldest are written at once.
 const ENDED_KEPT: usize = 64;
 /// Bytes of memory that they may keep.
@@ -220,7 +222,18 @@ impl Running {
     pub fn wait<W: Write>(mut self, all: bool, file: &mut TraceWriter<W>) -> Result<Ended, RecordError> {
         let system = |source| RecordError::System { attempt: "wait for the program", source };
         let mut ended = None;
+        // Once the program has ended, others are waited for only as long as nobody minds.
+        let mut is_asked_to_end = false;
         let mut silent = loop {
+            // Before it is looked whether the program lives: what ended it may have been meant for both of us.
+            while let Some(received) = self.signals.next() {
+                self.pass_on(received, ended.is_none());
+                is_asked_to_end |= ended.is_some() && received.ends();
+            }
+            let without_thread = self.bell.poll();
+            if let Some(keeper) = &mut self.keeper {
+                keeper.poll();
+            }
             if ended.is_none() && self.is_zombie().map_err(system)? {
                 // It stays a zombie for now, so that its main thread's name and its process id are still its own.
                 let ticks = self.readings.take();
@@ -235,12 +248,16 @@ impl Running {
             let mut family = lock(&self.family);
             family.bury();
             let mut longest = if family.has_members_to_ask() { PAUSE_ASKING } else { PAUSE_MAX };
-            if ended.is_some() && !(all && family.has_living()) {
+            if without_thread {
+                longest = PAUSE_WITHOUT_THREAD;
+            }
+            let waits = all && !is_asked_to_end;
+            if ended.is_some() && !(waits && family.has_living()) {
                 let silent = family.silent_children();
-                if silent.is_empty() || !all {
+                if silent.is_empty() || !waits {
                     break silent;
                 }
-                longest = PAUSE_SILENT;
+                longest = longest.min(PAUSE_SILENT);
             }
             let due = family.look_at_names(false);
             let (kept, bytes_kept) =
@@ -260,10 +277,9 @@ impl Running {
             } else {
                 file.early(over, &self.readings);
             }
-            while let Some(received) = self.signals.next() {
-                self.pass_on(received, ended.is_none());
-            }
         };
+        // What takes long from now on, such as a slow disk, is ours alone.
+        self.signals.let_end();
         self.bell.stop();
         let mut keep = self.keeper.and_then(Keeper::stop);
         let mut family = lock(&self.family);
@@ -300,7 +316,7 @@ impl Running {
 
     fn pass_on(&mut self, received: Received, lives: bool) {
         if let (Received::Sent(signal @ (libc::SIGUSR1 | libc::SIGUSR2)), Some(keeper)) =
-            (received, &self.keeper)
+            (received, &mut self.keeper)
         {
             keeper.signal(signal);
         }

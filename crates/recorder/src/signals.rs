@@ -1,6 +1,8 @@
 //! Signals around the traced program. It gets the mask and the dispositions that we were started with; we wait
 //! for ours on a descriptor.
 //!
+//! Once the program has ended, HUP, INT, QUIT and TERM end the recorder, where they did before: it has nothing left to pass on.
+//!
 //! ```text
 //!            before fork            program, before exec     recorder, while it waits
 //! mask       HUP TERM CHLD blocked  as we found it           HUP TERM CHLD blocked, read from a signalfd
@@ -40,9 +42,30 @@ pub enum Received {
     ToAll(i32),
 }
 
+/// Signals that ask a process to end.
+const ENDING: [i32; 4] = [libc::SIGHUP, libc::SIGINT, libc::SIGQUIT, libc::SIGTERM];
+
+impl Received {
+    /// Whether it asks a process to end.
+    pub fn ends(self) -> bool {
+        matches!(self, Received::Sent(signal) | Received::ToAll(signal) if ENDING.contains(&signal))
+    }
+}
+
 /// The signals that this process waits for.
-#[derive(Debug)]
-pub struct Signals(OwnedFd);
+pub struct Signals {
+    descriptor: OwnedFd,
+    /// What this process was started with: its mask, ...
+    mask: libc::sigset_t,
+    /// ... and the dispositions that were changed since.
+    found: Vec<(i32, libc::sigaction)>,
+}
+
+impl std::fmt::Debug for Signals {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Signals").field("descriptor", &self.descriptor).finish_non_exhaustive()
+    }
+}
 
 impl Signals {
     /// Starts `command`, which finds all signals as this process found them, and from then on holds this
@@ -90,43 +113,76 @@ impl Signals {
         unsafe { command.pre_exec(restore) };
         // `Command::env` would sort the program's environment; it is to differ by our variables alone.
         // SAFETY: the recorder has one thread at this time.
-        let signals = Signals::open(&own)
-            .and_then(|signals| Ok((with_environment(environment, || command.spawn())?, signals)));
-        if signals.is_err() {
-            // SAFETY: these are the structures that were filled above.
-            unsafe {
-                libc::sigaction(libc::SIGCHLD, &raw const child_action, ptr::null_mut());
-                libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut());
+        let started = Signals::open(&own)
+            .and_then(|descriptor| Ok((with_environment(environment, || command.spawn())?, descriptor)));
+        let (child, descriptor) = match started {
+            Ok(started) => started,
+            Err(error) => {
+                // SAFETY: these are the structures that were filled above.
+                unsafe {
+                    libc::sigaction(libc::SIGCHLD, &raw const child_action, ptr::null_mut());
+                    libc::pthread_sigmask(libc::SIG_SETMASK, &raw const mask, ptr::null_mut());
+                }
+                return Err(error);
             }
-            return signals;
+        };
+        let mut found = Vec::new();
+        for signal in [libc::SIGINT, libc::SIGQUIT] {
+            // SAFETY: a null action only asks, and `before` is large enough for the answer.
+            let before = unsafe {
+                let mut before: libc::sigaction = zeroed();
+                libc::sigaction(signal, ptr::null(), &raw mut before);
+                before
+            };
+            found.push((signal, before));
         }
         for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGXFSZ, libc::SIGPIPE] {
             // SAFETY: ignoring a signal installs no code.
             unsafe { libc::signal(signal, libc::SIG_IGN) };
         }
-        signals
+        Ok((child, Signals { descriptor, mask, found }))
     }
 
-    fn open(own: &libc::sigset_t) -> io::Result<Signals> {
+    fn open(own: &libc::sigset_t) -> io::Result<OwnedFd> {
         // SAFETY: `own` is a filled set; the new descriptor is nobody else's.
         unsafe {
             let descriptor = libc::signalfd(-1, own, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
             if descriptor < 0 {
                 return Err(io::Error::last_os_error());
             }
-            Ok(Signals(OwnedFd::from_raw_fd(descriptor)))
+            Ok(OwnedFd::from_raw_fd(descriptor))
+        }
+    }
+
+    /// The program has ended: from now on, signals that end processes end this one, unless it was started to ignore them. Those that
+    /// came before were meant for both.
+    pub fn let_end(&self) {
+        while self.next().is_some() {}
+        // SAFETY: these are the dispositions and the mask that were found; sets are local.
+        unsafe {
+            for (signal, found) in &self.found {
+                libc::sigaction(*signal, found, ptr::null_mut());
+            }
+            let mut set: libc::sigset_t = zeroed();
+            libc::sigemptyset(&raw mut set);
+            for signal in ENDING {
+                if libc::sigismember(&raw const self.mask, signal) == 0 {
+                    libc::sigaddset(&raw mut set, signal);
+                }
+            }
+            libc::pthread_sigmask(libc::SIG_UNBLOCK, &raw const set, ptr::null_mut());
         }
     }
 
     /// The descriptor that is readable when there is a signal.
     pub fn descriptor(&self) -> &OwnedFd {
-        &self.0
+        &self.descriptor
     }
 
     /// The next signal, if there is one.
     pub fn next(&self) -> Option<Received> {
         let mut record = [0; SIGNAL_RECORD];
-        if rustix::io::read(&self.0, &mut record) != Ok(SIGNAL_RECORD) {
+        if rustix::io::read(&self.descriptor, &mut record) != Ok(SIGNAL_RECORD) {
             return None;
         }
         let field =

@@ -12,9 +12,11 @@
 
 use std::collections::HashMap;
 use std::io::{self, Write};
+use std::num::NonZero;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::fence;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use everycall_format::arena::{OpenCall, ThreadHeader, counter, holder, module_state, stream, thread_state};
@@ -26,13 +28,16 @@ use everycall_tracefile::{
 };
 use rustix::thread::futex;
 
-use crate::arena::Arena;
+use crate::arena::{Arena, OpenCallBudget};
+use crate::counter::ticks;
 use crate::shared_pool::SharedPool;
 
 /// Bytes that are stored in one pass at most: between two passes signals are passed on.
 const PASS_BYTES: u64 = 16 << 20;
 /// Time between two looks for threads that have ended.
 const ENDS_PAUSE: Duration = Duration::from_millis(50);
+/// Threads that are known at a time, as a multiple of an arena's: of more, somebody wrote over whose segments are.
+const THREADS_KNOWN: usize = 16;
 
 /// Which thread a segment belongs to: slot, and its generation.
 type Owner = (u32, u32);
@@ -88,6 +93,10 @@ pub(crate) struct ArenaStream {
     /// Slot that was served last.
     last_slot: u32,
     buffer: Vec<u8>,
+    /// When the process began, or was first seen: no CPU writes more than an event in a tick from then on.
+    since: u64,
+    cpus: u64,
+    open_calls: OpenCallBudget,
     pub stored: Stored,
 }
 
@@ -107,8 +116,8 @@ fn seen_twice(seen: &[Found], mut now: Vec<Found>) -> Vec<Found> {
 }
 
 impl ArenaStream {
-    /// The stream of process `number`, which writes `arena`.
-    pub fn new(arena: Arc<Arena>, number: u32, pid: u32) -> io::Result<ArenaStream> {
+    /// The stream of process `number`, which writes `arena` and began at `start_ticks`.
+    pub fn new(arena: Arc<Arena>, number: u32, pid: u32, start_ticks: u64) -> io::Result<ArenaStream> {
         let shared = arena.shared_pool()?;
         let buffer = vec![0; arena.layout().segment_size as usize];
         Ok(ArenaStream {
@@ -122,6 +131,9 @@ impl ArenaStream {
             ends_due: Instant::now(),
             last_slot: 0,
             buffer,
+            since: start_ticks,
+            cpus: thread::available_parallelism().map_or(1, NonZero::get) as u64,
+            open_calls: OpenCallBudget::default(),
             stored: Stored::default(),
         })
     }
@@ -218,6 +230,11 @@ impl ArenaStream {
         self.keep(file, runs, owner, number, before)
     }
 
+    /// The most events that the process can have written: where more are said to be missing, somebody wrote over the number.
+    fn events_possible(&self) -> u64 {
+        ticks().saturating_sub(self.since).saturating_mul(self.cpus)
+    }
+
     /// Tells threads that wait that there is room.
     fn ring_bell(&self) {
         self.shared.bell().fetch_add(1, SeqCst);
@@ -241,12 +258,17 @@ impl ArenaStream {
             return Ok(());
         }
         if thread.is_none_or(|thread| !thread.is_announced) {
+            let known_max = THREADS_KNOWN * self.arena.layout().thread_capacity as usize;
+            if thread.is_none() && self.threads.len() >= known_max {
+                return Ok(());
+            }
             self.announce(file, owner, number)?;
         }
+        let room = self.events_possible().saturating_sub(self.stored.events).saturating_sub(self.stored.lost);
         let Some(thread) = self.threads.get_mut(&owner) else { return Ok(()) };
         let place = Place { snapshot: self.number, thread: thread.index, segment: number };
         if number > next {
-            let lost = before.saturating_sub(thread.reached);
+            let lost = before.saturating_sub(thread.reached).min(room);
             runs.lose(file, place, lost)?;
             thread.lost = thread.lost.saturating_add(lost);
             self.stored.lost = self.stored.lost.saturating_add(lost);
@@ -258,7 +280,7 @@ impl ArenaStream {
         }
         let tally = tally(written);
         thread.first.get_or_insert(number);
-        thread.segments += 1;
+        thread.segments = thread.segments.saturating_add(1);
         thread.next = number.saturating_add(1);
         thread.reached = before.saturating_add(tally.events).saturating_add(tally.holes);
         thread.events += tally.events;
@@ -308,6 +330,7 @@ impl ArenaStream {
 
     /// Stores what is left of threads that have ended.
     fn store_ended<W: Write>(&mut self, file: &mut ChunkWriter<W>, runs: &mut Runs) -> io::Result<()> {
+        self.open_calls = OpenCallBudget::default();
         let mut ended = HashMap::new();
         for slot in 0..self.arena.thread_count() {
             let header = self.arena.thread(slot);
@@ -362,11 +385,12 @@ impl ArenaStream {
         owner: Owner,
         name: [u8; 16],
     ) -> io::Result<()> {
+        let is_there = self.header(owner).is_some();
         let Some(thread) = self.threads.get_mut(&owner) else { return Ok(()) };
         thread.is_announced = true;
         let record = ThreadRecord { name, ..thread.record(self.number, self.pid, owner) };
         let open_calls =
-            if self.header(owner).is_some() { self.arena.open_calls(owner.0) } else { Vec::new() };
+            if is_there { self.arena.open_calls_within(owner.0, &mut self.open_calls) } else { Vec::new() };
         file.set_process(self.number);
         file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])
     }
@@ -387,8 +411,12 @@ impl ArenaStream {
             return Ok(());
         }
         self.modules = Some(seen);
+        // Entries that name each other's paths were written over.
+        let mut left = self.arena.layout().paths_size;
         let with_paths = modules.into_iter().map(|module| {
-            let path = self.arena.module_path(&module).unwrap_or_default();
+            let path = self.arena.module_path(&module).filter(|path| path.len() as u64 <= left);
+            let path = path.unwrap_or_default();
+            left -= path.len() as u64;
             (module, path)
         });
         // What is wrong with them is told at the end.
@@ -405,6 +433,7 @@ impl ArenaStream {
         runs: &mut Runs,
         name: impl Fn(u32, &ThreadHeader) -> [u8; 16],
     ) -> io::Result<()> {
+        self.open_calls = OpenCallBudget::default();
         let segments = || -> Vec<Found> {
             let all = self.arena.segments().into_iter();
             all.map(|(index, entry)| ((entry.slot, entry.generation), entry.number, index)).collect()

@@ -12,28 +12,24 @@ use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ChildEntry, ClockReading, OpenCall, SegmentEntry, ThreadHeader, counter, process_state,
-    thread_state,
+    ArenaHeader, ChildEntry, ClockReading, SegmentEntry, ThreadHeader, counter, process_state, thread_state,
 };
 use everycall_format::ect::{
-    ModuleImage, NO_PROCESS, ProcessEnd, ProcessRecord, SnapshotRecord, chunk, encoding, image_end, meta,
-    reason,
+    NO_PROCESS, ProcessEnd, ProcessRecord, SnapshotRecord, chunk, image_end, meta, reason,
 };
 use everycall_tracefile::{
-    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_table, texts,
+    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_image,
+    module_table, texts,
 };
 use rustix::time::{ClockId, clock_gettime};
 
-use crate::arena::Arena;
+use crate::arena::{Arena, OpenCallBudget};
 use crate::clock::Readings;
 use crate::family::Member;
 use crate::host;
 use crate::modules::Identity;
 use crate::program::Launch;
 use crate::stream::{ArenaStream, Stored};
-
-/// Module images are packed quickly rather than tightly: the program's user is waiting.
-const IMAGE_COMPRESSION: i32 = 1;
 
 /// Pauses between two passes over what waits to be stored: the shortest after one that found a lot.
 const PASS_PAUSES: RangeInclusive<Duration> = Duration::from_millis(1)..=Duration::from_millis(20);
@@ -201,7 +197,8 @@ impl<W: Write> TraceWriter<W> {
 
     fn join_one(&mut self, member: &Member) -> io::Result<()> {
         let Some(streams) = &mut self.streams else { return Ok(()) };
-        let stream = ArenaStream::new(Arc::clone(&member.arena), member.number, member.pid)?;
+        let stream =
+            ArenaStream::new(Arc::clone(&member.arena), member.number, member.pid, member.start_ticks)?;
         if self.failed.is_some() {
             stream.give_up();
         }
@@ -284,7 +281,7 @@ impl<W: Write> TraceWriter<W> {
         streams.progress_due = Instant::now() + PROGRESS_PAUSE;
         let mut sum = streams.over;
         for Stored { events, lost, .. } in streams.arenas.values().map(|arena| arena.stored) {
-            sum.events += events;
+            sum.events = sum.events.saturating_add(events);
             sum.lost = sum.lost.saturating_add(lost);
         }
         tell(Progress { events: sum.events, lost: sum.lost, bytes: self.file.position() });
@@ -356,7 +353,7 @@ impl<W: Write> TraceWriter<W> {
         let finished = stream.finish(&mut self.file, &mut self.runs, name);
         stream.give_up();
         finished?;
-        streams.over.events += stream.stored.events;
+        streams.over.events = streams.over.events.saturating_add(stream.stored.events);
         streams.over.lost = streams.over.lost.saturating_add(stream.stored.lost);
         let header = stream.arena().header();
         self.add_to_summary(member, &header);
@@ -424,10 +421,8 @@ impl<W: Write> TraceWriter<W> {
                     return Ok(());
                 }
             };
-            let length = bytes.len() as u64;
-            let packed = zstd::bulk::compress(&bytes, IMAGE_COMPRESSION)?;
-            let record = ModuleImage { module, encoding: encoding::ZSTD, length };
-            file.chunk(chunk::MODULE_IMAGE, &[&bytes_of(&record), &packed])
+            let [record, packed] = module_image(module, &bytes)?;
+            file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
         })
     }
 
@@ -443,6 +438,7 @@ impl<W: Write> TraceWriter<W> {
         let reason = if ending == image_end::RUNNING { reason::REQUEST } else { reason::PROCESS_END };
         let record = snapshot_record(member, &header, reason, ticks, slots.len() as u32);
         self.file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+        let mut open_calls = OpenCallBudget::default();
         for (thread, slot) in (0..).zip(slots) {
             let header = arena.thread(slot);
             let whose = (slot, header.generation);
@@ -452,8 +448,8 @@ impl<W: Write> TraceWriter<W> {
             let ring = Ring::survey(&segments, header, layout.segment_size);
             let name = member.names.newest(slot, &header);
             let record = ring.thread_record(member.number, thread, member.pid, slot, name);
-            let open_calls: Vec<OpenCall> = arena.open_calls(slot);
-            self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])?;
+            let calls = arena.open_calls_within(slot, &mut open_calls);
+            self.file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&calls)])?;
             ring.write_events(&mut self.file, &mut self.runs, &record)?;
             let nanoseconds = |ticks| readings.nanoseconds(ticks);
             self.summary.threads.push(ring.summary(&record, ticks, nanoseconds));

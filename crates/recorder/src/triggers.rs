@@ -4,9 +4,9 @@
 use std::fs::File;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::JoinHandle;
-use std::time::Duration;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 use everycall_format::arena::ModuleEntry;
 use everycall_format::trigger::TriggerSite;
@@ -17,6 +17,11 @@ use crate::family::Family;
 use crate::hub::Hub;
 use crate::program::lock;
 use crate::shared_triggers::SharedTriggers;
+
+/// Between two looks at least.
+const LEAST_PAUSE: Duration = Duration::from_micros(20);
+/// Between two looks at most where there is no thread that could hear the bell.
+const PAUSE_WITHOUT_THREAD: Duration = Duration::from_millis(1);
 
 /// Knows which functions of a module triggers name.
 pub trait FindSites: Send {
@@ -79,13 +84,34 @@ impl std::fmt::Debug for Triggers {
     }
 }
 
-/// Whoever keeps calls, on a thread of its own.
+/// Whoever keeps calls, on a thread of its own, or on the caller's where there is none to be had.
 pub(crate) struct Keeper {
+    looks: Arc<Looks>,
     hub: Arc<Hub>,
     stop: Arc<AtomicBool>,
-    keep: Arc<Mutex<Box<dyn KeepCalls>>>,
-    signals: Arc<Mutex<Vec<i32>>>,
-    thread: JoinHandle<()>,
+    thread: Option<JoinHandle<()>>,
+    /// When it is time for the next look, where there is no thread.
+    due: Instant,
+}
+
+/// What a look needs.
+struct Looks {
+    family: Arc<Mutex<Family>>,
+    keep: Mutex<Box<dyn KeepCalls>>,
+    signals: Mutex<Vec<i32>>,
+}
+
+impl Looks {
+    /// How long it may take until the next one.
+    fn look(&self) -> Duration {
+        let watched = lock(&self.family).watched();
+        let signals = std::mem::take(&mut *unpoisoned(&self.signals));
+        unpoisoned(&self.keep).look(&watched, &signals)
+    }
+}
+
+fn unpoisoned<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl std::fmt::Debug for Keeper {
@@ -95,31 +121,40 @@ impl std::fmt::Debug for Keeper {
 }
 
 impl Keeper {
+    /// Starts the thread. Where the system has none (`ulimit -u`, a control group), [`Keeper::poll`] has to be called often.
     pub fn attend(family: Arc<Mutex<Family>>, keep: Box<dyn KeepCalls>) -> Keeper {
         let hub = Arc::clone(&lock(&family).hub);
         let stop = Arc::new(AtomicBool::new(false));
-        let keep = Arc::new(Mutex::new(keep));
-        let signals = Arc::new(Mutex::new(Vec::new()));
-        let (stopped, page_of, keeping) = (Arc::clone(&stop), Arc::clone(&hub), Arc::clone(&keep));
-        let received = Arc::clone(&signals);
-        let thread = std::thread::spawn(move || {
+        let looks = Arc::new(Looks { family, keep: Mutex::new(keep), signals: Mutex::default() });
+        let (stopped, page_of, looking) = (Arc::clone(&stop), Arc::clone(&hub), Arc::clone(&looks));
+        let thread = Builder::new().spawn(move || {
             let page = page_of.page();
             while !stopped.load(Ordering::Acquire) {
                 let rung = page.doorbell().load(Ordering::Acquire);
-                let watched = lock(&family).watched();
-                let signals = std::mem::take(&mut *received.lock().unwrap_or_else(PoisonError::into_inner));
-                let pause = keeping.lock().unwrap_or_else(PoisonError::into_inner).look(&watched, &signals);
+                let pause = looking.look();
                 let timeout =
                     futex::Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
                 let _ = futex::wait(page.doorbell(), futex::Flags::empty(), rung, Some(&timeout));
+                // Whoever rings all the time must not keep the family from others.
+                std::thread::sleep(LEAST_PAUSE);
             }
         });
-        Keeper { hub, stop, keep, signals, thread }
+        Keeper { looks, hub, stop, thread: thread.ok(), due: Instant::now() }
+    }
+
+    /// Looks where there is no thread for it, at most as often as it likes to.
+    pub fn poll(&mut self) {
+        if self.thread.is_none() && self.due <= Instant::now() {
+            // What is posted isn't waited for here.
+            let pause = self.looks.look().min(PAUSE_WITHOUT_THREAD);
+            self.due = Instant::now() + pause;
+        }
     }
 
     /// A signal came.
-    pub fn signal(&self, signal: i32) {
-        self.signals.lock().unwrap_or_else(PoisonError::into_inner).push(signal);
+    pub fn signal(&mut self, signal: i32) {
+        unpoisoned(&self.looks.signals).push(signal);
+        self.due = Instant::now();
         let doorbell = self.hub.page().doorbell();
         doorbell.fetch_add(1, Ordering::AcqRel);
         let _ = futex::wake(doorbell, futex::Flags::empty(), u32::MAX >> 1);
@@ -128,13 +163,15 @@ impl Keeper {
     /// Ends the thread. What was posted last is still to be looked at.
     pub fn stop(self) -> Option<Box<dyn KeepCalls>> {
         self.stop.store(true, Ordering::Release);
-        // The thread may be about to wait when it is woken.
-        while !self.thread.is_finished() {
-            let _ = futex::wake(self.hub.page().doorbell(), futex::Flags::empty(), u32::MAX >> 1);
-            std::thread::sleep(Duration::from_micros(20));
+        if let Some(thread) = self.thread {
+            // The thread may be about to wait when it is woken.
+            while !thread.is_finished() {
+                let _ = futex::wake(self.hub.page().doorbell(), futex::Flags::empty(), u32::MAX >> 1);
+                std::thread::sleep(LEAST_PAUSE);
+            }
+            let _ = thread.join();
         }
-        let _ = self.thread.join();
-        let keep = Arc::into_inner(self.keep)?;
+        let Looks { keep, .. } = Arc::into_inner(self.looks)?;
         Some(keep.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -3,6 +3,9 @@
 //!
 //! `RING_STRESS_SECONDS=5 cargo test --release -p everycall-ring --test stress -- --nocapture`; also under
 //! ThreadSanitizer and Miri, see `docs/design/memory-model.md`.
+
+// A test may panic.
+#![allow(clippy::disallowed_methods)]
 #![cfg(not(loom))]
 
 mod model;

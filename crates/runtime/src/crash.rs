@@ -9,7 +9,7 @@
 use crate::arena::Arena;
 use crate::beginning;
 use crate::disk::{self, Disk};
-use crate::file::{self, File, errno};
+use crate::file::{File, errno};
 use crate::folder::{Folder, NAME_MAX, Name};
 use crate::lock::Lock;
 use crate::process::{self, Process};

@@ -111,11 +111,9 @@ impl ModuleSymbols {
         if self.functions.len() < count {
             self.functions.resize_with(count, || None);
         }
-        if self.functions[id.index()].is_none() {
-            let function = self.resolve(id);
-            self.functions[id.index()] = Some(Box::new(function));
-        }
-        self.functions[id.index()].as_deref().expect("resolved above")
+        let known = self.functions[id.index()].take();
+        let function = known.unwrap_or_else(|| Box::new(self.resolve(id)));
+        self.functions[id.index()].insert(function)
     }
 
     /// The table of functions, sorted by address; nothing is resolved for it.

@@ -214,6 +214,7 @@ impl FunctionTable {
         })
     }
 
+    #[expect(clippy::expect_used, reason = "each index is one of a row")]
     pub(crate) fn entries(&self) -> impl ExactSizeIterator<Item = FunctionEntry<'_>> {
         (0..self.rows.len()).map(|index| self.entry(FunctionId(index as u32)).expect("index below length"))
     }

@@ -1,5 +1,8 @@
 //! Inlined calls, as llvm-symbolizer tells them for every address of a program.
 
+// A test may panic.
+#![allow(clippy::disallowed_methods)]
+
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};

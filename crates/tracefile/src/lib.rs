@@ -9,6 +9,8 @@
 
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
 mod chunk_writer;
@@ -20,7 +22,7 @@ mod summary;
 
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
 pub use packer::Packer;
-pub use payload::{module_table, texts};
+pub use payload::{module_image, module_table, texts};
 pub use ring::{Ring, Segments, Tally, is_segment, tally};
 pub use runs::{Place, Runs};
 pub use summary::{Child, Summary, ThreadSummary, text_of};

@@ -1,7 +1,9 @@
 //! Payloads of single chunks.
 
+use std::io;
+
 use everycall_format::arena::{ModuleEntry, module_state};
-use everycall_format::ect::MetaField;
+use everycall_format::ect::{MetaField, ModuleImage, encoding};
 
 use crate::chunk_writer::{array, bytes_of};
 use crate::summary::Summary;
@@ -41,4 +43,21 @@ pub fn module_table(
         entries.push(module);
     }
     [array(&entries), paths].concat()
+}
+
+/// Modules' files are packed quickly rather than tightly: somebody waits, and they are kept for a file that is gone, not for long.
+const IMAGE_LEVEL: i32 = 1;
+
+/// The two parts of a MODULE_IMAGE payload: the file `bytes` of module number `module`.
+///
+/// # Errors
+///
+/// There is no memory for it.
+pub fn module_image(module: u32, bytes: &[u8]) -> io::Result<[Vec<u8>; 2]> {
+    let mut packed = Vec::new();
+    // As large as it can become; asked for, as modules may be.
+    packed.try_reserve_exact(zstd::zstd_safe::compress_bound(bytes.len()))?;
+    zstd::bulk::Compressor::new(IMAGE_LEVEL)?.compress_to_buffer(bytes, &mut packed)?;
+    let record = ModuleImage { module, encoding: encoding::ZSTD, length: bytes.len() as u64 };
+    Ok([bytes_of(&record), packed])
 }

@@ -15,6 +15,9 @@ const RUN_BYTES: usize = (EVENTS_PAYLOAD_MAX - EventsRecord::BYTES) as usize;
 /// The most chunks at a time. Each takes up to 5 MiB, and with these, reading is what takes the time.
 const RUNS_MAX: usize = 8;
 
+/// The most chunks that one loss takes: whoever scribbles over the number must not fill the disk with them.
+const LOSS_CHUNKS_MAX: u32 = 256;
+
 /// Whose segment it is, and which one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
@@ -72,14 +75,18 @@ impl Runs {
         Ok(())
     }
 
-    /// Takes note of `count` events that are lost before the segment at `place`, which follows, or never comes.
+    /// Takes note of `count` events that are lost before the segment at `place`, which follows, or never comes. A chunk says how many up to
+    /// some billions; a count that would take more than [`LOSS_CHUNKS_MAX`] of them is cut.
     ///
     /// # Errors
     ///
     /// The output's.
     pub fn lose<W: Write>(&mut self, file: &mut ChunkWriter<W>, place: Place, count: u64) -> io::Result<()> {
         let mut left = count;
-        while left > 0 {
+        for _ in 0..LOSS_CHUNKS_MAX {
+            if left == 0 {
+                break;
+            }
             let lost = u32::try_from(left).unwrap_or(u32::MAX);
             self.begin(file, place, lost)?;
             left -= u64::from(lost);
@@ -149,4 +156,26 @@ fn pack(runs: &mut [Run]) {
         }
         first.packer.prepare(&first.bytes);
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everycall_format::Wire;
+
+    #[test]
+    fn a_loss_takes_few_chunks_however_large_it_is() {
+        let place = Place { snapshot: 0, thread: 0, segment: 5 };
+        for (count, chunks) in
+            [(0, 0), (1, 1), (u64::from(u32::MAX), 1), (1 << 33, 3), (u64::MAX, u64::from(LOSS_CHUNKS_MAX))]
+        {
+            let mut file = ChunkWriter::begin(io::sink()).unwrap();
+            let mut runs = Runs::default();
+            let begin = file.position();
+            runs.lose(&mut file, place, count).unwrap();
+            runs.write(&mut file).unwrap();
+            let one = (everycall_format::ect::ChunkHeader::SIZE + EventsRecord::SIZE) as u64;
+            assert_eq!((file.position() - begin) / one, chunks, "{count}");
+        }
+    }
 }

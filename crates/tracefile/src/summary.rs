@@ -108,13 +108,13 @@ impl Summary {
     /// Entries and exits in the file.
     #[must_use]
     pub fn events(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.events).sum()
+        self.threads.iter().map(|thread| thread.events).fold(0, u64::saturating_add)
     }
 
     /// Events that are known to be missing, but for overwritten ones.
     #[must_use]
     pub fn lost(&self) -> u64 {
-        self.threads.iter().map(|thread| thread.lost).sum()
+        self.threads.iter().map(|thread| thread.lost).fold(0, u64::saturating_add)
     }
 
     /// The ring size, in bytes, that would have held every thread's events. `None` where no allowed one would.

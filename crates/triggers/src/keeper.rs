@@ -28,6 +28,9 @@ const PAUSE: Duration = Duration::from_secs(1);
 const WATCH_PAUSE: Duration = Duration::from_millis(1);
 /// Time between two looks at percentiles.
 const THRESHOLDS_PAUSE: Duration = Duration::from_millis(100);
+/// Time after which a look keeps no more calls of a trigger than may stay: who posts slower and slower calls, because it writes over what is
+/// posted, must not keep us from the program's end.
+const LOOK_MAX: Duration = Duration::from_secs(2);
 /// Nanoseconds of which percentiles are taken.
 const PERCENTILE_OF_NS: u64 = 10_000_000_000;
 
@@ -146,6 +149,10 @@ pub struct Keeper {
     failed: Vec<u64>,
     next_snapshot: u32,
     rate_due: Instant,
+    /// From then on, this look keeps no more calls of a trigger than may stay.
+    busy_until: Option<Instant>,
+    /// Calls that it has kept so far, by trigger.
+    taken: Vec<usize>,
 }
 
 /// Moments that somebody asks for aren't slow or fast, and none is refused.
@@ -168,6 +175,7 @@ impl Keeper {
         policy: Policy,
         folder: PathBuf,
     ) -> Keeper {
+        let choice_count = triggers.len();
         Keeper {
             choices: triggers.iter().map(|trigger| Choice::new(policy_of(trigger, policy))).collect(),
             failed: vec![0; triggers.len()],
@@ -185,6 +193,8 @@ impl Keeper {
             bells: HashMap::new(),
             next_snapshot: FIRST_SNAPSHOT,
             rate_due: Instant::now() + PAUSE,
+            busy_until: None,
+            taken: vec![0; choice_count],
         }
     }
 
@@ -208,6 +218,20 @@ impl Keeper {
         if !self.choices.get(rule).is_some_and(|choice| choice.wants(call.end_ticks, took)) {
             return;
         }
+        let is_possible =
+            call.start_ticks <= call.end_ticks && call.end_ticks <= everycall_recorder::clock::ticks();
+        let is_too_much = self.busy_until.is_some_and(|until| until <= Instant::now())
+            && self
+                .taken
+                .get(rule)
+                .zip(self.choices.get(rule))
+                .is_some_and(|(taken, choice)| *taken >= choice.most());
+        if !is_possible || is_too_much {
+            return self.fail(rule);
+        }
+        if let Some(taken) = self.taken.get_mut(rule) {
+            *taken += 1;
+        }
         let mut kept = Vec::new();
         for process in processes {
             match self.take(call, process) {
@@ -218,10 +242,7 @@ impl Keeper {
             }
         }
         if kept.is_empty() {
-            if let Some(failed) = self.failed.get_mut(rule) {
-                *failed += 1;
-            }
-            return;
+            return self.fail(rule);
         }
         let Some(choice) = self.choices.get_mut(rule) else { return };
         let every = self.rate.ticks(choice.every_ns());
@@ -230,14 +251,19 @@ impl Keeper {
         self.kept.extend(kept.into_iter().map(|kept| (rule, id, kept)));
     }
 
+    /// A call was wanted and can't be kept.
+    fn fail(&mut self, rule: usize) {
+        if let Some(failed) = self.failed.get_mut(rule) {
+            *failed = failed.saturating_add(1);
+        }
+    }
+
     fn take(&mut self, call: &TriggeredCall, process: &Watched) -> io::Result<Kept> {
         let arena = match self.arenas.entry(process.number) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let arena =
-                    LiveArena::of_file(process.arena.file(), process.pid).map_err(io::Error::other)?;
-                let written_over = || io::Error::other("the program has written over its trace");
-                place.insert(arena.ok_or_else(written_over)?)
+                let (file, layout) = (process.arena.file(), process.arena.layout());
+                place.insert(LiveArena::of_file(file, layout, process.pid).map_err(io::Error::other)?)
             }
         };
         let mut snapshot = everycall_live::take(arena, None).map_err(io::Error::other)?;
@@ -312,7 +338,8 @@ impl Keeper {
         }
         let is_there = |number: &u32| watched.iter().any(|process| process.number == *number);
         let gone = self.watches.extract_if(|number, _| !is_there(number));
-        self.missed_segments += gone.map(|(_, watch)| watch.missed()).sum::<u64>();
+        let missed = gone.map(|(_, watch)| watch.missed());
+        self.missed_segments = missed.fold(self.missed_segments, u64::saturating_add);
     }
 
     fn count(&mut self, watched: &[Watched]) {
@@ -357,6 +384,8 @@ impl Keeper {
 
 impl KeepCalls for Keeper {
     fn look(&mut self, watched: &[Watched], signals: &[i32]) -> Duration {
+        self.busy_until = Instant::now().checked_add(LOOK_MAX);
+        self.taken.fill(0);
         self.improve_rate(watched);
         signals.iter().for_each(|signal| self.signal(*signal, watched));
         for (call, process) in self.posted(watched) {
@@ -401,7 +430,7 @@ impl KeepCalls for Keeper {
             });
             texts.extend_from_slice(tally.text.as_bytes());
         }
-        let missed = self.watches.values().map(Watch::missed).sum::<u64>() + self.missed_segments;
+        let missed = self.watches.values().map(Watch::missed).fold(self.missed_segments, u64::saturating_add);
         let mut known = self.outcome.known();
         (known.tallies, known.missed_segments) = (tallies, missed);
         drop(known);

@@ -51,6 +51,11 @@ impl Choice {
         self.policy.every_ns
     }
 
+    /// How many calls stay at most.
+    pub fn most(&self) -> usize {
+        self.policy.keep
+    }
+
     fn is_full(&self) -> bool {
         self.kept.len() >= self.policy.keep
     }

@@ -494,18 +494,18 @@ fn paragraph(out: &mut String, text: &str) -> fmt::Result {
 }
 
 fn lines(text: &str, width: usize) -> Vec<String> {
-    let mut lines = vec![String::new()];
+    let mut lines = Vec::new();
+    let mut line = String::new();
     for word in text.split(' ') {
-        let line = lines.last_mut().expect("there is always one");
         if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > width {
-            lines.push(word.to_owned());
-        } else {
-            if !line.is_empty() {
-                line.push(' ');
-            }
-            line.push_str(word);
+            lines.push(std::mem::take(&mut line));
         }
+        if !line.is_empty() {
+            line.push(' ');
+        }
+        line.push_str(word);
     }
+    lines.push(line);
     lines
 }
 
