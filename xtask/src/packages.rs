@@ -16,11 +16,12 @@ pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
 
 /// What the tests need.
-pub const TESTS: [Package; 19] = [
+pub const TESTS: [Package; 20] = [
     ("g++", "g++"),
     ("binutils", "objcopy"),
     ("clang-19", "clang-19"),
     ("lld-19", "ld.lld-19"),
+    ("llvm-19", "llvm-symbolizer-19"),
     ("clang-22", "clang-22"),
     ("lld-22", "ld.lld-22"),
     ("ccache", "ccache"),

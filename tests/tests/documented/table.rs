@@ -59,6 +59,7 @@ pub const TABLE: &[(&str, Run)] = &[
             "for M in nops fentry finstrument; do everycall cc --mode $M -- gcc app.c -o app_c && ./app_c || exit 1; done",
         ),
     ),
+    ("--mode xray", So("everycall cc --mode xray -- clang-19 app.c -o app_c && ./app_c")),
     // Recording.
     ("record --stream", So("everycall record --stream -o app.ect -- ./app args")),
     ("record --stream --stall", So("everycall record --stream --stall -o app.ect -- ./app args")),
@@ -70,6 +71,8 @@ pub const TABLE: &[(&str, Run)] = &[
         "--keep-files 10 --file-age 1m",
         So("everycall record --stream --keep-files 10 --file-age 1m -o app.ect -- ./app args"),
     ),
+    ("record --wait", So("everycall record --wait -o app.ect -- ./app args")),
+    ("record --no-follow", So("everycall record --no-follow -o app.ect -- ./app args")),
     ("record --ring-size 64K", So("everycall record --ring-size 64K -o app.ect -- ./app args")),
     ("--keep 20", So("everycall record --trigger 'handle_request > 5ms' --keep 20 -- ./server 100")),
     (
@@ -142,6 +145,12 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     ("everycall snapshot FILE", Not("a command within gdb; the block of docs/cores.md is run")),
+    (
+        "--source-folder FOLDER",
+        So(
+            "mkdir -p other && everycall record -q -o s.ect -- ./app && everycall export --source-folder other -o s.json s.ect",
+        ),
+    ),
     // Plugins.
     (
         "export LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so",
@@ -157,7 +166,7 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "EVERYCALL_TRIGGERS=plugin.ecs ./host ./plugin.so",
         So(
-            "LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so EVERYCALL_TRIGGERS=plugin.ecs ./host ./plugin.so && ls host-*-kept-1.ect",
+            "LD_PRELOAD=$PWD/DIR/lib/everycall/libeverycall.so EVERYCALL_TRIGGERS=plugin.ecs ./host ./plugin.so && ls host-*-kept-*.ect",
         ),
     ),
     (
@@ -205,6 +214,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask soak", Not(LONG)),
     ("cargo xtask kills", Not(LONG)),
     ("cargo xtask storms", Not(LONG)),
+    ("cargo xtask scribbles", Not(LONG)),
     ("cargo xtask bench", Not(LONG)),
     ("cargo xtask bench cost edges --quick", Not(LONG)),
     ("cargo xtask bench --format json", Not(LONG)),

@@ -26,6 +26,10 @@ const EXPRESSIONS: [u8; 2] = [0x10, 0x16];
 /// Directives that give a register, their first operand, a place.
 const SAVING: [&[u8]; 4] = [b".cfi_offset", b".cfi_rel_offset", b".cfi_register", b".cfi_val_offset"];
 
+/// Directives that go on elsewhere.
+const SECTIONS: [&[u8]; 8] =
+    [b".section", b".text", b".data", b".bss", b".pushsection", b".popsection", b".previous", b".subsection"];
+
 /// Registers as bits, by their place in [`CALLEE_SAVED`].
 type Registers = u8;
 
@@ -54,6 +58,7 @@ impl Frames {
         let is_directive = text.starts_with(b".") && !ends_a_label(text);
         let ends = match text.first() {
             None | Some(b'#') => false,
+            _ if is_directive && leaves_section(text) => self.place == Place::Behind,
             _ if is_directive => text.starts_with(b".cfi_") && !text.starts_with(b".cfi_endproc"),
             // Inline assembler may hold any number of statements.
             _ if !is_read => true,
@@ -108,6 +113,12 @@ impl Frames {
             _ => {}
         }
     }
+}
+
+/// gcc puts tables between the parts of a function, where its unwind information can't be gone on with.
+fn leaves_section(directive: &[u8]) -> bool {
+    let word = directive.split(u8::is_ascii_whitespace).next().unwrap_or_default();
+    SECTIONS.contains(&word)
 }
 
 fn ends_a_label(text: &[u8]) -> bool {
@@ -172,6 +183,19 @@ mod tests {
              # a comment\n\t.loc 1 2\n\tret\n\tnopw 0(%rax)\n.cfi_restore_state;.L5:\n\t.cfi_restore 13\n\
              .cfi_remember_state;.cfi_restore 3;EXIT\n\tjmp f\n.cfi_restore_state;\tud2\n\t.cfi_endproc\nEXIT\n";
         assert_eq!(out, expected);
+    }
+
+    #[test]
+    fn tables_between_a_functions_parts_are_no_code() {
+        let out = followed(
+            "\t.cfi_offset 3, -16\nEXIT\n\tret\n\t.section\t.gcc_except_table\n.LLSDA1:\n\t.text\n\t.cfi_endproc\n",
+        );
+        assert!(
+            out.ends_with(
+                "\tret\n.cfi_restore_state;\t.section\t.gcc_except_table\n.LLSDA1:\n\t.text\n\t.cfi_endproc\n"
+            ),
+            "{out}"
+        );
     }
 
     #[test]
