@@ -31,8 +31,7 @@ const SERVER_C: &str = "#include <stdlib.h>\n#include <time.h>\n#include <unistd
             if (count > 1 && (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 > atoi(arguments[1])) return 0;\n\
         }\n\
     }\n";
-const PLUGIN_C: &str =
-    "#include <unistd.h>\nvoid plugged(void) { usleep(3000); }\nvoid handle_request(int id) { (void)id; }\n";
+const PLUGIN_C: &str = "#include <unistd.h>\nint calls;\nvoid plugged(void) { usleep(3000); calls++; }\nvoid handle_request(int id) { (void)id; }\n";
 /// A program as it is, which loads a plugin.
 const HOST_C: &str = "#include <dlfcn.h>\n#include <unistd.h>\n\
     int main(int count, char **arguments) {\n\
