@@ -273,7 +273,7 @@ pub struct ExportArguments {
     pub no_inlines: bool,
     /// Include sources from below this folder, too
     ///
-    /// Without it, they are those below or beside the folder that the compiler ran in, where --map-source says, and of the compilers' and
+    /// Without it, they are those below the folder that the compiler ran in or below one around it, where --map-source says, and of the compilers' and
     /// packages' own folders, such as /usr/include.
     #[arg(long, value_name = "FOLDER")]
     pub source_folder: Vec<PathBuf>,

@@ -4,7 +4,7 @@
 //! kernel's file systems are read, each and all of them up to a limit. What goes into an output for others
 //! ([`SourceFinder::compiled`]) has to look like what was compiled, too:
 //!
-//! - it lies below the folder that the compiler ran in, or beside that, or below a folder that is allowed;
+//! - it lies below the folder that the compiler ran in, or below one around it (down to the second level), or below a folder that is allowed;
 //! - it has the checksum that the line table has (DWARF 5, clang); or, where there is none, the name of a source file, and no part of
 //!   its path is hidden.
 
@@ -234,10 +234,10 @@ impl SourceFinder {
         }
         let folder = compiled.folder.as_deref().and_then(|folder| folder.canonicalize().ok());
         let below = folder.as_deref().and_then(|folder| {
-            // Build folders lie beside the sources; not so far up that all of a user's files do.
-            let beside = folder.parent().filter(|parent| parent.components().count() > 2);
+            // Build folders lie beside the sources or below, at any depth; the first level belongs to the system.
+            let around = folder.ancestors().skip(1).filter(|parent| parent.components().count() > 2);
             let own = Some(folder).filter(|folder| folder.parent().is_some());
-            [own, beside].into_iter().flatten().find_map(|folder| resolved.strip_prefix(folder).ok())
+            own.into_iter().chain(around).find_map(|folder| resolved.strip_prefix(folder).ok())
         });
         let Some(below) = below else { return Err(SourceRefusal::Outside(mapped.to_path_buf())) };
         // A checksum tells more than any name.
