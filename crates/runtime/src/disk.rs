@@ -53,6 +53,11 @@ pub(crate) fn is_recorders(file: &File) -> bool {
     facts_of(file).is_some_and(|facts| facts.is_regular && facts.is_trusted)
 }
 
+/// How large a file is. That of a memory file whose size is sealed stays so.
+pub(crate) fn size_of(file: &File) -> Option<u64> {
+    facts_of(file).map(|facts| facts.size)
+}
+
 /// Whether a recorder's arena is nobody's yet: the recorder marks those so, and takes the mark away when one is claimed. Only it can, so
 /// that who has an arena can't have another process take it, too.
 pub(crate) fn is_spare(file: &File) -> bool {

@@ -59,9 +59,10 @@ pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
     if file.read(&mut bytes) != bytes.len() {
         return Err(NotMemory::NotThere);
     }
-    let header = HubHeader::read(&bytes)
-        .filter(|header| header.is_consistent(header.hub_size))
-        .ok_or(NotMemory::NotThere)?;
+    // All processes of the recording can write into the hub: only the kernel knows its size.
+    let size = disk::size_of(&file).ok_or(NotMemory::NotThere)?;
+    let header =
+        HubHeader::read(&bytes).filter(|header| header.is_consistent(size)).ok_or(NotMemory::NotThere)?;
     CHILDREN_OFFSET.store(header.children_offset, Relaxed);
     CHILD_CAPACITY.store(header.child_capacity, Relaxed);
     RECORDER_PID.store(recorder_pid, Relaxed);
@@ -175,7 +176,8 @@ impl Hub {
         if file.read(&mut bytes) != bytes.len() {
             return None;
         }
-        let header = ArenaHeader::read(&bytes).filter(|header| header.is_consistent(header.arena_size))?;
+        let size = disk::size_of(&file)?;
+        let header = ArenaHeader::read(&bytes).filter(|header| header.is_consistent(size))?;
         Some(Spare { file, header })
     }
 
