@@ -132,11 +132,11 @@ impl Keeper {
             while !stopped.load(Ordering::Acquire) {
                 let rung = page.doorbell().load(Ordering::Acquire);
                 let pause = looking.look();
+                // Whoever rings all the time must not keep the family from others.
+                std::thread::sleep(LEAST_PAUSE);
                 let timeout =
                     futex::Timespec { tv_sec: pause.as_secs() as i64, tv_nsec: pause.subsec_nanos().into() };
                 let _ = futex::wait(page.doorbell(), futex::Flags::empty(), rung, Some(&timeout));
-                // Whoever rings all the time must not keep the family from others.
-                std::thread::sleep(LEAST_PAUSE);
             }
         });
         Keeper { looks, hub, stop, thread: thread.ok(), due: Instant::now() }

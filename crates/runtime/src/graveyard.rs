@@ -17,6 +17,9 @@ use everycall_format::env::KeepEnded;
 use everycall_format::trigger::CALLS;
 use everycall_ring::FreeList;
 
+/// What ended threads may take beyond their limit while somebody is about to take hold of it.
+const AWAITED_BYTES_MAX: u64 = 64 << 20;
+
 /// Threads that are looked after when one begins.
 const LOOKS: u32 = 2;
 /// The same where there is no free slot.
@@ -257,11 +260,13 @@ impl Graveyard {
     /// was posted.
     fn is_full(&self, arena: &Arena) -> bool {
         let Some(first) = self.first.load(Relaxed).checked_sub(1) else { return false };
-        if triggers::are_awaited(arena) {
+        let (bytes, bytes_max) = (self.bytes.load(Relaxed), self.bytes_max.load(Relaxed));
+        // Who is awaited may be gone for good.
+        if bytes <= bytes_max.saturating_add(AWAITED_BYTES_MAX) && triggers::are_awaited(arena) {
             return false;
         }
         let keep = self.keep_ns.load(Relaxed);
-        self.bytes.load(Relaxed) > self.bytes_max.load(Relaxed)
+        bytes > bytes_max
             || keep != u64::MAX && self.now().saturating_sub(arena.slot(first).end_ns().load(Relaxed)) > keep
     }
 
