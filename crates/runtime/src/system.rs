@@ -1,5 +1,5 @@
 //! System calls, by number, without a library: nothing here touches `errno` or can be interposed. The
-//! list of calls is short on purpose; `docs/limits.md` names it for seccomp filters.
+//! list of calls is short on purpose; `docs/system-calls.md` names it for seccomp filters.
 
 use crate::file::{self, File, errno};
 use everycall_format::arena::PAGE;
