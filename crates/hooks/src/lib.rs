@@ -34,7 +34,7 @@
 
 #[cfg(target_arch = "x86_64")]
 #[path = "x86_64/mod.rs"]
-mod arch;
+pub mod arch;
 
 mod descriptor;
 

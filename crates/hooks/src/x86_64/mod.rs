@@ -30,17 +30,30 @@
 //! | an exit of another frame | reserved slot with the exit's ticks | EXIT, BODY |
 //! | an exit of a call that took long | reserved slot with the exit's ticks | EXIT, BODY |
 
+pub mod code;
+pub mod frame;
 #[cfg(any(feature = "executable", feature = "module"))]
 mod hooks;
 #[cfg(any(feature = "executable", feature = "module"))]
 mod inlined;
+pub mod interrupted;
+#[cfg(feature = "module")]
+mod linked;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 mod memory;
+pub mod number;
 #[cfg(any(feature = "executable", feature = "module"))]
 mod object;
 
+#[cfg(feature = "module")]
+pub use linked::{debugger_objects, linked_runtime};
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use object::describe_object;
+
+/// No address of a program's own memory lies beyond this.
+pub const USER_END: u64 = 1 << 47;
+/// What the kernel puts onto a stack for a signal handler, at most: with all that registers have, `AMX` tiles included.
+pub const SIGNAL_FRAME: u64 = 12 << 10;
 
 /// The time-stamp counter.
 #[inline(always)]

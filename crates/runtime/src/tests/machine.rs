@@ -2,16 +2,18 @@
 //!
 //! If you change a hook in the hooks room, change it here. A step here is one instruction there that
 //! touches memory which others look at.
+#![allow(unsafe_code)] // The arena and the stacks of a pretended thread, by their addresses.
 
 extern crate std;
 
-use crate::arena::{Arena, Slot};
-use crate::contexts::Local;
-use crate::open_calls::OpenCalls;
-use crate::process::{self, Process, state as process_state};
-use crate::slow::slow_path;
-use crate::stacks::{self, Bounds, bounds};
-use crate::{contexts, system, threads};
+use crate::entry::slow::slow_path;
+use crate::state::arena::{Arena, Slot};
+use crate::state::local::Local;
+use crate::state::process::{self, Process, process_state};
+use crate::sys::system;
+use crate::threads::contexts;
+use crate::threads::open_calls::OpenCalls;
+use crate::threads::stacks::{self, Bounds, bounds};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::{ArenaHeader, OpenCall, holder};
@@ -170,7 +172,7 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
         arena.put_header(&header);
         let place = THREAD.with(|cell| core::ptr::from_ref(cell) as u64);
         assert!(process::begin(&arena, place.wrapping_sub(everycall_hooks::thread_pointer())));
-        process::process().unwrap().graveyard.keep(KeepEnded::DEFAULT);
+        process::process().unwrap().retired.keep(KeepEnded::DEFAULT);
         process::process().unwrap().state.store(process_state::ON, Relaxed);
         let zero = || AtomicU64::new(0);
         Box::leak(Box::new(ModuleDescriptor {
@@ -217,7 +219,7 @@ impl Machine {
             count.store(0, Relaxed);
         }
         pool.free.store(0, Relaxed);
-        process.graveyard.forget();
+        process.retired.forget();
         process.stacks.clear();
         let (first, end) = arena.open_calls(0);
         (first..end).step_by(WORD_SIZE).for_each(|address| word_at(address).store(0, Relaxed));
@@ -225,7 +227,7 @@ impl Machine {
         let all = stack.as_ptr_range();
         let bounds = Bounds { low: all.start as u64, high: all.end as u64, how: bounds::TOLD };
         let control = contexts::begin_home(process, bounds, system::thread_id().unwrap()).unwrap().control;
-        let ring = threads::ring(arena, control, &slot);
+        let ring = arena.ring(control, &slot);
         for _ in 0..before {
             if !ring.has_room(1) {
                 ring.close(everycall_hooks::ticks(), false);
@@ -269,7 +271,7 @@ impl Machine {
     }
 
     fn ring(&self) -> Ring<'static> {
-        threads::ring(self.process.arena(), self.control, &self.slot)
+        self.process.arena().ring(self.control, &self.slot)
     }
 
     /// Between two instructions.

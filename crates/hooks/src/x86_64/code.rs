@@ -1,0 +1,43 @@
+//! What instructions look like.
+
+/// The longest instruction that calls: with a prefix, an address and an offset of 32 bits.
+pub const CALL_MAX: u64 = 7;
+
+/// Whether code ends in an instruction that calls.
+#[must_use]
+pub fn ends_in_call(code: [u8; CALL_MAX as usize]) -> bool {
+    // Through a register or memory: the operand's length varies.
+    let is_indirect = |length: usize| match code.get(CALL_MAX as usize - length..) {
+        Some([0xff, operand, ..]) => operand & 0x38 == 0x10,
+        _ => false,
+    };
+    matches!(code, [_, _, 0xe8, ..]) || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_recognised() {
+        for code in [
+            [0x90, 0x90, 0xe8, 1, 2, 3, 4],             // call rel32
+            [0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xd0], // call *%rax
+            [0x90, 0x90, 0x90, 0x90, 0x41, 0xff, 0xd4], // call *%r12
+            [0x90, 0x90, 0x90, 0x90, 0xff, 0x50, 0x18], // call *24(%rax)
+            [0x90, 0x90, 0x90, 0xff, 0x54, 0x24, 0x08], // call *8(%rsp)
+            [0x90, 0xff, 0x15, 1, 2, 3, 4],             // call *x(%rip)
+            [0xff, 0x94, 0x24, 1, 2, 3, 4],             // call *x(%rsp)
+        ] {
+            assert!(ends_in_call(code), "{code:x?}");
+        }
+        for code in [
+            [0x90, 0x90, 0xe9, 1, 2, 3, 4],             // jmp rel32
+            [0x90, 0x90, 0x90, 0x90, 0x90, 0xff, 0xe0], // jmp *%rax
+            [0x55, 0x48, 0x89, 0xe5, 0x41, 0x57, 0x53],
+            [0; 7],
+        ] {
+            assert!(!ends_in_call(code), "{code:x?}");
+        }
+    }
+}

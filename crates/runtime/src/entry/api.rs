@@ -1,0 +1,198 @@
+//! What the program itself asks for, through `everycall.h`. Results are 0 or one of [`error`].
+//!
+//! Each function may be called anywhere, also in a signal handler: nothing here waits for another thread, and the calling
+//! thread's signals are blocked while its ring is changed.
+#![allow(unsafe_code)] // Called by the program through a table, with its C strings and callbacks.
+
+use crate::features::calling::{WORDS_BEFORE, own_control, uninterrupted, with_control, with_thread, within};
+use crate::features::pause;
+use crate::features::snapshot::{self, Sink};
+use crate::state::process::{Process, traced};
+use crate::state::recording;
+use crate::sys::errors::error;
+use crate::sys::{clock, text};
+use crate::threads::begin;
+use crate::threads::open_calls::Frame;
+use core::ffi::c_void;
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
+use everycall_format::label;
+use everycall_hooks::ByteSink;
+use everycall_hooks::arch::frame::HOOK_BELOW_FRAME;
+use everycall_ring::{Control, state};
+
+/// Rates are counted in so many bits.
+const RATE_BITS: u32 = 33;
+/// Ticks in a second as long as nothing is known of them.
+const RATE_UNKNOWN: u64 = 1_000_000_000;
+
+/// See [`everycall_hooks::RuntimeTable::mark`].
+///
+/// # Safety
+/// `name` is null or a C string.
+pub(crate) unsafe extern "C" fn mark(
+    class: u32,
+    has_value: u32,
+    name: *const u8,
+    value: u64,
+    frame: u64,
+) -> i32 {
+    if name.is_null() || !(u32::from(label::LABEL)..=u32::from(label::SPAN_END)).contains(&class) {
+        return error::ARGUMENT;
+    }
+    if recording::is_disabled() {
+        return 0;
+    }
+    // SAFETY: by contract.
+    let name = unsafe { text::start_of(name) };
+    let value = (has_value != 0).then_some(value);
+    code(with_thread(|thread| {
+        let empty = label::record(class as u8, 0, value, name);
+        let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
+        thread.drop_dead(ticks, Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME)));
+        thread.ring.push(label::record(class as u8, ticks, value, name).words());
+    }))
+}
+
+/// See [`everycall_hooks::RuntimeTable::ticks_per_second`]. Measured since the process's start: exact to one in 100,000 after 10 ms.
+pub(crate) unsafe extern "C" fn ticks_per_second() -> u64 {
+    let Some(process) = traced() else { return RATE_UNKNOWN };
+    let Some(first) = process.arena().start() else { return RATE_UNKNOWN };
+    let now = clock::reading();
+    let ticks = now.ticks.wrapping_sub(first.ticks);
+    let nanoseconds = now.monotonic_raw_ns.wrapping_sub(first.monotonic_raw_ns);
+    let excess = (u64::BITS - ticks.leading_zeros()).saturating_sub(RATE_BITS);
+    let rate = ((ticks >> excess) * 1_000_000_000).checked_div(nanoseconds >> excess);
+    rate.filter(|rate| *rate != 0).unwrap_or(RATE_UNKNOWN)
+}
+
+/// See [`everycall_hooks::RuntimeTable::record_thread`].
+pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
+    let Some(process) = traced() else { return error::NOT_TRACED };
+    uninterrupted(process, || match own_control(process) {
+        // It hasn't recorded anything, and is to record nothing.
+        None if record == 0 => {
+            begin::leave_out();
+            0
+        }
+        None => 0,
+        Some(control) if begin::is_left_out(control) => {
+            if record != 0 {
+                begin::take_back();
+            }
+            0
+        }
+        Some(control) if record == 0 => within(process, control, |thread| {
+            thread.ring.hold();
+            pause::leave_out(thread);
+        }),
+        Some(control) => {
+            pause::take_back(control);
+            go_on(process, control, frame)
+        }
+    })
+}
+
+/// See [`everycall_hooks::RuntimeTable::record_process`].
+pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
+    let Some(process) = traced() else { return error::NOT_TRACED };
+    if process.sites_on.load(Relaxed) == 0 {
+        return if record == 0 { 0 } else { error::STARTED_OFF };
+    }
+    uninterrupted(process, || {
+        if record == 0 {
+            pause::disable(process);
+            return 0;
+        }
+        pause::enable(process);
+        own_control(process).map_or(0, |control| go_on(process, control, frame))
+    })
+}
+
+/// Says at once that the calling thread records again, where it didn't.
+fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i32 {
+    if control.gap_ticks.load(Relaxed) == 0 || control.state.load(Relaxed) != state::ACTIVE {
+        return 0;
+    }
+    let result = within(process, control, |thread| {
+        thread.ring.hold();
+        if !recording::stop_if_asked(thread.control, &thread.slot) {
+            let ticks = thread.prepare(WORDS_BEFORE);
+            thread.drop_dead(ticks, Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME)));
+            thread.resume();
+        }
+    });
+    // A handler within the slow path: that one says it.
+    if result == error::BUSY { 0 } else { result }
+}
+
+/// See [`everycall_hooks::RuntimeTable::ring_size`].
+pub(crate) unsafe extern "C" fn ring_size(bytes: u64) -> i32 {
+    if !bytes.is_power_of_two() || !(RING_SIZE_MIN..=RING_SIZE_MAX).contains(&bytes) {
+        return error::ARGUMENT;
+    }
+    let mut fits = true;
+    let result = with_control(|thread, process| {
+        let arena = process.arena();
+        let segments = bytes.checked_div(arena.layout().segment_size).unwrap_or(0).max(1) as u32;
+        let now = thread.slot.ring_segments().load(Relaxed);
+        let all = arena.ring_segments().load(Relaxed).saturating_sub(now).saturating_add(segments);
+        fits = segments <= now || all <= arena.layout().segment_capacity;
+        if fits {
+            arena.ring_segments().fetch_add(segments.wrapping_sub(now), Relaxed);
+            thread.slot.ring_segments().store(segments, Relaxed);
+            thread.control.ring_limit.store(segments.max(2), Relaxed);
+        }
+    });
+    match result {
+        Ok(()) if !fits => error::NO_ROOM,
+        other => code(other),
+    }
+}
+
+/// See [`everycall_hooks::RuntimeTable::snapshot`].
+///
+/// # Safety
+/// `result` is null or a place for a number.
+pub(crate) unsafe extern "C" fn snapshot(since: u64, result: *mut u64) -> i32 {
+    if result.is_null() {
+        return error::ARGUMENT;
+    }
+    let taken = traced().ok_or(error::NOT_TRACED).and_then(|process| snapshot::take(process, since));
+    // SAFETY: by contract.
+    unsafe { result.write(taken.unwrap_or(0)) };
+    code(taken.map(|_| ()))
+}
+
+/// See [`everycall_hooks::RuntimeTable::snapshot_write`].
+///
+/// # Safety
+/// `path` is null or a C string; the callback and its context belong together.
+pub(crate) unsafe extern "C" fn snapshot_write(
+    taken: u64,
+    descriptor: i32,
+    path: *const u8,
+    callback: Option<ByteSink>,
+    context: *mut c_void,
+) -> i32 {
+    let Some(process) = traced() else { return error::NOT_TRACED };
+    code(if let Some(callback) = callback {
+        snapshot::write(process, taken, Sink::Callback(callback, context))
+    } else if !path.is_null() {
+        // SAFETY: by contract.
+        unsafe { snapshot::write_file(process, taken, path) }
+    } else if descriptor >= 0 {
+        snapshot::write(process, taken, Sink::Descriptor(descriptor))
+    } else {
+        Err(error::ARGUMENT)
+    })
+}
+
+/// See [`everycall_hooks::RuntimeTable::snapshot_free`].
+pub(crate) unsafe extern "C" fn snapshot_free(taken: u64) -> i32 {
+    code(traced().ok_or(error::NOT_TRACED).and_then(|process| snapshot::free(process, taken)))
+}
+
+fn code(result: Result<(), i32>) -> i32 {
+    result.err().unwrap_or(0)
+}

@@ -1,0 +1,61 @@
+//! The program's environment, as the C library hands it to initialisers.
+#![allow(unsafe_code)] // A list of C strings, and the auxiliary vector behind it.
+
+use crate::sys::{system, text};
+
+/// What the program was started with.
+pub(crate) struct Environment {
+    pub(crate) variables: *const *const u8,
+}
+
+impl Environment {
+    /// The value of a variable.
+    pub(crate) fn get(&self, name: &str) -> Option<&'static [u8]> {
+        let mut place = self.variables;
+        // SAFETY: the C library hands over an array of strings that ends with null.
+        unsafe {
+            while !place.is_null() && !(*place).is_null() {
+                let text = text::whole(*place);
+                if let Some(value) =
+                    text.strip_prefix(name.as_bytes()).and_then(|rest| rest.strip_prefix(b"="))
+                {
+                    return Some(value);
+                }
+                place = place.add(1);
+            }
+        }
+        None
+    }
+
+    /// Whether the program runs with more rights than whoever started it.
+    pub(crate) fn is_secure(&self) -> bool {
+        const AT_NULL: u64 = 0;
+        const AT_SECURE: u64 = 23;
+        /// Variables that the C library takes out of such a program's environment: each leaves a null behind the last one.
+        const REMOVED_MAX: usize = 256;
+        if self.variables.is_null() || system::has_other_rights() {
+            return true;
+        }
+        // SAFETY: the kernel puts the auxiliary vector behind the environment.
+        unsafe {
+            let mut place = self.variables;
+            while !(*place).is_null() {
+                place = place.add(1);
+            }
+            let mut nulls = 0;
+            while (*place).is_null() && nulls < REMOVED_MAX {
+                place = place.add(1);
+                nulls += 1;
+            }
+            let mut entry = place.cast::<[u64; 2]>();
+            while (*entry)[0] != AT_NULL {
+                if (*entry)[0] == AT_SECURE {
+                    return (*entry)[1] != 0;
+                }
+                entry = entry.add(1);
+            }
+        }
+        // There is always one: this isn't the vector.
+        true
+    }
+}

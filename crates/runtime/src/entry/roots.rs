@@ -1,0 +1,151 @@
+//! The three forms of the runtime, and where each begins.
+//!
+//! - `executable`: an entry in the program's `.preinit_array`, which runs before every initialiser of the
+//!   program and its libraries.
+//! - `module`: the first entry in a shared object's `.init_array`. It looks for the runtime of the process; where there
+//!   is none, the object's sites stay off.
+//! - `shared`: the first initialiser of a preloaded library.
+//!
+//! The runtime is found by the dynamic symbol `everycall_runtime_v1`.
+#![allow(unsafe_code)] // Initialisers, symbols and sections by which the program finds the runtime.
+
+/// Nothing here can panic; should that ever change, the link fails for want of this symbol.
+#[cfg(all(not(test), any(feature = "executable", feature = "module", feature = "shared")))]
+#[panic_handler]
+fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
+    unsafe extern "C" {
+        fn everycall_runtime_must_not_panic() -> !;
+    }
+    // SAFETY: there is no such function.
+    unsafe { everycall_runtime_must_not_panic() }
+}
+
+/// An ELF note that says what an object carries.
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+#[repr(C, align(4))]
+struct Note {
+    owner_size: u32,
+    size: u32,
+    kind: u32,
+    owner: [u8; 12],
+    abi: u32,
+}
+
+#[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
+#[used]
+#[unsafe(link_section = ".note.everycall")]
+static NOTE: Note = Note {
+    owner_size: 10,
+    size: 4,
+    kind: if cfg!(feature = "module") {
+        everycall_format::site::NOTE_MODULE
+    } else {
+        everycall_format::site::NOTE_RUNTIME
+    },
+    owner: *b"everycall\0\0\0",
+    abi: everycall_format::site::RUNTIME_ABI,
+};
+
+#[cfg(any(feature = "executable", feature = "shared"))]
+mod runtime {
+    use crate::entry::{api, fibers, modules, start, unwinding};
+    use crate::features::{crash, memory_lock};
+    use core::ffi::c_int;
+    use everycall_hooks::RuntimeTable;
+
+    /// The process's runtime, for modules.
+    #[unsafe(no_mangle)]
+    #[used]
+    pub static everycall_runtime_v1: RuntimeTable = RuntimeTable {
+        abi: everycall_format::site::RUNTIME_ABI,
+        size: size_of::<RuntimeTable>() as u32,
+        register: modules::register,
+        unregister: modules::unregister,
+        mark: api::mark,
+        ticks_per_second: api::ticks_per_second,
+        record_thread: api::record_thread,
+        record_process: api::record_process,
+        ring_size: api::ring_size,
+        snapshot: api::snapshot,
+        snapshot_write: api::snapshot_write,
+        snapshot_free: api::snapshot_free,
+        unwinding: unwinding::unwinding,
+        landing: unwinding::landing,
+        fiber: fibers::fiber,
+        lock_memory: memory_lock::lock_memory,
+    };
+
+    /// What the C library calls, with the program's arguments and environment.
+    type Initialiser = unsafe extern "C" fn(c_int, *const *const u8, *const *const u8);
+
+    #[used]
+    #[cfg_attr(feature = "executable", unsafe(link_section = ".preinit_array"))]
+    #[cfg_attr(feature = "shared", unsafe(link_section = ".init_array.00000"))]
+    static BEGIN: Initialiser = begin;
+
+    /// Runs at `exit`, after all others of its kind in this object.
+    #[used]
+    #[unsafe(link_section = ".fini_array.00000")]
+    static END: unsafe extern "C" fn() = end;
+
+    unsafe extern "C" fn end() {
+        crash::remove();
+    }
+
+    unsafe extern "C" fn begin(_: c_int, _: *const *const u8, variables: *const *const u8) {
+        // SAFETY: called by the C library, once.
+        unsafe { start::start(variables, everycall_hooks::local_thread_slot()) };
+        #[cfg(feature = "executable")]
+        // SAFETY: this object's own descriptor.
+        unsafe {
+            modules::register(everycall_hooks::describe_object(everycall_format::site::RUNTIME_ABI));
+        }
+    }
+}
+
+#[cfg(feature = "module")]
+mod module {
+    use crate::entry::base_namespace;
+    use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
+    use everycall_hooks::{RuntimeTable, describe_object};
+
+    /// The runtime, where it was found.
+    static RUNTIME: AtomicPtr<RuntimeTable> = AtomicPtr::new(core::ptr::null_mut());
+
+    /// The table of the process's runtime, where there is one of our version. In an initialiser.
+    unsafe fn runtime() -> Option<&'static RuntimeTable> {
+        let mut table = everycall_hooks::arch::linked_runtime();
+        // SAFETY: in an initialiser; a table of the process's runtime, which stays.
+        unsafe {
+            if table.is_null() {
+                table = base_namespace::find(c"everycall_runtime_v1").cast();
+            }
+            table.as_ref().filter(|table| table.abi == everycall_format::site::RUNTIME_ABI)
+        }
+    }
+
+    #[used]
+    #[unsafe(link_section = ".init_array.00000")]
+    static BEGIN: unsafe extern "C" fn() = begin;
+
+    #[used]
+    #[unsafe(link_section = ".fini_array.00000")]
+    static END: unsafe extern "C" fn() = end;
+
+    unsafe extern "C" fn begin() {
+        // SAFETY: this is one.
+        if let Some(runtime) = unsafe { runtime() } {
+            RUNTIME.store(core::ptr::from_ref(runtime).cast_mut(), Relaxed);
+            // SAFETY: this object's own descriptor.
+            unsafe { (runtime.register)(describe_object(everycall_format::site::RUNTIME_ABI)) };
+        }
+    }
+
+    unsafe extern "C" fn end() {
+        // SAFETY: null or what the initialiser found; the process's runtime stays.
+        if let Some(runtime) = unsafe { RUNTIME.load(Relaxed).as_ref() } {
+            // SAFETY: this object's own descriptor.
+            unsafe { (runtime.unregister)(describe_object(everycall_format::site::RUNTIME_ABI)) };
+        }
+    }
+}

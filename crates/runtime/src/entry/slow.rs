@@ -1,0 +1,372 @@
+//! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing of this thread comes in
+//! between, but for two handlers: of a program's traps that steps through itself, and of the system calls that its filter
+//! traps. Their events are counted as lost.
+#![allow(unsafe_code)] // Called by hooks, with a control block, a slot and a module by their addresses.
+
+use crate::features::{fork, keeper};
+use crate::state::local::AtWork;
+use crate::state::places::{self, Place};
+use crate::state::process::{self, Process, process_state};
+use crate::state::recording;
+use crate::threads::contexts::{self, Found};
+use crate::threads::events::EVENT_WORDS_MAX;
+use crate::threads::open_calls::Frame;
+use crate::threads::shared_frames::Caller;
+use crate::threads::thread::Thread;
+use crate::threads::{begin, stacks};
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
+use everycall_format::event::unwound;
+use everycall_hooks::arch::frame;
+use everycall_hooks::{ModuleDescriptor, slow};
+use everycall_ring::{Control, state};
+
+/// Events after which a thread's name is read again: most threads set it early in their lives.
+const FIRST_LOOK: usize = 64;
+
+/// What a hook hands over.
+struct Event<'a> {
+    /// A set of [`slow`].
+    what: u32,
+    /// The slot that it has reserved.
+    reserved: Option<&'a AtomicU64>,
+    address: u64,
+    stack_pointer: u64,
+    module: &'a ModuleDescriptor,
+}
+
+impl Event<'_> {
+    fn is_exit(&self) -> bool {
+        self.what & slow::EXIT != 0
+    }
+
+    fn is_body(&self) -> bool {
+        self.what & slow::BODY != 0
+    }
+
+    /// The hook has raised the top of the open-call stack.
+    fn has_pushed(&self) -> bool {
+        self.what & slow::PUSHED != 0
+    }
+
+    fn frame(&self) -> Frame {
+        let pointer = self.stack_pointer;
+        match self.is_body() {
+            false => Frame::Start(pointer),
+            true if self.is_exit() && self.returns_to_call_site() => Frame::Left(pointer),
+            true => Frame::Body(pointer),
+        }
+    }
+
+    /// Whether a `__cyg_profile` hook returns to the call site that it was handed, not into the function.
+    fn returns_to_call_site(&self) -> bool {
+        // SAFETY: such a hook's stack pointer.
+        unsafe { frame::call_site(self.stack_pointer) == frame::hook_returns_to(self.stack_pointer) }
+    }
+
+    fn place(&self, process: &Process) -> Place {
+        places::of_hook(process, self.module, self.address, self.is_body())
+    }
+
+    /// What the hook did in a control block that isn't its stack's, or was wiped, means nothing.
+    fn forget_hook(&mut self) {
+        self.reserved = None;
+        self.what &= !slow::PUSHED;
+    }
+}
+
+/// Whose control block a hook has found.
+enum Owner {
+    /// That of the stack that it runs on.
+    Stack(&'static Control),
+    /// Another one's: the thread goes on with another context.
+    Other(&'static Control),
+    /// It has found none, or a forked child's parent's.
+    Nobody,
+}
+
+impl Owner {
+    fn of(control: *const Control, stack_pointer: u64) -> Owner {
+        // A signal handler may have begun the thread since the hook looked for a control block.
+        // SAFETY: null or a control block; the thread-local slot is this thread's own.
+        let control = unsafe { control.as_ref().or_else(|| process::thread_slot().read().as_ref()) };
+        match control {
+            // A forked child's only thread finds its parent's control block, blank: it was wiped.
+            Some(control) if control.state.load(Relaxed) == state::BLANK => Owner::Nobody,
+            Some(control) if stacks::is_seen(control, stack_pointer) => Owner::Stack(control),
+            Some(control) => Owner::Other(control),
+            None => Owner::Nobody,
+        }
+    }
+}
+
+/// See [`everycall_hooks::SlowCall`].
+///
+/// # Safety
+/// For the hooks of a registered module only.
+pub(crate) unsafe extern "C" fn slow_path(
+    what: u32,
+    control: *const Control,
+    slot: *const AtomicU64,
+    address: u64,
+    stack_pointer: u64,
+    module: *const ModuleDescriptor,
+) {
+    let Some(process) = process::process() else { return };
+    let Some(_at_work) = AtWork::begin() else { return AtWork::lose_event() };
+    // SAFETY: null or a word of this thread's ring; the module is registered, or its hooks were off.
+    let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
+    let event = Event { what, reserved, address, stack_pointer, module };
+    if is_traced(process) {
+        record(process, Owner::of(control, stack_pointer), event);
+        keeper::start_if_due(process);
+    } else if let Owner::Nobody = Owner::of(control, stack_pointer) {
+        begin::leave_out();
+    }
+}
+
+/// Whether the process is traced, also a forked child from now on.
+fn is_traced(process: &'static Process) -> bool {
+    match process.state.load(Acquire) {
+        process_state::ON => true,
+        process_state::BLANK => fork::begin(process),
+        _ => false,
+    }
+}
+
+/// Finds the context of an event and records it there.
+fn record(process: &'static Process, owner: Owner, mut event: Event<'_>) {
+    if let Owner::Stack(control) = owner {
+        return record_in(process, Context::Seen(control), &event);
+    }
+    if let Owner::Other(control) = owner
+        && (event.reserved.is_some() || event.has_pushed())
+    {
+        // It was seen as this stack's until a moment ago, so that it is this thread's.
+        give_back(process, control, &event);
+    }
+    event.forget_hook();
+    let Some(Found { control, is_new }) = contexts::current(process, event.stack_pointer) else { return };
+    let context = match is_new && control.fiber.load(Relaxed) == 0 {
+        true => Context::New(control),
+        false => Context::Switched(control),
+    };
+    record_in(process, context, &event);
+}
+
+/// Takes back what a hook has done in a ring that isn't that of its stack.
+#[cold]
+fn give_back(process: &'static Process, control: &Control, event: &Event<'_>) {
+    if control.state.load(Relaxed) != state::ACTIVE || control.busy.swap(1, Relaxed) != 0 {
+        return;
+    }
+    let thread = Thread::new(process, control);
+    thread.ring.hold();
+    if let Some(slot) = event.reserved {
+        thread.ring.give_up_slot(slot, everycall_hooks::ticks());
+    }
+    if event.has_pushed() {
+        thread.open.take_back();
+    }
+    thread.resume();
+    recording::look_again(control);
+    control.busy.store(0, Relaxed);
+}
+
+/// The context of an event.
+#[derive(Clone, Copy)]
+enum Context {
+    /// The one that the hook has found.
+    Seen(&'static Control),
+    /// Another one, which the thread goes on with, or which hooks are kept from.
+    Switched(&'static Control),
+    /// A thread's own, which begins with this event.
+    New(&'static Control),
+}
+
+impl Context {
+    fn control(self) -> &'static Control {
+        match self {
+            Context::Seen(control) | Context::Switched(control) | Context::New(control) => control,
+        }
+    }
+}
+
+/// Records an event, unless the context doesn't record or the slow path is at work in it.
+fn record_in(process: &'static Process, context: Context, event: &Event<'_>) {
+    let control = context.control();
+    if control.state.load(Relaxed) != state::ACTIVE {
+        return;
+    }
+    let thread = Thread::new(process, control);
+    if control.busy.swap(1, Relaxed) != 0 {
+        thread.slot.lost_busy().fetch_add(1, Relaxed);
+        return;
+    }
+    thread.ring.hold();
+    if record_held(&thread, context, event) {
+        recording::look_again(control);
+    }
+    control.busy.store(0, Relaxed);
+}
+
+/// The same while hooks are kept from the ring. Whether they may write again.
+fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool {
+    let frame = event.frame();
+    if let Some(reserved) = event.reserved {
+        if event.is_exit() && exit_in_place(thread, reserved, frame, event) {
+            return true;
+        }
+        // The event takes a slot in order, behind the records that have to come before it.
+        thread.ring.give_up_slot(reserved, everycall_hooks::ticks());
+    }
+    if event.has_pushed() {
+        thread.open.take_back();
+    }
+    if recording::stop_if_asked(thread.control, &thread.slot) {
+        return false;
+    }
+    if let Context::Seen(control) = context
+        && event.reserved.is_none()
+        && control.deep.load(Relaxed) == 0
+    {
+        // A segment has ended.
+        thread.look_at_name();
+        begin::add_open_calls_to_dumps(thread.process.arena(), thread.control);
+    }
+    let place = event.place(thread.process);
+    let is_ending = if event.is_exit() {
+        let ticks = thread.prepare(EVENT_WORDS_MAX);
+        thread.control.handled.store(0, Relaxed);
+        thread.exit(ticks, place, frame);
+        false
+    } else {
+        let entry = Entry::new(thread, context, frame);
+        entry.record(thread, place);
+        entry.is_ending
+    };
+    watch(thread, is_ending);
+    if let Context::New(_) = context {
+        thread.ring.end_after(FIRST_LOOK);
+    }
+    true
+}
+
+/// An exit whose hook has read the clock, and came here because the call took long or is marked. False, and nothing is done, where there is
+/// more to it.
+fn exit_in_place(thread: &Thread<'_>, reserved: &AtomicU64, frame: Frame, event: &Event<'_>) -> bool {
+    if recording::is_off(thread.control)
+        || !thread.exit_in_place(reserved, event.place(thread.process), frame)
+    {
+        return false;
+    }
+    thread.resume();
+    thread.watch_on();
+    true
+}
+
+/// Lets hooks write again, but for those events that only the slow path can tell.
+fn watch(thread: &Thread<'_>, is_ending: bool) {
+    thread.resume();
+    thread.watch_handler();
+    if !is_ending || thread.is_cancelled() {
+        thread.watch_end();
+    }
+    thread.watch_cleanup();
+}
+
+/// Where a call is entered, as far as that isn't plain.
+enum Class {
+    /// In the frame of the innermost open call, or of one around it.
+    Known,
+    /// On a stack that is run again, whose memory may be another one's by now.
+    MaybeAnother,
+}
+
+/// A call that is entered.
+struct Entry {
+    frame: Frame,
+    class: Class,
+    /// It is a thread's first call.
+    is_first: bool,
+    /// The thread ends, and this is called on the way.
+    is_ending: bool,
+}
+
+impl Entry {
+    fn new(thread: &Thread<'_>, context: Context, frame: Frame) -> Entry {
+        let class = if thread.is_maybe_another(frame) { Class::MaybeAnother } else { Class::Known };
+        Entry {
+            frame,
+            class,
+            is_first: matches!(context, Context::New(_)),
+            is_ending: thread.has_ended() && !matches!(context, Context::Seen(_)),
+        }
+    }
+
+    fn record(&self, thread: &Thread<'_>, place: Place) {
+        match self.class {
+            Class::Known => self.record_known(thread, place),
+            Class::MaybeAnother => self.record_maybe_another(thread, place),
+        }
+    }
+
+    /// On a stack whose open calls are known.
+    fn record_known(&self, thread: &Thread<'_>, place: Place) {
+        let frame = self.frame;
+        let ticks = thread.prepare(EVENT_WORDS_MAX);
+        let handler = thread.control.handled.swap(0, Relaxed);
+        thread.drop_dead(ticks, frame);
+        let is_inlined = !frame.is_start() && thread.open.innermost_pointer() == Some(frame.stack_pointer());
+        let cleans_up = thread.open.cleans_up();
+        if cleans_up {
+            // SAFETY: the stack above the hook's stack pointer.
+            let in_frame = if is_inlined { None } else { unsafe { thread.call_in_frame() } };
+            let caller = in_frame.unwrap_or_else(|| self.caller(is_inlined));
+            thread.drop_inlined(ticks, caller, unwound::INLINED_IN_CLEANUP);
+        } else {
+            drop_handled(thread, ticks, handler);
+        }
+        if self.is_ending {
+            thread.called_at(ticks, self.caller(is_inlined));
+        }
+        let is_there = thread.entry(ticks, place, frame, false);
+        if is_there && (self.is_first || self.is_ending || cleans_up && !is_inlined) {
+            // Most threads end when their first call does: the last chance to learn their name. When one has ended, or where
+            // a frame cleans up, what is called behind this call's exit may be called from elsewhere.
+            thread.open.watch_innermost(frame);
+        }
+    }
+
+    /// On a stack whose memory may be another one's by now, of which nobody told.
+    fn record_maybe_another(&self, thread: &Thread<'_>, place: Place) {
+        let ticks = thread.prepare_for(EVENT_WORDS_MAX, true);
+        let handler = thread.control.handled.swap(0, Relaxed);
+        drop_handled(thread, ticks, handler);
+        thread.called_at(ticks, self.caller(false));
+        let is_there = thread.entry(ticks, place, self.frame, true);
+        if is_there && self.is_ending {
+            thread.open.watch_innermost(self.frame);
+        }
+    }
+
+    /// Where the call was made; `is_inlined` into the innermost frame.
+    fn caller(&self, is_inlined: bool) -> Caller {
+        let pointer = self.frame.stack_pointer();
+        // SAFETY: an entry hook's stack pointer.
+        let behind = unsafe {
+            match self.frame {
+                _ if is_inlined => frame::hook_returns_to(pointer),
+                Frame::Start(_) => frame::function_returns_to(pointer),
+                Frame::Body(_) | Frame::Left(_) => frame::call_site(pointer),
+            }
+        };
+        Caller { code: behind.saturating_sub(1), is_callees: is_inlined }
+    }
+}
+
+/// A handler of an exception has begun, at `handler`, in the innermost frame: calls that were inlined there may have been left.
+fn drop_handled(thread: &Thread<'_>, ticks: u64, handler: u64) {
+    if handler != 0 {
+        thread.drop_inlined(ticks, Caller { code: handler, is_callees: false }, unwound::INLINED);
+    }
+}

@@ -1,0 +1,231 @@
+//! The runtime's start: before `main`, before the program's own initialisers.
+#![allow(unsafe_code)] // New mappings become arenas; called with the program's environment.
+
+use crate::entry::environment::Environment;
+use crate::features::{crash, fork, keeper, site_set, snapshot_signal};
+use crate::state::arena::Arena;
+use crate::state::hub::{self, Spare};
+use crate::state::process::{self, process_state};
+use crate::state::{beginning, thresholds};
+use crate::sys::disk::NotMemory;
+use crate::sys::{clock, own_memory, system};
+use crate::threads::stacks;
+use core::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
+use everycall_format::arena::{
+    ArenaHeader, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
+};
+use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
+use everycall_format::env::{self, KeepEnded};
+use everycall_format::hub::origin;
+use everycall_format::site_set::SiteSet;
+use everycall_format::trigger::{SITES, TriggerSite};
+
+/// Trigger sites that a page holds.
+const SITES_PER_PAGE: u32 = (PAGE as usize / size_of::<TriggerSite>()) as u32;
+
+/// Starts the runtime. `thread_slot`: place of the thread-local slot from the thread pointer.
+///
+/// # Safety
+/// `variables` is the process's environment as the C library hands it to initialisers, or null.
+pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
+    if let Some(process) = process::process() {
+        process.arena().count(everycall_format::arena::counter::SECOND_RUNTIMES, 1);
+        return;
+    }
+    // The kernel puts the environment on top of the stack.
+    stacks::begin(if variables.is_null() { everycall_hooks::stack_pointer() } else { variables as u64 });
+    let environment = Environment { variables };
+    let trusted = !environment.is_secure();
+    let variable = |name: &str| environment.get(name).filter(|_| trusted);
+
+    let on = match variable(env::START) {
+        None | Some(b"on") => true,
+        Some(b"off") => false,
+        Some(other) => {
+            complain(env::START, other, "on or off", "on");
+            true
+        }
+    };
+    let kept = variable(env::KEEP_ENDED).map_or(KeepEnded::DEFAULT, |text| {
+        env::parse_keep_ended(text).unwrap_or_else(|| {
+            complain(env::KEEP_ENDED, text, env::KEEP_ENDED_ALLOWED, "64M");
+            KeepEnded::DEFAULT
+        })
+    });
+    // The recorder's arena has its size already.
+    let own = || {
+        let ring_size = variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
+            env::parse_ring_size(text).unwrap_or_else(|| {
+                complain(env::RING_SIZE, text, env::RING_SIZE_ALLOWED, "1M");
+                env::RING_SIZE_DEFAULT
+            })
+        });
+        let sites = variable(env::TRIGGERS).and_then(site_set::load).map_or(0, room_for_sites);
+        let in_file = variable(env::CRASH).and_then(|folder| in_file(folder, ring_size, sites));
+        in_file.or_else(|| private(ring_size, sites).map(|arena| (arena, None)))
+    };
+    beginning::note();
+    if trusted {
+        own_memory::remember_user();
+    }
+    let arena = match variable(env::RECORDER).map(|path| (path, hub::open(path))) {
+        Some((_, Ok(hub))) => match hub.take().and_then(given) {
+            Some(arena) => Some((arena, None)),
+            None => return fork::leave_out(&hub, child_kind::EXEC),
+        },
+        // As where the recorder is gone, or is another user's whom we can't see.
+        None | Some((_, Err(NotMemory::NotThere))) => own(),
+        Some((path, Err(NotMemory::NotTrusted))) => {
+            refuse_recorder(path);
+            own()
+        }
+    };
+    let Some((arena, file)) = arena else { return };
+    if !process::begin(&arena, thread_slot) {
+        if let Some(file) = &file {
+            crash::give_up(file);
+        }
+        return;
+    }
+    match (&file, process::process()) {
+        (Some(file), Some(process)) => crash::own(process, file),
+        _ => beginning::put(&arena),
+    }
+    let folder = variable(env::SNAPSHOT_FOLDER).unwrap_or(b".");
+    let no_folder = |used| complain(env::SNAPSHOT_FOLDER, folder, "a folder that is there", used);
+    if let Some(text) = variable(env::SNAPSHOT_SIGNAL) {
+        match env::parse_signal(text) {
+            None => complain(env::SNAPSHOT_SIGNAL, text, env::SNAPSHOT_SIGNAL_ALLOWED, "none"),
+            Some(number) if !snapshot_signal::arm(number, folder) => no_folder("no signal for snapshots"),
+            Some(_) => {}
+        }
+    }
+    if thresholds::set().is_some() {
+        keeper::begin(&arena);
+        if !keeper::arm(folder) {
+            no_folder("no triggers");
+            thresholds::forget();
+        }
+    }
+    arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
+    if let Some(hub) = hub::hub() {
+        hub.ring();
+    }
+    if let Some(process) = process::process() {
+        process.retired.keep(kept);
+        process.sites_on.store(on.into(), Relaxed);
+        process.state.store(process_state::ON, Release);
+    }
+}
+
+/// Room for the sites of a set, in both halves; a library may be there twice.
+fn room_for_sites(set: &SiteSet<'_>) -> u32 {
+    set.header().sites.saturating_mul(4).clamp(SITES_PER_PAGE, SITES).next_multiple_of(SITES_PER_PAGE)
+}
+
+/// Warns of a variable with a bad value.
+fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
+    let shown = value.get(..value.len().min(100)).unwrap_or(value);
+    system::warn(&[
+        b"everycall: ",
+        name.as_bytes(),
+        b"=",
+        shown,
+        b" isn't understood; allowed is ",
+        allowed.as_bytes(),
+        b". Using ",
+        used.as_bytes(),
+        b".\n",
+    ]);
+}
+
+/// Says that `record` isn't taken for ours.
+fn refuse_recorder(path: &[u8]) {
+    let shown = path.get(..path.len().min(100)).unwrap_or(path);
+    system::warn(&[
+        b"everycall: ",
+        env::RECORDER.as_bytes(),
+        b"=",
+        shown,
+        b" isn't a recorder of this program's user or root; start record as that user. Going on without it.\n",
+    ]);
+}
+
+/// Maps an arena of the recorder's and claims it.
+fn given(spare: Spare) -> Option<Arena> {
+    let Spare { file, header } = spare;
+    let base = file.map_shared(header.arena_size)?;
+    // SAFETY: just mapped, never unmapped but below, where it isn't used any more; consistent.
+    let arena = unsafe { Arena::new(base, header) };
+    arena.put_origin(origin::START, system::parent_id(), 0);
+    arena.put_start(&clock::reading());
+    if arena.target_pid().compare_exchange(0, system::process_id(), AcqRel, Relaxed).is_err() {
+        system::unmap(base, header.arena_size);
+        return None;
+    }
+    arena.leave_out_of_dumps();
+    Some(arena)
+}
+
+/// An arena of the process's own; with fewer threads where memory is limited. At most half of what the limit allows:
+/// the program's own threads need room, too.
+fn private(ring_size: u64, sites: u32) -> Option<Arena> {
+    let allowed = system::address_space_limit() / 2;
+    let mut threads = THREAD_CAPACITY;
+    while threads > 0 {
+        let header = ArenaHeader::with_triggers(ring_size, threads, EXTRA_SIZE, sites);
+        let fits = header.arena_size <= allowed;
+        let mapped = if fits { own_memory::map(header.arena_size) } else { None };
+        if let Some(base) = mapped {
+            // SAFETY: just mapped, never unmapped; consistent by construction.
+            let arena = unsafe { Arena::new(base, header) };
+            arena.leave_out_of_dumps();
+            begin_own(&arena);
+            return Some(arena);
+        }
+        threads /= 2;
+    }
+    None
+}
+
+/// The same in a crash file in `folder`. Where that can't be, it is said why.
+fn in_file(folder: &[u8], ring_size: u64, sites: u32) -> Option<(Arena, Option<crash::Mapped>)> {
+    let allowed = (system::address_space_limit() / 2).min(system::file_size_limit());
+    let mut threads = THREAD_CAPACITY;
+    let header = loop {
+        let header = ArenaHeader::with_stacks(ring_size, threads, EXTRA_SIZE, sites, CRASH_OPEN_CALLS);
+        if header.arena_size <= allowed || threads == 1 {
+            break header;
+        }
+        threads /= 2;
+    };
+    match crash::set_folder(folder).and_then(|()| crash::map(&header)) {
+        Ok(mapped) => {
+            // SAFETY: just mapped, never unmapped but where the process doesn't begin; consistent by construction.
+            let arena = unsafe { Arena::new(mapped.base, header) };
+            begin_own(&arena);
+            crash::begin(&arena);
+            Some((arena, Some(mapped)))
+        }
+        Err(trouble) => {
+            crash::forget();
+            let shown = folder.get(..folder.len().min(200)).unwrap_or(folder);
+            system::warn(&[
+                b"everycall: ",
+                env::CRASH.as_bytes(),
+                b"=",
+                shown,
+                b" ",
+                trouble.text(),
+                b". Going on without a crash file.\n",
+            ]);
+            None
+        }
+    }
+}
+
+fn begin_own(arena: &Arena) {
+    arena.put_header(arena.layout());
+    arena.put_start(&clock::reading());
+    arena.target_pid().store(system::process_id(), Relaxed);
+}

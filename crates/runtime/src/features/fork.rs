@@ -1,0 +1,215 @@
+//! A forked child finds the process and every control block wiped. At its first event it gets an arena of its own: the
+//! recorder's, or a private one where its parent has one. It takes its parent's place in memory, so that the child
+//! reaches nothing of its parent's any more. The module table comes along, as the child has its parent's modules.
+//!
+//! The child's rings begin with that event. The calls that were open at the fork are not taken over: the parent goes on
+//! changing its stack of them, and nothing tells the child what was there when it was forked. Their exits come
+//! without entries.
+#![allow(unsafe_code)] // New mappings become arenas.
+
+use crate::features::{crash, keeper};
+use crate::state::arena::Arena;
+use crate::state::hub::{self, Hub, Spare};
+use crate::state::process::{self, Process, process_state};
+use crate::state::trigger_table::Triggers;
+use crate::state::{beginning, crash_file, local, module_table, recording};
+use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::sys::{clock, own_memory};
+use crate::threads::begin;
+use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
+use everycall_format::hub::origin;
+
+/// What the parent's arena held, as far as the child takes it over.
+#[derive(Clone, Copy)]
+struct Inheritance {
+    parent: Arena,
+    parent_pid: u32,
+    /// [`arena_state`].
+    state: u32,
+    modules: u32,
+    paths: u64,
+    /// Slots that no thread of the child may get: the thread that was forked may still have one's control block.
+    slots_barred: u32,
+}
+
+/// The first event, or module, of a child. Whether it is traced from now on. Threads that come at the same time wait for
+/// the first one; a signal handler within it doesn't.
+pub(crate) fn begin(process: &'static Process) -> bool {
+    let own = system::thread_id().unwrap_or(u32::MAX);
+    if let Err(starter) = process.starter.compare_exchange(0, own, AcqRel, Acquire) {
+        while process.state.load(Acquire) == process_state::BLANK {
+            if starter == own {
+                return false;
+            }
+            system::yield_now();
+        }
+        return process.state.load(Acquire) == process_state::ON;
+    }
+    let inheritance = inheritance(process);
+    let is_on = inheritance.is_some_and(|inheritance| {
+        let begun = begin_first(process, &inheritance);
+        if begun.is_none() {
+            let _ = part_from(&inheritance);
+        }
+        begun.is_some()
+    });
+    let state = if is_on { process_state::ON } else { process_state::OFF };
+    process.state.store(state, Release);
+    state == process_state::ON
+}
+
+fn inheritance(process: &'static Process) -> Option<Inheritance> {
+    let parent = process::inherited_arena()?;
+    Some(Inheritance {
+        parent,
+        parent_pid: parent.target_pid().load(Relaxed),
+        state: parent.state().load(Relaxed),
+        modules: module_table::known().min(parent.layout().module_capacity),
+        paths: parent.paths_used().load(Relaxed).min(parent.layout().paths_size),
+        slots_barred: barred_slots(process, &parent),
+    })
+}
+
+fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<()> {
+    let parent = inheritance.parent;
+    let arena = match hub::hub() {
+        Some(hub) if !hub.follows() => {
+            leave_out(&hub, child_kind::FORK);
+            parent.count(counter::FORKED_CHILDREN, 1);
+            return None;
+        }
+        Some(hub) => match hub.take().and_then(|spare| take_over(spare, inheritance)) {
+            Some(arena) => arena,
+            None => {
+                leave_out(&hub, child_kind::FORK);
+                return None;
+            }
+        },
+        None => match take_over_in_file(process, inheritance) {
+            Some(arena) => arena,
+            None => take_over_privately(inheritance)?,
+        },
+    };
+    arena.state().store(inheritance.state, Relaxed);
+    arena.module_count().store(inheritance.modules, Relaxed);
+    arena.paths_used().store(inheritance.paths, Relaxed);
+    arena.thread_count().store(inheritance.slots_barred, Relaxed);
+    module_table::take_over(&arena, inheritance.modules);
+    begin::begin_child();
+    let sites_on = inheritance.state == arena_state::TRACING || recording::is_disabled();
+    process.begin_child(&arena, module_table::next_code(), sites_on);
+    arena.put_origin(origin::FORK, system::parent_id(), inheritance.parent_pid);
+    arena.put_start(&clock::reading());
+    // Claimed when all of that is there.
+    arena.target_pid().store(system::process_id(), Release);
+    if let Some(hub) = hub::hub() {
+        hub.ring();
+    }
+    Some(())
+}
+
+/// A child that isn't traced gets a copy of the tables in memory of its own into the place of the parent's arena. It may have given up its
+/// rights, and must not be able to write where its parent's hooks do. (Its own may still, once, where a signal handler within one has forked:
+/// so there has to be memory.)
+fn part_from(inheritance: &Inheritance) -> Option<()> {
+    let layout = *inheritance.parent.layout();
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let base = system::map(layout.arena_size, PROT_READ | PROT_WRITE, flags, -1)?;
+    put_in_place(inheritance, layout, base)?.leave_out_of_dumps();
+    Some(())
+}
+
+/// The calling process isn't followed: it is listed and, where it should have been, counted.
+pub(crate) fn leave_out(hub: &Hub, kind: u32) {
+    hub.list(kind);
+    if hub.follows() {
+        hub.count_untraced();
+        hub.ring();
+    }
+}
+
+/// The thread that was forked finds its parent's control block in its thread-local slot, wiped. Where it is the one that
+/// begins, it gets a new one; else any slot may be it.
+fn barred_slots(process: &'static Process, parent: &Arena) -> u32 {
+    let capacity = parent.layout().thread_capacity;
+    let is_forked = local::has_any(process, capacity);
+    if is_forked { 0 } else { parent.thread_count().load(Relaxed).min(capacity) }
+}
+
+/// Puts a spare arena into the place of the parent's.
+fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
+    let Spare { file, header } = spare;
+    let parent = &inheritance.parent;
+    let layout = parent.layout();
+    let shape = |header: &ArenaHeader| (header.arena_size, header.ring_size, header.trigger_sites);
+    if shape(&header) != shape(layout) {
+        return None;
+    }
+    let tables = parent.tables(inheritance.modules, inheritance.paths);
+    let triggers = Triggers::of(parent).map(|triggers| triggers.inheritance(parent)).unwrap_or_default();
+    if !tables.iter().chain(&triggers).all(|(offset, bytes)| file.write_at(bytes, *offset)) {
+        return None;
+    }
+    // From here on the parent's arena can't be reached.
+    let base = file.map_shared_at(parent.base(), header.arena_size)?;
+    // SAFETY: mapped for ever; consistent.
+    let arena = unsafe { Arena::new(base, header) };
+    beginning::put(&arena);
+    arena.leave_out_of_dumps();
+    Some(arena)
+}
+
+/// Puts an arena of our own into the place of the parent's.
+fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
+    let fresh = fresh(&inheritance.parent)?;
+    let arena = put_in_place(inheritance, fresh, own_memory::map(fresh.arena_size)?)?;
+    if crash_file::is_file() {
+        crash::begin_without(&arena);
+    }
+    beginning::put(&arena);
+    arena.leave_out_of_dumps();
+    Some(arena)
+}
+
+/// The same in a crash file, where the parent's is one. Nobody is told where that can't be; it is counted.
+fn take_over_in_file(process: &'static Process, inheritance: &Inheritance) -> Option<Arena> {
+    if !crash_file::is_file() {
+        return None;
+    }
+    let fresh = fresh(&inheritance.parent)?;
+    let mapped = crash::map(&fresh).ok()?;
+    let Some(arena) = put_in_place(inheritance, fresh, mapped.base) else {
+        crash::give_up(&mapped);
+        return None;
+    };
+    crash::begin(&arena);
+    crash::own(process, &mapped);
+    Some(arena)
+}
+
+/// The header of an arena like the parent's.
+fn fresh(parent: &Arena) -> Option<ArenaHeader> {
+    let layout = parent.layout();
+    let (threads, open_calls) = (layout.thread_capacity, layout.open_call_capacity);
+    let (ring, sites) = (layout.ring_size, layout.trigger_sites);
+    let fresh = ArenaHeader::with_stacks(ring, threads, EXTRA_SIZE, sites, open_calls);
+    (fresh.arena_size == layout.arena_size).then_some(fresh)
+}
+
+/// Fills fresh memory at `base` and moves it to where the parent's arena is. Where that fails, `base` is unmapped.
+fn put_in_place(inheritance: &Inheritance, fresh: ArenaHeader, base: *mut u8) -> Option<Arena> {
+    let parent = &inheritance.parent;
+    // SAFETY: just mapped; consistent by construction.
+    let arena = unsafe { Arena::new(base, fresh) };
+    arena.put_header(&fresh);
+    keeper::begin(&arena);
+    let tables = parent.tables(inheritance.modules, inheritance.paths);
+    let triggers = Triggers::of(parent).map(|triggers| triggers.inheritance(parent)).unwrap_or_default();
+    for (offset, bytes) in tables.into_iter().chain(triggers) {
+        arena.put_bytes(offset, bytes);
+    }
+    let base = system::move_mapping(base, fresh.arena_size, parent.base())?;
+    // SAFETY: mapped for ever; consistent.
+    Some(unsafe { Arena::new(base, fresh) })
+}

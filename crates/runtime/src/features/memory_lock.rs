@@ -1,0 +1,55 @@
+//! `mlockall` without the runtime's own memory: most of that is address space, which the kernel would fill, or count against the limit.
+#![allow(unsafe_code)] // Called by the kit's wrapper through a table.
+
+use crate::state::process;
+use crate::sys::{mapping, system};
+use core::ops::Range;
+use everycall_hooks::arch;
+
+const CURRENT: u32 = 1;
+const FUTURE: u32 = 2;
+const ON_FAULT: u32 = 4;
+
+/// See [`everycall_hooks::RuntimeTable::lock_memory`].
+pub(crate) unsafe extern "C" fn lock_memory(flags: u32) -> i32 {
+    let result = match process::own_memory() {
+        Some(own) => lock(flags, own),
+        None => system::lock_all(flags),
+    };
+    result.err().map_or(0, |error| -error as i32)
+}
+
+fn lock(flags: u32, mut own: [Range<u64>; 2]) -> Result<(), isize> {
+    own.sort_unstable_by_key(|range| range.start);
+    let mut bytes = 0;
+    if !each_of_the_program(&own, |start, end| bytes += end - start) {
+        return system::lock_all(flags);
+    }
+    if bytes > system::locked_memory_limit() {
+        // Whoever may lock more than that may lock all. Of the runtime's memory, what is touched.
+        system::lock_all(CURRENT | ON_FAULT)?;
+    }
+    if flags & FUTURE != 0 {
+        system::lock_all(flags & !CURRENT)?;
+    }
+    // As the kernel has it: what can't be in memory is passed over.
+    each_of_the_program(&own, |start, end| system::lock_range(start, end - start, flags & ON_FAULT != 0));
+    Ok(())
+}
+
+/// Mappings, or parts of them, that aren't the runtime's. False where nobody tells.
+fn each_of_the_program(own: &[Range<u64>; 2], mut then: impl FnMut(u64, u64)) -> bool {
+    mapping::each(|mapping| {
+        let (mut start, end) = (mapping.start, mapping.end.min(arch::USER_END));
+        for own in own {
+            let until = own.start.min(end);
+            if start < until {
+                then(start, until);
+            }
+            start = start.max(own.end);
+        }
+        if start < end {
+            then(start, end);
+        }
+    })
+}

@@ -1,0 +1,224 @@
+//! Traced objects come and go.
+#![allow(unsafe_code)] // Objects' descriptors by their addresses; a buffer that the lock's holder has.
+
+use crate::features::{calling, fork, site_set, sites};
+use crate::state::arena::Arena;
+use crate::state::module_table::{self, Claim, Kind};
+use crate::state::process::{self, Process, process_state};
+use crate::state::trigger_table::{self, Triggers};
+use crate::state::{hub, slow_stacks};
+use crate::sys::image::Image;
+use crate::sys::lock::Lock;
+use crate::sys::mapped_file::MappedFile;
+use core::sync::atomic::{
+    AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+};
+use everycall_format::arena::{ModuleEntry, counter, module_flags, module_state};
+use everycall_format::event::{ESCAPE_FIRST, EXIT, NO_PLACE_FIRST};
+use everycall_format::label;
+use everycall_format::site::RUNTIME_ABI;
+use everycall_hooks::{ModuleDescriptor, SlowCall};
+use everycall_patch::Switch;
+
+/// Descriptor index of a module that isn't in the table.
+const NOT_REGISTERED: u32 = u32::MAX;
+
+/// Set when the program itself is unloaded: it is ending, and nothing is unmapped any more.
+static ENDING: AtomicU32 = AtomicU32::new(0);
+
+/// The process where it is traced, also a forked child's from now on.
+fn traced() -> Option<&'static Process> {
+    let process = process::process()?;
+    let on = match process.state.load(Acquire) {
+        process_state::ON => true,
+        process_state::BLANK => fork::begin(process),
+        _ => false,
+    };
+    on.then_some(process)
+}
+
+/// Takes a module in, whose hooks are to call this slow path. See [`everycall_hooks::RuntimeTable::register`].
+pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
+    module.index.store(NOT_REGISTERED, Relaxed);
+    let Some(process) = traced() else { return };
+    let arena = process.arena();
+    if module.abi.load(Relaxed) != RUNTIME_ABI {
+        arena.count(counter::MODULES_OF_OTHER_VERSION, 1);
+        return;
+    }
+    let _lock = Lock::take(&process.module_lock);
+    let Some(image) = Image::of(module.elf_header.load(Relaxed)) else {
+        arena.count(counter::MODULES_UNTRACED, 1);
+        return;
+    };
+    // SAFETY: the scratch buffer is ours while we hold the lock.
+    let buffer = unsafe { &mut *process.scratch() };
+    let file = MappedFile::at(image.start, buffer);
+    let claim = module_table::claim(process, arena, &image, &file);
+    let size = image.end - image.start;
+    // Without a place its calls are those of an unknown module: all such modules share one range.
+    let code_start = match &claim {
+        Some(claim) => claim.code_start,
+        None if size <= u64::from(ESCAPE_FIRST - NO_PLACE_FIRST) => NO_PLACE_FIRST,
+        None => {
+            arena.count(counter::MODULES_UNTRACED, 1);
+            return;
+        }
+    };
+    let bias = (image.start as u32).wrapping_sub(code_start);
+    module.thread_slot.store(process::thread_slot_offset(), Relaxed);
+    module.bias_entry.store(bias, Relaxed);
+    module.bias_exit.store(bias.wrapping_sub(EXIT), Relaxed);
+    module.start.store(image.start, Relaxed);
+    module.size.store(size, Relaxed);
+    module.slow_stacks.store(slow_stacks::list(), Relaxed);
+    module.slow.store(slow_path as usize as u64, Relaxed);
+    let on = process.sites_on.load(Relaxed) != 0;
+    let to = if on { Switch::On } else { Switch::Off };
+    // Before the first event of the module.
+    let loaded_ticks = everycall_hooks::ticks();
+    let outcome = sites::switch(module, &image.text, to);
+    arena.count(counter::SITES_UNPATCHED, outcome.unpatched.into());
+    match claim {
+        Some(claim) => {
+            let entry = ModuleEntry {
+                flags: flags(module, &image) | claim.flags(),
+                base: image.base,
+                start: image.start,
+                end: image.end,
+                code_start,
+                build_id_length: image.build_id_length,
+                build_id: image.build_id,
+                loaded_ticks,
+                sites: outcome.sites,
+                sites_unpatched: outcome.unpatched,
+                device: file.device,
+                inode: file.inode,
+                predecessors: claim.predecessors(),
+                ..ModuleEntry::default()
+            };
+            fill(process, arena, &claim, entry, &file);
+            site_set::add(process, arena, &entry, &file);
+            module.index.store(claim.index, Relaxed);
+        }
+        None => arena.count(counter::MODULES_WITHOUT_PLACE, 1),
+    }
+    // SAFETY: the scratch buffer is ours while we hold the lock.
+    note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
+    tell_recorder(arena);
+    trigger_table::lower_floors(process);
+    module.on.store(on.into(), Release);
+}
+
+/// Fills the entry of a claim and publishes it.
+fn fill(process: &Process, arena: &Arena, claim: &Claim, mut entry: ModuleEntry, file: &MappedFile) {
+    let path = match claim.kind {
+        Kind::Again(before) => {
+            entry.loaded_ticks = before.loaded_ticks;
+            Some((before.path_offset, before.path_length))
+        }
+        // SAFETY: the scratch buffer is ours while we hold the lock.
+        Kind::New | Kind::Instead(_) => file.path(unsafe { &*process.scratch() }).and_then(|path| {
+            let free = match claim.kind {
+                Kind::Instead(before) => (before.path_offset, before.path_length),
+                _ => (0, 0),
+            };
+            arena.put_path(path, free)
+        }),
+    };
+    if path.is_none() {
+        arena.count(counter::PATHS_MISSING, 1);
+    }
+    (entry.path_offset, entry.path_length) = path.unwrap_or_default();
+    if let Kind::Instead(_) = claim.kind {
+        arena.count(counter::MODULE_ENTRIES_REUSED, 1);
+    }
+    if let (Kind::Again(before), Some(unloaded_ticks)) = (claim.kind, arena.module_unloaded(claim.index))
+        && (before.base, before.start, before.end) == (entry.base, entry.start, entry.end)
+    {
+        // At the same place: the entry says all of it, and nobody ever finds it empty.
+        unloaded_ticks.store(0, Relaxed);
+        module_table::remember(claim.index, &entry);
+        return;
+    }
+    let Some(state) = arena.module_state(claim.index) else { return };
+    // System calls: not while the entry is nobody's, which a snapshot may be taken in.
+    arena.add_module_to_dumps(claim.index, &entry);
+    // Nobody takes what is half written for the one or the other.
+    state.store(module_state::EMPTY, SeqCst);
+    arena.put_module(claim.index, &entry);
+    state.store(module_state::COMPLETE, Release);
+    if let Kind::New = claim.kind {
+        arena.module_count().store(claim.index + 1, Release);
+    }
+    module_table::remember(claim.index, &entry);
+}
+
+/// The module is about to be unloaded. See [`everycall_hooks::RuntimeTable::unregister`].
+pub(crate) fn unregister(module: &ModuleDescriptor) {
+    let Some(process) = traced() else { return };
+    let arena = process.arena();
+    if module.abi.load(Relaxed) != RUNTIME_ABI {
+        return;
+    }
+    let _lock = Lock::take(&process.module_lock);
+    let index = module.index.load(Relaxed);
+    let entry = arena.module(index);
+    if entry.is_some_and(|entry| entry.flags & module_flags::EXECUTABLE != 0) {
+        ENDING.store(1, Relaxed);
+    }
+    if ENDING.load(Relaxed) != 0 {
+        return;
+    }
+    note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
+    if index != NOT_REGISTERED
+        && let Some(unloaded_ticks) = arena.module_unloaded(index)
+    {
+        unloaded_ticks.store(everycall_hooks::ticks(), Relaxed);
+        module_table::remember_unloaded(index);
+    }
+}
+
+/// Says on the calling thread's timeline that a module came or goes; nothing where the thread hasn't recorded anything yet.
+fn note(class: u8, path: &[u8]) {
+    let name = match path.rsplit(|byte| *byte == b'/').next() {
+        None | Some(b"") => b"?",
+        Some(name) => name,
+    };
+    calling::note(class, name, core::ptr::from_ref(&path) as u64);
+}
+
+fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
+    let present = |list: &[core::sync::atomic::AtomicU64; 2]| list[0].load(Relaxed) != list[1].load(Relaxed);
+    let mut flags = 0;
+    if image.executable {
+        flags |= module_flags::EXECUTABLE;
+    }
+    if present(&module.sites) {
+        flags |= module_flags::NOPS;
+    }
+    if present(&module.sleds) {
+        flags |= module_flags::XRAY;
+    }
+    flags
+}
+
+/// Rings for the recorder and gives it a moment to take hold of the module's file; where there are triggers, the time to name the
+/// functions that they want, whose first calls would be missed.
+fn tell_recorder(arena: &Arena) {
+    let Some(hub) = hub::hub() else { return };
+    let bell = hub.ring();
+    let is_heard = match Triggers::of(arena) {
+        None => hub.wait_for(bell, hub::FILE_WAIT_NS),
+        Some(triggers) => {
+            let is_heard = hub.wait_for_names(bell);
+            if !is_heard {
+                triggers.give_up();
+            }
+            is_heard
+        }
+    };
+    if !is_heard {
+        arena.count(counter::RECORDER_LATE, 1);
+    }
+}

@@ -1,0 +1,189 @@
+//! The set of functions that triggers name (`EVERYCALL_TRIGGERS`): read at the start, and compared with each module that comes.
+#![allow(unsafe_code)] // Memory that is mapped here; a buffer that the lock's holder has.
+
+use crate::state::arena::Arena;
+use crate::state::process::Process;
+use crate::state::thresholds::{self, Bound, is_heard};
+use crate::state::trigger_table::Triggers;
+use crate::sys::crc::Crc;
+use crate::sys::disk;
+use crate::sys::errors::errno;
+use crate::sys::file::File;
+use crate::sys::folder::FOLDER_MAX;
+use crate::sys::mapped_file::MappedFile;
+use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use everycall_format::arena::ModuleEntry;
+use everycall_format::env;
+use everycall_format::site_set::{SIZE_MAX, SetError, SetModule, SiteSet};
+use everycall_format::trigger::{NEVER, RULES, TriggerSite};
+
+/// Whether somebody was told that a module isn't the one of the set.
+static IS_TOLD: AtomicBool = AtomicBool::new(false);
+/// That there is no room for all functions was said.
+static IS_FULL_TOLD: AtomicBool = AtomicBool::new(false);
+
+/// Why there is no set.
+enum Trouble {
+    Path,
+    NotThere,
+    NotAllowed,
+    NoFile,
+    NotOwn,
+    NoSet,
+    OtherVersion,
+    Damaged,
+    NoMemory,
+}
+
+impl Trouble {
+    fn text(&self) -> &'static [u8] {
+        match self {
+            Trouble::Path => b"is no path of 1 to 1023 bytes; name a file that everycall resolve wrote",
+            Trouble::NotThere => b"isn't there; name a file that everycall resolve wrote, by its whole path",
+            Trouble::NotAllowed => b"can't be read by this program's user; make it that user's own with chown",
+            Trouble::NoFile => b"is no regular file; name a file that everycall resolve wrote",
+            Trouble::NotOwn => {
+                b"may be written by others than this program's user and root; chown it to one of these, and chmod go-w"
+            }
+            Trouble::NoSet => b"is none of the files that everycall resolve writes",
+            Trouble::OtherVersion => {
+                b"was written by another version of everycall than the program was built with; write it again with that one's everycall resolve"
+            }
+            Trouble::Damaged => b"is damaged; write it again with everycall resolve",
+            Trouble::NoMemory => b"has no room in memory",
+        }
+    }
+}
+
+/// Reads the set that `path` names. Where that can't be, it is said why, and the program goes on. For the start alone.
+pub(crate) fn load(path: &[u8]) -> Option<&'static SiteSet<'static>> {
+    match read(path) {
+        Ok(set) => thresholds::begin(set),
+        Err(trouble) => {
+            let shown = path.get(..path.len().min(200)).unwrap_or(path);
+            system::warn(&[
+                b"everycall: ",
+                env::TRIGGERS.as_bytes(),
+                b"=",
+                shown,
+                b" ",
+                trouble.text(),
+                b". Going on without triggers.\n",
+            ]);
+            None
+        }
+    }
+}
+
+fn read(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
+    let mut name = [0; FOLDER_MAX + 1];
+    if path.is_empty() || path.len() > FOLDER_MAX {
+        return Err(Trouble::Path);
+    }
+    name.get_mut(..path.len()).ok_or(Trouble::Path)?.copy_from_slice(path);
+    let file = File::open_to_read(name.get(..=path.len()).unwrap_or(&[])).map_err(|error| match error {
+        errno::ENOENT | errno::ENOTDIR | errno::ELOOP => Trouble::NotThere,
+        _ => Trouble::NotAllowed,
+    })?;
+    let facts = disk::facts_of(&file).filter(|facts| facts.is_regular).ok_or(Trouble::NoFile)?;
+    if !facts.is_trusted {
+        return Err(Trouble::NotOwn);
+    }
+    if facts.size == 0 || facts.size > SIZE_MAX {
+        return Err(Trouble::NoSet);
+    }
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    // A copy: what is mapped would go with a file that is cut, and the program with it.
+    let memory = system::map(facts.size, PROT_READ | PROT_WRITE, flags, -1).ok_or(Trouble::NoMemory)?;
+    // SAFETY: just mapped, of this size.
+    let place = unsafe { core::slice::from_raw_parts_mut(memory, facts.size as usize) };
+    let mut length = 0;
+    while let Some(free) = place.get_mut(length..).filter(|free| !free.is_empty()) {
+        match file.read(free) {
+            0 => break,
+            count => length += count,
+        }
+    }
+    // SAFETY: as above; it stays, and nobody writes there from here on.
+    let bytes: &'static [u8] = unsafe { core::slice::from_raw_parts(memory, length) };
+    let set = SiteSet::parse(bytes, Crc::of).map_err(|error| match error {
+        SetError::NoSet => Trouble::NoSet,
+        SetError::Version(_) => Trouble::OtherVersion,
+        SetError::Damaged => Trouble::Damaged,
+    });
+    match set {
+        Ok(_) => {
+            system::protect(memory as u64, facts.size, PROT_READ);
+        }
+        Err(_) => system::unmap(memory, facts.size),
+    }
+    set
+}
+
+/// A module has come: its functions that triggers name are told to the hooks' slow path. For whoever holds the module lock.
+pub(crate) fn add(process: &Process, arena: &Arena, entry: &ModuleEntry, file: &MappedFile) {
+    let (Some(set), Some(triggers)) = (thresholds::set(), Triggers::of(arena)) else { return };
+    let size = entry.end.saturating_sub(entry.start);
+    let Some(code_end) = u32::try_from(size).ok().and_then(|size| entry.code_start.checked_add(size)) else {
+        return;
+    };
+    let module = set.modules().find(|module| is_same(module, entry));
+    if module.is_none() {
+        // SAFETY: the scratch buffer is the lock holder's.
+        compare_names(set, file.path(unsafe { &*process.scratch() }));
+    }
+    let mut thresholds = [NEVER; RULES as usize];
+    for (threshold, rule) in thresholds.iter_mut().zip(0..set.rule_count()) {
+        *threshold = set.rule(rule).map_or(NEVER, |rule| thresholds::ticks(rule.threshold_ns, Bound::Lower));
+    }
+    let code = |address: u64| {
+        let offset = address.wrapping_add(entry.base).checked_sub(entry.start)?;
+        (offset < size).then(|| u32::try_from(offset).ok()?.checked_add(entry.code_start)).flatten()
+    };
+    let sites = module.iter().flat_map(|module| set.sites_of(module)).filter_map(|site| {
+        Some(TriggerSite {
+            first: code(site.start)?,
+            end: code(site.end - 1)?.checked_add(1)?,
+            rule: site.rule,
+            threshold: *thresholds.get(site.rule as usize)?,
+            ..TriggerSite::default()
+        })
+    });
+    if triggers.replace(entry.code_start, code_end, sites) > 0
+        && is_heard()
+        && !IS_FULL_TOLD.swap(true, Relaxed)
+    {
+        system::warn(&[
+            b"everycall: ",
+            env::TRIGGERS.as_bytes(),
+            b" names more functions than there is room for, in libraries that are loaded several times; calls of some aren't looked at.\n",
+        ]);
+    }
+}
+
+fn is_same(module: &SetModule, entry: &ModuleEntry) -> bool {
+    (module.build_id_length, module.build_id) == (entry.build_id_length, entry.build_id)
+}
+
+/// Says so where a file has the name of one of the set and isn't it.
+fn compare_names(set: &SiteSet<'_>, path: Option<&[u8]>) {
+    let name = |path: &[u8]| path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
+    let Some(own) = path.and_then(|path| path.get(name(path)..)).filter(|name| !name.is_empty()) else {
+        return;
+    };
+    let is_of_this_name = |module: SetModule| {
+        let path = set.text(module.path_offset, module.path_length);
+        path.get(name(path)..) == Some(own)
+    };
+    if set.modules().any(is_of_this_name) && is_heard() && !IS_TOLD.swap(true, Relaxed) {
+        let path = path.unwrap_or(&[]);
+        system::warn(&[
+            b"everycall: ",
+            path.get(..path.len().min(200)).unwrap_or(path),
+            b" isn't the file that ",
+            env::TRIGGERS.as_bytes(),
+            b" was made of (another build id), so none of its calls are kept; write the set again with everycall resolve.\n",
+        ]);
+    }
+}

@@ -1,0 +1,420 @@
+//! Takes a snapshot: holds segments, and notes what there is of each thread.
+//!
+//! 1. An entry in the table of holders. Threads are asked to leave their oldest segments alone for a few milliseconds (`keep_until`).
+//! 2. Of each thread: its header and the calls that it has open. Before the events, so that whatever ends in between
+//!    stands in these.
+//! 3. Every segment is held; then it is looked whose it is, as from then on it stays so.
+//! 4. How far each thread has come in its newest segment. What it writes behind that isn't part of the snapshot.
+#![allow(unsafe_code)] // Lists in memory of its own, and open calls that others write.
+
+use crate::state::arena::Arena;
+use crate::state::process::Process;
+use crate::state::snapshots::{Handle, snapshot_state};
+use crate::sys::errors::error;
+use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use core::sync::atomic::{
+    AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use everycall_format::arena::{HOLDERS, OpenCall, PAGE, ThreadHeader, holder, thread_state};
+use everycall_format::event::{Word, kind};
+use everycall_format::trigger::TriggeredCall;
+use everycall_ring::Keep;
+
+/// Ticks for which threads leave their oldest segments alone, from now: some milliseconds.
+const KEEP_TICKS: u64 = 1 << 24;
+/// Bits of a handle that name the entry in the table of holders, plus 1.
+const ENTRY_BITS: u32 = 8;
+/// Calls that may be opened while the memory for the lists is being mapped, of each thread.
+const OPEN_CALLS_MORE: u64 = 64;
+
+/// What is known of a thread.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Noted {
+    pub(super) header: ThreadHeader,
+    /// Segments that are held; 0 where there is nothing of this thread.
+    pub(super) segments: u32,
+    /// The oldest one's place in the pool, and its number.
+    pub(super) first: u32,
+    pub(super) first_number: u64,
+    pub(super) last_number: u64,
+    /// Words of the last one.
+    pub(super) last_words: u64,
+    /// Address of the list of open calls, and their number.
+    pub(super) open_calls: u64,
+    pub(super) open_calls_count: u64,
+}
+
+/// A snapshot, as long as somebody works with it.
+pub(super) struct Held<'a> {
+    handle: &'a Handle,
+    pub(super) bit: u32,
+    pub(super) ticks: u64,
+    pub(super) threads: &'a [Noted],
+    /// For one segment and the record before it.
+    pub(super) buffer: &'a mut [u8],
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.handle.state.store(snapshot_state::READY, Release);
+    }
+}
+
+/// Takes a snapshot of what the rings hold, or of that from `since` (ticks) on. Its handle.
+pub(crate) fn take(process: &'static Process, since: u64) -> Result<u64, i32> {
+    let arena = process.arena();
+    let (entry, handle) = join(process, arena).ok_or(error::BUSY)?;
+    let bit = holder::FIRST << entry;
+    let keep = Keep::begin(&arena.pool(), everycall_hooks::ticks, KEEP_TICKS);
+    let threads = note(process, arena, handle);
+    let is_noted = threads.is_some();
+    if let Some(threads) = threads {
+        hold(process, arena, bit, threads);
+        handle.ticks.store(everycall_hooks::ticks(), Relaxed);
+        let_go_before(arena, bit, threads, since);
+    }
+    drop(keep);
+    if !is_noted {
+        leave(arena, entry, handle);
+        return Err(error::NO_MEMORY);
+    }
+    let uses = handle.uses.load(Relaxed);
+    handle.state.store(snapshot_state::READY, Release);
+    Ok(u64::from(uses) << ENTRY_BITS | u64::from(entry + 1))
+}
+
+/// An entry in the table of holders.
+fn join<'a>(process: &'a Process, arena: &Arena) -> Option<(u32, &'a Handle)> {
+    let own = process.pid.load(Relaxed);
+    for (entry, handle) in (0..HOLDERS).zip(&process.snapshots.0) {
+        let (pid, since, started) = arena.holder(entry);
+        if pid.compare_exchange(0, own, AcqRel, Relaxed).is_ok() {
+            // 0: never taken for another process of this number.
+            started.store(0, Relaxed);
+            since.store(everycall_hooks::ticks(), Relaxed);
+            handle.state.store(snapshot_state::BUSY, Relaxed);
+            handle.uses.store(handle.uses.load(Relaxed).wrapping_add(1), Relaxed);
+            return Some((entry, handle));
+        }
+    }
+    None
+}
+
+fn leave(arena: &Arena, entry: u32, handle: &Handle) {
+    handle.state.store(snapshot_state::FREE, Relaxed);
+    arena.holder(entry).0.store(0, Release);
+}
+
+/// Maps the memory for the lists and fills in headers and open calls.
+fn note<'a>(process: &'static Process, arena: &Arena, handle: &Handle) -> Option<&'a mut [Noted]> {
+    let count = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
+    let depth = |slot: u32| {
+        let control = process.control(slot);
+        let used = control.open_top.load(Relaxed).saturating_sub(control.open_base.load(Relaxed));
+        used / size_of::<OpenCall>() as u64
+    };
+    let calls: u64 = (0..count).map(|slot| depth(slot) + OPEN_CALLS_MORE).sum();
+    let list = u64::from(count) * size_of::<Noted>() as u64;
+    let buffer = arena.layout().segment_size + PAGE;
+    let size = (buffer + list + calls * size_of::<OpenCall>() as u64).next_multiple_of(PAGE);
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let memory = system::map(size, PROT_READ | PROT_WRITE, flags, -1)?;
+    handle.memory.store(memory as u64, Relaxed);
+    handle.size.store(size, Relaxed);
+    handle.threads.store(count, Relaxed);
+    let first = memory.wrapping_add(buffer as usize).cast::<Noted>();
+    // SAFETY: fresh zeroed memory, aligned to a page, of which only the caller knows; all zero is a valid list.
+    let threads = unsafe { core::slice::from_raw_parts_mut(first, count as usize) };
+    let mut place = first as u64 + list;
+    for (noted, slot) in threads.iter_mut().zip(0..) {
+        let room = depth(slot).min(u64::from(arena.layout().open_call_capacity)) + OPEN_CALLS_MORE;
+        let room = room.min((memory as u64 + size).saturating_sub(place) / size_of::<OpenCall>() as u64);
+        noted.open_calls = place;
+        if let Some(header) = arena.slot(slot).read() {
+            noted.header = header;
+            noted.open_calls_count = copy_open_calls(arena, &header, place, room);
+        }
+        place += noted.open_calls_count * size_of::<OpenCall>() as u64;
+    }
+    Some(threads)
+}
+
+/// Copies up to `room` open calls to `place`; how many they were.
+fn copy_open_calls(arena: &Arena, header: &ThreadHeader, place: u64, room: u64) -> u64 {
+    let Some(stack) = header.open_calls.checked_sub(1) else { return 0 };
+    let (base, limit) = arena.open_calls(stack);
+    let mut count = 0;
+    // The first entry is the sentinel.
+    let mut from = base + size_of::<OpenCall>() as u64;
+    while count < room && from < limit {
+        // SAFETY: both within memory that stays, aligned; the source is written by atomics.
+        unsafe {
+            let words = from as *const AtomicU64;
+            let word = (*words).load(Relaxed);
+            if word == 0 {
+                break;
+            }
+            let to = (place + count * size_of::<OpenCall>() as u64) as *mut u64;
+            to.write(word);
+            to.add(1).write((*words.add(1)).load(Relaxed));
+            to.add(2).write((*words.add(2)).load(Relaxed));
+        }
+        from += size_of::<OpenCall>() as u64;
+        count += 1;
+    }
+    count
+}
+
+/// Holds all segments of the noted threads.
+fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted]) {
+    let pool = arena.pool();
+    let mut index = 0;
+    // Segments that come into use meanwhile are looked at too.
+    while index < pool.taken.load(Acquire).min(arena.layout().segment_capacity) {
+        if let Some(entry) = pool.entries.get(index as usize)
+            && pool.hold(index, bit)
+        {
+            let number = entry.number.load(Relaxed);
+            let generation = entry.generation.load(Relaxed);
+            match threads.get_mut(entry.slot.load(Relaxed) as usize) {
+                // What only other snapshots hold isn't in the ring any more.
+                Some(noted)
+                    if noted.header.generation == generation
+                        && is_there(&noted.header)
+                        && pool.is_held(index, holder::OWNER) =>
+                {
+                    if noted.segments == 0 || number < noted.first_number {
+                        (noted.first, noted.first_number) = (index, number);
+                    }
+                    noted.last_number = noted.last_number.max(number);
+                    noted.segments += 1;
+                }
+                // Of a thread that began since, or is about to.
+                _ => release(arena, index, bit),
+            }
+        }
+        index += 1;
+    }
+    for (noted, slot) in threads.iter_mut().zip(0..) {
+        let last = close_gaps(arena, bit, slot, noted);
+        noted.last_words = pool.segment_words as u64;
+        // The slot may be another thread's by now, and a thread may go on to the next segment in between.
+        let control = process.control(slot);
+        let is_there = || last == Some(control.current.load(Acquire));
+        if let Some(last) = last.filter(|_| is_there()) {
+            let position = match control.held_position.load(Relaxed) {
+                0 => control.position.load(Relaxed),
+                held => held,
+            };
+            let words = position.wrapping_sub(pool.address(last)) / size_of::<u64>() as u64;
+            if is_there() {
+                noted.last_words = words.min(noted.last_words);
+            }
+        }
+    }
+}
+
+/// A segment that came into use while all were looked at may have been looked at too early: its thread's list has it. Where one can't
+/// be held any more, those before it are let go: what a snapshot has of a thread is one stretch. The last one's place.
+fn close_gaps(arena: &Arena, bit: u32, slot: u32, noted: &mut Noted) -> Option<u32> {
+    let pool = arena.pool();
+    let generation = noted.header.generation;
+    if noted.segments == 0 {
+        return None;
+    }
+    noted.segments = 1;
+    let (mut index, mut number) = (noted.first, noted.first_number);
+    while number < noted.last_number {
+        let next = pool.entries.get(index as usize).and_then(|entry| entry.next.load(Acquire).checked_sub(1));
+        let is_next =
+            next.and_then(|next| Some((next, pool.entries.get(next as usize)?))).filter(|(next, entry)| {
+                let was_held = pool.is_held(*next, bit);
+                let is_own = (was_held || pool.hold(*next, bit))
+                    && entry.slot.load(Relaxed) == slot
+                    && entry.generation.load(Relaxed) == generation
+                    && entry.number.load(Relaxed) == number + 1;
+                if !was_held && !is_own {
+                    release(arena, *next, bit);
+                }
+                is_own
+            });
+        if let Some((next, _)) = is_next {
+            (index, number) = (next, number + 1);
+            noted.segments += 1;
+            continue;
+        }
+        let Some((later, of)) = successor(arena, bit, slot, noted, index, number) else {
+            noted.last_number = number;
+            break;
+        };
+        let mut old = Some((noted.first, noted.first_number));
+        while let Some((place, before)) = old.filter(|(_, before)| *before <= number) {
+            old = successor(arena, bit, slot, noted, place, before);
+            release(arena, place, bit);
+        }
+        (index, number) = (later, of);
+        (noted.first, noted.first_number, noted.segments) = (later, of, 1);
+    }
+    Some(index)
+}
+
+fn is_there(header: &ThreadHeader) -> bool {
+    matches!(header.state, thread_state::USED | thread_state::ENDED)
+}
+
+/// Releases the segments that end before `since`. A segment ends where the next one begins; the newest stays.
+fn let_go_before(arena: &Arena, bit: u32, threads: &mut [Noted], since: u64) {
+    for (noted, slot) in threads.iter_mut().zip(0..) {
+        while noted.segments > 1 && since > 0 {
+            let Some((next, number)) = successor(arena, bit, slot, noted, noted.first, noted.first_number)
+            else {
+                break;
+            };
+            if begin_ticks(arena, next).is_none_or(|ticks| ticks > since) {
+                break;
+            }
+            release(arena, noted.first, bit);
+            (noted.first, noted.first_number) = (next, number);
+            noted.segments -= 1;
+        }
+    }
+}
+
+/// Leaves of each thread what its ring had at the end of `call`, and what came since; of the one that made it, at least everything since its
+/// begin. Rings that were larger, because somebody asked them to keep what they have, become what they were.
+pub(crate) fn leave_rings(process: &'static Process, snapshot: u64, call: &TriggeredCall) -> Result<(), i32> {
+    let arena = process.arena();
+    let (entry, handle) = claim(process, snapshot)?;
+    let bit = holder::FIRST << entry;
+    for (noted, slot) in lists(arena, handle).1.iter_mut().zip(0..) {
+        let is_it = (slot, noted.header.generation) == (call.slot, call.generation);
+        let (mut until_end, mut until_begin) = (0_u32, 0_u32);
+        let mut next = Some((noted.first, noted.first_number)).filter(|_| noted.segments > 0);
+        while let Some((index, number)) = next {
+            let begin = begin_ticks(arena, index);
+            if begin.is_none_or(|ticks| ticks > call.end_ticks) {
+                break;
+            }
+            until_end += 1;
+            until_begin += u32::from(begin.is_some_and(|ticks| ticks <= call.start_ticks));
+            next = successor(arena, bit, slot, noted, index, number);
+        }
+        let mut too_many = until_end.saturating_sub(noted.header.ring_segments.max(1));
+        if is_it {
+            too_many = too_many.min(until_begin.saturating_sub(1));
+        }
+        for _ in 0..too_many {
+            let Some((next, number)) = successor(arena, bit, slot, noted, noted.first, noted.first_number)
+            else {
+                break;
+            };
+            release(arena, noted.first, bit);
+            (noted.first, noted.first_number) = (next, number);
+            noted.segments -= 1;
+        }
+    }
+    handle.state.store(snapshot_state::READY, Release);
+    Ok(())
+}
+
+/// The place and number of the next segment of a thread that is held, after `index`, whose number is `number`.
+pub(super) fn successor(
+    arena: &Arena,
+    bit: u32,
+    slot: u32,
+    noted: &Noted,
+    index: u32,
+    number: u64,
+) -> Option<(u32, u64)> {
+    let pool = arena.pool();
+    let number_of = |index: u32| {
+        let entry = pool.entries.get(index as usize)?;
+        let is_own = pool.is_held(index, bit)
+            && entry.slot.load(Relaxed) == slot
+            && entry.generation.load(Relaxed) == noted.header.generation;
+        let of = entry.number.load(Relaxed);
+        (is_own && of > number && of <= noted.last_number).then_some(of)
+    };
+    // The thread's own list; where a segment was taken from us, all have to be looked at.
+    let next = pool.entries.get(index as usize)?.next.load(Relaxed).checked_sub(1);
+    if let Some(next) = next
+        && pool.is_held(index, bit)
+        && number_of(next) == Some(number + 1)
+    {
+        return Some((next, number + 1));
+    }
+    let count = pool.taken.load(Acquire).min(arena.layout().segment_capacity);
+    (0..count).filter_map(|index| Some((index, number_of(index)?))).min_by_key(|(_, of)| *of)
+}
+
+/// The ticks with which a segment begins.
+fn begin_ticks(arena: &Arena, index: u32) -> Option<u64> {
+    let [first, second, ..] = arena.pool().segment(index) else { return None };
+    match (Word::decode(first.load(Relaxed)), Word::decode(second.load(Relaxed))) {
+        (Word::Record { ticks_low, kind: kind::SEGMENT, .. }, Word::Payload { payload, .. }) => {
+            Some(u64::from(payload) << 32 | u64::from(ticks_low))
+        }
+        _ => None,
+    }
+}
+
+/// Releases a segment; where threads wait for some, they are told.
+fn release(arena: &Arena, index: u32, bit: u32) {
+    if arena.pool().release(index, bit) && arena.pool_waiters().load(Acquire) != 0 {
+        arena.pool_bell().fetch_add(1, Release);
+        system::wake(arena.pool_bell());
+    }
+}
+
+/// The handle's entry, taken for whoever asks: nobody else works with it until its state is set.
+fn claim(process: &'static Process, snapshot: u64) -> Result<(u32, &'static Handle), i32> {
+    let entry = (snapshot & ((1 << ENTRY_BITS) - 1)).checked_sub(1).ok_or(error::ARGUMENT)? as u32;
+    let handle = process.snapshots.0.get(entry as usize).ok_or(error::ARGUMENT)?;
+    let is_it = || u64::from(handle.uses.load(Relaxed)) == snapshot >> ENTRY_BITS;
+    match handle.state.compare_exchange(snapshot_state::READY, snapshot_state::BUSY, Acquire, Relaxed) {
+        Ok(_) if is_it() => Ok((entry, handle)),
+        Ok(_) => {
+            handle.state.store(snapshot_state::READY, Release);
+            Err(error::ARGUMENT)
+        }
+        Err(snapshot_state::BUSY) if is_it() => Err(error::BUSY),
+        Err(_) => Err(error::ARGUMENT),
+    }
+}
+
+/// A handle's buffer and its threads, for whoever has claimed it.
+fn lists(arena: &Arena, handle: &Handle) -> (&'static mut [u8], &'static mut [Noted]) {
+    let memory = handle.memory.load(Relaxed) as *mut u8;
+    let buffer = (arena.layout().segment_size + PAGE) as usize;
+    let first = memory.wrapping_add(buffer).cast::<Noted>();
+    // SAFETY: as `note` has laid it out; the caller's alone while the state is BUSY.
+    unsafe {
+        (
+            core::slice::from_raw_parts_mut(memory, buffer),
+            core::slice::from_raw_parts_mut(first, handle.threads.load(Relaxed) as usize),
+        )
+    }
+}
+
+/// The snapshot, for writing.
+pub(super) fn open(process: &'static Process, snapshot: u64) -> Result<Held<'static>, i32> {
+    let (entry, handle) = claim(process, snapshot)?;
+    let (buffer, threads) = lists(process.arena(), handle);
+    Ok(Held { handle, bit: holder::FIRST << entry, ticks: handle.ticks.load(Relaxed), threads, buffer })
+}
+
+/// Frees a snapshot.
+pub(crate) fn free(process: &'static Process, snapshot: u64) -> Result<(), i32> {
+    let (entry, handle) = claim(process, snapshot)?;
+    let arena = process.arena();
+    let bit = holder::FIRST << entry;
+    for index in 0..arena.pool().taken.load(Acquire).min(arena.layout().segment_capacity) {
+        if arena.pool().is_held(index, bit) {
+            release(arena, index, bit);
+        }
+    }
+    system::unmap(handle.memory.load(Relaxed) as *mut u8, handle.size.load(Relaxed));
+    leave(arena, entry, handle);
+    Ok(())
+}

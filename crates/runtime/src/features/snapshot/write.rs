@@ -1,0 +1,430 @@
+//! Writes a snapshot as a trace file (`docs/format.md`), in bounded memory: one segment is copied at a time.
+#![allow(unsafe_code)] // Structures as bytes, lists in memory of its own, a C string.
+
+use crate::features::snapshot::Sink;
+use crate::features::snapshot::take::{Held, Noted, open, successor};
+use crate::state::arena::Arena;
+use crate::state::beginning;
+use crate::state::process::Process;
+use crate::sys::crc::Crc;
+use crate::sys::errors::{self, error};
+use crate::sys::file::{self, File};
+use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::sys::{clock, disk, processes};
+use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
+use everycall_format::Wire;
+use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, thread_state};
+use everycall_format::ect::{
+    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, EventsRecord, FileHeader, KeptCall,
+    MetaField, NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord, chunk, encoding,
+    image_end, meta, reason,
+};
+use everycall_format::event::{self, WORD_SIZE, Word, kind};
+use everycall_format::hub::origin;
+use everycall_format::trigger::TriggeredCall;
+
+/// Words at the end that may be zero though nothing is lost: each signal handler that interrupts a hook leaves one.
+const IN_FLIGHT: usize = 8;
+const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
+/// Bytes of a path with what is added to it for the time of writing.
+const PATH_MAX: usize = 4096 + 64;
+
+/// A call for which a snapshot was taken.
+pub(crate) struct Moment<'a> {
+    pub(crate) call: &'a TriggeredCall,
+    /// All triggers of the process, and the texts that they speak of.
+    pub(crate) triggers: &'a [TriggerRecord],
+    pub(crate) texts: &'a [u8],
+}
+
+/// Writes a snapshot to `sink`.
+pub(crate) fn write(process: &'static Process, snapshot: u64, sink: Sink) -> Result<(), i32> {
+    write_any(process, snapshot, sink, None)
+}
+
+/// The same of one that was taken for a call.
+pub(crate) fn write_moment(
+    process: &'static Process,
+    snapshot: u64,
+    sink: Sink,
+    moment: &Moment<'_>,
+) -> Result<(), i32> {
+    write_any(process, snapshot, sink, Some(moment))
+}
+
+fn write_any(
+    process: &'static Process,
+    snapshot: u64,
+    sink: Sink,
+    moment: Option<&Moment<'_>>,
+) -> Result<(), i32> {
+    let mut held = open(process, snapshot)?;
+    // Whoever writes beyond the limit gets a signal that ends it.
+    let limit = if matches!(sink, Sink::File(_)) { system::file_size_limit() } else { u64::MAX };
+    Output { sink, limit, position: 0, chunks: 0, moment }.all(process, &mut held)
+}
+
+/// Writes a snapshot to a file, which appears under its name only when it is whole.
+///
+/// # Safety
+/// `path` is a C string.
+pub(crate) unsafe fn write_file(
+    process: &'static Process,
+    snapshot: u64,
+    path: *const u8,
+) -> Result<(), i32> {
+    let mut length = 0;
+    let mut name = [0; PATH_MAX];
+    // SAFETY: by contract.
+    while let byte @ 1.. = unsafe { *path.wrapping_add(length) } {
+        *name.get_mut(length).filter(|_| length < PATH_MAX - 64).ok_or(error::ARGUMENT)? = byte;
+        length += 1;
+    }
+    if !disk::is_for_files(&name) {
+        return Err(error::ARGUMENT);
+    }
+    let mut temporary = name;
+    let numbers = [process.pid.load(Relaxed).into(), everycall_hooks::ticks()];
+    let mut end = length;
+    for number in numbers {
+        end = append_number(&mut temporary, end, number);
+    }
+    let file = File::create(&temporary).map_err(errors::told)?;
+    let written = write(process, snapshot, Sink::File(file.descriptor()));
+    let done = written.and_then(|()| file::rename(&temporary, &name).map_err(errors::told));
+    if done.is_err() {
+        file::remove(&temporary);
+    }
+    done
+}
+
+/// Appends `.` and a number in hexadecimal; where the text ends then.
+fn append_number(text: &mut [u8], at: usize, number: u64) -> usize {
+    let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1) as usize;
+    if let Some(place) = text.get_mut(at) {
+        *place = b'.';
+    }
+    for index in 0..digits {
+        let digit = (number >> (4 * (digits - 1 - index))) as u8 & 15;
+        if let Some(place) = text.get_mut(at + 1 + index) {
+            *place = if digit < 10 { b'0' + digit } else { b'a' + digit - 10 };
+        }
+    }
+    at + 1 + digits
+}
+
+/// The bytes of a structure.
+fn bytes<T: Wire>(value: &T) -> &[u8] {
+    // SAFETY: structures of the format have no padding, and lie in memory as in files.
+    unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), T::SIZE) }
+}
+
+/// The file that is being written.
+struct Output<'a> {
+    sink: Sink,
+    /// Bytes that it may take.
+    limit: u64,
+    position: u64,
+    chunks: u32,
+    /// The call that the snapshot was taken for.
+    moment: Option<&'a Moment<'a>>,
+}
+
+impl Output<'_> {
+    fn put(&mut self, part: &[u8]) -> Result<(), i32> {
+        self.position += part.len() as u64;
+        if self.position > self.limit {
+            return Err(error::DISK_FULL);
+        }
+        self.sink.put(part)
+    }
+
+    /// A chunk whose payload is `parts`, one after the other.
+    fn chunk(&mut self, kind: u32, parts: &[&[u8]]) -> Result<(), i32> {
+        let mut payload = Crc::new();
+        let mut length = 0;
+        for part in parts {
+            payload.add(part);
+            length += part.len() as u64;
+        }
+        let place = ChunkPlace { kind, number: self.chunks, process: 0 };
+        self.put(bytes(&ChunkHeader::new(place, length, payload.value(), Crc::of)))?;
+        for part in parts {
+            self.put(part)?;
+        }
+        let padding = length.next_multiple_of(CHUNK_ALIGN) - length;
+        self.put([0; CHUNK_ALIGN as usize].get(..padding as usize).unwrap_or(&[]))?;
+        self.chunks += 1;
+        Ok(())
+    }
+
+    fn all(&mut self, process: &'static Process, held: &mut Held<'_>) -> Result<(), i32> {
+        let arena = process.arena();
+        self.put(bytes(&FileHeader::new(Crc::of)))?;
+        self.description(held)?;
+        let start = arena.start().unwrap_or_default();
+        let array = |size: usize, count: u32| ArrayHeader { entry_size: size as u32, count };
+        let now = clock::reading();
+        self.chunk(chunk::CLOCK, &[bytes(&array(ClockReading::SIZE, 2)), bytes(&start), bytes(&now)])?;
+        self.process(process, held, &start)?;
+        self.modules(arena, held.buffer)?;
+        self.threads(process, arena, held)?;
+        if let Some(moment) = self.moment {
+            self.chunk(chunk::KEPT, &[bytes(&kept_call(arena, held.threads, moment))])?;
+            let count = moment.triggers.len() as u32;
+            // SAFETY: structures of the format have no padding, and lie in memory as in files.
+            let records = unsafe {
+                core::slice::from_raw_parts(moment.triggers.as_ptr().cast(), size_of_val(moment.triggers))
+            };
+            let list = array(TriggerRecord::SIZE, count);
+            self.chunk(chunk::TRIGGERS, &[bytes(&list), records, moment.texts])?;
+        }
+        let size = (ChunkHeader::SIZE + EndRecord::SIZE) as u64;
+        let end = EndRecord { chunks: self.chunks, reserved: 0, file_length: self.position + size };
+        self.chunk(chunk::END, &[bytes(&end)])
+    }
+
+    /// Entries change as libraries come and go: what is written has to be what the checksum is of. Paths are only added.
+    fn modules(&mut self, arena: &Arena, buffer: &mut [u8]) -> Result<(), i32> {
+        let (modules, paths) = arena.module_tables();
+        if let Some(copy) = buffer.get_mut(..modules.len()) {
+            return self.module_table(modules, copy, paths);
+        }
+        let (length, size) = (modules.len(), (modules.len() as u64).next_multiple_of(PAGE));
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        let memory = system::map(size, PROT_READ | PROT_WRITE, flags, -1).ok_or(error::NO_MEMORY)?;
+        // SAFETY: fresh memory, of which nobody else knows, until it is unmapped below.
+        let done =
+            self.module_table(modules, unsafe { core::slice::from_raw_parts_mut(memory, length) }, paths);
+        system::unmap(memory, size);
+        done
+    }
+
+    fn module_table(&mut self, modules: &[u8], copy: &mut [u8], paths: &[u8]) -> Result<(), i32> {
+        copy.iter_mut().zip(modules).for_each(|(to, from)| *to = *from);
+        let entry_size = ModuleEntry::SIZE as u32;
+        let count = (copy.len() as u32).checked_div(entry_size).unwrap_or(0);
+        self.chunk(chunk::MODULES, &[bytes(&ArrayHeader { entry_size, count }), copy, paths])
+    }
+
+    fn description(&mut self, held: &mut Held<'_>) -> Result<(), i32> {
+        let version = MetaField { key: meta::TOOL_VERSION, length: VERSION.len() as u32 };
+        let mut length = 0;
+        let mut add = |part: &[u8]| {
+            for byte in part {
+                if let Some(place) = held.buffer.get_mut(length) {
+                    *place = *byte;
+                    length += 1;
+                }
+            }
+            while !length.is_multiple_of(4) {
+                if let Some(place) = held.buffer.get_mut(length) {
+                    *place = 0;
+                }
+                length += 1;
+            }
+        };
+        add(bytes(&version));
+        add(VERSION);
+        for word in words_of(beginning::command_line()) {
+            add(bytes(&MetaField { key: meta::ARGUMENT, length: word.len() as u32 }));
+            add(word);
+        }
+        let folder = beginning::folder();
+        if !folder.is_empty() {
+            add(bytes(&MetaField { key: meta::WORKING_FOLDER, length: folder.len() as u32 }));
+            add(folder);
+        }
+        self.chunk(chunk::META, &[held.buffer.get(..length).unwrap_or(&[])])
+    }
+
+    fn process(
+        &mut self,
+        process: &'static Process,
+        held: &Held<'_>,
+        start: &ClockReading,
+    ) -> Result<(), i32> {
+        let command = beginning::command_line();
+        let record = ProcessRecord {
+            record_size: ProcessRecord::SIZE as u32,
+            pid: process.pid.load(Relaxed),
+            parent_pid: system::parent_id(),
+            parent: NO_PROCESS,
+            origin: origin::START,
+            ending: image_end::RUNNING,
+            start_ticks: start.ticks,
+            end_ticks: held.ticks,
+            name: processes::process_name(),
+            command_length: command.len() as u32,
+            ..ProcessRecord::default()
+        };
+        self.chunk(chunk::PROCESS, &[bytes(&record), command])
+    }
+
+    fn threads(&mut self, process: &'static Process, arena: &Arena, held: &mut Held<'_>) -> Result<(), i32> {
+        let layout = arena.layout();
+        let pid = process.pid.load(Relaxed);
+        let record = SnapshotRecord {
+            snapshot: 0,
+            reason: if self.moment.is_some() { reason::TRIGGER } else { reason::REQUEST },
+            pid,
+            threads: held.threads.iter().filter(|noted| noted.segments > 0).count() as u32,
+            ticks: held.ticks,
+            ring_size: layout.ring_size,
+            segment_size: layout.segment_size,
+            counters: arena.counters(),
+        };
+        self.chunk(chunk::SNAPSHOT, &[bytes(&record)])?;
+        let mut thread = 0;
+        for (noted, slot) in held.threads.iter().zip(0..) {
+            if noted.segments == 0 {
+                continue;
+            }
+            self.thread(arena, held.bit, held.buffer, noted, (slot, thread, pid))?;
+            thread += 1;
+        }
+        Ok(())
+    }
+
+    fn thread(
+        &mut self,
+        arena: &Arena,
+        bit: u32,
+        buffer: &mut [u8],
+        noted: &Noted,
+        (slot, thread, pid): (u32, u32, u32),
+    ) -> Result<(), i32> {
+        let header = &noted.header;
+        // SAFETY: as the snapshot has copied them.
+        let open_calls = unsafe {
+            core::slice::from_raw_parts(
+                noted.open_calls as *const u8,
+                noted.open_calls_count as usize * size_of::<OpenCall>(),
+            )
+        };
+        let record = ThreadRecord {
+            snapshot: 0,
+            thread,
+            pid,
+            tid: header.tid,
+            slot,
+            generation: header.generation,
+            start_ticks: header.start_ticks,
+            first_segment: noted.first_number,
+            segments: noted.last_number.saturating_sub(noted.first_number) + 1,
+            // Whoever reads the events counts them.
+            holes: 0,
+            name: newest_name(arena, slot, header),
+            unwound: header.unwound,
+            orphan_exits: header.orphan_exits,
+            lost_busy: header.lost_busy,
+            deep: header.deep,
+            fiber: header.fiber,
+            reserved: [0; 5],
+        };
+        let list =
+            ArrayHeader { entry_size: size_of::<OpenCall>() as u32, count: noted.open_calls_count as u32 };
+        self.chunk(chunk::THREAD, &[bytes(&record), bytes(&list), open_calls])?;
+        let mut next = Some((noted.first, noted.first_number));
+        while let Some((index, number)) = next {
+            let is_last = number == noted.last_number;
+            let words = if is_last { noted.last_words } else { u64::MAX };
+            if let Some(copied) = copy(arena, bit, index, (number, noted.last_number), words, buffer) {
+                let record = EventsRecord {
+                    snapshot: 0,
+                    thread,
+                    first_segment: number,
+                    words: copied as u64,
+                    encoding: encoding::RAW,
+                    lost: 0,
+                };
+                self.chunk(
+                    chunk::EVENTS,
+                    &[bytes(&record), buffer.get(..copied * WORD_SIZE).unwrap_or(&[])],
+                )?;
+            }
+            next = if is_last { None } else { successor(arena, bit, slot, noted, index, number) };
+        }
+        Ok(())
+    }
+}
+
+/// What the file says of the call that a snapshot was taken for.
+fn kept_call(arena: &Arena, threads: &[Noted], moment: &Moment<'_>) -> KeptCall {
+    let call = moment.call;
+    let is_it = |(slot, noted): &(u32, &Noted)| {
+        *slot == call.slot && noted.header.generation == call.generation && noted.segments > 0
+    };
+    let thread = (0..).zip(threads).find(is_it).map(|(_, noted)| {
+        let before = threads.iter().take(call.slot as usize).filter(|noted| noted.segments > 0).count();
+        let oldest = arena.pool().entries.get(noted.first as usize);
+        (before as u32, oldest.map_or(u64::MAX, |entry| entry.events_before.load(Relaxed)))
+    });
+    KeptCall::of(call, 0, thread)
+}
+
+/// Copies up to `count` words of a segment; how many. `None` where it was taken from us.
+fn copy(
+    arena: &Arena,
+    bit: u32,
+    index: u32,
+    (number, newest): (u64, u64),
+    count: u64,
+    buffer: &mut [u8],
+) -> Option<usize> {
+    let source = arena.pool().segment(index);
+    let count = (count as usize).min(source.len());
+    let places = buffer.as_chunks_mut::<WORD_SIZE>().0;
+    for (place, word) in places.iter_mut().zip(source).take(count) {
+        *place = word.load(Relaxed).to_le_bytes();
+    }
+    fence(Acquire);
+    let is_it = arena.pool().is_held(index, bit)
+        && arena.pool().entries.get(index as usize).is_some_and(|entry| entry.number.load(Relaxed) == number);
+    if !is_it {
+        return None;
+    }
+    // Behind what was written of a thread's last segment there are zeros.
+    let written =
+        places.iter().take(count).rposition(|word| *word != [0; WORD_SIZE]).map_or(0, |last| last + 1);
+    let is_newest = number == newest;
+    let words = places.get_mut(..if is_newest { written } else { count })?;
+    // What was still being written when the snapshot was taken isn't part of it: it is no loss either.
+    for place in words.iter_mut().rev().take(IN_FLIGHT) {
+        if u64::from_le_bytes(*place) as u32 == 0 {
+            *place = event::record_word(0, kind::FILLER, 0, 0).to_le_bytes();
+        }
+    }
+    Some(whole_records(words))
+}
+
+/// How many of the words are left without a record at the end whose following words are missing.
+fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
+    for (word, following) in words.iter().rev().zip(0..=event::RECORD_MAX_PAYLOAD) {
+        match Word::decode(u64::from_le_bytes(*word)) {
+            Word::Payload { .. } => {}
+            Word::Record { count, .. } if usize::from(count) > following => {
+                return words.len().saturating_sub(following + 1);
+            }
+            _ => break,
+        }
+    }
+    words.len()
+}
+
+/// The words of a command line, which ends each with a zero byte.
+/// A thread's name. One that names itself and then waits has told nobody, so the kernel is asked; of one that has ended meanwhile, what it told last
+/// is all that there is.
+fn newest_name(arena: &Arena, slot: u32, header: &ThreadHeader) -> [u8; 16] {
+    let now = arena.slot(slot);
+    let is_there = header.fiber == 0
+        && now.state().load(Acquire) == thread_state::USED
+        && now.generation().load(Relaxed) == header.generation;
+    // Unless it is another process's thread, one that shares our memory.
+    let name = if is_there { processes::name_of_thread(header.tid) } else { None };
+    name.unwrap_or(header.name)
+}
+
+fn words_of(line: &[u8]) -> impl Iterator<Item = &[u8]> {
+    line.strip_suffix(b"\0").unwrap_or(line).split(|byte| *byte == 0).filter(|_| !line.is_empty())
+}

@@ -1,0 +1,82 @@
+//! What the process was started with. A program may write another title over its command line and go to another folder, so that both are
+//! read when the runtime starts, and stand in each arena that the process has.
+#![allow(unsafe_code)] // A cell that is written at the start alone.
+
+use crate::state::arena::Arena;
+use crate::sys::{processes, system};
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use everycall_format::Wire;
+use everycall_format::crash::{BEGIN_MAGIC, COMMAND_MAX, CRASH_OFFSET, CrashRecord};
+
+/// Bytes of the folder that are kept; a longer one is left out.
+const FOLDER_MAX: usize = 512;
+
+struct Texts {
+    /// The command line, then the folder.
+    bytes: UnsafeCell<[u8; COMMAND_MAX]>,
+    command: AtomicU32,
+    folder: AtomicU32,
+}
+
+// SAFETY: written at the start alone, by one thread, before anybody reads.
+unsafe impl Sync for Texts {}
+
+static TEXTS: Texts =
+    Texts { bytes: UnsafeCell::new([0; COMMAND_MAX]), command: AtomicU32::new(0), folder: AtomicU32::new(0) };
+
+/// Reads them. For the start alone.
+pub(crate) fn note() {
+    // SAFETY: as above.
+    let bytes = unsafe { &mut *TEXTS.bytes.get() };
+    let mut folder = [0; FOLDER_MAX];
+    let length = processes::working_folder(&mut folder);
+    let room = bytes.len().saturating_sub(length);
+    let command = bytes.get_mut(..room).map_or(0, |bytes| processes::command_line(bytes).len());
+    let place = bytes.get_mut(command..).unwrap_or(&mut []);
+    place.iter_mut().zip(folder.iter().take(length)).for_each(|(to, from)| *to = *from);
+    TEXTS.folder.store(length as u32, Relaxed);
+    TEXTS.command.store(command as u32, Release);
+}
+
+/// The lengths of both, and the bytes.
+fn texts() -> (usize, usize, &'static [u8]) {
+    let command = TEXTS.command.load(Acquire) as usize;
+    let folder = TEXTS.folder.load(Relaxed) as usize;
+    // SAFETY: as above.
+    let bytes = unsafe { &*TEXTS.bytes.get() };
+    (command, folder, bytes.get(..command.saturating_add(folder)).unwrap_or(&[]))
+}
+
+/// The command line, each word with a NUL behind it: as much of it as fits; empty where it could not be read.
+pub(crate) fn command_line() -> &'static [u8] {
+    let (command, _, bytes) = texts();
+    bytes.get(..command).unwrap_or(&[])
+}
+
+/// The folder that the process began in; empty where it isn't known.
+pub(crate) fn folder() -> &'static [u8] {
+    let (command, _, bytes) = texts();
+    bytes.get(command..).unwrap_or(&[])
+}
+
+/// Puts `record` into an arena, with both.
+pub(crate) fn put_record(arena: &Arena, record: &CrashRecord) {
+    let (command, folder, texts) = texts();
+    let record = CrashRecord {
+        record_size: CrashRecord::SIZE as u32,
+        command_length: command as u32,
+        folder_length: folder as u32,
+        ..*record
+    };
+    let mut bytes = [0; CrashRecord::SIZE];
+    record.write(&mut bytes);
+    arena.put_bytes(CRASH_OFFSET + CrashRecord::SIZE as u64, texts);
+    arena.put_bytes(CRASH_OFFSET, &bytes);
+}
+
+/// Puts both into an arena that is no crash file.
+pub(crate) fn put(arena: &Arena) {
+    let name = system::thread_name();
+    put_record(arena, &CrashRecord { magic: BEGIN_MAGIC, name, ..CrashRecord::default() });
+}

@@ -1,0 +1,288 @@
+//! The recorder's hub, through which a process gets its arena. It stays mapped, also in forked children, which have nothing
+//! else to find the recorder by.
+#![allow(unsafe_code)] // Shared memory: fields of the hub, by their addresses.
+
+use crate::sys::disk::{self, NotMemory};
+use crate::sys::file::File;
+use crate::sys::{processes, system};
+use core::mem::offset_of;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
+    Ordering::Release,
+};
+use everycall_format::Wire;
+use everycall_format::arena::{ArenaHeader, ChildEntry};
+use everycall_format::hub::{HubHeader, SPARES, silence};
+
+/// How long the recorder is waited for, until it has taken hold of a module's file.
+pub(crate) const FILE_WAIT_NS: u64 = 10_000_000;
+/// The same where triggers may name functions of the module, whose calls nobody would look at: long enough for a large library's symbols
+/// on a busy machine.
+const NAMES_WAIT_NS: u64 = 10_000_000_000;
+/// Whoever waits so long looks this often whether the recorder lives.
+const LOOK_NS: u64 = 100_000_000;
+/// The same for an arena. Where the recorder doesn't answer in this time, nobody waits any more until it does.
+const ARENA_WAIT_NS: u64 = 50_000_000;
+/// Longest path that is understood, the zero at its end included.
+const PATH_MAX: usize = 256;
+
+static HUB: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+// Its layout as it was checked: what stands in the hub now may be the word of a process that has given up its rights since.
+static CHILDREN_OFFSET: AtomicU64 = AtomicU64::new(0);
+static CHILD_CAPACITY: AtomicU32 = AtomicU32::new(0);
+/// Process that the hub was opened from.
+static RECORDER_PID: AtomicU32 = AtomicU32::new(0);
+
+/// The hub, and its layout as it was when it was checked.
+#[derive(Clone, Copy)]
+pub(crate) struct Hub {
+    base: *mut u8,
+    children_offset: u64,
+    child_capacity: u32,
+    recorder_pid: u32,
+}
+
+/// An arena that nobody else can take: its file and its layout.
+pub(crate) struct Spare {
+    pub(crate) file: File,
+    pub(crate) header: ArenaHeader,
+}
+
+/// Opens the hub that the recorder named, and keeps it. See [`disk::open_memory`] for whose it may be.
+pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
+    // The rest is the path of a descriptor of that process.
+    let recorder_pid = recorder_of(path).ok_or(NotMemory::NotTrusted)?;
+    let mut name = [0; PATH_MAX];
+    let place = name.get_mut(..path.len()).filter(|place| place.len() < PATH_MAX);
+    place.ok_or(NotMemory::NotTrusted)?.copy_from_slice(path);
+    let file = disk::open_memory(name.get(..=path.len()).unwrap_or(&[]))?;
+    let mut bytes = [0; HubHeader::SIZE];
+    if file.read(&mut bytes) != bytes.len() {
+        return Err(NotMemory::NotThere);
+    }
+    // All processes of the recording can write into the hub: only the kernel knows its size.
+    let size = disk::size_of(&file).ok_or(NotMemory::NotThere)?;
+    let header =
+        HubHeader::read(&bytes).filter(|header| header.is_consistent(size)).ok_or(NotMemory::NotThere)?;
+    CHILDREN_OFFSET.store(header.children_offset, Relaxed);
+    CHILD_CAPACITY.store(header.child_capacity, Relaxed);
+    RECORDER_PID.store(recorder_pid, Relaxed);
+    HUB.store(file.map_shared(header.hub_size).ok_or(NotMemory::NotThere)?, Release);
+    hub().ok_or(NotMemory::NotThere)
+}
+
+/// The hub, where there is one.
+pub(crate) fn hub() -> Option<Hub> {
+    let base = HUB.load(Acquire);
+    (!base.is_null()).then(|| Hub {
+        base,
+        children_offset: CHILDREN_OFFSET.load(Relaxed),
+        child_capacity: CHILD_CAPACITY.load(Relaxed),
+        recorder_pid: RECORDER_PID.load(Relaxed),
+    })
+}
+
+/// The process in `/proc/PID/fd/NUMBER`; `None` for any other path.
+fn recorder_of(path: &[u8]) -> Option<u32> {
+    let rest = path.strip_prefix(b"/proc/")?;
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (pid, rest) = rest.split_at_checked(digits)?;
+    let descriptor = rest.strip_prefix(b"/fd/")?;
+    let is_number = |text: &[u8]| (1..=9).contains(&text.len()) && text.iter().all(u8::is_ascii_digit);
+    (is_number(pid) && is_number(descriptor))
+        .then(|| pid.iter().fold(0, |number, digit| number * 10 + u32::from(digit - b'0')))
+}
+
+impl Hub {
+    fn field(&self, offset: usize) -> &AtomicU32 {
+        // SAFETY: an aligned field of the header, which stays mapped; atomics may be shared.
+        unsafe { &*self.base.wrapping_add(offset).cast::<AtomicU32>() }
+    }
+
+    /// Whether children are to be followed.
+    pub(crate) fn follows(&self) -> bool {
+        self.field(offset_of!(HubHeader, follow)).load(Relaxed) != 0
+    }
+
+    /// Tells the recorder that there is something to see. The bell's number.
+    pub(crate) fn ring(&self) -> u32 {
+        let doorbell = self.field(offset_of!(HubHeader, doorbell));
+        let bell = doorbell.fetch_add(1, Release).wrapping_add(1);
+        system::wake(doorbell);
+        bell
+    }
+
+    /// Waits until the recorder has dealt with bell number `bell`, for at most `nanoseconds`. False where it didn't in time.
+    pub(crate) fn wait_for(&self, bell: u32, nanoseconds: u64) -> bool {
+        let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + nanoseconds;
+        let is_silent = self.field(offset_of!(HubHeader, silent));
+        self.wait_while(bell, || {
+            let left = deadline.checked_sub(system::clock_ns(system::CLOCK_MONOTONIC));
+            let left = left.filter(|left| *left > 0 && is_silent.load(Relaxed) == 0);
+            if left.is_none() {
+                is_silent.fetch_or(silence::SHORTLY, Relaxed);
+            }
+            left
+        })
+    }
+
+    /// Waits until the recorder has dealt with bell number `bell`, and so named the functions that triggers want, for seconds if need be.
+    /// False where it is gone, the recording over, or the time.
+    pub(crate) fn wait_for_names(&self, bell: u32) -> bool {
+        let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + NAMES_WAIT_NS;
+        let is_silent = self.field(offset_of!(HubHeader, silent));
+        let mut has_waited = false;
+        self.wait_while(bell, || {
+            let left = deadline.saturating_sub(system::clock_ns(system::CLOCK_MONOTONIC));
+            if left == 0 {
+                is_silent.fetch_or(silence::LONG, Relaxed);
+            }
+            let is_in_vain = is_silent.load(Relaxed) & (silence::LONG | silence::OVER) != 0
+                || (has_waited && processes::process_has_ended(self.recorder_pid));
+            has_waited = true;
+            (!is_in_vain).then_some(left.min(LOOK_NS))
+        })
+    }
+
+    /// Waits until the recorder has dealt with bell number `bell`, each time for as many nanoseconds as `longer` says. False where that
+    /// says none.
+    fn wait_while(&self, bell: u32, mut longer: impl FnMut() -> Option<u64>) -> bool {
+        let acknowledged = self.field(offset_of!(HubHeader, acknowledged));
+        loop {
+            let seen = acknowledged.load(Acquire);
+            if seen.wrapping_sub(bell).cast_signed() >= 0 {
+                return true;
+            }
+            let Some(nanoseconds) = longer() else { return false };
+            system::wait(acknowledged, seen, nanoseconds);
+        }
+    }
+
+    /// Takes an arena that is ready; where there is none, the recorder gets a moment to make one.
+    pub(crate) fn take(&self) -> Option<Spare> {
+        let number = self.take_number().or_else(|| {
+            // With nobody followed there will be no more.
+            let waits = self.follows();
+            if waits {
+                (self.wait_for(self.ring(), ARENA_WAIT_NS).then(|| self.take_number())).flatten()
+            } else {
+                None
+            }
+        })?;
+        let file = disk::open_memory(&path(self.recorder_pid, number - 1)).ok()?;
+        if !disk::is_spare(&file) {
+            return None;
+        }
+        let mut bytes = [0; ArenaHeader::SIZE];
+        if file.read(&mut bytes) != bytes.len() {
+            return None;
+        }
+        let size = disk::size_of(&file)?;
+        let header = ArenaHeader::read(&bytes).filter(|header| header.is_consistent(size))?;
+        Some(Spare { file, header })
+    }
+
+    fn take_number(&self) -> Option<u32> {
+        (0..SPARES)
+            .map(|place| self.field(offset_of!(HubHeader, spares) + place * size_of::<u32>()))
+            .filter(|place| place.load(Relaxed) != 0)
+            .map(|place| place.swap(0, AcqRel))
+            .find(|number| *number != 0)
+    }
+
+    /// Counts a process that should have been followed.
+    pub(crate) fn count_untraced(&self) {
+        self.field(offset_of!(HubHeader, untraced)).fetch_add(1, Relaxed);
+    }
+
+    /// Lists the calling process as one that isn't followed; `kind` is one of [`everycall_format::arena::child_kind`].
+    pub(crate) fn list(&self, kind: u32) {
+        let index = self.field(offset_of!(HubHeader, children)).fetch_add(1, Relaxed);
+        if index >= self.child_capacity {
+            return;
+        }
+        let mut name = [0; 40];
+        for (place, byte) in name.iter_mut().zip(system::thread_name()) {
+            *place = byte;
+        }
+        let entry = ChildEntry {
+            pid: system::process_id(),
+            parent: system::parent_id(),
+            kind,
+            reserved: 0,
+            ticks: everycall_hooks::ticks(),
+            name,
+        };
+        let offset = self.children_offset + u64::from(index) * ChildEntry::SIZE as u64;
+        let place = self.base.wrapping_add(offset as usize);
+        // SAFETY: within the hub by its checked layout; the place is ours alone.
+        entry.write(unsafe { core::slice::from_raw_parts_mut(place, ChildEntry::SIZE) });
+    }
+}
+
+/// `/proc/PID/fd/NUMBER` with a zero behind it.
+fn path(pid: u32, descriptor: u32) -> [u8; 40] {
+    let mut path = [0; 40];
+    let mut length = 0;
+    let mut put = |bytes: &[u8]| {
+        for byte in bytes {
+            if let Some(place) = path.get_mut(length) {
+                *place = *byte;
+                length += 1;
+            }
+        }
+    };
+    put(b"/proc/");
+    put_number(&mut put, pid);
+    put(b"/fd/");
+    put_number(&mut put, descriptor);
+    path
+}
+
+fn put_number(put: &mut impl FnMut(&[u8]), number: u32) {
+    let mut place = 1_000_000_000;
+    let mut shown = false;
+    while place > 0 {
+        let digit = (number / place % 10) as u8;
+        shown |= digit != 0 || place == 1;
+        if shown {
+            put(&[b'0' + digit]);
+        }
+        place /= 10;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_descriptors_of_processes_are_recorders() {
+        assert_eq!(recorder_of(b"/proc/7/fd/10"), Some(7));
+        assert_eq!(recorder_of(b"/proc/4194303/fd/0"), Some(4_194_303));
+        for other in [
+            &b""[..],
+            b"/proc/",
+            b"/proc//fd/1",
+            b"/proc/self/fd/1",
+            b"/proc/7/fd/",
+            b"/proc/7/fd/1/x",
+            b"/proc/7/fd/1x",
+            b"/proc/7/fd/../1",
+            b"/proc/7/cwd/1",
+            b"/proc/7/fd/12345678901",
+            b"/proc/12345678901/fd/1",
+            b"proc/7/fd/1",
+            b"/dev/shm/7/fd/1",
+        ] {
+            assert_eq!(recorder_of(other), None, "{:?}", core::str::from_utf8(other));
+        }
+    }
+
+    #[test]
+    fn paths_are_written_out() {
+        assert!(path(7, 10).starts_with(b"/proc/7/fd/10\0"));
+        assert!(path(4_194_303, 0).starts_with(b"/proc/4194303/fd/0\0"));
+        assert!(path(u32::MAX, u32::MAX).starts_with(b"/proc/4294967295/fd/4294967295\0"));
+    }
+}

@@ -1,0 +1,54 @@
+//! Calls that the process keeps itself, by a set of triggers.
+
+use crate::sys::name::Name;
+use core::cell::UnsafeCell;
+use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Release};
+use everycall_format::site_set::KEEP_MAX;
+use everycall_format::trigger::RULES;
+
+/// Helpers that there may be: one works, and another may just be ending.
+pub(crate) const HELPERS: usize = 2;
+
+/// A process's part of it: wiped in a forked child, which keeps calls of its own.
+pub(crate) struct KeptCalls {
+    /// Calls that were posted since a helper saw that there are no more; whoever posts the first one starts a helper.
+    pub(crate) wanted: AtomicU32,
+    /// The entry of the call for which a helper is to be started, plus 1; 0 for none.
+    pub(crate) due: AtomicU32,
+    pub(crate) running: [AtomicU32; HELPERS],
+    /// The helper's.
+    pub(crate) choices: UnsafeCell<Choices>,
+}
+
+impl KeptCalls {
+    /// A call was posted in entry `call`: where there is no helper, the thread starts one when it has done what it is at.
+    pub(crate) fn want(&self, call: u32) {
+        if self.wanted.fetch_add(1, AcqRel) == 0 {
+            self.due.store(call + 1, Release);
+        }
+    }
+}
+
+pub(crate) struct Choices {
+    /// What the files' names begin with; empty before there is one.
+    pub(crate) name: Name,
+    /// Number of the last file.
+    pub(crate) number: u32,
+    pub(crate) of: [Choice; RULES as usize],
+}
+
+/// A call that is kept.
+#[derive(Clone, Copy)]
+pub(crate) struct Kept {
+    pub(crate) took: u64,
+    /// Its file's number, which grows.
+    pub(crate) number: u32,
+}
+
+/// The calls of one trigger.
+pub(crate) struct Choice {
+    /// Until then, in ticks, there is one already: the one that came last.
+    pub(crate) until: u64,
+    pub(crate) count: u32,
+    pub(crate) kept: [Kept; KEEP_MAX as usize],
+}

@@ -1,0 +1,127 @@
+//! What the runtime keeps for each thread in its thread-local slot.
+#![allow(unsafe_code)] // The calling thread's slot, by its address.
+
+use crate::state::process::{self, Process};
+use crate::state::slow_stacks;
+use crate::sys::errors::error;
+use crate::sys::system;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use everycall_hooks::THREAD_SLOT_SIZE;
+use everycall_ring::{Control, state};
+
+/// What the runtime keeps for each thread in its thread-local slot. Hooks read the first word.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct Local {
+    /// The context that the thread ran last; null where it has none that records.
+    pub(crate) current: *const Control,
+    /// That of its own stack; null before its first event there.
+    pub(crate) home: *const Control,
+    /// Its id, and above it its process's.
+    id: u64,
+    /// Not 0 while the runtime works for the thread: 1, and the events of signal handlers that came in between.
+    at_work: u64,
+}
+
+const _: () = assert!(size_of::<Local>() == THREAD_SLOT_SIZE);
+
+#[cfg(test)]
+impl Local {
+    pub(crate) const NONE: Local =
+        Local { current: core::ptr::null(), home: core::ptr::null(), id: 0, at_work: 0 };
+}
+
+pub(crate) fn local() -> Local {
+    // SAFETY: the thread-local slot is this thread's own.
+    unsafe { process::thread_slot().cast::<Local>().read() }
+}
+
+/// What hooks find from now on.
+pub(crate) fn set_current(control: *const Control) {
+    // SAFETY: as above.
+    unsafe { process::thread_slot().write(control) };
+}
+
+pub(crate) fn set_home(control: *const Control) {
+    // SAFETY: as above.
+    unsafe { (*process::thread_slot().cast::<Local>()).home = control };
+}
+
+fn at_work() -> &'static AtomicU64 {
+    // SAFETY: as above; it stays as long as the thread.
+    unsafe { AtomicU64::from_ptr(&raw mut (*process::thread_slot().cast::<Local>()).at_work) }
+}
+
+/// The runtime works for the calling thread as long as this is there.
+pub(crate) struct AtWork(());
+
+impl AtWork {
+    /// `None` where it does already: then this is a signal handler that came in between.
+    pub(crate) fn begin() -> Option<AtWork> {
+        at_work().compare_exchange(0, 1, Relaxed, Relaxed).ok().map(|_| AtWork(()))
+    }
+
+    /// An event comes in such a handler, and is lost. It is counted at once, as the handler may never return, or behind the work, which may be the
+    /// thread's begin.
+    pub(crate) fn lose_event() {
+        if !count_lost(1) {
+            at_work().fetch_add(1, Relaxed);
+        }
+    }
+}
+
+/// Does something on one of the slow path's stacks, for a thread whose signals are blocked. What it returned; an error where the runtime works for the
+/// thread already.
+pub(crate) fn run_on_slow_stack(work: impl FnOnce() -> i32) -> i32 {
+    let Some(_at_work) = AtWork::begin() else { return error::BUSY };
+    slow_stacks::run(work)
+}
+
+impl Drop for AtWork {
+    fn drop(&mut self) {
+        let lost = at_work().swap(0, Relaxed).saturating_sub(1);
+        if lost > 0 {
+            count_lost(lost);
+        }
+    }
+}
+
+/// Counts events of the calling thread that are lost, if it records.
+fn count_lost(events: u64) -> bool {
+    let Some(process) = process::traced() else { return false };
+    let Some(control) = last().filter(|control| control.state.load(Relaxed) == state::ACTIVE) else {
+        return false;
+    };
+    process.arena().slot(control.slot.load(Relaxed)).lost_busy().fetch_add(events, Relaxed);
+    true
+}
+
+/// A control block that the thread-local slot has: none, where it was wiped by a fork.
+pub(crate) fn live(control: *const Control) -> Option<&'static Control> {
+    // SAFETY: null, or a control block, which stays.
+    unsafe { control.as_ref() }.filter(|control| control.state.load(Relaxed) != state::BLANK)
+}
+
+/// The context that the thread ran last, whichever stack it runs now.
+pub(crate) fn last() -> Option<&'static Control> {
+    live(local().current)
+}
+
+/// Whether the thread's slot has control blocks, wiped or not.
+pub(crate) fn has_any(process: &'static Process, capacity: u32) -> bool {
+    let local = local();
+    process.owns(local.current, capacity) || process.owns(local.home, capacity)
+}
+
+/// The calling thread's id. `None` where a filter of system calls doesn't tell.
+pub(crate) fn thread_id(process: &Process) -> Option<u32> {
+    let pid = u64::from(process.pid.load(Relaxed)) << 32;
+    let known = local().id;
+    if known & !u64::from(u32::MAX) == pid && known as u32 != 0 {
+        return Some(known as u32);
+    }
+    let tid = system::thread_id()?;
+    // SAFETY: the thread-local slot is this thread's own.
+    unsafe { (*process::thread_slot().cast::<Local>()).id = pid | u64::from(tid) };
+    Some(tid)
+}

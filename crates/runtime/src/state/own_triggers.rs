@@ -1,0 +1,139 @@
+//! Triggers of an arena of the process's own: what `record` does elsewhere, by a [set](crate::site_set).
+#![allow(unsafe_code)] // Shared memory: structures in the arena, by their addresses.
+
+use crate::state::arena::Arena;
+use crate::state::trigger_table::Triggers;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
+};
+use everycall_format::Wire;
+use everycall_format::trigger::{
+    CALLS, KEEP_TICKS, NEVER, RULES, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_state,
+};
+
+impl Triggers {
+    /// Writes the header of a fresh arena, which has no sites yet. Threads may take `memory` bytes beyond their rings.
+    pub(crate) fn begin(&self, arena: &Arena, memory: u64) {
+        let segments = memory.checked_div(arena.layout().segment_size).unwrap_or(0);
+        let header = TriggerHeader {
+            floor: NEVER,
+            segments_allowed: u32::try_from(segments).unwrap_or(u32::MAX),
+            keep_ticks: KEEP_TICKS,
+            ..TriggerHeader::default()
+        };
+        let mut bytes = [0; TriggerHeader::SIZE];
+        header.write(&mut bytes);
+        arena.put_bytes(arena.offset_of(self.base as u64), &bytes);
+    }
+
+    /// Puts the sites of one module in the place of those that lay in its range of code, `first` to `end`; `sites` come in order. All are
+    /// written into the half that nobody uses. How many had no room. For whoever holds the module lock.
+    pub(crate) fn replace(&self, first: u32, end: u32, sites: impl Iterator<Item = TriggerSite>) -> u32 {
+        let old = self.sites();
+        let target = old.other(old.room);
+        let is_before = |site: &TriggerSite| site.first < first;
+        let is_behind = |site: &TriggerSite| site.first >= end;
+        let known = || (0..old.count).map(|index| read(self.at(old.at(index))));
+        let all = known().filter(is_before).chain(sites).chain(known().filter(is_behind));
+        let (mut written, mut left_out, mut floor) = (0, 0, NEVER);
+        for site in all {
+            if written == target.room {
+                left_out += 1;
+                let rule = self.rule(site.rule.min(RULES - 1));
+                field!(rule, TriggerRule, unwatched, AtomicU64).fetch_add(1, Relaxed);
+                continue;
+            }
+            let place = self.at(target.at(written));
+            field!(place, TriggerSite, first, AtomicU32).store(site.first, Relaxed);
+            field!(place, TriggerSite, end, AtomicU32).store(site.end, Relaxed);
+            field!(place, TriggerSite, rule, AtomicU32).store(site.rule, Relaxed);
+            field!(place, TriggerSite, threshold, AtomicU64).store(site.threshold, Relaxed);
+            floor = floor.min(site.threshold);
+            written += 1;
+        }
+        field!(self.base, TriggerHeader, sites, AtomicU32).store(old.other(written).word(), Release);
+        field!(self.base, TriggerHeader, floor, AtomicU64).store(floor, SeqCst);
+        left_out
+    }
+
+    /// Changes when a call is posted.
+    pub(crate) fn bell(&self) -> u32 {
+        field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire)
+    }
+
+    /// All that was posted when the bell was `bell` is written or not wanted: nobody has to keep anything for it any more.
+    pub(crate) fn hear(&self, bell: u32) {
+        field!(self.base, TriggerHeader, heard, AtomicU32).store(bell, Release);
+    }
+
+    /// Takes the posted call that ended first.
+    pub(crate) fn take_posted(&self) -> Option<TriggeredCall> {
+        let is_posted = |call: &*mut u8| {
+            field!(*call, TriggeredCall, state, AtomicU32).load(Acquire) == call_state::POSTED
+        };
+        let end = |call: &*mut u8| field!(*call, TriggeredCall, end_ticks, AtomicU64).load(Relaxed);
+        let place = (0..CALLS).map(|index| self.call(index)).filter(is_posted).min_by_key(end)?;
+        let call = TriggeredCall {
+            rule: field!(place, TriggeredCall, rule, AtomicU32).load(Relaxed),
+            code: field!(place, TriggeredCall, code, AtomicU32).load(Relaxed),
+            slot: field!(place, TriggeredCall, slot, AtomicU32).load(Relaxed),
+            generation: field!(place, TriggeredCall, generation, AtomicU32).load(Relaxed),
+            tid: field!(place, TriggeredCall, tid, AtomicU32).load(Relaxed),
+            flags: field!(place, TriggeredCall, flags, AtomicU32).load(Relaxed),
+            start_ticks: field!(place, TriggeredCall, start_ticks, AtomicU64).load(Relaxed),
+            end_ticks: field!(place, TriggeredCall, end_ticks, AtomicU64).load(Relaxed),
+            threshold: field!(place, TriggeredCall, threshold, AtomicU64).load(Relaxed),
+            events_before: field!(place, TriggeredCall, events_before, AtomicU64).load(Relaxed),
+            events_after: field!(place, TriggeredCall, events_after, AtomicU64).load(Relaxed),
+            ..TriggeredCall::default()
+        };
+        take_back(place);
+        Some(call)
+    }
+
+    /// Which calls of a trigger needn't be posted: those up to `until` that took no longer than `bar`, and all that took no longer
+    /// than `least`. All in ticks.
+    pub(crate) fn set_quiet(&self, rule: u32, until: u64, bar: u64, least: u64) {
+        let rule = self.rule(rule);
+        field!(rule, TriggerRule, least, AtomicU64).store(least, Relaxed);
+        field!(rule, TriggerRule, bar, AtomicU64).store(bar, Relaxed);
+        field!(rule, TriggerRule, quiet_until, AtomicU64).store(until, Release);
+    }
+
+    /// The posted call in entry `index` was to be kept, and couldn't be.
+    pub(crate) fn miss(&self, index: u32) {
+        let call = self.call(index);
+        let rule = field!(call, TriggeredCall, rule, AtomicU32).load(Relaxed);
+        take_back(call);
+        self.count_missed(rule.min(RULES - 1));
+    }
+
+    /// Functions of a trigger that had no room.
+    pub(crate) fn unwatched(&self, rule: u32) -> u64 {
+        field!(self.rule(rule), TriggerRule, unwatched, AtomicU64).load(Relaxed)
+    }
+
+    /// How many calls met the condition of a trigger, and how many of these that were to be kept couldn't be.
+    pub(crate) fn counts(&self, rule: u32) -> (u64, u64) {
+        let rule = self.rule(rule);
+        (
+            field!(rule, TriggerRule, fired, AtomicU64).load(Relaxed),
+            field!(rule, TriggerRule, missed, AtomicU64).load(Relaxed),
+        )
+    }
+}
+
+/// Frees the entry of a posted call.
+fn take_back(call: *mut u8) {
+    field!(call, TriggeredCall, state, AtomicU32).store(call_state::FREE, Release);
+}
+
+fn read(site: *mut u8) -> TriggerSite {
+    TriggerSite {
+        first: field!(site, TriggerSite, first, AtomicU32).load(Relaxed),
+        end: field!(site, TriggerSite, end, AtomicU32).load(Relaxed),
+        rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed),
+        threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
+        ..TriggerSite::default()
+    }
+}

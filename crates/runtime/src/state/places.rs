@@ -1,0 +1,54 @@
+//! Where addresses lie: in which module, at which code offset.
+
+use crate::state::process::Process;
+use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
+use everycall_format::arena::{ModuleEntry, module_state};
+use everycall_hooks::ModuleDescriptor;
+
+/// Where an event's address lies.
+#[derive(Clone, Copy)]
+pub(crate) enum Place {
+    /// In a module: its code offset.
+    Offset(u32),
+    /// In none.
+    Unknown(u64),
+}
+
+/// Where an address that a hook of `module` reports lies. `anywhere`: it may lie in another module.
+pub(crate) fn of_hook(process: &Process, module: &ModuleDescriptor, address: u64, anywhere: bool) -> Place {
+    if !anywhere || within(module.start.load(Relaxed), module.size.load(Relaxed), address) {
+        return Place::Offset((address as u32).wrapping_sub(module.bias_entry.load(Relaxed)));
+    }
+    of(process, address)
+}
+
+fn within(start: u64, size: u64, address: u64) -> bool {
+    address.wrapping_sub(start) < size
+}
+
+/// Where an address of any object lies.
+pub(crate) fn of(process: &Process, address: u64) -> Place {
+    let arena = process.arena();
+    let count = arena.module_count().load(Acquire);
+    let found = (0..count)
+        .rev()
+        .filter_map(|index| arena.module(index))
+        .filter(|entry| entry.state == module_state::COMPLETE && entry.unloaded_ticks == 0)
+        .find(|entry| within(entry.start, entry.end.wrapping_sub(entry.start), address));
+    found.map_or(Place::Unknown(address), |entry| {
+        Place::Offset((address - entry.start) as u32 + entry.code_start)
+    })
+}
+
+/// The address at a code offset, and the end of its object. `None` where no object has it now.
+pub(crate) fn address(process: &Process, code: u32) -> Option<(u64, u64)> {
+    let arena = process.arena();
+    let count = arena.module_count().load(Acquire);
+    let offset = |entry: &ModuleEntry| u64::from(code.wrapping_sub(entry.code_start));
+    (0..count)
+        .rev()
+        .filter_map(|index| arena.module(index))
+        .filter(|entry| entry.state == module_state::COMPLETE && entry.unloaded_ticks == 0)
+        .find(|entry| code >= entry.code_start && offset(entry) < entry.end.wrapping_sub(entry.start))
+        .map(|entry| (entry.start + offset(&entry), entry.end))
+}

@@ -1,0 +1,205 @@
+//! The state of the process: private memory that a forked child finds wiped.
+//!
+//! ```text
+//! Process                       some pages
+//! Control[thread_capacity]      256 bytes each
+//! ------------------------------ wiped in children up to here
+//! slow-path stacks              64 KiB each, for all threads: see [`slow_stacks`]
+//! ```
+#![allow(unsafe_code)] // Memory that is mapped here, and cells that the process's only thread writes at its start.
+
+use crate::state::arena::Arena;
+use crate::state::cancelled::Cancelled;
+use crate::state::crash_file::CrashFile;
+use crate::state::kept_calls::KeptCalls;
+use crate::state::ranges::Ranges;
+use crate::state::retired::Retired;
+use crate::state::slow_stacks;
+use crate::state::snapshots::Snapshots;
+use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use core::cell::UnsafeCell;
+use core::ops::Range;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst,
+};
+use everycall_format::Wire;
+use everycall_format::arena::{ArenaHeader, PAGE};
+use everycall_ring::Control;
+
+const PROCESS_SIZE: u64 = size_of::<Process>() as u64;
+
+/// [`Process::state`].
+pub(crate) mod process_state {
+    /// Wiped: this process was forked from a traced one.
+    pub const BLANK: u32 = 0;
+    /// Traced.
+    pub const ON: u32 = 1;
+    /// Runs untraced.
+    pub const OFF: u32 = 2;
+}
+
+/// What the runtime knows of its process.
+#[repr(C, align(4096))]
+pub(crate) struct Process {
+    pub(crate) state: AtomicU32,
+    /// In a forked child, the thread that makes it a traced process.
+    pub(crate) starter: AtomicU32,
+    pub(crate) pid: AtomicU32,
+    /// Held while modules come and go.
+    pub(crate) module_lock: AtomicU32,
+    /// First code offset that no module has.
+    pub(crate) next_code: AtomicU32,
+    /// Ended threads and free slots.
+    pub(crate) retired: Retired,
+    /// Stacks that aren't threads' own.
+    pub(crate) stacks: Ranges,
+    /// When fibers may be looked for again that nobody needs any more, ticks.
+    pub(crate) idle_look_due: AtomicU64,
+    /// Threads that were asked to end before their first call.
+    pub(crate) cancelled: [Cancelled; 16],
+    pub(crate) next_cancelled: AtomicU32,
+    /// Fibers that there were.
+    pub(crate) fibers: AtomicU32,
+    /// Snapshots that the program has taken of itself.
+    pub(crate) snapshots: Snapshots,
+    /// Not 0 while a thread of ours writes a snapshot that a signal asked for.
+    pub(crate) signal_helper: AtomicU32,
+    /// What it keeps of slow calls where it has a set of triggers.
+    pub(crate) kept_calls: KeptCalls,
+    /// Its crash file.
+    pub(crate) crash: CrashFile,
+    /// Whether the program starts with its sites on.
+    pub(crate) sites_on: AtomicU32,
+    /// Its arena, with the layout as it was checked at the start.
+    arena: UnsafeCell<Arena>,
+    /// For whoever holds the module lock.
+    scratch: UnsafeCell<[u8; SCRATCH_SIZE]>,
+}
+
+/// Longer than the longest line of `/proc/self/maps`.
+const SCRATCH_SIZE: usize = 8 << 10;
+
+static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
+static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+/// Place of the thread-local slot from the thread pointer.
+static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
+
+/// Maps the process's memory for `arena` and makes it the process's. False where there is no memory.
+pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
+    let layout = arena.layout();
+    let wiped = wiped_bytes(layout);
+    let size = wiped + slow_stacks::SIZE;
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
+    if system::advise(base, wiped, system::MADV_WIPEONFORK).is_err() {
+        // A child would write into its parent's rings.
+        system::unmap(base, size);
+        return false;
+    }
+    let process = base.cast::<Process>();
+    // SAFETY: fresh, zeroed, page-aligned memory; all zero is a valid Process. Nobody else has it yet.
+    let fresh = unsafe { &mut *process };
+    *fresh.arena.get_mut() = *arena;
+    fresh.pid.store(system::process_id(), Relaxed);
+    slow_stacks::begin(base as u64 + wiped);
+    fresh.next_code.store(everycall_format::event::OFFSET_FIRST, Relaxed);
+    THREAD_SLOT.store(thread_slot, Relaxed);
+    ARENA.store(arena.base(), Relaxed);
+    PROCESS.store(process, Release);
+    true
+}
+
+/// Bytes of the process and its control blocks, which a forked child finds wiped.
+fn wiped_bytes(layout: &ArenaHeader) -> u64 {
+    let controls = u64::from(layout.thread_capacity) * size_of::<Control>() as u64;
+    (PROCESS_SIZE + controls).next_multiple_of(PAGE)
+}
+
+/// The process, where the runtime has begun (it may be a forked child's blank).
+pub(crate) fn process() -> Option<&'static Process> {
+    // SAFETY: set once, to memory that is never unmapped.
+    unsafe { PROCESS.load(Acquire).as_ref() }
+}
+
+/// The arena as a forked child finds it, whose own copy of the layout is wiped.
+pub(crate) fn inherited_arena() -> Option<Arena> {
+    let base = ARENA.load(Relaxed);
+    if base.is_null() {
+        return None;
+    }
+    // SAFETY: mapped for ever, by `start`, which checked the layout; the header is at its begin.
+    let header = ArenaHeader::read(unsafe { core::slice::from_raw_parts(base, ArenaHeader::SIZE) })?;
+    // SAFETY: as above. The layout is checked again, for the program might have written over it.
+    header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
+}
+
+/// The runtime's own memory, but for its objects: the arena, the process and the stacks of the slow path. In a forked child, too.
+pub(crate) fn own_memory() -> Option<[Range<u64>; 2]> {
+    let process = core::ptr::from_ref(process()?) as u64;
+    let arena = inherited_arena()?;
+    let layout = arena.layout();
+    let base = arena.base() as u64;
+    Some([base..base + layout.arena_size, process..process + wiped_bytes(layout) + slow_stacks::SIZE])
+}
+
+/// Place of the thread-local slot from the thread pointer.
+pub(crate) fn thread_slot_offset() -> u64 {
+    THREAD_SLOT.load(Relaxed)
+}
+
+/// Address of the calling thread's slot for its control block, the first word of a `Local`.
+pub(crate) fn thread_slot() -> *mut *const Control {
+    everycall_hooks::thread_pointer().wrapping_add(THREAD_SLOT.load(Relaxed)) as *mut *const Control
+}
+
+/// The process, where it is traced.
+pub(crate) fn traced() -> Option<&'static Process> {
+    process().filter(|process| process.state.load(Relaxed) == process_state::ON)
+}
+
+impl Process {
+    /// The process's arena. Not for a blank process.
+    pub(crate) fn arena(&self) -> &Arena {
+        // SAFETY: `begin` or `begin_child` was called with an arena of this layout at this place; neither changes while the process isn't
+        // blank.
+        unsafe { &*self.arena.get() }
+    }
+
+    /// A forked child's process, which was blank: it has `arena` in the place of its parent's.
+    pub(crate) fn begin_child(&self, arena: &Arena, next_code: u32, sites_on: bool) {
+        // SAFETY: the thread that starts the child is alone, and nobody asks for the arena of a blank process.
+        unsafe { *self.arena.get() = *arena };
+        self.pid.store(system::process_id(), Relaxed);
+        self.next_code.store(next_code, Relaxed);
+        self.sites_on.store(sites_on.into(), Relaxed);
+        self.retired.keep_as_parent();
+    }
+
+    /// Whether a control block is one of the process's, of which there are `capacity`.
+    pub(crate) fn owns(&'static self, control: *const Control, capacity: u32) -> bool {
+        let first = core::ptr::from_ref(self.control(0)) as u64;
+        let size = u64::from(capacity) * size_of::<Control>() as u64;
+        (control as u64).wrapping_sub(first) < size
+    }
+
+    /// The buffer of whoever holds the module lock.
+    pub(crate) fn scratch(&self) -> *mut [u8; SCRATCH_SIZE] {
+        self.scratch.get()
+    }
+
+    /// The control block of thread slot `index`.
+    pub(crate) fn control(&'static self, index: u32) -> &'static Control {
+        let first =
+            core::ptr::from_ref(self).cast::<u8>().wrapping_add(PROCESS_SIZE as usize).cast::<Control>();
+        // SAFETY: `begin` has mapped one for each thread slot; all zero is a valid block.
+        unsafe { &*first.wrapping_add(index as usize) }
+    }
+
+    /// The control blocks of all slots that were ever a thread's.
+    pub(crate) fn controls(&'static self) -> impl Iterator<Item = &'static Control> {
+        let arena = self.arena();
+        let count = arena.thread_count().load(SeqCst).min(arena.layout().thread_capacity);
+        (0..count).map(|index| self.control(index))
+    }
+}

@@ -1,0 +1,60 @@
+//! Whether threads record: one may be left out, or recording may be off for all of them.
+//!
+//! Hooks look at nothing more for it than they do anyway. Whoever switches tracing off sets every thread's `end` to 0, so that its
+//! next event comes to the slow path, which turns its `state` to OFF: from then on hooks return as soon as they have seen that. Whoever
+//! switches it on turns those states back; the next event comes to the slow path once more, which writes the GAP record.
+//!
+//! A thread that writes its own `end` or `state` looks at the switch afterwards, and who turns the switch looks at them afterwards:
+//! so one of the two sees the other.
+
+use crate::state::arena::Slot;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use everycall_format::event::gap;
+use everycall_ring::{Control, state};
+
+/// Not 0 while tracing is off. Forked children begin with what it is.
+pub(crate) static DISABLED: AtomicU32 = AtomicU32::new(0);
+/// When it went off in every thread, ticks; 0 while that is being done.
+pub(crate) static DISABLED_TICKS: AtomicU64 = AtomicU64::new(0);
+
+/// Whether tracing is off for the process.
+pub(crate) fn is_disabled() -> bool {
+    DISABLED.load(Relaxed) != 0
+}
+
+/// Whether the thread doesn't record now.
+pub(crate) fn is_off(control: &Control) -> bool {
+    is_disabled() || control.left_out.load(Relaxed) != 0
+}
+
+/// Stops the calling thread, whose ring is held, where it has to: true then.
+pub(crate) fn stop_if_asked(control: &Control, slot: &Slot) -> bool {
+    let is_left_out = control.left_out.load(Relaxed) != 0;
+    if !is_left_out && !is_disabled() {
+        return false;
+    }
+    if control.gap_ticks.load(Relaxed) == 0 {
+        let now = everycall_hooks::ticks();
+        let (since, reason) = match DISABLED_TICKS.load(Relaxed) {
+            _ if is_left_out => (now, gap::THREAD),
+            0 => (now, gap::DISABLED),
+            ticks => (ticks.max(slot.start_ticks().load(Relaxed)), gap::DISABLED),
+        };
+        control.gap_ticks.store(since, Relaxed);
+        control.gap_reason.store(reason.into(), Relaxed);
+    }
+    control.state.store(state::OFF, Relaxed);
+    fence(SeqCst);
+    if !is_off(control) {
+        control.state.store(state::ACTIVE, Relaxed);
+    }
+    true
+}
+
+/// After the calling thread has let its hooks write again.
+pub(crate) fn look_again(control: &Control) {
+    fence(SeqCst);
+    if is_disabled() {
+        control.end.store(0, Relaxed);
+    }
+}

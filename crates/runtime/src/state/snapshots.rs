@@ -1,0 +1,27 @@
+//! Snapshots that the program has taken of itself and not freed.
+
+use core::sync::atomic::{AtomicU32, AtomicU64};
+use everycall_format::arena::HOLDERS;
+
+/// [`Handle::state`].
+pub(crate) mod snapshot_state {
+    pub(crate) const FREE: u32 = 0;
+    /// It is being made, written or freed.
+    pub(crate) const BUSY: u32 = 1;
+    pub(crate) const READY: u32 = 2;
+}
+
+/// The snapshots that the process has taken and not freed, by their entry in the table of holders.
+pub(crate) struct Snapshots(pub(crate) [Handle; HOLDERS as usize]);
+
+/// A snapshot that was taken.
+pub(crate) struct Handle {
+    pub(crate) state: AtomicU32,
+    /// Counts its uses: a handle that was freed isn't another one's.
+    pub(crate) uses: AtomicU32,
+    /// The memory of its lists, and its bytes.
+    pub(crate) memory: AtomicU64,
+    pub(crate) size: AtomicU64,
+    pub(crate) threads: AtomicU32,
+    pub(crate) ticks: AtomicU64,
+}

@@ -1,0 +1,246 @@
+//! The triggers of an arena: which functions are armed, and the calls that were posted.
+#![allow(unsafe_code)] // Shared memory: fields of structures in the arena, by their addresses.
+
+use crate::state::arena::Arena;
+use crate::state::process::Process;
+use core::mem::offset_of;
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst,
+};
+use everycall_format::event::ESCAPE_FIRST;
+use everycall_format::trigger::{
+    CALLS, NEVER, RULES, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, WAIT_TICKS, call_at,
+    call_state, rule_at,
+};
+use everycall_ring::Control;
+
+/// The triggers of an arena that has room for them.
+#[derive(Clone, Copy)]
+pub(crate) struct Triggers {
+    pub(crate) base: *mut u8,
+    pub(crate) capacity: u32,
+}
+
+/// A function that a trigger names.
+#[derive(Clone, Copy)]
+pub(crate) struct Site {
+    pub(crate) rule: u32,
+    pub(crate) threshold: u64,
+}
+
+impl Triggers {
+    /// The triggers of `arena`; `None` where it has no room for any.
+    pub(crate) fn of(arena: &Arena) -> Option<Triggers> {
+        let layout = arena.layout();
+        let at = layout.triggers_at()?;
+        Some(Triggers { base: arena.base().wrapping_add(at as usize), capacity: layout.trigger_sites })
+    }
+
+    pub(crate) fn floor(&self) -> u64 {
+        field!(self.base, TriggerHeader, floor, AtomicU64).load(SeqCst)
+    }
+
+    pub(crate) fn sites(&self) -> Sites {
+        Sites::of(field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire), self.capacity)
+    }
+
+    /// What lies so far behind the header.
+    pub(crate) fn at(&self, offset: u64) -> *mut u8 {
+        self.base.wrapping_add(offset as usize)
+    }
+
+    pub(crate) fn has_sites(&self) -> bool {
+        self.sites().count > 0
+    }
+
+    /// The sites that hold `code`. Sites are in order; those of one function lie side by side.
+    pub(crate) fn holding(&self, code: u32) -> impl Iterator<Item = Site> + use<> {
+        let (triggers, sites) = (*self, self.sites());
+        let count = if code >= ESCAPE_FIRST { 0 } else { sites.count };
+        let at = move |index: u32| triggers.at(sites.at(index));
+        let (mut low, mut high) = (0, count);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if field!(at(middle), TriggerSite, end, AtomicU32).load(Relaxed) <= code {
+                low = middle + 1;
+            } else {
+                high = middle;
+            }
+        }
+        (low..count)
+            .map(at)
+            .take_while(move |site| field!(site, TriggerSite, first, AtomicU32).load(Relaxed) <= code)
+            .map(|site| Site {
+                rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed).min(RULES - 1),
+                threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
+            })
+    }
+
+    pub(crate) fn names(&self, code: u32) -> bool {
+        self.holding(code).any(|site| site.threshold != NEVER)
+    }
+
+    pub(crate) fn rule(&self, index: u32) -> *mut u8 {
+        self.at(rule_at(index))
+    }
+
+    pub(crate) fn call(&self, index: u32) -> *mut u8 {
+        self.at(call_at(index))
+    }
+
+    /// Takes a free entry for a call: its index.
+    pub(crate) fn take_call(&self) -> Option<u32> {
+        (0..CALLS).find(|index| {
+            let state = field!(self.call(*index), TriggeredCall, state, AtomicU32);
+            state.load(Relaxed) == call_state::FREE
+                && state.compare_exchange(call_state::FREE, call_state::FILLING, AcqRel, Relaxed).is_ok()
+        })
+    }
+
+    /// A call met a trigger's condition, and ended at `end` after so many ticks. Whether it is to be posted.
+    pub(crate) fn fire(&self, rule: u32, end: u64, took: u64) -> bool {
+        let rule = self.rule(rule);
+        field!(rule, TriggerRule, fired, AtomicU64).fetch_add(1, Relaxed);
+        let is_quiet = end < field!(rule, TriggerRule, quiet_until, AtomicU64).load(Relaxed)
+            && took <= field!(rule, TriggerRule, bar, AtomicU64).load(Relaxed);
+        !is_quiet && took > field!(rule, TriggerRule, least, AtomicU64).load(Relaxed)
+    }
+
+    /// A call that was to be kept couldn't be.
+    pub(crate) fn count_missed(&self, rule: u32) {
+        field!(self.rule(rule), TriggerRule, missed, AtomicU64).fetch_add(1, Relaxed);
+    }
+
+    /// For how long threads are to keep what they have when a call is posted.
+    pub(crate) fn keep_ticks(&self) -> u64 {
+        field!(self.base, TriggerHeader, keep_ticks, AtomicU64).load(Relaxed)
+    }
+
+    /// Posts a call in the entry that was taken for it.
+    pub(crate) fn post(&self, index: u32, new: &TriggeredCall) {
+        let call = self.call(index);
+        field!(call, TriggeredCall, rule, AtomicU32).store(new.rule, Relaxed);
+        field!(call, TriggeredCall, code, AtomicU32).store(new.code, Relaxed);
+        field!(call, TriggeredCall, slot, AtomicU32).store(new.slot, Relaxed);
+        field!(call, TriggeredCall, generation, AtomicU32).store(new.generation, Relaxed);
+        field!(call, TriggeredCall, tid, AtomicU32).store(new.tid, Relaxed);
+        field!(call, TriggeredCall, flags, AtomicU32).store(new.flags, Relaxed);
+        field!(call, TriggeredCall, start_ticks, AtomicU64).store(new.start_ticks, Relaxed);
+        field!(call, TriggeredCall, end_ticks, AtomicU64).store(new.end_ticks, Relaxed);
+        field!(call, TriggeredCall, threshold, AtomicU64).store(new.threshold, Relaxed);
+        field!(call, TriggeredCall, events_before, AtomicU64).store(new.events_before, Relaxed);
+        field!(call, TriggeredCall, events_after, AtomicU64).store(new.events_after, Relaxed);
+        // Before the bell: as soon as that has changed, this says for how long.
+        field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
+        field!(call, TriggeredCall, state, AtomicU32).store(call_state::POSTED, Release);
+        field!(self.base, TriggerHeader, bell, AtomicU32).fetch_add(1, Release);
+    }
+
+    /// Whether a call was posted that nobody has taken hold of yet, and somebody may still come.
+    pub(crate) fn is_awaited(&self) -> bool {
+        let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire);
+        bell != field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) && {
+            let posted = field!(self.base, TriggerHeader, posted, AtomicU64).load(Relaxed);
+            everycall_hooks::ticks().saturating_sub(posted) < WAIT_TICKS
+        }
+    }
+
+    /// Whether a call of the thread in slot `slot` with this generation was posted lately.
+    pub(crate) fn has_call_of(&self, slot: u32, generation: u32) -> bool {
+        (0..CALLS).map(|index| self.call(index)).any(|call| {
+            field!(call, TriggeredCall, slot, AtomicU32).load(Relaxed) == slot
+                && field!(call, TriggeredCall, generation, AtomicU32).load(Relaxed) == generation
+                && field!(call, TriggeredCall, threshold, AtomicU64).load(Relaxed) != 0
+        })
+    }
+
+    /// The process goes on, though the recorder hasn't named a module's functions.
+    pub(crate) fn give_up(&self) {
+        field!(self.base, TriggerHeader, given_up, AtomicU64).store(everycall_hooks::ticks(), SeqCst);
+    }
+
+    /// What a forked child takes over of its parent's triggers, with its place in the arena: the sites, and what the header says of
+    /// them.
+    pub(crate) fn inheritance(&self, arena: &Arena) -> [(u64, &'static [u8]); 3] {
+        let sites = self.sites();
+        let size = u64::from(sites.count) * size_of::<TriggerSite>() as u64;
+        let part = |address: *mut u8, size: u64| {
+            // SAFETY: within the triggers, which stay mapped; the parent may add to them, behind what its child reads.
+            let bytes = unsafe { core::slice::from_raw_parts(address.cast_const(), size as usize) };
+            (arena.offset_of(address as u64), bytes)
+        };
+        let given_up = self.at(offset_of!(TriggerHeader, given_up) as u64);
+        [
+            part(self.at(sites.at(0)), size),
+            part(self.base, offset_of!(TriggerHeader, rules) as u64),
+            part(given_up, size_of::<u64>() as u64),
+        ]
+    }
+}
+
+/// Whether threads are to keep what they have, and what ended ones have left: a call was posted, and whoever keeps it hasn't come yet.
+/// It may have to wait for a CPU for long, and finds what was there all the same.
+pub(crate) fn are_awaited(arena: &Arena) -> bool {
+    Triggers::of(arena).is_some_and(|triggers| triggers.is_awaited())
+}
+
+/// The same of the thread in slot `slot` with this generation: whether one of its own calls waits.
+pub(crate) fn is_awaited(arena: &Arena, slot: u32, generation: u32) -> bool {
+    Triggers::of(arena)
+        .is_some_and(|triggers| triggers.is_awaited() && triggers.has_call_of(slot, generation))
+}
+
+/// What hooks compare with where `floor` is the lowest threshold.
+fn low_floor(floor: u64) -> u32 {
+    u32::try_from(floor.saturating_add(1)).unwrap_or(u32::MAX)
+}
+
+/// Brings the thread's floor up to date.
+pub(crate) fn look_at_floor(process: &Process, control: &Control) {
+    let Some(triggers) = Triggers::of(process.arena()) else {
+        return control.floor.store(u32::MAX, Relaxed);
+    };
+    loop {
+        let floor = triggers.floor();
+        control.floor.store(low_floor(floor), SeqCst);
+        // Somebody who lowered it meanwhile has lowered ours before we wrote it.
+        if triggers.floor() == floor {
+            return;
+        }
+    }
+}
+
+/// Brings the floors of all threads up to date, after sites were added.
+pub(crate) fn lower_floors(process: &'static Process) {
+    let arena = process.arena();
+    let Some(triggers) = Triggers::of(arena) else { return };
+    let floor = low_floor(triggers.floor());
+    for control in process.controls() {
+        control.floor.fetch_min(floor, SeqCst);
+    }
+}
+
+/// Whether the ring of a thread with a matching call may take one more segment beyond its limit.
+pub(crate) fn may_grow(process: &Process) -> bool {
+    let Some(triggers) = Triggers::of(process.arena()) else { return false };
+    let allowed = field!(triggers.base, TriggerHeader, segments_allowed, AtomicU32).load(Relaxed);
+    field!(triggers.base, TriggerHeader, segments_used, AtomicU32).load(Relaxed) < allowed
+}
+
+/// Counts the segments that the thread's ring has beyond its limit.
+pub(crate) fn count_beyond(process: &Process, control: &Control) {
+    let beyond = control.ring_count.load(Relaxed).saturating_sub(control.ring_limit.load(Relaxed));
+    let before = control.beyond.swap(beyond, Relaxed);
+    if before == beyond {
+        return;
+    }
+    if let Some(triggers) = Triggers::of(process.arena()) {
+        let used = field!(triggers.base, TriggerHeader, segments_used, AtomicU32);
+        if beyond > before {
+            used.fetch_add(beyond - before, Relaxed);
+        } else {
+            used.fetch_sub(before - beyond, Relaxed);
+        }
+    }
+}

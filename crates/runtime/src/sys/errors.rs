@@ -1,0 +1,49 @@
+//! Errors of the kernel, and what `everycall.h` calls them.
+
+/// Errors of the kernel.
+pub(crate) mod errno {
+    pub const EPERM: isize = -1;
+    pub const ENOENT: isize = -2;
+    pub const ESRCH: isize = -3;
+    pub const EINTR: isize = -4;
+    pub const ENOMEM: isize = -12;
+    pub const EACCES: isize = -13;
+    pub const EFAULT: isize = -14;
+    pub const EEXIST: isize = -17;
+    pub const ENOTDIR: isize = -20;
+    pub const EINVAL: isize = -22;
+    pub const EFBIG: isize = -27;
+    pub const ENOSPC: isize = -28;
+    pub const EROFS: isize = -30;
+    pub const ELOOP: isize = -40;
+    pub const EDQUOT: isize = -122;
+}
+
+/// As in `everycall.h`; the texts stand there.
+pub(crate) mod error {
+    pub(crate) const NOT_TRACED: i32 = -1;
+    pub(crate) const ARGUMENT: i32 = -2;
+    pub(crate) const BUSY: i32 = -3;
+    pub(crate) const NO_THREAD: i32 = -4;
+    pub(crate) const NO_ROOM: i32 = -5;
+    pub(crate) const STARTED_OFF: i32 = -6;
+    // -7 is the header's own.
+    pub(crate) const NO_MEMORY: i32 = -8;
+    pub(crate) const CALLBACK: i32 = -9;
+    pub(crate) const NO_FOLDER: i32 = -10;
+    pub(crate) const NOT_ALLOWED: i32 = -11;
+    pub(crate) const DISK_FULL: i32 = -12;
+    pub(crate) const WRITE: i32 = -13;
+    pub(crate) const TOO_MANY_STACKS: i32 = -14;
+}
+
+/// What the header calls an error of files.
+pub(crate) fn told(result: isize) -> i32 {
+    match result {
+        errno::EINVAL => error::ARGUMENT,
+        errno::ENOENT | errno::ENOTDIR => error::NO_FOLDER,
+        errno::EPERM | errno::EACCES | errno::EROFS => error::NOT_ALLOWED,
+        errno::EFBIG | errno::ENOSPC | errno::EDQUOT => error::DISK_FULL,
+        _ => error::WRITE,
+    }
+}

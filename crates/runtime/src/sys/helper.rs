@@ -1,0 +1,73 @@
+//! Threads of ours, each of which lives as long as it writes a file.
+//!
+//! A thread and not a process: a process would be a zombie until somebody waits for it, and a child of the program where that is the first
+//! process of its container or adopts orphans. It has all signals blocked, no descriptor of the program's (a table of its own, emptied), no
+//! part in its scheduling class, and it needs no thread-local storage and nothing of the C library.
+#![allow(unsafe_code)] // A thread on a stack that is mapped here.
+
+use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
+use everycall_format::arena::PAGE;
+
+/// Bytes of a stack.
+const STACK_SIZE: u64 = 128 << 10;
+/// Shares everything but the table of descriptors; the kernel says when it is gone.
+const FLAGS: usize = 0x100 | 0x200 | 0x800 | 0x1_0000 | 0x4_0000 | 0x20_0000;
+
+/// The upper end of a stack for one helper at a time; 0 where there is none.
+pub(crate) struct Stack(AtomicU64);
+
+impl Stack {
+    pub(crate) const fn new() -> Stack {
+        Stack(AtomicU64::new(0))
+    }
+
+    /// Maps it. False where there is no memory.
+    pub(crate) fn map(&self) -> bool {
+        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+        let Some(stack) = system::map(STACK_SIZE + PAGE, PROT_READ | PROT_WRITE, flags, -1) else {
+            return false;
+        };
+        // What is below the stack must be nobody's.
+        system::protect(stack as u64, PAGE, 0);
+        self.0.store(stack as u64 + PAGE + STACK_SIZE, Relaxed);
+        true
+    }
+}
+
+/// What became of the wish for a helper.
+pub(crate) enum Started {
+    Yes,
+    /// Another one is on the stack.
+    Busy,
+    Failed,
+}
+
+/// Starts a helper that runs `entry`, if none is on this stack: `running` says so, which the kernel clears when the thread is gone. The caller has
+/// all signals blocked, and so has the helper.
+pub(crate) fn start(
+    stack: &Stack,
+    running: &AtomicU32,
+    entry: unsafe extern "C" fn(u64),
+    argument: u64,
+) -> Started {
+    let top = stack.0.load(Relaxed);
+    if top == 0 {
+        return Started::Failed;
+    }
+    if running.compare_exchange(0, u32::MAX, AcqRel, Relaxed).is_err() {
+        return Started::Busy;
+    }
+    // SAFETY: the stack is whose who has set the mark above.
+    if unsafe { everycall_hooks::spawn(FLAGS, top, running.as_ptr(), entry, argument) } < 0 {
+        running.store(0, Release);
+        return Started::Failed;
+    }
+    Started::Yes
+}
+
+/// The first thing that a helper does.
+pub(crate) fn begin() {
+    system::close_all();
+    system::be_ordinary();
+}

@@ -1,0 +1,156 @@
+//! A traced object as it lies in memory: where it begins and ends, its code, its build id. By its program headers, which are
+//! loaded with it.
+#![allow(unsafe_code)] // Headers of an object in memory, by their addresses.
+
+use crate::sys::system::{PROT_EXEC, PROT_READ, PROT_WRITE};
+use everycall_format::arena::PAGE;
+
+/// An executable segment.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Text {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// As in its program header.
+    pub(crate) flags: u32,
+}
+
+impl Text {
+    /// Program header flag.
+    pub(crate) const EXECUTABLE: u32 = 1;
+    const WRITABLE: u32 = 2;
+    const READABLE: u32 = 4;
+
+    pub(crate) fn protection(self) -> usize {
+        let set = |flag, bit| if self.flags & flag == 0 { 0 } else { bit };
+        set(Self::READABLE, PROT_READ) | set(Self::WRITABLE, PROT_WRITE) | set(Self::EXECUTABLE, PROT_EXEC)
+    }
+
+    /// The segment that `length` bytes at `address` lie in.
+    pub(crate) fn of(all: &[Text], address: u64, length: usize) -> Option<Text> {
+        let within = |text: &&Text| {
+            address >= text.start && address.checked_add(length as u64).is_some_and(|end| end <= text.end)
+        };
+        all.iter().find(within).copied()
+    }
+}
+
+/// What an object's program headers in memory say.
+pub(crate) struct Image {
+    pub(crate) base: u64,
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) executable: bool,
+    pub(crate) build_id: [u8; 32],
+    pub(crate) build_id_length: u32,
+    pub(crate) text: [Text; TEXT_SEGMENTS],
+}
+
+/// Executable segments that are looked at; objects have one.
+const TEXT_SEGMENTS: usize = 4;
+
+impl Image {
+    pub(crate) fn of(elf_header: u64) -> Option<Image> {
+        const PT_LOAD: u32 = 1;
+        const PT_DYNAMIC: u32 = 2;
+        const PT_INTERP: u32 = 3;
+        const PT_NOTE: u32 = 4;
+        const ET_EXEC: u16 = 2;
+        const DT_FLAGS_1: u64 = 0x6fff_fffb;
+        const DF_1_PIE: u64 = 0x0800_0000;
+        if elf_header == 0 {
+            return None;
+        }
+        let at = |offset: u64| elf_header.wrapping_add(offset);
+        // SAFETY: the linker's address of the ELF header, which is loaded; so are the program headers
+        // that it points to (they lie in the same page or segment), and the notes and the dynamic section that
+        // those point to.
+        unsafe {
+            if *(elf_header as *const [u8; 4]) != *b"\x7fELF" {
+                return None;
+            }
+            let kind = *(at(16) as *const u16);
+            let headers = at(*(at(32) as *const u64));
+            let size = u64::from(*(at(54) as *const u16));
+            let count = u64::from(*(at(56) as *const u16));
+            let header = |index: u64| {
+                let address = headers + index * size;
+                let word = |offset: u64| *((address + offset) as *const u64);
+                // kind, offset, address, file size, size in memory
+                (*(address as *const u32), word(8), word(16), word(32), word(40))
+            };
+            let protection = |index: u64| *((headers + index * size + 4) as *const u32);
+            let loads = || (0..count).map(header).filter(|(kind, ..)| *kind == PT_LOAD);
+            let first = loads().map(|(_, _, address, ..)| address).min()?;
+            let last = loads().map(|(_, _, address, _, size)| address + size).max()?;
+            let base = elf_header.wrapping_sub(loads().find(|(_, offset, ..)| *offset == 0)?.2);
+            let start = base.wrapping_add(first) & !(PAGE - 1);
+            let end = base.wrapping_add(last).next_multiple_of(PAGE);
+
+            let mut image = Image {
+                base,
+                start,
+                end,
+                executable: kind == ET_EXEC,
+                build_id: [0; 32],
+                build_id_length: 0,
+                text: [Text::default(); TEXT_SEGMENTS],
+            };
+            let segments = (0..count).map(|index| (header(index), protection(index)));
+            let executable =
+                segments.filter(|((kind, ..), flags)| *kind == PT_LOAD && flags & Text::EXECUTABLE != 0);
+            for (place, ((_, _, address, _, size), flags)) in image.text.iter_mut().zip(executable) {
+                let start = base.wrapping_add(address);
+                *place = Text { start, end: start.wrapping_add(size), flags };
+            }
+            for (kind, _, address, size, _) in (0..count).map(header) {
+                match kind {
+                    PT_INTERP => image.executable = true,
+                    PT_NOTE => image.find_build_id(base.wrapping_add(address), size),
+                    PT_DYNAMIC => {
+                        let mut entry = base.wrapping_add(address) as *const [u64; 2];
+                        while (*entry)[0] != 0 {
+                            if (*entry)[0] == DT_FLAGS_1 && (*entry)[1] & DF_1_PIE != 0 {
+                                image.executable = true;
+                            }
+                            entry = entry.add(1);
+                        }
+                    }
+                    _ => {}
+                }
+            }
+            Some(image)
+        }
+    }
+
+    /// # Safety
+    /// `size` bytes of notes are loaded at `notes`.
+    unsafe fn find_build_id(&mut self, notes: u64, size: u64) {
+        const NT_GNU_BUILD_ID: u32 = 3;
+        let mut position = 0;
+        while position + 12 <= size {
+            let address = notes + position;
+            // SAFETY: within the notes, which are aligned to 4.
+            let [name_size, length, kind] = unsafe { *(address as *const [u32; 3]) };
+            let description = address + 12 + u64::from(name_size).next_multiple_of(4);
+            let end = position
+                + 12
+                + u64::from(name_size).next_multiple_of(4)
+                + u64::from(length).next_multiple_of(4);
+            if end > size {
+                return;
+            }
+            // SAFETY: as above.
+            let is_gnu = name_size == 4 && unsafe { *((address + 12) as *const [u8; 4]) } == *b"GNU\0";
+            if is_gnu && kind == NT_GNU_BUILD_ID && length as usize <= self.build_id.len() {
+                // SAFETY: as above.
+                let bytes = unsafe { core::slice::from_raw_parts(description as *const u8, length as usize) };
+                for (place, byte) in self.build_id.iter_mut().zip(bytes) {
+                    *place = *byte;
+                }
+                self.build_id_length = length;
+                return;
+            }
+            position = end;
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! Which mapping an address lies in, by `/proc/self/maps`. Asked once for each stack that nobody has told of.
+#![allow(unsafe_code)] // System calls.
+
+use crate::sys::file::File;
+use everycall_hooks::arch::number;
+use everycall_hooks::syscall;
+
+/// The kernel's `struct procmap_query` (Linux 6.11).
+#[repr(C)]
+#[derive(Default)]
+struct Query {
+    size: u64,
+    flags: u64,
+    address: u64,
+    start: u64,
+    end: u64,
+    permissions: u64,
+    page_size: u64,
+    offset: u64,
+    inode: u64,
+    device: [u32; 2],
+    name_size: u32,
+    build_id_size: u32,
+    name: u64,
+    build_id: u64,
+}
+
+const PROCMAP_QUERY: usize = 0xc068_6611;
+const READABLE: u64 = 1;
+/// Bytes of the text that are read at a time: this runs on a small stack.
+const BUFFER: usize = 512;
+
+/// A mapping.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    /// Whether a guard, a mapping that can't be read, lies right below it.
+    pub(crate) has_guard: bool,
+}
+
+/// The mapping that `address` lies in; `None` where there is none, or nobody tells.
+pub(crate) fn at(address: u64) -> Option<Mapping> {
+    let maps = File::open(b"/proc/self/maps\0", false)?;
+    match asked(&maps, address) {
+        Ok((start, end, _)) => {
+            let below = asked(&maps, start.wrapping_sub(1));
+            let has_guard = below.is_ok_and(|(_, _, permissions)| permissions & READABLE == 0);
+            Some(Mapping { start, end, has_guard })
+        }
+        Err(NO_MAPPING) => None,
+        Err(_) => read(&maps, address),
+    }
+}
+
+const NO_MAPPING: isize = -2;
+
+/// Start, end, permissions of the mapping that has an address.
+fn asked(maps: &File, address: u64) -> Result<(u64, u64, u64), isize> {
+    let mut query = Query { size: size_of::<Query>() as u64, address, ..Query::default() };
+    // SAFETY: reads and writes the query.
+    let result =
+        unsafe { syscall(number::IOCTL, [maps.number(), PROCMAP_QUERY, &raw mut query as usize, 0, 0, 0]) };
+    if result == 0 { Ok((query.start, query.end, query.permissions)) } else { Err(result) }
+}
+
+/// The same out of the text.
+fn read(maps: &File, address: u64) -> Option<Mapping> {
+    find(maps, |mapping| (mapping.start..mapping.end).contains(&address))
+}
+
+/// All mappings, in the order of their addresses. False where nobody tells.
+pub(crate) fn each(mut then: impl FnMut(&Mapping)) -> bool {
+    let Some(maps) = File::open(b"/proc/self/maps\0", false) else { return false };
+    let mut are_any = false;
+    find(&maps, |mapping| {
+        are_any = true;
+        then(mapping);
+        false
+    });
+    are_any
+}
+
+/// The first mapping that is wanted.
+fn find(maps: &File, mut is_wanted: impl FnMut(&Mapping) -> bool) -> Option<Mapping> {
+    let mut lines = Lines::default();
+    let mut buffer = [0; BUFFER];
+    loop {
+        let count = maps.read(&mut buffer);
+        for byte in buffer.get(..count).filter(|bytes| !bytes.is_empty())? {
+            if let Some(mapping) = lines.take(*byte).filter(&mut is_wanted) {
+                return Some(mapping);
+            }
+        }
+    }
+}
+
+/// Reads `start-end rwxp ...` byte by byte.
+#[derive(Default)]
+struct Lines {
+    start: u64,
+    end: u64,
+    /// 0 in the start, 1 in the end, 2 at the first permission, 3 behind it.
+    field: u8,
+    /// End of the line before, if that mapping can't be read.
+    guard_end: Option<u64>,
+}
+
+impl Lines {
+    /// The mapping whose first permission this is.
+    fn take(&mut self, byte: u8) -> Option<Mapping> {
+        match (self.field, byte) {
+            (_, b'\n') => *self = Lines { guard_end: self.guard_end, ..Lines::default() },
+            (0, b'-') | (1, b' ') => self.field += 1,
+            (0, _) => self.start = self.start << 4 | u64::from((byte as char).to_digit(16).unwrap_or(0)),
+            (1, _) => self.end = self.end << 4 | u64::from((byte as char).to_digit(16).unwrap_or(0)),
+            (2, _) => {
+                self.field = 3;
+                let has_guard = self.guard_end == Some(self.start);
+                self.guard_end = (byte != b'r').then_some(self.end);
+                return Some(Mapping { start: self.start, end: self.end, has_guard });
+            }
+            _ => {}
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::sys::system;
+
+    #[test]
+    fn the_text_says_what_the_kernel_does() {
+        let size = 16 << 12;
+        let flags = system::MAP_PRIVATE | system::MAP_ANONYMOUS;
+        let base = system::map(size, 0, flags, -1).unwrap() as u64;
+        assert!(system::protect(base + 4096, 8192, system::PROT_READ | system::PROT_WRITE));
+        let expected = Mapping { start: base + 4096, end: base + 12288, has_guard: true };
+        assert_eq!(at(base + 5000), Some(expected));
+        let maps = || File::open(b"/proc/self/maps\0", false).unwrap();
+        assert_eq!(read(&maps(), base + 5000), Some(expected));
+        assert_eq!(read(&maps(), 5), None);
+        let here = everycall_hooks::stack_pointer();
+        let (one, other) = (at(here).unwrap(), read(&maps(), here).unwrap());
+        assert!((one.start..one.end).contains(&here));
+        assert_eq!((one.end, one.has_guard), (other.end, other.has_guard));
+        assert!(
+            system::is_readable(base + 4096, 8192)
+                && !system::is_readable(base, 8)
+                && !system::is_readable(base + 12287, 2)
+        );
+        system::unmap(base as *mut u8, size);
+    }
+}

@@ -1,0 +1,28 @@
+//! System calls, files, mappings and locks: nothing here knows of arenas, threads or events.
+//!
+//! ```text
+//! system        system calls, nothing else of the operating system; errors: their errors
+//! file, disk    files, and those that are mapped; folder, name: paths and names
+//! processes     what the kernel tells of processes and threads
+//! mapping       where a mapping begins and ends; mapped_file: which file lies at an address
+//! image         an object in memory: its code, its build id
+//! helper        threads of ours that write a file
+//! own_memory    memory for an arena of the process's own
+//! ```
+
+pub(crate) mod clock;
+pub(crate) mod crc;
+pub(crate) mod disk;
+pub(crate) mod errors;
+pub(crate) mod file;
+pub(crate) mod folder;
+pub(crate) mod helper;
+pub(crate) mod image;
+pub(crate) mod lock;
+pub(crate) mod mapped_file;
+pub(crate) mod mapping;
+pub(crate) mod name;
+pub(crate) mod own_memory;
+pub(crate) mod processes;
+pub(crate) mod system;
+pub(crate) mod text;

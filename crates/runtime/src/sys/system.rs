@@ -1,0 +1,326 @@
+//! System calls, by number, without a library: nothing here touches `errno` or can be interposed. The
+//! list of calls is short on purpose; `docs/system-calls.md` names it for seccomp filters.
+#![allow(unsafe_code)] // System calls.
+
+use crate::sys::errors::{self, errno};
+use everycall_format::arena::PAGE;
+use everycall_hooks::arch::number;
+use everycall_hooks::{BLOCKED_SIGNALS, TRAP_SIGNAL, syscall};
+
+pub(crate) const PROT_READ: usize = 1;
+pub(crate) const PROT_WRITE: usize = 2;
+pub(crate) const PROT_EXEC: usize = 4;
+pub(crate) const MAP_SHARED: usize = 0x01;
+pub(crate) const MAP_FIXED: usize = 0x10;
+pub(crate) const MAP_PRIVATE: usize = 0x02;
+pub(crate) const MAP_ANONYMOUS: usize = 0x20;
+pub(crate) const MAP_NORESERVE: usize = 0x4000;
+pub(crate) const MADV_DONTFORK: usize = 10;
+pub(crate) const MADV_DONTDUMP: usize = 16;
+pub(crate) const MADV_DODUMP: usize = 17;
+pub(crate) const MADV_WIPEONFORK: usize = 18;
+const MADV_POPULATE_READ: usize = 22;
+pub(crate) const MADV_POPULATE_WRITE: usize = 23;
+pub(crate) const CLOCK_REALTIME: usize = 0;
+pub(crate) const CLOCK_MONOTONIC: usize = 1;
+pub(crate) const CLOCK_MONOTONIC_RAW: usize = 4;
+const PR_GET_NAME: usize = 16;
+const RLIMIT_AS: usize = 9;
+const FUTEX_WAIT: usize = 0;
+const FUTEX_WAKE: usize = 1;
+const RLIMIT_FSIZE: usize = 1;
+const RLIMIT_MEMLOCK: usize = 8;
+
+/// Maps memory; `descriptor` is -1 for none.
+pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isize) -> Option<*mut u8> {
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let address = unsafe {
+        syscall(number::MMAP, [0, length as usize, protection, flags, descriptor.cast_unsigned(), 0])
+    };
+    (address > 0).then_some(address as *mut u8)
+}
+
+/// Moves a mapping of [`map`] or [`map_segment`] over another one of the same length, which is gone then. Where that fails, the first one is.
+pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*mut u8> {
+    const MAYMOVE_FIXED: usize = 3;
+    let size = length as usize;
+    // SAFETY: both are the caller's own, of which it keeps no reference into.
+    let address =
+        unsafe { syscall(number::MREMAP, [from as usize, size, size, MAYMOVE_FIXED, to as usize, 0]) };
+    if address != to as isize {
+        unmap(from, length);
+        return None;
+    }
+    Some(to)
+}
+
+/// Maps shared memory that other processes of the same user can reach by its number, though it has no name, no file and no
+/// descriptor: a System V segment that is removed at once. Linux lets it be attached for as long as somebody has it,
+/// and it goes with its last process, whatever kills that. `None` where the system has none of that size.
+pub(crate) fn map_segment(length: u64) -> Option<*mut u8> {
+    const IPC_PRIVATE: usize = 0;
+    const OWNER_ONLY: usize = 0o600;
+    const IPC_CREAT: usize = 0o1000;
+    const SHM_NORESERVE: usize = 0o10000;
+    const IPC_RMID: usize = 0;
+    let flags = IPC_CREAT | SHM_NORESERVE | OWNER_ONLY;
+    // SAFETY: makes a segment, touches no memory.
+    let segment = unsafe { syscall(number::SHMGET, [IPC_PRIVATE, length as usize, flags, 0, 0, 0]) };
+    let segment = usize::try_from(segment).ok()?;
+    // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
+    let address = unsafe { syscall(number::SHMAT, [segment, 0, 0, 0, 0, 0]) };
+    // SAFETY: our own segment; it stays while it is attached.
+    unsafe { syscall(number::SHMCTL, [segment, IPC_RMID, 0, 0, 0, 0]) };
+    (address > 0).then_some(address as *mut u8)
+}
+
+/// Unmaps memory that [`map`] or [`map_segment`] gave.
+pub(crate) fn unmap(address: *mut u8, length: u64) {
+    // SAFETY: the caller's own mapping, of which it keeps no reference.
+    unsafe { syscall(number::MUNMAP, [address as usize, length as usize, 0, 0, 0, 0]) };
+}
+
+pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
+    // SAFETY: callers change text pages between readable-executable and writable, content untouched.
+    unsafe { syscall(number::MPROTECT, [address as usize, length as usize, protection, 0, 0, 0]) == 0 }
+}
+
+/// Locks all of the process's memory, as `mlockall` has it.
+pub(crate) fn lock_all(flags: u32) -> Result<(), isize> {
+    // SAFETY: changes no memory.
+    done(unsafe { syscall(number::MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]) })
+}
+
+/// Locks a range, as far as it can be: its pages are in memory at once, or when they are touched (`on_fault`).
+pub(crate) fn lock_range(start: u64, size: u64, on_fault: bool) {
+    // SAFETY: changes no memory.
+    unsafe { syscall(number::MLOCK2, [start as usize, size as usize, on_fault.into(), 0, 0, 0]) };
+}
+
+/// Gives an advice about memory; the kernel's error where it doesn't take it.
+pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> Result<(), isize> {
+    // SAFETY: the advices in use (DONTFORK, DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and _WRITE) don't change memory here.
+    done(unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) })
+}
+
+/// What a call returned that gives 0 or an error.
+pub(crate) fn done(result: isize) -> Result<(), isize> {
+    if result == 0 { Ok(()) } else { Err(result) }
+}
+
+/// Writes a warning to standard error.
+pub(crate) fn warn(parts: &[&[u8]]) {
+    let mut line = [0; 512];
+    let mut length = 0;
+    for byte in parts.iter().copied().flatten() {
+        if let Some(place) = line.get_mut(length) {
+            *place = *byte;
+            length += 1;
+        }
+    }
+    // SAFETY: reads the line only.
+    unsafe { syscall(number::WRITE, [2, line.as_ptr() as usize, length, 0, 0, 0]) };
+}
+
+/// Writes some of `bytes`; how many.
+pub(crate) fn write(descriptor: i32, bytes: &[u8]) -> Result<usize, i32> {
+    loop {
+        let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
+        // SAFETY: reads the bytes only; where they go is the program's wish.
+        match unsafe { syscall(number::WRITE, arguments) } {
+            errno::EINTR => {}
+            count @ 1.. => return Ok(count.cast_unsigned()),
+            other => return Err(errors::told(other)),
+        }
+    }
+}
+
+pub(crate) fn process_id() -> u32 {
+    // SAFETY: only returns a number.
+    unsafe { syscall(number::GETPID, [0; 6]) as u32 }
+}
+
+pub(crate) fn parent_id() -> u32 {
+    // SAFETY: only returns a number.
+    unsafe { syscall(number::GETPPID, [0; 6]) as u32 }
+}
+
+/// Whether the process acts as another user or group than whoever started it.
+pub(crate) fn has_other_rights() -> bool {
+    let get = |number| {
+        // SAFETY: only returns a number.
+        unsafe { syscall(number, [0; 6]) }
+    };
+    get(number::GETUID) != get(number::GETEUID) || get(number::GETGID) != get(number::GETEGID)
+}
+
+/// The user that the process belongs to; `None` where it acts as another one.
+pub(crate) fn user() -> Option<u32> {
+    let get = |number| {
+        // SAFETY: only returns a number.
+        unsafe { syscall(number, [0; 6]) as u32 }
+    };
+    let user = get(number::GETUID);
+    (user == get(number::GETEUID)).then_some(user)
+}
+
+/// Whether the calling thread has capabilities, or can take some. Where nobody tells, it has.
+pub(crate) fn has_capabilities() -> bool {
+    // Version 3 of the structures, and the calling thread.
+    let header = [0x2008_0522_u32, 0];
+    // Effective, permitted and inheritable ones, their lower halves and their upper ones.
+    let mut sets = [0_u32; 6];
+    let arguments = [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0];
+    // SAFETY: reads the header and writes the two structures behind it.
+    let result = unsafe { syscall(number::CAPGET, arguments) };
+    result != 0 || sets[1] != 0 || sets[4] != 0
+}
+
+/// The calling thread's id; `None` where a filter of system calls doesn't tell.
+pub(crate) fn thread_id() -> Option<u32> {
+    // SAFETY: only returns a number.
+    u32::try_from(unsafe { syscall(number::GETTID, [0; 6]) }).ok()
+}
+
+/// Whether the process has no such thread any more.
+pub(crate) fn thread_is_gone(process: u32, thread: u32) -> bool {
+    // SAFETY: signal 0 only asks.
+    unsafe { syscall(number::TGKILL, [process as usize, thread as usize, 0, 0, 0, 0]) == errno::ESRCH }
+}
+
+/// Sets a signal's handler, in which all signals are blocked; system calls that it interrupts are begun again.
+pub(crate) fn handle_signal(signal: u32, handler: unsafe extern "C" fn(core::ffi::c_int), handler_end: u64) {
+    const SA_RESTORER: u64 = 0x0400_0000;
+    const SA_ONSTACK: u64 = 0x0800_0000;
+    const SA_RESTART: u64 = 0x1000_0000;
+    let action = [handler as usize as u64, SA_RESTORER | SA_ONSTACK | SA_RESTART, handler_end, u64::MAX];
+    let arguments = [signal as usize, action.as_ptr() as usize, 0, size_of::<u64>(), 0, 0];
+    // SAFETY: reads the kernel's sigaction: handler, flags, where it returns to, mask.
+    unsafe { syscall(number::RT_SIGACTION, arguments) };
+}
+
+/// Closes all descriptors of the calling thread, which has a table of its own. Before Linux 5.9 they stay until it ends.
+pub(crate) fn close_all() {
+    // SAFETY: nobody else has this table.
+    unsafe { syscall(number::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0]) };
+}
+
+/// The calling thread is scheduled as ordinary ones are, whoever started it.
+pub(crate) fn be_ordinary() {
+    const SCHED_OTHER: usize = 0;
+    let priority = 0_u32;
+    // SAFETY: reads the priority.
+    unsafe { syscall(number::SCHED_SETSCHEDULER, [0, SCHED_OTHER, &raw const priority as usize, 0, 0, 0]) };
+}
+
+/// Blocks the calling thread's signals as hooks do in the slow path. What was blocked before, and stays so.
+pub(crate) fn block_signals() -> u64 {
+    const SIG_BLOCK: usize = 0;
+    let unless_stepping = if everycall_hooks::is_stepping() { TRAP_SIGNAL } else { 0 };
+    change_signal_mask(SIG_BLOCK, BLOCKED_SIGNALS & !unless_stepping)
+}
+
+/// Sets the calling thread's blocked signals; those that were.
+pub(crate) fn set_signal_mask(mask: u64) -> u64 {
+    const SIG_SETMASK: usize = 2;
+    change_signal_mask(SIG_SETMASK, mask)
+}
+
+fn change_signal_mask(how: usize, set: u64) -> u64 {
+    let mut before = 0_u64;
+    let arguments = [how, &raw const set as usize, &raw mut before as usize, size_of::<u64>(), 0, 0];
+    // SAFETY: reads and writes one signal set of 64 bits.
+    unsafe { syscall(number::RT_SIGPROCMASK, arguments) };
+    before
+}
+
+/// The name of the calling thread, NUL padded.
+pub(crate) fn thread_name() -> [u8; 16] {
+    let mut name = [0; 16];
+    // SAFETY: writes at most 16 bytes into the name.
+    unsafe { syscall(number::PRCTL, [PR_GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    name
+}
+
+/// Bytes of address space that the process may take: `RLIMIT_AS`.
+pub(crate) fn address_space_limit() -> u64 {
+    limit(RLIMIT_AS)
+}
+
+/// Bytes that its files may have: `RLIMIT_FSIZE`. Whoever goes beyond gets a signal that ends it.
+pub(crate) fn file_size_limit() -> u64 {
+    limit(RLIMIT_FSIZE)
+}
+
+/// Bytes that it may lock: `RLIMIT_MEMLOCK`.
+pub(crate) fn locked_memory_limit() -> u64 {
+    limit(RLIMIT_MEMLOCK)
+}
+
+fn limit(resource: usize) -> u64 {
+    let mut limits = [u64::MAX; 2];
+    // SAFETY: writes one rlimit64, two 64-bit words; changes no limit.
+    unsafe { syscall(number::PRLIMIT64, [0, resource, 0, limits.as_mut_ptr() as usize, 0, 0]) };
+    limits[0]
+}
+
+pub(crate) fn clock_ns(clock: usize) -> u64 {
+    let mut time = [0_u64; 2];
+    // SAFETY: writes one timespec, two 64-bit words.
+    unsafe { syscall(number::CLOCK_GETTIME, [clock, time.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    time[0].wrapping_mul(1_000_000_000).wrapping_add(time[1])
+}
+
+pub(crate) fn yield_now() {
+    // SAFETY: only gives the CPU away.
+    unsafe { syscall(number::SCHED_YIELD, [0; 6]) };
+}
+
+/// Wakes everybody who waits on a futex, in whichever process.
+pub(crate) fn wake(futex: &core::sync::atomic::AtomicU32) {
+    // SAFETY: reads nothing of ours but the address.
+    unsafe { syscall(number::FUTEX, [futex.as_ptr() as usize, FUTEX_WAKE, i32::MAX as usize, 0, 0, 0]) };
+}
+
+/// Waits until the futex isn't `value`, at most `nanoseconds` (below one second).
+pub(crate) fn wait(futex: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) {
+    let time = [0_u64, nanoseconds];
+    // SAFETY: reads the futex and the time.
+    unsafe {
+        syscall(
+            number::FUTEX,
+            [futex.as_ptr() as usize, FUTEX_WAIT, value as usize, time.as_ptr() as usize, 0, 0],
+        )
+    };
+}
+
+/// The alternate signal stack of the calling thread: first address and the one behind its last.
+pub(crate) fn alternate_stack() -> Option<(u64, u64)> {
+    const SS_DISABLE: u64 = 2;
+    let mut stack = [0_u64; 3]; // pointer, flags, size
+    // SAFETY: writes one stack_t, three 64-bit words.
+    let result = unsafe { syscall(number::SIGALTSTACK, [0, stack.as_mut_ptr() as usize, 0, 0, 0, 0]) };
+    (result == 0 && stack[1] & SS_DISABLE == 0).then(|| (stack[0], stack[0].saturating_add(stack[2])))
+}
+
+/// Whether all pages that these bytes lie in, which needn't be mapped, can be read.
+pub(crate) fn is_readable(address: u64, size: u64) -> bool {
+    let first = address & !(PAGE - 1);
+    let end = address.saturating_add(size).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
+    match advise(first as *mut u8, end - first, MADV_POPULATE_READ) {
+        Ok(()) => true,
+        Err(errno::EFAULT | errno::ENOMEM) => false,
+        // Before Linux 5.14, or where a filter refuses it.
+        Err(_) => (first..end).step_by(PAGE as usize).all(is_page_readable),
+    }
+}
+
+/// The same of one page: the kernel looks at a signal set there and refuses to do anything with it. (Valgrind complains about that.)
+fn is_page_readable(address: u64) -> bool {
+    const NOTHING: usize = usize::MAX;
+    // SAFETY: no signal mask is changed, as there is no such way to do it.
+    unsafe {
+        syscall(number::RT_SIGPROCMASK, [NOTHING, address as usize, 0, size_of::<u64>(), 0, 0])
+            != errno::EFAULT
+    }
+}

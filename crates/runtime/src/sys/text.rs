@@ -1,0 +1,34 @@
+//! C strings that somebody hands over.
+#![allow(unsafe_code)] // Pointers to them.
+
+use everycall_format::label::NAME_MAX;
+
+/// As much of a C string as a label holds, and a byte more.
+///
+/// # Safety
+/// It is one, and stays.
+pub(crate) unsafe fn start_of(begin: *const u8) -> &'static [u8] {
+    let mut length = 0;
+    // SAFETY: by contract.
+    unsafe {
+        while length <= NAME_MAX && *begin.add(length) != 0 {
+            length += 1;
+        }
+        core::slice::from_raw_parts(begin, length)
+    }
+}
+
+/// The bytes of a C string. (Without `strlen`, which the program may define.)
+///
+/// # Safety
+/// `begin` is that of a string that ends with NUL and stays.
+pub(crate) unsafe fn whole(begin: *const u8) -> &'static [u8] {
+    let mut length = 0;
+    // SAFETY: by contract.
+    unsafe {
+        while *begin.add(length) != 0 {
+            length += 1;
+        }
+        core::slice::from_raw_parts(begin, length)
+    }
+}

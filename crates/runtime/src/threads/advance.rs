@@ -1,0 +1,140 @@
+//! Room for the next words in a thread's ring: the clock's upper half, and the next segment.
+
+use crate::state::arena::Arena;
+use crate::state::{crash_file, trigger_table};
+use crate::sys::{processes, system};
+use crate::threads::thread::{Thread, UNSEEN};
+use crate::threads::{begin, room, triggers};
+use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
+use everycall_format::arena::{counter, stream};
+use everycall_format::event::{gap, kind, payload_word, record_word, resumed};
+use everycall_ring::{Advance, Shortage, Size};
+
+/// Words of the record that a stack is run again: a gap, with a thread and flags.
+const RESUMED_WORDS: usize = 7;
+/// How long a thread that waits for a segment sleeps before it looks whether the recorder is still there.
+const STALL_LOOK_NS: u64 = 100_000_000;
+
+impl Thread<'_> {
+    /// Makes room for `words` and brings the clock's upper half up to date. The time of the event.
+    pub(crate) fn prepare(&self, words: usize) -> u64 {
+        self.prepare_for(words, false)
+    }
+
+    /// The same; `maybe_another` as [`Thread::is_maybe_another`] has it.
+    pub(crate) fn prepare_for(&self, words: usize, maybe_another: bool) -> u64 {
+        if !self.ring.has_room(words + RESUMED_WORDS) {
+            self.advance();
+        }
+        let ticks = everycall_hooks::ticks();
+        let high = (ticks >> 32) as u32;
+        if self.control.ticks_high.load(Relaxed) != high {
+            self.control.ticks_high.store(high, Relaxed);
+            self.slot.ticks_high().store(high, Relaxed);
+            self.ring.push(&[record_word(ticks, kind::EPOCH, 1, 0), payload_word(high, kind::EPOCH, 1)]);
+            triggers::watch_open_calls(self.process, &self.open);
+            trigger_table::look_at_floor(self.process, self.control);
+        }
+        if self.control.resumed.load(Relaxed) != 0 {
+            self.resumed(ticks, maybe_another);
+        }
+        ticks
+    }
+
+    /// Records that a stack is run again which had been left.
+    #[cold]
+    pub(crate) fn resumed(&self, ticks: u64, maybe_another: bool) {
+        let since = self.control.resumed.swap(0, Relaxed);
+        if self.control.gap_ticks.load(Relaxed) != 0 {
+            // Nothing was recorded meanwhile anyway.
+            return;
+        }
+        let since = if since == UNSEEN { self.last_ticks(ticks) } else { since.min(ticks) };
+        self.ring.push(&[
+            record_word(ticks, kind::GAP, 6, gap::SUSPENDED),
+            payload_word(since as u32, kind::GAP, 1),
+            payload_word((since >> 32) as u32, kind::GAP, 2),
+            payload_word(self.open.depth(), kind::GAP, 3),
+            payload_word(0, kind::GAP, 4),
+            payload_word(self.control.runner.load(Relaxed) as u32, kind::GAP, 5),
+            payload_word(if maybe_another { resumed::MAYBE_ANOTHER } else { 0 }, kind::GAP, 6),
+        ]);
+    }
+
+    /// Goes on in the next segment.
+    pub(crate) fn advance(&self) {
+        let arena = self.process.arena();
+        self.forget_cancellation();
+        room::make_room(self.process, arena, false);
+        room::look_at_clocks(self.process, arena);
+        self.process.retired.keep_to_time(self.process);
+        let streaming = arena.stream().load(Relaxed);
+        let matching = triggers::look_at_open_calls(self.process, self);
+        let high = self.control.ticks_high.load(Relaxed);
+        self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
+        let mut tries = if crash_file::is_file() { room::ROOM_TRIES } else { 0 };
+        loop {
+            // Before the look for a segment, so that none is given back unheard.
+            let bell = arena.pool_bell().load(SeqCst);
+            let ticks = everycall_hooks::ticks();
+            let is_asked = arena.pool().keep_until.load(Relaxed) > ticks || trigger_table::are_awaited(arena);
+            let waits = arena.stream().load(Relaxed) == stream::STALL;
+            let how = Advance {
+                ticks,
+                open_calls: self.open.depth(),
+                size: match matching {
+                    _ if is_asked => Size::Grow(0),
+                    Some(events) if trigger_table::may_grow(self.process) => Size::Grow(events),
+                    Some(events) => Size::Stay(events),
+                    None => Size::Limit,
+                },
+                shortage: match waits {
+                    _ if tries > 0 => Shortage::Ask,
+                    true => Shortage::Wait,
+                    false => Shortage::Overwrite,
+                },
+            };
+            // The first lap: the pages at once cost less than a fault for each. Only a hint.
+            let populate = |address: u64, size: u64| {
+                let _ = system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE);
+            };
+            if self.ring.advance(how, populate) {
+                break;
+            }
+            if tries > 0 {
+                tries -= 1;
+                room::make_room(self.process, arena, true);
+                continue;
+            }
+            wait_for_segment(arena, bell);
+        }
+        begin::add_segment_to_dumps(arena, self.control.current.load(Relaxed));
+        trigger_table::count_beyond(self.process, self.control);
+        if self.control.ticks_high.load(Relaxed) != high {
+            triggers::watch_open_calls(self.process, &self.open);
+        }
+        trigger_table::look_at_floor(self.process, self.control);
+    }
+
+    /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many entries
+    /// as the segment has words. Where that could be too many, every event goes on to come here.
+    pub(crate) fn resume(&self) {
+        if self.control.deep.load(Relaxed) == 0 && self.open.room() > self.slot.segment_words() as u64 {
+            self.ring.release();
+        }
+    }
+}
+
+/// Waits for the recorder to give a segment back, unless it has rung since it read `bell`; where it is gone, nobody waits any
+/// more.
+#[cold]
+fn wait_for_segment(arena: &Arena, bell: u32) {
+    arena.pool_waiters().fetch_add(1, SeqCst);
+    let begin = everycall_hooks::ticks();
+    system::wait(arena.pool_bell(), bell, STALL_LOOK_NS);
+    arena.count(counter::STALL_TICKS, everycall_hooks::ticks().saturating_sub(begin));
+    arena.pool_waiters().fetch_sub(1, SeqCst);
+    if arena.pool_bell().load(SeqCst) == bell && processes::process_has_ended(arena.recorder_pid()) {
+        arena.stream().store(stream::OFF, Relaxed);
+    }
+}

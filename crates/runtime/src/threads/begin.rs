@@ -1,0 +1,215 @@
+//! The first event of a thread, or of a fiber, gives it a slot and a ring: a few atomic operations, no lock that anybody waits for.
+//!
+//! Slots of ended threads stay as they are for a while, so that their events can be read ([`crate::retirement`]).
+#![allow(unsafe_code)] // The calling thread's slot, and open-call stacks, by their addresses.
+
+use crate::state::arena::Arena;
+use crate::state::process::{self, Process};
+use crate::state::{cancelled, trigger_table};
+use crate::sys::system;
+use crate::threads::deep_calls::DeepCalls;
+use crate::threads::stacks::{self, Bounds};
+use crate::threads::{cancellation, room};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
+use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
+use everycall_ring::{Control, state};
+
+/// Words of an open-call entry.
+const ENTRY_WORDS: usize = size_of::<OpenCall>() / size_of::<u64>();
+/// Entries above the top of an open-call stack that are cleared with it.
+const LEFT_ABOVE: u32 = 8;
+/// Bytes of an open-call stack that core dumps have beyond its top.
+const DUMPED_ABOVE: u64 = PAGE;
+/// Thread headers in a page.
+const HEADERS_PER_PAGE: u32 = PAGE as u32 / size_of::<ThreadHeader>() as u32;
+/// Segments that are added to core dumps at a time.
+const DUMPED_SEGMENTS: u32 = 16;
+
+/// A name, NUL padded; all zero for none.
+pub(crate) type Name = [u8; 16];
+
+/// Control block of threads that run untraced for want of a slot.
+static OFF: Control = Control::off();
+/// Segments that core dumps have, from the pool's begin.
+static SEGMENTS_DUMPED: AtomicU32 = AtomicU32::new(0);
+
+/// A forked child's arena is new: core dumps have nothing of it.
+pub(crate) fn begin_child() {
+    SEGMENTS_DUMPED.store(0, Relaxed);
+}
+
+/// Gives a stack that the calling thread runs a control block and a ring in a free place: its own, or a fiber's, which has that name or none.
+/// `None` where there is no place or no room: then the thread runs untraced, or the fiber does.
+pub(crate) fn begin(
+    process: &'static Process,
+    place: Option<(u32, u32)>,
+    bounds: Bounds,
+    tid: u32,
+    fiber: Option<Name>,
+) -> Option<&'static Control> {
+    let begun = place.and_then(|place| begin_in(process, place, bounds, tid, fiber));
+    if begun.is_none() && fiber.is_none() {
+        process.arena().count(counter::THREADS_UNTRACED, 1);
+        leave_out();
+    }
+    begun
+}
+
+fn begin_in(
+    process: &'static Process,
+    (index, stack): (u32, u32),
+    bounds: Bounds,
+    tid: u32,
+    fiber: Option<Name>,
+) -> Option<&'static Control> {
+    let arena = process.arena();
+    let slot = arena.slot(index);
+    let control = process.control(index);
+    let ticks = everycall_hooks::ticks();
+    slot.state().store(thread_state::CLAIMED, Relaxed);
+
+    let (base, limit) = arena.open_calls(stack);
+    if !room::make_room_for_calls(process, arena, stack, base, limit) {
+        process.retired.give_slot_back(arena, index, stack);
+        return None;
+    }
+    clear_open_calls(base, limit);
+    slot.open_calls().store(stack + 1, Relaxed);
+    control.thread.store(0, SeqCst);
+    slot.tid().store(tid, Relaxed);
+    slot.start_ticks().store(ticks, Relaxed);
+    slot.end_ticks().store(0, Relaxed);
+    let number = fiber.map_or(0, |_| process.fibers.fetch_add(1, Relaxed) + 1);
+    slot.fiber().store(number, Relaxed);
+    slot.set_name(match fiber {
+        None => system::thread_name(),
+        Some(name) if name[0] != 0 => name,
+        Some(_) => fiber_name(number),
+    });
+    for counted in [slot.unwound(), slot.orphan_exits(), slot.lost_busy(), slot.deep()] {
+        counted.store(0, Relaxed);
+    }
+
+    control.slot.store(index, Relaxed);
+    control.handler.store(0, Relaxed);
+    control.handled.store(0, Relaxed);
+    control.jumped_to.store(0, Relaxed);
+    DeepCalls::of(control).give_back();
+    control.held_position.store(0, Relaxed);
+    control.busy.store(0, Relaxed);
+    control.looked_depth.store(0, Relaxed);
+    control.matching.store(0, Relaxed);
+    control.ending.store(0, Relaxed);
+    control.gap_ticks.store(0, Relaxed);
+    control.left_out.store(0, Relaxed);
+    control.fiber.store(number, Relaxed);
+    let thread = if number == 0 { everycall_hooks::thread_pointer() } else { 0 };
+    control.thread.store(thread, SeqCst);
+    if number == 0 && cancellation::was_cancelled(process, thread) {
+        control.thread.fetch_or(cancelled::CANCELLED, Relaxed);
+    }
+    control.runner.store(0, Relaxed);
+    control.resumed.store(0, Relaxed);
+    control.open_base.store(base, Relaxed);
+    control.open_limit.store(limit, Relaxed);
+    control.open_top.store(base + size_of::<OpenCall>() as u64, Relaxed);
+    room::make_room(process, arena, false);
+    let segments = arena.layout().segments_per_ring() as u32;
+    slot.ring_segments().store(segments, Relaxed);
+    arena.ring_segments().fetch_add(segments, Relaxed);
+    let start = || arena.ring(control, &slot).start(segments, ticks, 0);
+    let begun = start()
+        || (0..room::ROOM_TRIES).any(|_| {
+            room::make_room(process, arena, true);
+            start()
+        });
+    if !begun {
+        arena.ring_segments().fetch_sub(segments, Relaxed);
+        process.retired.give_place_back(arena, index, stack);
+        return None;
+    }
+    trigger_table::count_beyond(process, control);
+    trigger_table::look_at_floor(process, control);
+    add_segment_to_dumps(arena, control.current.load(Relaxed));
+    if index.is_multiple_of(HEADERS_PER_PAGE) {
+        arena.add_to_dumps(arena.layout().thread_at(index), PAGE);
+    }
+    stacks::set(process, control, bounds);
+    control.state.store(state::ACTIVE, Relaxed);
+    slot.state().store(thread_state::USED, Release);
+    Some(control)
+}
+
+/// What a fiber is called that has no name.
+fn fiber_name(number: u32) -> Name {
+    let mut name = [0; 16];
+    let mut unit = 1_u32;
+    while number / 10 >= unit {
+        unit *= 10;
+    }
+    let digits = core::iter::successors(Some(unit), |unit| Some(unit / 10)).take_while(|unit| *unit > 0);
+    let digits = digits.map(|unit| b'0' + (number.checked_div(unit).unwrap_or(0) % 10) as u8);
+    name.iter_mut().zip(b"fiber ".iter().copied().chain(digits)).for_each(|(place, byte)| *place = byte);
+    name
+}
+
+/// Adds segment `index`, which is in use, to what core dumps have.
+pub(crate) fn add_segment_to_dumps(arena: &Arena, index: u32) {
+    let dumped = SEGMENTS_DUMPED.load(Relaxed);
+    if index >= dumped {
+        let end = (index + DUMPED_SEGMENTS).min(arena.layout().segment_capacity);
+        let first = SEGMENTS_DUMPED.fetch_max(end, Relaxed);
+        if first < end {
+            let layout = arena.layout();
+            let count = u64::from(end - first);
+            arena.add_to_dumps(layout.segment_entry_at(first), count * size_of::<SegmentEntry>() as u64);
+            arena.add_to_dumps(layout.segment_at(first), count * layout.segment_size);
+        }
+    }
+}
+
+/// Makes the calling thread's hooks return at once.
+pub(crate) fn leave_out() {
+    // SAFETY: the slot is this thread's own.
+    unsafe { process::thread_slot().write(&raw const OFF) };
+}
+
+/// Whether the calling thread was left out, by [`leave_out`].
+pub(crate) fn is_left_out(control: &Control) -> bool {
+    core::ptr::eq(control, &raw const OFF)
+}
+
+/// Takes back what [`leave_out`] did: the thread begins with its next event.
+pub(crate) fn take_back() {
+    // SAFETY: the slot is this thread's own.
+    unsafe { process::thread_slot().write(core::ptr::null()) };
+}
+
+/// Adds the thread's open-call stack to what core dumps have, as far as it is used. Not at a thread's begin, as it costs as much as
+/// all the rest of that: what a thread has open that made a few calls only stands in its ring.
+pub(crate) fn add_open_calls_to_dumps(arena: &Arena, control: &Control) {
+    let base = control.open_base.load(Relaxed);
+    let used = control.open_top.load(Relaxed).saturating_sub(base);
+    arena.add_to_dumps(arena.offset_of(base), used + DUMPED_ABOVE);
+}
+
+/// Empties an open-call stack that another thread may have left, and sets the sentinel.
+fn clear_open_calls(base: u64, limit: u64) {
+    // SAFETY: the open-call stack lies in the arena, aligned, and is ours.
+    let words = unsafe {
+        core::slice::from_raw_parts(base as *const AtomicU64, (limit - base) as usize / size_of::<u64>())
+    };
+    let mut entries = words.chunks_exact(ENTRY_WORDS);
+    if let Some([_, stack_pointer, ..]) = entries.next() {
+        stack_pointer.store(u64::MAX, Relaxed);
+    }
+    // A hook that was left at the wrong moment may have left a word above the top.
+    let mut clean = 0;
+    for word in entries.filter_map(|entry| entry.first()) {
+        clean = if word.load(Relaxed) == 0 { clean + 1 } else { 0 };
+        if clean > LEFT_ABOVE {
+            break;
+        }
+        word.store(0, Relaxed);
+    }
+}

@@ -1,0 +1,58 @@
+//! Threads that the program asks to end (`pthread_cancel`). Where none of their frames cleans up, nobody tells when they do: from the moment when they were asked, all
+//! their calls come to the slow path, where it is known where they were made.
+
+use crate::state::cancelled::{CANCELLED, Cancelled, LONG_AGO};
+use crate::state::process::Process;
+use crate::sys::system;
+use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
+use everycall_ring::Control;
+
+/// Ticks, about a second, after which it has ended without a call: another one may have its thread pointer.
+const CANCELLED_MAX: u64 = 1 << 32;
+
+/// The program asks the thread to end that has this thread pointer. It may at any call from now on, of which nobody tells where no frame cleans up: all of
+/// its calls come to the slow path, where it is known where they were made.
+pub(crate) fn cancel(process: &'static Process, thread: u64) {
+    let arena = process.arena();
+    let is_gone = |control: &Control| {
+        let tid = arena.slot(control.slot.load(Relaxed)).tid().load(Relaxed);
+        system::thread_is_gone(process.pid.load(Relaxed), tid)
+    };
+    let tell = || {
+        let mut has_context = false;
+        for control in process.controls() {
+            let known = control.thread.load(Relaxed);
+            let is_it = known & !(CANCELLED | LONG_AGO) == thread && !is_gone(control);
+            // Not where another thread has got the context meanwhile.
+            if is_it && control.thread.compare_exchange(known, known | CANCELLED, SeqCst, Relaxed).is_ok() {
+                has_context = true;
+                // The thread may be setting it: see `Thread::watch_end`.
+                fence(SeqCst);
+                control.stack_low.store(u64::MAX, Relaxed);
+            }
+        }
+        has_context
+    };
+    if !tell() {
+        let next = process.next_cancelled.fetch_add(1, Relaxed) as usize % process.cancelled.len();
+        let Some(Cancelled { thread: place, ticks }) = process.cancelled.get(next) else { return };
+        ticks.store(everycall_hooks::ticks(), Relaxed);
+        place.store(thread, SeqCst);
+        // Its first call may come meanwhile: either it finds this, or is found.
+        fence(SeqCst);
+        if tell() {
+            let _ = place.compare_exchange(thread, 0, Relaxed, Relaxed);
+        }
+    }
+}
+
+/// Whether the calling thread, whose context begins, was asked to end before.
+pub(crate) fn was_cancelled(process: &Process, thread: u64) -> bool {
+    fence(SeqCst);
+    let now = everycall_hooks::ticks();
+    let is_it = |asked: &Cancelled| {
+        asked.thread.compare_exchange(thread, 0, Relaxed, Relaxed).is_ok()
+            && now.saturating_sub(asked.ticks.load(Relaxed)) < CANCELLED_MAX
+    };
+    process.cancelled.iter().any(is_it)
+}

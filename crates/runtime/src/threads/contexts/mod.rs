@@ -1,0 +1,21 @@
+//! Which stack a thread runs: its own, or a fiber's.
+//!
+//! ```text
+//! over      stacks that are over
+//! growth    stacks that go on beyond their known bounds
+//! switch    a thread begins a context, or goes on in another one
+//! current   which context a stack pointer belongs to
+//! told      what the program tells of stacks
+//! ```
+
+mod current;
+mod growth;
+mod over;
+mod switch;
+mod told;
+
+pub(crate) use current::current;
+pub(crate) use switch::Found;
+#[cfg(test)]
+pub(crate) use switch::begin_home;
+pub(crate) use told::{register, runs_own_stack, shares_frame, stays_in_jump, unregister};

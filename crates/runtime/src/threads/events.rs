@@ -1,0 +1,215 @@
+//! Entries, exits, and frames that were left without their exits: in the ring and on the open-call stack.
+
+use crate::state::places::Place;
+use crate::state::recording;
+use crate::threads::open_calls::{Exit, Frame};
+use crate::threads::thread::Thread;
+use crate::threads::triggers::{self, Fallen};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use everycall_format::arena::counter;
+use everycall_format::event::{self, EXIT, kind, payload_word, record_word, unwound};
+use everycall_ring::state;
+
+/// Words that one event may need: epoch 2, gap 5, caller 2, those inlined 5, unknown code 3.
+pub(crate) const EVENT_WORDS_MAX: usize = 17;
+
+impl Thread<'_> {
+    /// All calls that are open have been left: something new begins on the stack, or nothing any more. `how` is one of [`unwound`].
+    pub(crate) fn leave_all(&self, how: u8) {
+        self.control.jumped_to.store(0, Relaxed);
+        if self.open.depth() > 0 {
+            self.between_events(|thread| {
+                let ticks = thread.prepare(EVENT_WORDS_MAX);
+                thread.leave_innermost(ticks, thread.open.depth(), how);
+            });
+        }
+    }
+
+    /// What a jump from another stack has left of this one ends, as the stack is run again.
+    pub(crate) fn leave_below_jump(&self) {
+        let hook = self.control.jumped_to.swap(0, Relaxed);
+        if hook != 0 {
+            self.between_events(|thread| {
+                let ticks = thread.prepare(EVENT_WORDS_MAX);
+                // Whoever switches stacks by jumps goes on with what it has left: nothing that was inlined there is gone.
+                thread.drop_below(ticks, hook, false);
+            });
+        }
+    }
+
+    /// Records something where no hook is at work, if the thread records.
+    pub(crate) fn between_events(&self, record: impl FnOnce(&Self)) {
+        if self.control.state.load(Relaxed) != state::ACTIVE || self.control.busy.swap(1, Relaxed) != 0 {
+            return;
+        }
+        self.ring.hold();
+        if !recording::stop_if_asked(self.control, &self.slot) {
+            record(self);
+            self.resume();
+        }
+        recording::look_again(self.control);
+        self.control.busy.store(0, Relaxed);
+    }
+
+    /// Opens a call; those that are gone have been removed, but where this is perhaps another stack's. Whether it is in the open-call stack.
+    pub(crate) fn entry(&self, ticks: u64, place: Place, frame: Frame, maybe_another: bool) -> bool {
+        if maybe_another {
+            let begun = if let Place::Offset(code) = place { Some(code) } else { None };
+            self.drop_gone(ticks, frame, begun);
+        }
+        let word = match place {
+            Place::Offset(offset) => event::call_word(ticks, offset),
+            Place::Unknown(_) => record_word(ticks, kind::UNKNOWN_CODE, 0, 0),
+        };
+        let is_there = self.open.push(word, (ticks >> 32) as u32, frame);
+        if !is_there {
+            self.slot.deep().fetch_add(1, Relaxed);
+        }
+        self.write(ticks, place, 0);
+        is_there
+    }
+
+    /// Does what the exit hook would have done, which has read the clock and came here because the call took long or is marked.
+    /// False, and nothing is done, where there is more to it.
+    pub(crate) fn exit_in_place(&self, slot: &AtomicU64, place: Place, frame: Frame) -> bool {
+        let word = slot.load(Relaxed);
+        let Place::Offset(offset) = place else { return false };
+        let is_read = word != 0 && word as u32 == 0;
+        if !is_read
+            || self.control.gap_ticks.load(Relaxed) != 0
+            || self.open.find_exit(frame, offset) != Exit::Of(0)
+        {
+            return false;
+        }
+        slot.store(word | u64::from(EXIT | offset), Relaxed);
+        let now = everycall_hooks::ticks();
+        let ticks = now.wrapping_sub((now as u32).wrapping_sub((word >> 32) as u32).into());
+        triggers::judge(self.process, self, ticks);
+        self.open.drop_frames(1, |_| ());
+        if self.open.depth() == 0 {
+            self.look_at_name();
+        }
+        true
+    }
+
+    /// Removes the frames that are gone at `frame`, and records that.
+    pub(crate) fn drop_dead(&self, ticks: u64, frame: Frame) {
+        self.drop_gone(ticks, frame, None);
+    }
+
+    /// The same, and where a call of the function at `begun` begins at a stack pointer at which one is open, that one and all inside it.
+    pub(crate) fn drop_gone(&self, ticks: u64, frame: Frame, begun: Option<u32>) {
+        self.leave(ticks, unwound::NOTICED, |fallen| {
+            let dead = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
+            let inside = begun.map_or(0, |code| self.open.count_from_same(frame, code));
+            self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
+            dead + inside
+        });
+    }
+
+    /// Removes the frames that are gone when the program goes on where a hook would have this stack pointer, as it is about to, and
+    /// records that. `jumps`: to where the frame's function has called `setjmp`, so that what was inlined into it is gone, too.
+    /// (Compilers don't inline functions that call `setjmp`, but for clang into others that do.)
+    pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
+        self.leave(ticks, unwound::KNOWN, |fallen| {
+            let below = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
+            let inlined = if jumps { self.open.count_inlined(hook) } else { 0 };
+            self.open.drop_frames(inlined, |call| fallen.add(self.process, call, ticks));
+            below + inlined
+        });
+    }
+
+    pub(crate) fn exit(&self, ticks: u64, place: Place, frame: Frame) {
+        let low = match place {
+            Place::Offset(offset) => offset,
+            Place::Unknown(_) => record_word(0, kind::UNKNOWN_CODE, 0, 0) as u32,
+        };
+        let found = self.open.find_exit(frame, low);
+        if let Exit::Of(inside) = found {
+            self.leave_innermost(ticks, inside, unwound::NOTICED);
+            self.write(ticks, place, EXIT);
+            triggers::judge(self.process, self, ticks);
+            self.open.drop_frames(1, |_| ());
+            if self.open.depth() == 0 {
+                self.look_at_name();
+            }
+        } else {
+            self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
+            if found == Exit::Stray {
+                self.slot.orphan_exits().fetch_add(1, Relaxed);
+            } else {
+                self.drop_inside_uncounted(ticks);
+            }
+            let offset = if let Place::Offset(offset) = place { offset } else { 0 };
+            self.ring.push(&[
+                record_word(ticks, kind::ORPHAN_EXIT, 1, 0),
+                payload_word(offset, kind::ORPHAN_EXIT, 1),
+            ]);
+        }
+    }
+
+    /// Removes the innermost `count` calls, records that they were left, and tells the triggers. `how` is one of [`unwound`].
+    pub(crate) fn leave_innermost(&self, ticks: u64, count: u32, how: u8) {
+        self.leave(ticks, how, |fallen| {
+            self.open.drop_frames(count, |call| fallen.add(self.process, call, ticks));
+            count
+        });
+    }
+
+    /// The same of those that `remove` removes, which says how many they were.
+    pub(crate) fn leave(&self, ticks: u64, how: u8, remove: impl FnOnce(&mut Fallen) -> u32) {
+        let mut fallen = Fallen::default();
+        let count = remove(&mut fallen);
+        self.left(ticks, count, how);
+        fallen.post(self.process, self);
+    }
+
+    /// Records that `count` frames have been left, down to the depth as it is now; after a gap, with the gap. `how` is one of [`unwound`].
+    pub(crate) fn left(&self, ticks: u64, count: u32, how: u8) {
+        let since = self.control.gap_ticks.load(Relaxed);
+        self.control.gap_ticks.store(0, Relaxed);
+        if since != 0 {
+            // What was told meanwhile wasn't heard.
+            self.control.handled.store(0, Relaxed);
+            self.open.settle_all();
+            let reason = self.control.gap_reason.load(Relaxed) as u8;
+            self.ring.push(&[
+                record_word(ticks, kind::GAP, 4, reason),
+                payload_word(since as u32, kind::GAP, 1),
+                payload_word((since >> 32) as u32, kind::GAP, 2),
+                payload_word(self.open.depth(), kind::GAP, 3),
+                payload_word(count, kind::GAP, 4),
+            ]);
+        } else if count > 0 || matches!(how, unwound::INLINED | unwound::INLINED_IN_CLEANUP) {
+            self.slot.unwound().fetch_add(u64::from(count), Relaxed);
+            if self.open.depth() <= 1 {
+                // As when pthread_exit or a cancellation has ended the thread.
+                self.look_at_name();
+            }
+            self.ring.push(&[
+                record_word(ticks, kind::UNWOUND, 2, how),
+                payload_word(self.open.depth(), kind::UNWOUND, 1),
+                payload_word(count, kind::UNWOUND, 2),
+            ]);
+        }
+    }
+
+    pub(crate) fn write(&self, ticks: u64, place: Place, exit: u32) {
+        match place {
+            Place::Offset(offset) => self.ring.push(&[event::call_word(ticks, exit | offset)]),
+            Place::Unknown(address) => {
+                self.process.arena().count(counter::UNKNOWN_CODE, 1);
+                self.ring.push(&[
+                    record_word(ticks, kind::UNKNOWN_CODE, 2, u8::from(exit != 0)),
+                    payload_word(address as u32, kind::UNKNOWN_CODE, 1),
+                    payload_word((address >> 32) as u32, kind::UNKNOWN_CODE, 2),
+                ]);
+            }
+        }
+    }
+
+    /// The exit of a call comes that isn't counted: those that are counted in its frame were inside it, and have been left.
+    pub(crate) fn drop_inside_uncounted(&self, ticks: u64) {
+        self.leave_innermost(ticks, self.open.innermost_inlined(), unwound::NOTICED);
+    }
+}

@@ -1,0 +1,30 @@
+//! Threads and fibers: their stacks, contexts and open calls, and what the slow path records of them.
+//!
+//! ```text
+//! begin        a context's first event gives it a slot; retirement: contexts that have ended
+//! stacks       where stacks begin and end; nested: stacks in local variables, and when they are over
+//! contexts     which stack a thread runs: its own, or a fiber's
+//! open_calls   the open-call stack: dead frames, frames that match an exit; deep_calls: beyond its capacity
+//! thread       a thread, as the slow path sees it
+//! watch        what sends a thread's next event to the slow path
+//! triggers     calls of armed functions that took long
+//! advance      room in the ring; room: on the disk
+//! events       entries, exits, frames that were left; shared_frames: with inlined calls
+//! cancellation threads that the program asks to end
+//! ```
+
+pub(crate) mod advance;
+pub(crate) mod begin;
+pub(crate) mod cancellation;
+pub(crate) mod contexts;
+pub(crate) mod deep_calls;
+pub(crate) mod events;
+pub(crate) mod nested;
+pub(crate) mod open_calls;
+pub(crate) mod retirement;
+pub(crate) mod room;
+pub(crate) mod shared_frames;
+pub(crate) mod stacks;
+pub(crate) mod thread;
+pub(crate) mod triggers;
+pub(crate) mod watch;

@@ -1,0 +1,92 @@
+//! Stacks that lie in another stack: in a local variable. Such a stack is over when the function has returned in whose frame it lies, and
+//! nobody tells of that. What can be known is which call of the outer stack was the innermost one around it when the
+//! program told of it:
+//!
+//! - When that call isn't open any more, the memory is the outer stack's again.
+//! - Hooks at a function's first instruction have a stack pointer above the function's frame, so this call is the function's own. Hooks
+//!   within the frame have one below most of it: then it is the call of whoever called the function, and may go on for long. But
+//!   such a call's next call puts its return address in the place where the function's was: another one there says that the
+//!   function has returned.
+#![allow(unsafe_code)] // Code and stacks of the program, by their addresses.
+
+use crate::state::places;
+use crate::state::process::Process;
+use crate::state::ranges::{Around, Range};
+use crate::sys::system;
+use crate::threads::open_calls::OpenCalls;
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::event::EXIT;
+use everycall_hooks::arch::{code, frame};
+use everycall_ring::Control;
+
+/// Return addresses of calls that one function makes are at most so far from each other and from where it begins.
+const FUNCTION_MAX: u64 = 64 << 10;
+/// Stacks within stacks that are looked at.
+const LEVELS_MAX: usize = 16;
+
+/// What is around a stack in `low..high` that lies in this context's.
+pub(crate) fn around(process: &'static Process, outer: &Control, low: u64, high: u64) -> Around {
+    let Some((place, word, pointer)) = OpenCalls::new(outer).around(high) else { return Around::default() };
+    let slot = outer.slot.load(Relaxed) + 1;
+    let returns_at = frame::return_address_below(pointer);
+    // Where the stack has this place, the call itself has made room for it.
+    let is_callees = !(low..high).contains(&returns_at) && system::is_readable(returns_at, 8);
+    let callee_returns_to = is_callees.then(|| read(returns_at)).filter(|&address| {
+        let function = places::address(process, word as u32 & !EXIT);
+        function.is_some_and(|(start, end)| {
+            let is_in_it = address.checked_sub(start).is_some_and(|offset| offset < FUNCTION_MAX);
+            is_in_it && address < end && is_behind_call(address)
+        })
+    });
+    Around { slot, place, word, callee_returns_to: callee_returns_to.unwrap_or(0) }
+}
+
+/// Whether a stack was one in a local variable whose function has returned, or lies within one. `home` is the context of the calling thread's
+/// own stack.
+pub(crate) fn is_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
+    let around = |range: &Range| process.stacks.find_around(range.low, range.high);
+    let mut outwards = core::iter::successors(Some(*range), around).take(LEVELS_MAX);
+    outwards.any(|range| has_returned(process, &range, home))
+}
+
+/// Whether the function has returned in whose frame a stack was.
+fn has_returned(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
+    let around = &range.around;
+    let Some(slot) = around.slot.checked_sub(1) else { return false };
+    let outer = process.control(slot);
+    match OpenCalls::new(outer).pointer_of(around.place, around.word) {
+        None => true,
+        Some(_) if around.callee_returns_to == 0 => false,
+        Some(call) => has_called_again(outer, home, call, around.callee_returns_to),
+    }
+}
+
+/// Whether the call with this stack pointer has made another call since the one that returns to `before`.
+fn has_called_again(outer: &Control, home: Option<&Control>, call: u64, before: u64) -> bool {
+    let place = frame::return_address_below(call);
+    // The calling thread's own stack has memory there; others may be gone by now.
+    let is_own = home.is_some_and(|home| core::ptr::eq(home, outer))
+        && place < outer.stack_high.load(Relaxed).saturating_sub(8);
+    if !(is_own || outer.fiber.load(Relaxed) != 0 && system::is_readable(place, 8)) {
+        return false;
+    }
+    let now = read(place);
+    now != before && now.abs_diff(before) < FUNCTION_MAX && is_behind_call(now)
+}
+
+/// Whether an instruction that calls ends at an address of code.
+fn is_behind_call(address: u64) -> bool {
+    let Some(first) =
+        address.checked_sub(code::CALL_MAX).filter(|&first| system::is_readable(first, code::CALL_MAX))
+    else {
+        return false;
+    };
+    // SAFETY: it can be read, and code is bytes.
+    let bytes = unsafe { *(first as *const [u8; code::CALL_MAX as usize]) };
+    code::ends_in_call(bytes)
+}
+
+fn read(address: u64) -> u64 {
+    // SAFETY: the callers have made sure that there is memory.
+    unsafe { (address as *const u64).read_volatile() }
+}

@@ -1,0 +1,129 @@
+//! Room on the disk for an arena that is a file, before anybody writes there.
+#![allow(unsafe_code)] // The clocks' place in the arena.
+
+use crate::state::arena::Arena;
+use crate::state::crash_file::{IS_FILE, SEGMENTS};
+use crate::state::process::Process;
+use crate::sys::lock::Lock;
+use crate::sys::{clock, disk};
+use core::mem::offset_of;
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
+use everycall_format::Wire;
+use everycall_format::arena::{ClockReading, counter};
+use everycall_format::crash::{CRASH_OFFSET, CrashRecord};
+
+/// Bytes of segments for which room is taken at a time.
+const STEP: u64 = 256 << 10;
+/// Segments that are to have room before anybody needs them.
+const AHEAD: u32 = 2;
+/// How often a thread takes room that others may use up before it comes to it.
+pub(crate) const ROOM_TRIES: u32 = 4;
+/// Ticks until room is asked for again where there was none: a full disk is slow to say so.
+const PAUSE: u64 = 1 << 32;
+/// Ticks between two looks at the clocks.
+const LOOK: u64 = 1 << 28;
+
+/// Takes room for some more segments where they run out. `in_need`: a thread found none. It doesn't wait for another one that is at it,
+/// which may take long to come to its end: both take the same room.
+pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
+    if !IS_FILE.load(Relaxed) {
+        return;
+    }
+    let layout = arena.layout();
+    let pool = arena.pool();
+    let capacity = layout.segment_capacity;
+    let ahead = if in_need { 1 } else { AHEAD };
+    let is_short = || {
+        let has = SEGMENTS.load(Acquire);
+        has < capacity
+            && pool.taken.load(Relaxed).saturating_add(ahead) > has
+            && pool.free.load(Relaxed) as u32 == 0
+            && process.crash.no_room_until.load(Relaxed) <= everycall_hooks::ticks()
+    };
+    if !is_short() {
+        return;
+    }
+    let lock = Lock::try_take(&process.crash.room_lock);
+    if lock.is_none() && !in_need || !is_short() {
+        return;
+    }
+    let has = SEGMENTS.load(Relaxed);
+    let step = STEP.checked_div(layout.segment_size).unwrap_or(1).max(1) as u32;
+    let end = has.saturating_add(step).min(capacity);
+    let place = arena.base() as u64 + layout.segment_at(has);
+    if take_room(process, arena, place, u64::from(end - has) * layout.segment_size) {
+        SEGMENTS.fetch_max(end, Release);
+    }
+}
+
+/// Takes room for open-call stack `index`, from `base` to `limit`, unless a thread had it before. Whether it has room. (Nobody may even
+/// look at one without: on tmpfs, that takes room too.)
+pub(crate) fn make_room_for_calls(
+    process: &Process,
+    arena: &Arena,
+    index: u32,
+    base: u64,
+    limit: u64,
+) -> bool {
+    if !IS_FILE.load(Relaxed) {
+        return true;
+    }
+    let Some(word) = process.crash.stacks.get((index / u64::BITS) as usize) else { return false };
+    let bit = 1 << (index % u64::BITS);
+    if word.load(Relaxed) & bit != 0 {
+        return true;
+    }
+    let has_room = process.crash.no_room_until.load(Relaxed) <= everycall_hooks::ticks()
+        && take_room(process, arena, base, limit.saturating_sub(base));
+    if has_room {
+        word.fetch_or(bit, Relaxed);
+    }
+    has_room
+}
+
+fn take_room(process: &Process, arena: &Arena, address: u64, size: u64) -> bool {
+    let has_room = disk::take_room_at(address, size).is_ok();
+    if !has_room {
+        process.crash.no_room_until.store(everycall_hooks::ticks().wrapping_add(PAUSE), Relaxed);
+        arena.count(counter::CRASH_NO_ROOM, 1);
+    }
+    has_room
+}
+
+/// Notes what the clocks say, now and then: so the counter's rate is known whenever the process dies.
+pub(crate) fn look_at_clocks(process: &Process, arena: &Arena) {
+    if !IS_FILE.load(Relaxed) {
+        return;
+    }
+    let now = everycall_hooks::ticks();
+    let looked = &process.crash.looked;
+    if now.wrapping_sub(looked.load(Relaxed)) < LOOK {
+        return;
+    }
+    let Some(_lock) = Lock::try_take(&process.crash.clock_lock) else { return };
+    looked.store(now, Relaxed);
+    arena.put_latest(&clock::reading());
+}
+
+impl Arena {
+    /// Stores what the clocks say into the older of the two places: first its ticks go, and they come last.
+    pub(crate) fn put_latest(&self, reading: &ClockReading) {
+        let first = CRASH_OFFSET + offset_of!(CrashRecord, latest) as u64;
+        let ticks = |place: u64| {
+            let address = self.base() as u64 + first + place * ClockReading::SIZE as u64;
+            // SAFETY: within the header page, aligned.
+            unsafe { &*(address as *const AtomicU64) }
+        };
+        let place = u64::from(ticks(1).load(Relaxed) < ticks(0).load(Relaxed));
+        ticks(place).store(0, Relaxed);
+        let mut bytes = [0; ClockReading::SIZE];
+        reading.write(&mut bytes);
+        let ticks_size = size_of::<u64>();
+        fence(Release);
+        self.put_bytes(
+            first + place * ClockReading::SIZE as u64 + ticks_size as u64,
+            bytes.get(ticks_size..).unwrap_or(&[]),
+        );
+        ticks(place).store(reading.ticks, Release);
+    }
+}

@@ -1,0 +1,253 @@
+//! Where stacks begin and end, as far as anybody says so.
+//!
+//! A thread's own stack ends, upwards, at what the thread pointer points to: C libraries put that on top of it. Where the
+//! program hasn't told of a stack, its bounds are learnt as it is used: from the mapping, where a guard lies below it; else step by
+//! step. Between two stack pointers of one stack all memory can be read, and guards can't.
+#![allow(unsafe_code)] // An entry of an open-call stack, by its address.
+
+use crate::state::process::Process;
+use crate::state::ranges::flags;
+use crate::sys::mapping::{self, Mapping};
+use crate::sys::system;
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
+use everycall_format::arena::{OpenCall, PAGE};
+use everycall_hooks::arch::{SIGNAL_FRAME, interrupted};
+use everycall_ring::Control;
+
+/// How a stack's bounds are known: [`Control::bounds`].
+pub(crate) mod bounds {
+    /// Exactly: the program told, or a guard lies below.
+    pub const TOLD: u32 = 0;
+    /// Its upper end is that of a thread's stack; the lower one is learnt.
+    pub const THREAD: u32 = 1;
+    /// That of the process's first thread, which grows.
+    pub const MAIN: u32 = 2;
+    /// Both are guesses.
+    pub const GUESSED: u32 = 3;
+}
+
+/// Bounds of a stack.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Bounds {
+    pub(crate) low: u64,
+    pub(crate) high: u64,
+    /// One of [`bounds`].
+    pub(crate) how: u32,
+}
+
+/// Below a thread's stack pointers so much is taken for its stack. Stacks of 16 KiB exist.
+const MARGIN: u64 = 2 * PAGE;
+/// The same of the first thread: the kernel keeps 1 MiB below its stack free.
+const MARGIN_MAIN: u64 = 128 << 10;
+/// The same where the bounds are guesses: other stacks may lie there.
+const MARGIN_GUESSED: u64 = PAGE;
+/// So near to the top of a thread's stack nothing else is.
+const NEAR_TOP: u64 = 64 << 10;
+/// How far a thread's stack pointer may be from those that are known to be its own.
+const THREAD_REACH: u64 = 8 << 20;
+/// The same of the first thread, below whose stack the kernel leaves room.
+const MAIN_REACH: u64 = 64 << 20;
+/// How far below its innermost call a stack with guessed bounds may go on: its largest frame. The next stack below is farther away.
+const GUESSED_REACH: u64 = 6 << 10;
+/// How far above its highest stack pointer such a stack ends.
+pub(crate) const ABOVE: u64 = 512;
+/// And how far above its end it may be found to go on.
+const ABOVE_REACH: u64 = 2 << 10;
+/// So near below a mapping's end there is the beginning of its only stack, where a guard lies below it.
+const NEAR_END: u64 = 16 << 10;
+
+/// An address at the top of the first thread's stack; 0 where it isn't known.
+static MAIN_TOP: AtomicU64 = AtomicU64::new(0);
+
+/// `address` lies at the top of the first thread's stack.
+pub(crate) fn begin(address: u64) {
+    MAIN_TOP.store(address, Relaxed);
+}
+
+/// The calling thread's own stack, where it runs on it at `pointer`.
+pub(crate) fn of_thread(process: &Process, pointer: u64, tid: u32) -> Option<Bounds> {
+    let is_main = tid == process.pid.load(Relaxed);
+    let is_forked = process.starter.load(Relaxed) != 0;
+    let low = |margin| pointer.saturating_sub(margin).max(process.stacks.end_below(pointer));
+    let top = everycall_hooks::thread_pointer();
+    if let Some(depth) = top.checked_sub(pointer).filter(|_| !is_main || is_forked)
+        && (depth <= NEAR_TOP || depth <= THREAD_REACH && is_contiguous(pointer, top))
+    {
+        return Some(Bounds { low: low(MARGIN), high: top, how: bounds::THREAD });
+    }
+    let top = MAIN_TOP.load(Relaxed);
+    (is_main && pointer < top && top - pointer <= MAIN_REACH).then(|| Bounds {
+        low: low(MARGIN_MAIN),
+        high: u64::MAX,
+        how: bounds::MAIN,
+    })
+}
+
+/// The bounds of a stack that nobody has told of.
+pub(crate) fn guess(process: &Process, pointer: u64) -> Bounds {
+    let mapping = mapping::at(pointer);
+    let floor = process.stacks.end_below(pointer);
+    if let Some(Mapping { start, end, has_guard: true }) = mapping
+        && end - pointer <= NEAR_END
+        && !process.stacks.overlaps(start, end)
+    {
+        return Bounds { low: start, high: end, how: bounds::TOLD };
+    }
+    let (start, end) = mapping.map_or((0, u64::MAX), |mapping| (mapping.start, mapping.end));
+    let low = pointer.saturating_sub(MARGIN_GUESSED).max(floor).max(start);
+    let mut high = pointer.saturating_add(ABOVE).min(end);
+    if process.stacks.overlaps(pointer, high) {
+        high = pointer + 8;
+    }
+    Bounds { low: readable_from(low, pointer), high, how: bounds::GUESSED }
+}
+
+/// Whether hooks take a stack pointer for one of this control block's stack.
+pub(crate) fn is_seen(control: &Control, pointer: u64) -> bool {
+    control.stack_low.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
+}
+
+/// Whether a stack pointer lies within the stack, other stacks within it not being looked at.
+pub(crate) fn is_within(control: &Control, pointer: u64) -> bool {
+    control.stack_end.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
+}
+
+/// Whether memory that ends at `high` lies in this thread's own stack: the stack may have come farther down than is known, but hardly far from its innermost call,
+/// in whose frame that memory is then.
+pub(crate) fn is_around(process: &Process, control: &Control, high: u64) -> bool {
+    let is_in_frame = || {
+        innermost(control).is_some_and(|call| high <= call && call - high <= MARGIN)
+            && grown(process, control, high - 1, None).is_some()
+    };
+    high <= control.stack_high.load(Relaxed) && (is_within(control, high - 1) || is_in_frame())
+}
+
+/// Whether a stack pointer may be one of a thread's own stack.
+pub(crate) fn is_near(control: &Control, pointer: u64) -> bool {
+    let end = control.stack_end.load(Relaxed);
+    pointer < control.stack_high.load(Relaxed) && end.saturating_sub(pointer) <= MAIN_REACH
+}
+
+/// Sets a stack's bounds.
+pub(crate) fn set(process: &Process, control: &Control, bounds: Bounds) {
+    control.bounds.store(bounds.how, Relaxed);
+    control.stack_end.store(bounds.low, Relaxed);
+    control.stack_high.store(bounds.high, Relaxed);
+    refit(process, control);
+}
+
+/// The control block is no stack's any more: whoever still has it comes to the slow path.
+pub(crate) fn forget(control: &Control) {
+    control.stack_low.store(u64::MAX, Relaxed);
+    control.stack_high.store(0, Relaxed);
+    control.stack_end.store(u64::MAX, Relaxed);
+}
+
+/// What hooks take for the stack: above all stacks that lie within it.
+pub(crate) fn refit(process: &Process, control: &Control) {
+    loop {
+        let version = process.stacks.version();
+        let (end, high) = (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed));
+        let low = if process.stacks.is_empty() { end } else { process.stacks.end_within(end, high) };
+        control.stack_low.store(low, Relaxed);
+        // Whoever has told of a stack within this one meanwhile sees what was stored, or else is seen here.
+        fence(SeqCst);
+        if process.stacks.version() == version {
+            return;
+        }
+    }
+}
+
+/// Whether a stack pointer outside the known bounds is of this stack after all: then its new bounds. `innermost` is the stack
+/// pointer of its innermost call.
+pub(crate) fn grown(
+    process: &Process,
+    control: &Control,
+    pointer: u64,
+    innermost: Option<u64>,
+) -> Option<Bounds> {
+    let (end, high) = (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed));
+    let how = control.bounds.load(Relaxed);
+    if high == 0 {
+        return None;
+    }
+    if pointer >= high {
+        let is_near = how == bounds::GUESSED && pointer - high < ABOVE_REACH;
+        let goes_on = is_near && !process.stacks.overlaps(high, pointer + 8) && is_contiguous(high, pointer);
+        return goes_on.then_some(Bounds { low: end, high: pointer + 8, how });
+    }
+    if pointer >= end {
+        return Some(Bounds { low: end, high, how });
+    }
+    let (reach, from, margin) = match how {
+        bounds::THREAD => (THREAD_REACH, end, MARGIN),
+        bounds::MAIN => (MAIN_REACH, end, MARGIN_MAIN),
+        bounds::GUESSED => (GUESSED_REACH, innermost.unwrap_or(high), MARGIN_GUESSED),
+        _ => return None,
+    };
+    // A thread may have told of stacks in its own frames: then it goes on below them.
+    let is_others = match how {
+        bounds::GUESSED => process.stacks.overlaps(pointer, end),
+        _ => process.stacks.overlaps_guessed(pointer, end),
+    };
+    let is_guessed = how == bounds::GUESSED;
+    let farthest = if is_guessed { 2 * reach + SIGNAL_FRAME } else { reach };
+    let depth = from.saturating_sub(pointer);
+    if depth > farthest || is_others || !is_contiguous(pointer, end) {
+        return None;
+    }
+    if is_guessed && depth > reach {
+        // What the kernel puts onto a stack for a handler is no frame of the program's.
+        // The stack may be one that is gone, and its memory with it.
+        if !system::is_readable(pointer, from - pointer) {
+            return None;
+        }
+        let (saved, interrupted) = interrupted::between(pointer, from)?;
+        if saved - pointer > reach || from.saturating_sub(interrupted) > reach || interrupted > from + ABOVE {
+            return None;
+        }
+    }
+    let low = pointer.saturating_sub(margin).max(process.stacks.end_below(pointer));
+    // The first thread's stack grows when it is written.
+    let low = if how == bounds::MAIN { low } else { readable_from(low, pointer) };
+    Some(Bounds { low, high, how })
+}
+
+/// The lowest address from `low` on, up to `pointer`, from which on all pages can be read.
+fn readable_from(low: u64, pointer: u64) -> u64 {
+    let mut page = pointer & !(PAGE - 1);
+    while page > low {
+        let below = page - PAGE;
+        if !system::is_readable(below, PAGE) {
+            return page;
+        }
+        page = below;
+    }
+    low
+}
+
+/// Whether all pages between two addresses can be read, as on a stack. Upwards: a guard between two stacks is near the upper end of the
+/// lower one.
+fn is_contiguous(low: u64, high: u64) -> bool {
+    let first = (low & !(PAGE - 1)).saturating_add(PAGE);
+    let last = high & !(PAGE - 1);
+    first >= last || system::is_readable(first, last - first)
+}
+
+/// Stack pointer of the innermost call.
+pub(crate) fn innermost(control: &Control) -> Option<u64> {
+    let entry = size_of::<OpenCall>() as u64;
+    let top = control.open_top.load(Relaxed);
+    let pointer = top - entry + core::mem::offset_of!(OpenCall, stack_pointer) as u64;
+    // SAFETY: an entry of the control block's open-call stack, which is the caller's.
+    (top > control.open_base.load(Relaxed) + entry)
+        .then(|| unsafe { &*(pointer as *const AtomicU64) }.load(Relaxed))
+}
+
+/// Whether nobody tells where something new begins on a context's stack, which has this stack pointer.
+pub(crate) fn is_untold(process: &Process, control: &Control, pointer: u64) -> bool {
+    control.fiber.load(Relaxed) != 0
+        && process.stacks.find(pointer).is_some_and(|range| {
+            range.slot == control.slot.load(Relaxed) + 1 && range.flags & flags::TOLD == 0
+        })
+}

@@ -1,0 +1,64 @@
+//! A thread, as the slow path sees it: its context with its slot, ring and open calls.
+
+use crate::state::arena::Slot;
+use crate::state::cancelled;
+use crate::state::process::Process;
+use crate::sys::system;
+use crate::threads::open_calls::{Frame, OpenCalls};
+use crate::threads::stacks;
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::event::Word;
+use everycall_ring::{Control, Ring};
+
+/// [`Control::resumed`] where nobody saw the stack being left.
+pub(crate) const UNSEEN: u64 = 1;
+
+/// The calling thread, with signals blocked.
+pub(crate) struct Thread<'a> {
+    pub(crate) process: &'static Process,
+    pub(crate) control: &'a Control,
+    pub(crate) slot: Slot,
+    pub(crate) ring: Ring<'a>,
+    pub(crate) open: OpenCalls<'a>,
+}
+
+impl<'a> Thread<'a> {
+    pub(crate) fn new(process: &'static Process, control: &'a Control) -> Thread<'a> {
+        let slot = process.arena().slot(control.slot.load(Relaxed));
+        let ring = process.arena().ring(control, &slot);
+        Thread { process, control, slot, ring, open: OpenCalls::new(control) }
+    }
+
+    /// Whether the program has said that the thread ends, or asked it to.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.control.ending.load(Relaxed) != 0 || self.is_cancelled()
+    }
+
+    /// Whether another thread has asked it to end, which it may do at any call.
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.control.thread.load(Relaxed) & cancelled::CANCELLED != 0
+    }
+
+    /// Whether a stack is run again, by a call at this hook, whose memory may be another one's by now, of which nobody told.
+    pub(crate) fn is_maybe_another(&self, hook: Frame) -> bool {
+        self.control.resumed.load(Relaxed) != 0
+            && stacks::is_untold(self.process, self.control, hook.stack_pointer())
+    }
+
+    /// Reads a thread's name once more. A fiber's isn't the thread's.
+    pub(crate) fn look_at_name(&self) {
+        if self.control.fiber.load(Relaxed) == 0 {
+            self.slot.set_name(system::thread_name());
+        }
+    }
+
+    /// When the last event was recorded that the current segment has; `now` where it has none.
+    pub(crate) fn last_ticks(&self, now: u64) -> u64 {
+        let low =
+            self.ring.current().1.iter().rev().find_map(|word| match Word::decode(word.load(Relaxed)) {
+                Word::Entry { ticks_low, .. } | Word::Exit { ticks_low, .. } => Some(ticks_low),
+                _ => None,
+            });
+        low.map_or(now, |low| now - u64::from((now as u32).wrapping_sub(low)))
+    }
+}

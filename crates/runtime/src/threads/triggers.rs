@@ -1,0 +1,254 @@
+//! Triggers: calls of certain functions that took long are told to whoever keeps them, and while such a call is open, its
+//! thread's ring keeps what it has.
+//!
+//! Exit hooks compare how long a call took with the lowest threshold of all (`Control::floor`); what took longer comes to the slow
+//! path, which asks here. They compare 32 bits of ticks. That is exact for calls that were open through no change of
+//! the upper half; the others are marked at the first event after a change, so that their exits come here as well.
+//!
+//! A post is a few stores and a wake, of `record` or of the [keeper]: nothing is copied, nobody is waited for.
+
+use crate::state::process::Process;
+use crate::state::trigger_table::{Site, Triggers};
+use crate::state::{hub, thresholds};
+use crate::threads::open_calls::{OpenCallFacts, OpenCalls};
+use crate::threads::thread::Thread;
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::event::{EXIT, Word};
+use everycall_format::trigger::{TriggeredCall, call_flags};
+use everycall_ring::Keep;
+
+/// The innermost open call of `thread` is being left at `ticks`: posts it where a trigger wants it.
+pub(crate) fn judge(process: &Process, thread: &Thread<'_>, ticks: u64) {
+    // Calls deeper than the stack have no entry.
+    if thread.control.deep.load(Relaxed) == 0
+        && let Some(call) = thread.open.innermost_call()
+    {
+        judge_call(process, thread, Left { call, ticks, flags: 0 });
+    }
+}
+
+fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
+    let Some(triggers) = Triggers::of(process.arena()) else { return };
+    // Those that had taken long enough when the thread's end was told were posted then.
+    let before = thread.control.ending.load(Relaxed).saturating_sub(left.call.ticks);
+    let is_new = |site: &Site| left.took() > site.threshold && before <= site.threshold;
+    for site in triggers.holding(left.call.code).filter(is_new) {
+        match thresholds::exact_threshold(site.rule) {
+            // Sites of a set have what the clock's rate can't be less than.
+            Some(exact) if left.took() <= exact => {}
+            exact => {
+                let threshold = exact.unwrap_or(site.threshold);
+                post(process, &triggers, thread, Site { threshold, ..site }, &left);
+            }
+        }
+    }
+}
+
+/// The program says that the thread ends, as `pthread_exit` does: nobody tells of the end of the calls that are open, but for those in which
+/// something is cleaned up. So they are judged now, and whenever it is said again, of a frame that is entered for that. The outermost ones count.
+pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
+    let mut count = 0;
+    thread.open.each_from(0, |_, call| {
+        let left = Left { call, ticks, flags: call_flags::UNWOUND };
+        if count < FALLEN_MAX && is_wanted(process, &left) {
+            count += 1;
+            judge_call(process, thread, left);
+        }
+    });
+    thread.control.ending.store(ticks, Relaxed);
+}
+
+/// Whether a trigger wants a call.
+fn is_wanted(process: &Process, left: &Left) -> bool {
+    Triggers::of(process.arena())
+        .is_some_and(|triggers| triggers.holding(left.call.code).any(|site| left.took() > site.threshold))
+}
+
+/// How a call ended.
+#[derive(Clone, Copy)]
+struct Left {
+    call: OpenCallFacts,
+    ticks: u64,
+    flags: u32,
+}
+
+impl Left {
+    fn took(&self) -> u64 {
+        self.ticks.saturating_sub(self.call.ticks)
+    }
+}
+
+/// Frames that are found to have been left without an exit, as far as triggers want them: they are posted when the record that
+/// says so is written.
+#[derive(Default)]
+pub(crate) struct Fallen([Option<Left>; FALLEN_MAX]);
+
+/// More at one time are hardly recursions that anybody wants one by one.
+const FALLEN_MAX: usize = 8;
+
+impl Fallen {
+    /// Notes a frame that was found at `ticks`. The outermost ones come last, and count.
+    pub(crate) fn add(&mut self, process: &Process, call: OpenCallFacts, ticks: u64) {
+        let left = Left { call, ticks, flags: call_flags::UNWOUND };
+        if is_wanted(process, &left) {
+            self.0.rotate_right(1);
+            if let Some(place) = self.0.first_mut() {
+                *place = Some(left);
+            }
+        }
+    }
+
+    /// Posts them.
+    pub(crate) fn post(self, process: &Process, thread: &Thread<'_>) {
+        for left in self.0.into_iter().flatten() {
+            judge_call(process, thread, left);
+        }
+    }
+}
+
+/// Events before the entry of a call that began in the thread's current segment.
+fn events_before_entry(thread: &Thread<'_>, call: &OpenCallFacts) -> u64 {
+    let (before, words) = thread.ring.current();
+    let entry = call.ticks << 32 | u64::from(call.code);
+    let mut events = before;
+    for word in words.iter().map(|word| word.load(Relaxed)) {
+        if word & !u64::from(EXIT) == entry {
+            return events;
+        }
+        events += u64::from(is_counted(word));
+    }
+    before
+}
+
+/// Whether a word counts as an event: what was never written is a lost one.
+fn is_counted(word: u64) -> bool {
+    let word = Word::decode(word);
+    word.is_event() || matches!(word, Word::Empty)
+}
+
+#[cold]
+fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
+    if !triggers.fire(site.rule, left.ticks, left.took()) {
+        return;
+    }
+    // Who keeps the call may find the thread gone.
+    thread.look_at_name();
+    // First, so that nothing is overwritten until somebody comes. Time ends it: whoever comes doesn't know of it.
+    let pool = process.arena().pool();
+    core::mem::forget(Keep::begin(&pool, everycall_hooks::ticks, triggers.keep_ticks()));
+    let Some(entry) = triggers.take_call() else { return triggers.count_missed(site.rule) };
+    let events = thread.ring.events();
+    let events_before = match left.call.stamp {
+        0 => events_before_entry(thread, &left.call),
+        stamp => events_of_stamp(events, stamp),
+    };
+    let call = TriggeredCall {
+        rule: site.rule,
+        code: left.call.code,
+        slot: thread.control.slot.load(Relaxed),
+        generation: thread.slot.generation().load(Relaxed),
+        tid: thread.slot.tid().load(Relaxed),
+        flags: left.flags,
+        start_ticks: left.call.ticks,
+        end_ticks: left.ticks,
+        threshold: site.threshold,
+        events_before,
+        events_after: events,
+        ..TriggeredCall::default()
+    };
+    triggers.post(entry, &call);
+    match hub::hub() {
+        Some(hub) => {
+            hub.ring();
+        }
+        None if thresholds::set().is_some() => process.kept_calls.want(entry),
+        None => {}
+    }
+}
+
+/// The clock's upper half has changed: exits of open calls that a trigger names come to the slow path from now on, as 32 bits don't
+/// tell any more how long they take.
+pub(crate) fn watch_open_calls(process: &Process, open: &OpenCalls<'_>) {
+    if let Some(triggers) = Triggers::of(process.arena()).filter(|triggers| triggers.has_sites()) {
+        open.watch(|code| triggers.names(code));
+    }
+}
+
+/// The thread's segment ends: where a call is open that a trigger names, the number of the thread's events before the outermost one,
+/// so that the ring is to keep what came since. Calls that were entered in this segment are stamped with the number of events before them.
+pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Option<u64> {
+    let control = thread.control;
+    let arena = process.arena();
+    let triggers = Triggers::of(arena).filter(|triggers| triggers.has_sites())?;
+    let events = thread.ring.events();
+    let before = control.looked_depth.load(Relaxed);
+    // Each of them may have ended a call: those below are the same as then.
+    let since = events.saturating_sub(control.looked_events.load(Relaxed));
+    let same = before.saturating_sub(u32::try_from(since).unwrap_or(u32::MAX));
+    let depth = thread.open.entries();
+    let mut outermost = control.matching.load(Relaxed);
+    if outermost > same {
+        outermost = 0;
+    }
+    let mut new = 0;
+    thread.open.each_from(same, |place, call| {
+        if triggers.names(call.code) {
+            if outermost == 0 {
+                outermost = place + 1;
+            }
+            new += u32::from(call.stamp == 0);
+        }
+    });
+    if new > 0 {
+        stamp(&triggers, thread, same);
+    }
+    control.matching.store(outermost, Relaxed);
+    control.looked_depth.store(depth, Relaxed);
+    control.looked_events.store(events, Relaxed);
+    let call = thread.open.call_at(outermost.checked_sub(1)?)?;
+    Some(match call.stamp {
+        // Not known, or the first ones.
+        0 | 1 => 0,
+        stamp => events_of_stamp(events, stamp).saturating_sub(EVENTS_AROUND),
+    })
+}
+
+/// Events that may stand before the entry of a call though they came after it: signal handlers' between a hook's two writes.
+const EVENTS_AROUND: u64 = 16;
+
+/// The number of events that a call's stamp means, where there are `events` by now: the highest one with this low half that isn't beyond.
+fn events_of_stamp(events: u64, stamp: u32) -> u64 {
+    events.saturating_sub((events as u32).wrapping_sub(stamp).into())
+}
+
+/// Stamps the calls from place `from` on that triggers name and that have no stamp. Their entries stand in the current segment, in
+/// the same order, but for those of signal handlers that came between a hook's two writes.
+fn stamp(triggers: &Triggers, thread: &Thread<'_>, from: u32) {
+    let (mut events, words) = thread.ring.current();
+    let mut words = words.iter();
+    let mut next = || {
+        let word = words.next()?.load(Relaxed);
+        events += u64::from(is_counted(word));
+        Some((word, events))
+    };
+    let mut last = None;
+    thread.open.stamp_from(from, |word| {
+        let code = word as u32 & !EXIT;
+        if !triggers.names(code) {
+            return None;
+        }
+        let is_it = |found: u64| found & !u64::from(EXIT) == word & !u64::from(EXIT);
+        loop {
+            match next() {
+                Some((found, events)) if is_it(found) => {
+                    last = Some(events);
+                    break;
+                }
+                Some(_) => {}
+                // Not there: it came before the one above it, or is older than the segment.
+                None => break,
+            }
+        }
+        Some(last.map_or(1, |events| (events.saturating_sub(1) as u32).max(1)))
+    });
+}
