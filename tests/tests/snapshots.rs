@@ -63,7 +63,13 @@ fn programs_of_every_mode_with_and_without_a_recorder() {
             for _ in 0..2 {
                 let (file, said) = standing.snapshot(&place, &[]);
                 let note = format!("{mode:?} {recorded} {said}");
-                check(&TraceView::open(&file), 3, 1, 100, &note);
+                // A loaded machine may let threads overwrite events before they can be pinned. This is counted, and the
+                // rest is right.
+                if said.contains("were overwritten before") {
+                    own_calls::check(&file).unwrap_or_else(|why| panic!("{why}\n{note}"));
+                } else {
+                    check(&TraceView::open(&file), 3, 1, 100, &note);
+                }
                 assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
             }
             assert_eq!(standing.held(), (0, 0), "{mode:?} {recorded}");

@@ -64,8 +64,12 @@ wire_struct! {
         pub given_up: u64,
         /// When a call was posted last, in ticks.
         pub posted: u64,
+        /// Counts how often the recorder has replaced all sites. A forked child takes it over with the sites.
+        pub generation: u32,
         /// Zero.
-        pub reserved_too: [u64; 9],
+        pub reserved: u32,
+        /// Zero.
+        pub reserved_too: [u64; 8],
     }
 }
 

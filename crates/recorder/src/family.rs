@@ -13,7 +13,7 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use everycall_format::arena::ChildEntry;
 use everycall_format::ect::image_end;
@@ -67,10 +67,25 @@ pub(crate) struct Member {
     pub end: Option<(u32, u64)>,
     /// The triggers in its arena.
     triggers: Option<Arc<SharedTriggers>>,
-    /// What triggers name in each module, and which module that is: how many had its entry before, and where its code begins.
-    sites: Vec<((u32, u32), Vec<TriggerSite>)>,
+    /// What triggers name in each module, shared with forked children: there may be a million.
+    sites: Vec<(Whose, Arc<[TriggerSite]>)>,
+    /// [`SharedTriggers::generation`] that goes with them.
+    generation: u32,
     /// Those of them that had no room in its arena at some time: their first code offset and trigger.
-    left_out: HashSet<(u32, u32)>,
+    left_out: Arc<HashSet<(u32, u32)>>,
+}
+
+/// Which module an entry of the module table has: how many had the entry before, where its code begins, when it was loaded.
+type Whose = (u32, u32, u64);
+
+/// What a forked child has of its parent.
+#[derive(Default)]
+struct OfParent {
+    command: Vec<u8>,
+    name: Name,
+    sites: Vec<(Whose, Arc<[TriggerSite]>)>,
+    generation: u32,
+    left_out: Arc<HashSet<(u32, u32)>>,
 }
 
 /// All processes, and the arenas for those to come.
@@ -82,7 +97,12 @@ pub(crate) struct Family {
     /// How many spare arenas there are to be.
     spares_wanted: usize,
     spares: [Option<Arc<Arena>>; SPARES],
-    taken: Vec<Arc<Arena>>,
+    /// Each with the time at which it was missing from the hub.
+    taken: Vec<(Arc<Arena>, Instant)>,
+    /// Arenas that were taken and never claimed.
+    dropped: u32,
+    /// The process that was started, and the number of the member that it is.
+    started: Option<(u32, Option<u32>)>,
     living: Vec<Member>,
     ended: Vec<Member>,
     /// Number of the newest member with a process id.
@@ -110,9 +130,15 @@ const GENERATIONS: usize = 16;
 const NEWS: u64 = u64::MAX;
 /// Ends that are heard of together.
 const ENDS_AT_ONCE: usize = 64;
-/// Arenas that somebody has taken and not claimed yet: that takes some microseconds. Of more, the places were written over, and the oldest
-/// are dropped.
-const TAKEN_MAX: usize = 4 * SPARES;
+/// Arenas that were taken and not claimed yet. Claiming takes some microseconds, so there are few, unless the hub was written over:
+/// beyond this number there are no new ones until some are claimed or dropped.
+const TAKEN_MAX: usize = 32 * SPARES;
+/// An arena that isn't claimed for so long never will be: its process has ended, or the hub was written over.
+const CLAIM_TIME: Duration = Duration::from_secs(10);
+/// Names of threads that are read in one go, some 5 us each: processes that start wait for the family.
+const NAMES_AT_ONCE: u32 = 128;
+/// The same at the end, for one process.
+const NAMES_AT_ONCE_OF_ONE: u32 = 1024;
 /// Spare arenas where one process alone is followed.
 const SPARES_ALONE: usize = 1;
 
@@ -131,6 +157,8 @@ impl Family {
             spares_wanted: if follow { SPARES } else { SPARES_ALONE },
             spares: [const { None }; SPARES],
             taken: Vec::new(),
+            dropped: 0,
+            started: None,
             living: Vec::new(),
             ended: Vec::new(),
             numbers: HashMap::new(),
@@ -156,18 +184,23 @@ impl Family {
     /// Deals with all that processes have told.
     pub fn attend(&mut self) {
         let hub = Arc::clone(&self.hub);
+        let now = Instant::now();
         for (place, spare) in hub.page().spares().zip(&mut self.spares) {
             if place.load(Ordering::Acquire) == 0 {
-                self.taken.extend(spare.take());
+                self.taken.extend(spare.take().map(|arena| (arena, now)));
             }
         }
         // Without an arena left to give, those that come run untraced and are counted.
-        let _ = self.refill();
+        if self.taken.len() < TAKEN_MAX {
+            let _ = self.refill();
+        }
         let before = self.next_number;
-        let claimed: Vec<Arc<Arena>> =
-            self.taken.extract_if(.., |arena| arena.header().target_pid != 0).collect();
-        self.taken.drain(..self.taken.len().saturating_sub(TAKEN_MAX));
-        claimed.into_iter().for_each(|arena| self.adopt(arena));
+        let is_claimed = |(arena, _): &mut (Arc<Arena>, Instant)| arena.header().target_pid != 0;
+        let claimed: Vec<_> = self.taken.extract_if(.., is_claimed).collect();
+        let before_drop = self.taken.len();
+        self.taken.retain(|(_, since)| now.saturating_duration_since(*since) < CLAIM_TIME);
+        self.dropped = self.dropped.saturating_add((before_drop - self.taken.len()) as u32);
+        claimed.into_iter().for_each(|(arena, _)| self.adopt(arena));
         if self.next_number != before {
             self.find_parents();
         }
@@ -225,20 +258,17 @@ impl Family {
         let parent = match replaced {
             Some(number) => Some(number),
             None if forked => self.numbers.get(&header.forked_from).copied(),
-            None => self.ancestor(header.parent_pid),
+            // Processes in between may have ended by now.
+            None => self.ancestor(header.parent_pid).or_else(|| self.started_member()),
         };
-        let parent_command = || {
-            let of = |member: &&Member| Some(member.number) == parent;
-            self.living.iter().chain(&self.ended).find(of).map(|member| (member.command.clone(), member.name))
-        };
+        let of_parent = self.of_parent(parent.filter(|_| forked)).unwrap_or_default();
         // What the process itself says is there though it has ended by now, and what it was started with though the kernel shows a title.
         let (began, named) = arena.beginning().unzip();
         let (command, name) = began
             .flatten()
             .or_else(|| proc_files::command_line(pid))
             .zip(proc_files::name(pid).or(named))
-            .or_else(|| if forked { parent_command() } else { None })
-            .unwrap_or_default();
+            .unwrap_or((of_parent.command, of_parent.name));
         let pidfd = process(pid).map(|pid| pidfd_open(pid, PidfdFlags::empty()));
         let number = self.next_number;
         self.next_number += 1;
@@ -266,10 +296,21 @@ impl Family {
             end: None,
             triggers: None,
             sites: Vec::new(),
-            left_out: HashSet::new(),
+            generation: 0,
+            left_out: Arc::default(),
         };
+        if let Some((_, known @ None)) = self.started.as_mut().filter(|(started, _)| *started == pid) {
+            *known = Some(number);
+        }
         if self.sites.is_some() {
             member.triggers = SharedTriggers::map(&member.arena).ok().flatten().map(Arc::new);
+            let generation = member.triggers.as_ref().map_or(0, |triggers| triggers.generation());
+            // A forked child has copied its parent's sites, unless they were being replaced.
+            if generation != 0 && generation == of_parent.generation {
+                member.sites = of_parent.sites;
+                member.generation = generation;
+                member.left_out = of_parent.left_out;
+            }
         }
         match pidfd {
             Some(Ok(_)) if self.is_stranger(pid, member.arena.inode()) => member.is_stranger = true,
@@ -287,6 +328,35 @@ impl Family {
             }
         }
         self.living.push(member);
+    }
+
+    /// What a child forked from member `number` has of it.
+    fn of_parent(&self, number: Option<u32>) -> Option<OfParent> {
+        let number = number?;
+        let parent = self.members().find(|member| member.number == number)?;
+        Some(OfParent {
+            command: parent.command.clone(),
+            name: parent.name,
+            sites: parent.sites.clone(),
+            generation: parent.generation,
+            left_out: Arc::clone(&parent.left_out),
+        })
+    }
+
+    /// The process that was started. If it is traced, all others descend from it.
+    fn started_member(&self) -> Option<u32> {
+        self.started.and_then(|(_, number)| number)
+    }
+
+    /// The program runs, as process `pid`.
+    pub fn has_started(&mut self, pid: u32) {
+        let number = self.members().find(|member| member.pid == pid).map(|member| member.number);
+        self.started = Some((pid, number));
+    }
+
+    /// Processes that ran untraced though they should have been followed, as far as they could say so.
+    pub fn untraced(&self) -> u32 {
+        self.hub.header().untraced.saturating_add(self.dropped)
     }
 
     /// Whether process `pid`, which lives, can't be the one that has claimed the arena in memory file `inode`.
@@ -372,9 +442,11 @@ impl Family {
     /// Looks at the names of threads where it is time to.
     pub fn look_at_names(&mut self, all: bool) -> Option<Instant> {
         let now = Instant::now();
+        // The others stay due: whoever waits for the family gets it in between.
+        let mut left = if all { u32::MAX } else { NAMES_AT_ONCE };
         for member in &mut self.living {
-            if all || member.names_due <= now {
-                member.names.poll(&member.arena);
+            if all || left > 0 && member.names_due <= now {
+                left -= member.names.poll(&member.arena, left.min(NAMES_AT_ONCE_OF_ONE)).min(left);
                 member.names_due = now + member.names.pause();
             }
         }
@@ -462,7 +534,7 @@ impl Member {
     fn find_sites(&mut self, finder: &mut dyn FindSites) {
         let mut new = Vec::new();
         for (place, (module, path, file)) in self.modules.present().enumerate() {
-            let whose = (module.predecessors, module.code_start);
+            let whose = (module.predecessors, module.code_start, module.loaded_ticks);
             if self.sites.get(place).is_some_and(|(known, _)| *known == whose) {
                 continue;
             }
@@ -470,8 +542,10 @@ impl Member {
             if !sites.is_empty() {
                 new.push((place, module.loaded_ticks));
             }
-            self.sites.resize_with(self.sites.len().max(place + 1), Default::default);
-            self.sites[place] = (whose, sites);
+            while self.sites.len() <= place {
+                self.sites.push((Whose::default(), Arc::default()));
+            }
+            self.sites[place] = (whose, sites.into());
         }
         if new.is_empty() {
             return;
@@ -479,10 +553,14 @@ impl Member {
         let given_up = match &self.triggers {
             None => u64::MAX,
             Some(triggers) => {
-                let all = self.sites.iter().flat_map(|(_, sites)| sites);
-                let mut left_out = triggers.replace(all.copied().collect());
+                let all = self.sites.iter().flat_map(|(_, sites)| sites.iter());
+                self.generation = self.generation.wrapping_add(1).max(1);
+                let mut left_out = triggers.replace(all.copied().collect(), self.generation);
                 // Those that had no room before are counted already.
-                left_out.retain(|site| self.left_out.insert((site.first, site.rule)));
+                if !left_out.is_empty() {
+                    let known = Arc::make_mut(&mut self.left_out);
+                    left_out.retain(|site| known.insert((site.first, site.rule)));
+                }
                 finder.unwatched(&left_out);
                 // Afterwards: whoever gives up from now on goes on with these.
                 triggers.given_up()

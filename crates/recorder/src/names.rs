@@ -11,8 +11,6 @@ use everycall_format::arena::{ThreadHeader, thread_state};
 use crate::arena::Arena;
 use crate::proc_files::{Name, thread_name};
 
-/// Threads looked at in one round; with more, a round takes several.
-const THREADS_PER_ROUND: u32 = 1024;
 /// Time between two rounds while threads are new, which is when they get their names.
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 /// Time between two rounds when nothing changes.
@@ -55,21 +53,21 @@ impl Names {
         self.pause
     }
 
-    /// Looks at the next few threads.
-    pub fn poll(&mut self, arena: &Arena) {
+    /// Looks at the next threads, at most `most`. How many it looked at.
+    pub fn poll(&mut self, arena: &Arena, most: u32) -> u32 {
         let begin = Instant::now();
         let header = arena.header();
         let count = arena.thread_count();
         let are_new = std::mem::replace(&mut self.threads, count) != count;
-        if header.target_pid != 0 && count != 0 {
-            self.look(arena, header.target_pid, count);
-        }
+        let looks = if header.target_pid == 0 { 0 } else { count.min(most) };
+        self.look(arena, header.target_pid, count, looks);
         let pause = if are_new { PAUSE_MIN } else { self.pause * 2 };
         self.pause = pause.max(begin.elapsed() * PAUSE_SHARE).clamp(PAUSE_MIN, PAUSE_MAX);
+        looks
     }
 
-    fn look(&mut self, arena: &Arena, pid: u32, count: u32) {
-        for _ in 0..count.min(THREADS_PER_ROUND) {
+    fn look(&mut self, arena: &Arena, pid: u32, count: u32, looks: u32) {
+        for _ in 0..looks {
             let slot = if self.next_slot < count { self.next_slot } else { 0 };
             self.next_slot = slot + 1;
             let thread = arena.thread(slot);

@@ -156,6 +156,7 @@ pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError
     // Arenas and files of modules are held open: for us alone, the program has its limits already.
     let limit = getrlimit(Resource::Nofile);
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    family.has_started(child.id());
     let family = Arc::new(Mutex::new(family));
     let bell = Bell::attend(Arc::clone(&family));
     let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&family), keep));
@@ -230,9 +231,9 @@ impl Running {
                 self.pass_on(received, ended.is_none());
                 is_asked_to_end |= ended.is_some() && received.ends();
             }
-            let without_thread = self.bell.poll();
+            let mut without_thread = self.bell.poll();
             if let Some(keeper) = &mut self.keeper {
-                keeper.poll();
+                without_thread |= keeper.poll();
             }
             if ended.is_none() && self.is_zombie().map_err(system)? {
                 // It stays a zombie for now, so that its main thread's name and its process id are still its own.
@@ -287,7 +288,7 @@ impl Running {
         let now = self.readings.take();
         let members = family.disband(now);
         self.readings.take();
-        let (mut children, untraced) = (family.hub.children(), family.hub.header().untraced);
+        let (mut children, untraced) = (family.hub.children(), family.untraced());
         // They may have begun since.
         silent.retain(|child| members.iter().all(|member| member.pid != child.pid));
         children.append(&mut silent);

@@ -162,7 +162,7 @@ fn look(arena: &Arc<Arena>, out: &mut Vec<u8>) {
     modules.look(arena, &mut Files::default());
     let paths: usize = modules.table(arena).iter().map(|(_, path)| path.len()).sum();
     assert!(paths as u64 <= 2 * arena.layout().paths_size);
-    Names::default().poll(arena);
+    Names::default().poll(arena, 1024);
     let triggers = SharedTriggers::map(arena).unwrap().unwrap();
     let _ = (triggers.take_posted(), triggers.fired(u32::MAX), triggers.all_sites().count());
     triggers.scan(arena, &mut Scan::default(), &mut |_| {});

@@ -97,9 +97,15 @@ impl SharedTriggers {
         Sites::of(self.word(0, offset_of!(TriggerHeader, sites)).load(Acquire), self.capacity)
     }
 
+    /// How often all sites were replaced, in this process or in the one that it was forked from; 0 if never.
+    #[must_use]
+    pub fn generation(&self) -> u32 {
+        self.word(0, offset_of!(TriggerHeader, generation)).load(Acquire)
+    }
+
     /// Puts `sites` in the place of all others: into the half that nobody uses now. Those that had no room.
     #[must_use]
-    pub fn replace(&self, mut sites: Vec<TriggerSite>) -> Vec<TriggerSite> {
+    pub fn replace(&self, mut sites: Vec<TriggerSite>, generation: u32) -> Vec<TriggerSite> {
         sites.sort_by_key(|site| (site.first, site.rule));
         let new = self.sites().other(u32::try_from(sites.len()).unwrap_or(u32::MAX));
         for (index, site) in (0..new.count).zip(&sites) {
@@ -111,6 +117,8 @@ impl SharedTriggers {
         }
         self.word(0, offset_of!(TriggerHeader, sites)).store(new.word(), Release);
         self.set_floor();
+        // Last: a forked child that has it has the sites, too.
+        self.word(0, offset_of!(TriggerHeader, generation)).store(generation, Release);
         sites.split_off(new.count as usize)
     }
 

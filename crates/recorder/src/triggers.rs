@@ -142,13 +142,14 @@ impl Keeper {
         Keeper { looks, hub, stop, thread: thread.ok(), due: Instant::now() }
     }
 
-    /// Looks where there is no thread for it, at most as often as it likes to.
-    pub fn poll(&mut self) {
+    /// Looks where there is no thread for it, at most as often as it likes to. Whether that was so.
+    pub fn poll(&mut self) -> bool {
         if self.thread.is_none() && self.due <= Instant::now() {
             // What is posted isn't waited for here.
             let pause = self.looks.look().min(PAUSE_WITHOUT_THREAD);
             self.due = Instant::now() + pause;
         }
+        self.thread.is_none()
     }
 
     /// A signal came.

@@ -13,7 +13,9 @@ use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
 use crate::state::trigger_table::Triggers;
 use crate::state::{beginning, crash_file, local, module_table, recording};
-use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::sys::system::{
+    self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
+};
 use crate::sys::{clock, own_memory};
 use crate::threads::begin;
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
@@ -114,9 +116,13 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
 /// so there has to be memory.)
 fn part_from(inheritance: &Inheritance) -> Option<()> {
     let layout = *inheritance.parent.layout();
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    let base = system::map(layout.arena_size, PROT_READ | PROT_WRITE, flags, -1)?;
-    put_in_place(inheritance, layout, base)?.leave_out_of_dumps();
+    let map = |flags| {
+        let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
+        system::map(layout.arena_size, PROT_READ | PROT_WRITE, flags, -1)
+    };
+    // Private memory counts against `RLIMIT_DATA`, shared memory doesn't.
+    let base = map(MAP_PRIVATE).or_else(|| map(MAP_SHARED))?;
+    put_in_place(inheritance, layout, base, false)?.leave_out_of_dumps();
     Some(())
 }
 
@@ -147,8 +153,8 @@ fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
         return None;
     }
     let tables = parent.tables(inheritance.modules, inheritance.paths);
-    let triggers = Triggers::of(parent).map(|triggers| triggers.inheritance(parent)).unwrap_or_default();
-    if !tables.iter().chain(&triggers).all(|(offset, bytes)| file.write_at(bytes, *offset)) {
+    let put = |offset: u64, bytes: &[u8]| file.write_at(bytes, offset);
+    if !tables.iter().all(|(offset, bytes)| put(*offset, bytes)) || !put_triggers(parent, put) {
         return None;
     }
     // From here on the parent's arena can't be reached.
@@ -163,7 +169,7 @@ fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
 /// Puts an arena of our own into the place of the parent's.
 fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
     let fresh = fresh(&inheritance.parent)?;
-    let arena = put_in_place(inheritance, fresh, own_memory::map(fresh.arena_size)?)?;
+    let arena = put_in_place(inheritance, fresh, own_memory::map(fresh.arena_size)?, true)?;
     if crash_file::is_file() {
         crash::begin_without(&arena);
     }
@@ -179,7 +185,7 @@ fn take_over_in_file(process: &'static Process, inheritance: &Inheritance) -> Op
     }
     let fresh = fresh(&inheritance.parent)?;
     let mapped = crash::map(&fresh).ok()?;
-    let Some(arena) = put_in_place(inheritance, fresh, mapped.base) else {
+    let Some(arena) = put_in_place(inheritance, fresh, mapped.base, true) else {
         crash::give_up(&mapped);
         return None;
     };
@@ -197,17 +203,48 @@ fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     (fresh.arena_size == layout.arena_size).then_some(fresh)
 }
 
-/// Fills fresh memory at `base` and moves it to where the parent's arena is. Where that fails, `base` is unmapped.
-fn put_in_place(inheritance: &Inheritance, fresh: ArenaHeader, base: *mut u8) -> Option<Arena> {
+/// Stores the parent's triggers by `put`. False where that failed. If the recorder changes them all the time, what it does
+/// last reaches the child through the recorder, too, which sees another generation.
+fn put_triggers(parent: &Arena, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool {
+    let Some(triggers) = Triggers::of(parent) else { return true };
+    for _ in 0..TRIGGER_COPIES {
+        let inheritance = triggers.inheritance(parent);
+        if !inheritance.put(&mut put) {
+            return false;
+        }
+        if inheritance.is_current() {
+            return true;
+        }
+    }
+    // No generation: the recorder replaces them.
+    triggers.inheritance(parent).without_sites().put(put)
+}
+
+/// Copies of the parent's triggers that are tried.
+const TRIGGER_COPIES: u32 = 4;
+
+/// Fills fresh memory at `base` and moves it to where the parent's arena is. Where that fails, `base` is unmapped. A child that
+/// isn't traced needs no triggers, which may be many megabytes.
+fn put_in_place(
+    inheritance: &Inheritance,
+    fresh: ArenaHeader,
+    base: *mut u8,
+    is_traced: bool,
+) -> Option<Arena> {
     let parent = &inheritance.parent;
     // SAFETY: just mapped; consistent by construction.
     let arena = unsafe { Arena::new(base, fresh) };
     arena.put_header(&fresh);
     keeper::begin(&arena);
     let tables = parent.tables(inheritance.modules, inheritance.paths);
-    let triggers = Triggers::of(parent).map(|triggers| triggers.inheritance(parent)).unwrap_or_default();
-    for (offset, bytes) in tables.into_iter().chain(triggers) {
+    for (offset, bytes) in tables {
         arena.put_bytes(offset, bytes);
+    }
+    if is_traced {
+        put_triggers(parent, |offset, bytes| {
+            arena.put_bytes(offset, bytes);
+            true
+        });
     }
     let base = system::move_mapping(base, fresh.arena_size, parent.base())?;
     // SAFETY: mapped for ever; consistent.

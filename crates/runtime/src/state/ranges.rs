@@ -64,10 +64,6 @@ impl Range {
         (self.low..self.high).contains(&address)
     }
 
-    pub(crate) fn overlaps(&self, low: u64, high: u64) -> bool {
-        self.low < high && low < self.high
-    }
-
     pub(crate) fn is_within(&self, low: u64, high: u64) -> bool {
         low <= self.low && self.high <= high
     }

@@ -6,7 +6,7 @@ use crate::state::process::Process;
 use core::mem::offset_of;
 use core::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
-    Ordering::SeqCst,
+    Ordering::SeqCst, fence,
 };
 use everycall_format::event::ESCAPE_FIRST;
 use everycall_format::trigger::{
@@ -131,8 +131,12 @@ impl Triggers {
         field!(call, TriggeredCall, threshold, AtomicU64).store(new.threshold, Relaxed);
         field!(call, TriggeredCall, events_before, AtomicU64).store(new.events_before, Relaxed);
         field!(call, TriggeredCall, events_after, AtomicU64).store(new.events_after, Relaxed);
-        // Before the bell: as soon as that has changed, this says for how long.
-        field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
+        // Before the bell: as soon as that has changed, this says for how long. The first call that waits counts: nobody may
+        // ever come for it, and threads must not wait longer because others follow.
+        let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Relaxed);
+        if bell == field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) {
+            field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
+        }
         field!(call, TriggeredCall, state, AtomicU32).store(call_state::POSTED, Release);
         field!(self.base, TriggerHeader, bell, AtomicU32).fetch_add(1, Release);
     }
@@ -160,22 +164,78 @@ impl Triggers {
         field!(self.base, TriggerHeader, given_up, AtomicU64).store(everycall_hooks::ticks(), SeqCst);
     }
 
-    /// What a forked child takes over of its parent's triggers, with its place in the arena: the sites, and what the header says of
-    /// them.
-    pub(crate) fn inheritance(&self, arena: &Arena) -> [(u64, &'static [u8]); 3] {
-        let sites = self.sites();
+    fn generation(&self) -> u32 {
+        field!(self.base, TriggerHeader, generation, AtomicU32).load(Acquire)
+    }
+
+    /// What a forked child takes over of its parent's triggers.
+    pub(crate) fn inheritance(&self, arena: &Arena) -> Inheritance {
+        // The recorder publishes sites before their generation.
+        let generation = self.generation();
+        let word = field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire);
+        let given_up = field!(self.base, TriggerHeader, given_up, AtomicU64).load(SeqCst);
+        let mut floor_and_sites = [0; FLOOR_AND_SITES];
+        let (floor, count) = floor_and_sites.split_at_mut(size_of::<u64>());
+        floor.copy_from_slice(&self.floor().to_le_bytes());
+        count.copy_from_slice(&word.to_le_bytes());
+        let sites = Sites::of(word, self.capacity);
+        let address = self.at(sites.at(0));
         let size = u64::from(sites.count) * size_of::<TriggerSite>() as u64;
-        let part = |address: *mut u8, size: u64| {
-            // SAFETY: within the triggers, which stay mapped; the parent may add to them, behind what its child reads.
-            let bytes = unsafe { core::slice::from_raw_parts(address.cast_const(), size as usize) };
-            (arena.offset_of(address as u64), bytes)
-        };
-        let given_up = self.at(offset_of!(TriggerHeader, given_up) as u64);
-        [
-            part(self.at(sites.at(0)), size),
-            part(self.base, offset_of!(TriggerHeader, rules) as u64),
-            part(given_up, size_of::<u64>() as u64),
-        ]
+        Inheritance {
+            triggers: *self,
+            word,
+            at: arena.offset_of(self.base as u64),
+            floor_and_sites,
+            given_up: given_up.to_le_bytes(),
+            generation: generation.to_le_bytes(),
+            // SAFETY: within the triggers, which stay mapped. The recorder writes new sites into the other half.
+            sites: (arena.offset_of(address as u64), unsafe {
+                core::slice::from_raw_parts(address.cast_const(), size as usize)
+            }),
+        }
+    }
+}
+
+/// A parent's triggers, as its forked child takes them over: parts of the arena with their places.
+pub(crate) struct Inheritance {
+    triggers: Triggers,
+    word: u32,
+    /// Where the header lies.
+    at: u64,
+    floor_and_sites: [u8; FLOOR_AND_SITES],
+    given_up: [u8; size_of::<u64>()],
+    generation: [u8; size_of::<u32>()],
+    sites: (u64, &'static [u8]),
+}
+
+/// Bytes of the lowest threshold and the number of sites, with which the header begins.
+const FLOOR_AND_SITES: usize = offset_of!(TriggerHeader, sites) + size_of::<u32>();
+
+impl Inheritance {
+    /// The parts, which `put` stores. Whether it stored all of them.
+    pub(crate) fn put(&self, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool {
+        let at = |field: usize| self.at + field as u64;
+        put(self.sites.0, self.sites.1)
+            && put(self.at, &self.floor_and_sites)
+            && put(at(offset_of!(TriggerHeader, given_up)), &self.given_up)
+            && put(at(offset_of!(TriggerHeader, generation)), &self.generation)
+    }
+
+    /// The same without sites: the recorder, to which that is generation 0, puts all of them there.
+    pub(crate) fn without_sites(mut self) -> Inheritance {
+        self.sites.1 = &[];
+        let (floor, count) = self.floor_and_sites.split_at_mut(size_of::<u64>());
+        floor.copy_from_slice(&NEVER.to_le_bytes());
+        count.fill(0);
+        self.generation = [0; size_of::<u32>()];
+        self
+    }
+
+    /// Whether the recorder has left the parent's sites alone since: it may have begun to write others into the same half.
+    pub(crate) fn is_current(&self) -> bool {
+        fence(Acquire);
+        let word = field!(self.triggers.base, TriggerHeader, sites, AtomicU32).load(Acquire);
+        word == self.word
     }
 }
 
