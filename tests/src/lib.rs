@@ -13,6 +13,7 @@
 
 pub mod abi;
 pub mod generated;
+pub mod imports;
 pub mod journal;
 pub mod memory_limit;
 mod mount;

@@ -1,0 +1,41 @@
+//! Modules import downwards only, and not in circles.
+
+use std::path::PathBuf;
+
+use everycall_tests::imports::Imports;
+
+/// What the modules of a crate of the workspace import.
+fn imports_of(name: &str) -> Imports {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../crates").join(name).join("src/lib.rs");
+    Imports::of(&root).expect("the crate's sources")
+}
+
+/// The crate's modules don't import each other in circles.
+fn assert_no_circles(name: &str) {
+    let circles = imports_of(name).circles();
+    assert!(circles.is_empty(), "modules of {name} import each other: {circles:#?}");
+}
+
+/// The runtime's layers, the lowest one first.
+const RUNTIME: [&str; 5] = ["sys", "state", "threads", "features", "entry"];
+
+#[test]
+fn the_runtimes_layers_import_downwards() {
+    let imports = imports_of("runtime");
+    let upward: Vec<String> = imports.upward(&RUNTIME).iter().map(ToString::to_string).collect();
+    assert!(upward.is_empty(), "{upward:#?}");
+    // Were it read wrongly, nothing would be found.
+    assert!(
+        imports.modules() > 50 && imports.all().len() > 150,
+        "{}: {}",
+        imports.modules(),
+        imports.all().len()
+    );
+}
+
+#[test]
+fn modules_dont_import_each_other_in_circles() {
+    for name in ["runtime", "ring", "hooks", "patch"] {
+        assert_no_circles(name);
+    }
+}
