@@ -30,7 +30,6 @@
 //! lower halves; it doesn't touch the upper ones) and runs with signals blocked, on a stack of its
 //! own where the thread has one.
 #![no_std]
-#![allow(unsafe_code)] // Assembly; thread pointer access.
 
 #[cfg(target_arch = "x86_64")]
 #[path = "x86_64/mod.rs"]

@@ -1,4 +1,5 @@
 //! What hooks leave on the stack, and what a function's frame has there.
+#![allow(unsafe_code)] // The stack of a hook, by its address.
 
 /// From a hook's stack pointer to where it was before the hook was called, and a function's first instruction called it: behind its return
 /// address and four registers.

@@ -1,8 +1,11 @@
 //! The hooks themselves and their way into the slow path.
+#![allow(unsafe_code)] // Assembly.
 
 use crate::descriptor::{BLOCKED_SIGNALS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, TRAP_SIGNAL, slow};
 use core::arch::global_asm;
 use core::mem::offset_of;
+use everycall_format::arena::OpenCall;
+use everycall_format::event;
 use everycall_ring::{Control, state};
 
 // How a hook gets at its thread's control block.
@@ -63,6 +66,13 @@ macro_rules! assemble {
             SLOW_STACKS_SIZE = const SLOW_STACKS * size_of::<u64>(),
             START = const offset_of!(ModuleDescriptor, start),
             SIZE = const offset_of!(ModuleDescriptor, size),
+            CALL_WORD = const offset_of!(OpenCall, word),
+            CALL_POINTER = const offset_of!(OpenCall, stack_pointer),
+            CALL_TICKS_HIGH = const offset_of!(OpenCall, ticks_high),
+            CALL_SIZE = const size_of::<OpenCall>(),
+            WORD_SIZE = const event::WORD_SIZE,
+            UPPER_HALF = const event::WORD_SIZE / 2,
+            EXIT_BIT = const event::EXIT,
             EXIT = const slow::EXIT,
             BODY = const slow::BODY,
             PUSHED = const slow::PUSHED,
@@ -93,7 +103,7 @@ hooks_asm! {
         cmpq    {STACK_HIGH}(%rcx), %rsp
         jae     everycall_slow_\\what\\()_without_slot
         rdtsc
-        movl    $8, %esi
+        movl    ${WORD_SIZE}, %esi
         xaddq   %rsi, {POSITION}(%rcx)              # reserve: one instruction, so no signal splits it
         cmpq    {END}(%rcx), %rsi
         jae     everycall_slow_\\what\\()_without_slot
@@ -114,19 +124,19 @@ hooks_asm! {
         .cfi_adjust_cfa_offset 32
     .endm
 
-    # Pushes the open call, up to its word; jump is taken where the frame below is dead. The stack pointer is
+    # Pushes an OpenCall, up to its word; jump is taken where the frame below is dead. The stack pointer is
     # written before the entry counts, and again: a signal handler that comes in between has
     # written its own there. Afterwards rdx is the entry.
     .macro everycall_push jump, slow
         movq    {OPEN_TOP}(%rcx), %rdx
-        movq    %rsp, 8(%rdx)
-        addq    $24, {OPEN_TOP}(%rcx)
-        cmpq    %rsp, -16(%rdx)                     # stack pointer of the entry below
+        movq    %rsp, {CALL_POINTER}(%rdx)
+        addq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
+        cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)   # stack pointer of the entry below
         \\jump  \\slow
-        movq    %rsp, 8(%rdx)
+        movq    %rsp, {CALL_POINTER}(%rdx)
         shlq    $32, %rax
         movl    {TICKS_HIGH}(%rcx), %ecx
-        movq    %rcx, 16(%rdx)
+        movq    %rcx, {CALL_TICKS_HIGH}(%rdx)           # and no stamp, beside it
     .endm
 
     .macro everycall_function name
@@ -159,7 +169,7 @@ hooks_asm! {
         movl    32(%rsp), %ecx
         subl    everycall_module + {BIAS_ENTRY}(%rip), %ecx
         orq     %rcx, %rax
-        movq    %rax, (%rdx)
+        movq    %rax, {CALL_WORD}(%rdx)
         movq    %rax, (%rsi)
         everycall_epilogue
     everycall_function_end everycall_entry
@@ -179,17 +189,17 @@ hooks_asm! {
     everycall_function everycall_exit
         everycall_prologue exit
         movq    {OPEN_TOP}(%rcx), %rdx
-        movl    %eax, 4(%rsi)                       # the ticks first: without its low half a word is empty
-        cmpq    %rsp, -16(%rdx)                     # is it the innermost open call's frame?
+        movl    %eax, {UPPER_HALF}(%rsi)                       # the ticks first: without its low half a word is empty
+        cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)   # is it the innermost open call's frame?
         jne     everycall_slow_exit
-        subl    -20(%rdx), %eax                     # did it take so long that a trigger may want it?
+        subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax                     # did it take so long that a trigger may want it?
         cmpl    {FLOOR}(%rcx), %eax
         jae     everycall_slow_exit
         movl    32(%rsp), %eax
         subl    everycall_module + {BIAS_EXIT}(%rip), %eax
         movl    %eax, (%rsi)
-        movq    $0, -24(%rdx)
-        subq    $24, {OPEN_TOP}(%rcx)
+        movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
+        subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
     everycall_function_end everycall_exit
     ",
@@ -208,7 +218,7 @@ hooks_asm! {
         movl    %edi, %ecx
         subl    everycall_module + {BIAS_ENTRY}(%rip), %ecx
         orq     %rcx, %rax
-        movq    %rax, (%rdx)
+        movq    %rax, {CALL_WORD}(%rdx)
         movq    %rax, (%rsi)
         everycall_epilogue
     1:  .cfi_adjust_cfa_offset -32
@@ -225,24 +235,24 @@ hooks_asm! {
         je      1f
         everycall_prologue body_exit
         movq    {OPEN_TOP}(%rcx), %rdx
-        movl    %eax, 4(%rsi)
-        cmpq    %rsp, -16(%rdx)
+        movl    %eax, {UPPER_HALF}(%rsi)
+        cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)
         jb      3f
-    2:  subl    -20(%rdx), %eax
+    2:  subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax
         cmpl    {FLOOR}(%rcx), %eax
         jae     everycall_slow_body_exit
         movl    %edi, %eax
         subl    everycall_module + {BIAS_ENTRY}(%rip), %eax
-        cmpl    %eax, -24(%rdx)
+        cmpl    %eax, {CALL_WORD} - {CALL_SIZE}(%rdx)
         jne     everycall_slow_body_exit
-        orl     $0x80000000, %eax
+        orl     ${EXIT_BIT}, %eax
         movl    %eax, (%rsi)
-        movq    $0, -24(%rdx)
-        subq    $24, {OPEN_TOP}(%rcx)
+        movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
+        subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
     3:  movq    (%rsp), %rax
         cmpq    32(%rsp), %rax
-        movl    4(%rsi), %eax
+        movl    {UPPER_HALF}(%rsi), %eax
         je      2b
         jmp     everycall_slow_body_exit
     1:  .cfi_adjust_cfa_offset -32

@@ -3,6 +3,7 @@
 //!
 //! The kernel puts what it interrupted onto the handler's stack, a `ucontext_t`. On an alternate stack it lies at the top, holds the bounds of that
 //! stack, and is found by them. On others, it is found by what it always holds.
+#![allow(unsafe_code)] // The calling thread's stack, by its addresses.
 
 /// A `ucontext_t`, in 64-bit words: flags, of which the kernel knows few, and a link to another one, which it leaves out.
 const FLAGS: u64 = 0;

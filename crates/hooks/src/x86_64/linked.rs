@@ -1,4 +1,5 @@
 //! Symbols of other objects, as far as the dynamic linker has found them.
+#![allow(unsafe_code)] // Assembly.
 
 use crate::descriptor::RuntimeTable;
 use core::arch::{asm, global_asm};

@@ -1,4 +1,5 @@
 //! The object's own descriptor, and what its linker knows of it.
+#![allow(unsafe_code)] // Assembly, and the object's descriptor by its address.
 
 use crate::descriptor::ModuleDescriptor;
 use core::arch::{asm, global_asm};

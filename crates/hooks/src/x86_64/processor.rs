@@ -1,0 +1,216 @@
+//! What the runtime needs of the processor: registers, system calls, other stacks.
+#![allow(unsafe_code)] // Assembly.
+
+/// The time-stamp counter.
+#[inline(always)]
+#[must_use]
+pub fn ticks() -> u64 {
+    // SAFETY: reads a counter; user mode may, else the hooks could not either.
+    unsafe { core::arch::x86_64::_rdtsc() }
+}
+
+/// The thread pointer: thread-local slots are counted from it.
+#[inline(always)]
+#[must_use]
+pub fn thread_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: the x86-64 ABI keeps the thread pointer's own value at offset 0 of `fs`.
+    unsafe {
+        core::arch::asm!("mov {}, qword ptr fs:[0]", out(reg) pointer, options(nostack, preserves_flags, readonly));
+    }
+    pointer
+}
+
+/// The stack pointer, about: that of a function that calls this.
+#[inline(always)]
+#[must_use]
+pub fn stack_pointer() -> u64 {
+    let pointer: u64;
+    // SAFETY: reads a register.
+    unsafe {
+        core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
+    }
+    pointer
+}
+
+/// Whether the calling thread traps after each instruction, by the trap flag.
+#[inline(always)]
+#[must_use]
+pub fn is_stepping() -> bool {
+    const TRAP_FLAG: u64 = 0x100;
+    let flags: u64;
+    // SAFETY: reads a register, by way of the stack.
+    unsafe {
+        core::arch::asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags));
+    }
+    flags & TRAP_FLAG != 0
+}
+
+/// A system call.
+///
+/// # Safety
+/// As the call has it.
+#[inline(always)]
+pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
+    let result: isize;
+    // SAFETY: the kernel keeps every register but these.
+    unsafe {
+        core::arch::asm!(
+            "syscall",
+            inlateout("rax") number as isize => result,
+            in("rdi") arguments[0],
+            in("rsi") arguments[1],
+            in("rdx") arguments[2],
+            in("r10") arguments[3],
+            in("r8") arguments[4],
+            in("r9") arguments[5],
+            lateout("rcx") _,
+            lateout("r11") _,
+            options(nostack),
+        );
+    }
+    result
+}
+
+/// Calls `entry` with `argument` on another stack.
+///
+/// # Safety
+/// `top` is the upper end of a stack that is the calling thread's alone meanwhile, aligned to 16, and a word behind it is nobody's.
+#[unsafe(naked)]
+pub unsafe extern "C" fn call_on_stack(
+    argument: *mut core::ffi::c_void,
+    entry: unsafe extern "C" fn(*mut core::ffi::c_void),
+    top: u64,
+) {
+    core::arch::naked_asm!(
+        ".cfi_startproc",
+        "push rbx",
+        ".cfi_def_cfa_offset 16",
+        ".cfi_offset rbx, -16",
+        "mov rbx, rsp",
+        ".cfi_def_cfa_register rbx",
+        "mov rsp, rdx",
+        "mov [rsp], rbx", // valgrind sees the other stack by this, before something is pushed there
+        "call rsi",
+        "mov rsp, rbx",
+        "pop rbx",
+        ".cfi_def_cfa rsp, 8",
+        "ret",
+        ".cfi_endproc",
+    );
+}
+
+/// Starts a thread of the calling process that shares what `flags` say (`clone`), on a stack of its own, calls `entry` in it and ends it. Its id,
+/// or an error. `ended` is set to 0 when it is gone, if the flags say so.
+///
+/// # Safety
+/// `top` is the upper end of a stack that is the thread's alone, aligned to 16. `entry` gets `argument`, and can do without
+/// thread-local storage of its own, which is the caller's.
+pub unsafe fn spawn(
+    flags: usize,
+    top: u64,
+    ended: *mut u32,
+    entry: unsafe extern "C" fn(u64),
+    argument: u64,
+) -> isize {
+    const CLONE: isize = 56;
+    let result: isize;
+    // SAFETY: by contract. The caller's side keeps every register but these; the other side never leaves this block.
+    unsafe {
+        let place = (top - 16) as *mut u64;
+        place.write(entry as usize as u64);
+        place.add(1).write(argument);
+        core::arch::asm!(
+            "syscall",
+            "test rax, rax",
+            "jnz 2f",
+            "xor ebp, ebp",
+            "pop rax",
+            "pop rdi",
+            "call rax",
+            "xor edi, edi",
+            "mov eax, 60",
+            "syscall",
+            "ud2",
+            "2:",
+            inlateout("rax") CLONE => result,
+            in("rdi") flags,
+            in("rsi") place,
+            in("rdx") 0,
+            in("r10") ended,
+            in("r8") 0,
+            lateout("rcx") _,
+            lateout("r11") _,
+        );
+    }
+    result
+}
+
+// The way back from a signal handler, in the bytes by which debuggers and unwinders know it.
+#[cfg(any(feature = "executable", feature = "shared"))]
+core::arch::global_asm!(
+    "
+    .text
+    .p2align 4
+    nop
+    .globl  everycall_handler_end
+    .hidden everycall_handler_end
+    .type   everycall_handler_end, @function
+everycall_handler_end:
+    movq    $15, %rax
+    syscall
+    .size   everycall_handler_end, . - everycall_handler_end
+    ",
+    options(att_syntax)
+);
+
+/// Where signal handlers return to.
+#[cfg(any(feature = "executable", feature = "shared"))]
+#[must_use]
+pub fn handler_end() -> u64 {
+    let address: u64;
+    // SAFETY: an address of this object's own.
+    unsafe {
+        core::arch::asm!(
+            "leaq everycall_handler_end(%rip), {}",
+            out(reg) address,
+            options(att_syntax, nostack, pure, nomem, preserves_flags)
+        );
+    }
+    address
+}
+
+// The process's thread-local slot: the address of the control block of the stack that the thread runs; and what else the
+// runtime keeps of the thread.
+#[cfg(any(feature = "executable", feature = "shared"))]
+core::arch::global_asm!(
+    "
+    .section .tbss.everycall_thread, \"awT\", @nobits
+    .p2align 3
+    .type   everycall_thread, @object
+    .size   everycall_thread, {SIZE}
+    .globl  everycall_thread
+    .hidden everycall_thread
+everycall_thread:
+    .zero   {SIZE}
+    .text
+    ",
+    SIZE = const crate::THREAD_SLOT_SIZE,
+    options(att_syntax)
+);
+
+/// Place of the process's thread-local slot, from the thread pointer.
+#[cfg(any(feature = "executable", feature = "shared"))]
+#[must_use]
+pub fn local_thread_slot() -> u64 {
+    let offset: u64;
+    // SAFETY: loads a constant that the linker or the dynamic linker has put in.
+    unsafe {
+        core::arch::asm!(
+            "movq everycall_thread@gottpoff(%rip), {}",
+            out(reg) offset,
+            options(att_syntax, nostack, pure, readonly, preserves_flags)
+        );
+    }
+    offset
+}
