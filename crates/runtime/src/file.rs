@@ -66,6 +66,8 @@ pub(crate) enum NotMemory {
     NotThere,
     /// It isn't a recorder's of the process's user or root, or others could write to it.
     NotTrusted,
+    /// It is of a `record` of another version.
+    OtherVersion,
 }
 
 /// An open file; closed when dropped.
@@ -96,7 +98,7 @@ impl File {
         }
         let own = named.own_path();
         let file = File::open_at(AT_FDCWD, own.text(), O_RDWR).map_err(|_| NotMemory::NotThere)?;
-        if file.seals() & FIXED_SIZE == FIXED_SIZE { Ok(file) } else { Err(NotMemory::NotTrusted) }
+        if file.seals() & FIXED_SIZE == FIXED_SIZE { Ok(file) } else { Err(NotMemory::OtherVersion) }
     }
 
     /// What the kernel keeps from being done with a memory file; other files can't have [`FIXED_SIZE`].
