@@ -23,7 +23,7 @@ use crate::wire::wire_struct;
 /// First bytes of a hub.
 pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"everyhub");
 /// Version of the hub.
-pub const HUB_VERSION: u32 = 1;
+pub const HUB_VERSION: u32 = 2;
 /// Permissions of the hub's memory and of the arenas': the recorder's user's alone.
 pub const OWNER_MODE: u32 = 0o600;
 /// Bit in the mode of an arena that nobody has claimed (the sticky one, which means nothing for memory).

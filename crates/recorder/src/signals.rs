@@ -1,7 +1,9 @@
 //! Signals around the traced program. It gets the mask and the dispositions that we were started with; we wait
 //! for ours on a descriptor.
 //!
-//! Once the program has ended, HUP, INT, QUIT and TERM end the recorder, where they did before: it has nothing left to pass on.
+//! Once the program has ended, HUP, INT, QUIT and TERM end the recorder, unless it was started to ignore them: it has nothing
+//! left to pass on. Those of the first second are ignored: whoever ends a program often sends its group the signal twice (a
+//! terminal and its shell), and the second one must not cost the trace.
 //!
 //! ```text
 //!            before fork            program, before exec     recorder, while it waits
@@ -23,10 +25,18 @@ use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Command};
 use std::ptr;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rustix::process::{Resource, Rlimit};
+use rustix::time::{ClockId, clock_gettime};
 
 use crate::inherited;
+
+/// How long after the program's end signals are taken for the ones that have ended it, in nanoseconds.
+const GRACE_NS: u64 = 1_000_000_000;
+
+/// When the program's end was noticed, in nanoseconds of the monotonic clock.
+static END_NS: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of what a signalfd yields.
 const SIGNAL_RECORD: usize = size_of::<libc::signalfd_siginfo>();
@@ -154,14 +164,26 @@ impl Signals {
         }
     }
 
-    /// The program has ended: from now on, signals that end processes end this one, unless it was started to ignore them. Those that
-    /// came before were meant for both.
+    /// The program has ended: after [`GRACE_NS`], signals that end processes end this one, unless it was started to ignore
+    /// them. Those that came before were meant for both.
     pub fn let_end(&self) {
         while self.next().is_some() {}
-        // SAFETY: these are the dispositions and the mask that were found; sets are local.
+        END_NS.store(monotonic_ns(), Ordering::Relaxed);
+        // SAFETY: these are the dispositions and the mask that were found, and a handler that makes async-signal-safe calls;
+        // sets are local.
         unsafe {
             for (signal, found) in &self.found {
                 libc::sigaction(*signal, found, ptr::null_mut());
+            }
+            let mut later: libc::sigaction = zeroed();
+            later.sa_sigaction = end_after_grace as *const () as usize;
+            later.sa_flags = libc::SA_RESTART;
+            for signal in ENDING {
+                let mut found: libc::sigaction = zeroed();
+                libc::sigaction(signal, ptr::null(), &raw mut found);
+                if found.sa_sigaction == libc::SIG_DFL {
+                    libc::sigaction(signal, &raw const later, ptr::null_mut());
+                }
             }
             let mut set: libc::sigset_t = zeroed();
             libc::sigemptyset(&raw mut set);
@@ -194,6 +216,22 @@ impl Signals {
             _ if code == libc::SI_KERNEL => Received::ToAll(signal),
             _ => Received::Sent(signal),
         })
+    }
+}
+
+fn monotonic_ns() -> u64 {
+    let now = clock_gettime(ClockId::Monotonic);
+    now.tv_sec.cast_unsigned() * 1_000_000_000 + now.tv_nsec.cast_unsigned()
+}
+
+/// Ends this process by `signal`, unless the program has just ended. A handler: the signal is blocked until it returns.
+extern "C" fn end_after_grace(signal: libc::c_int) {
+    if monotonic_ns().saturating_sub(END_NS.load(Ordering::Relaxed)) >= GRACE_NS {
+        // SAFETY: async-signal-safe calls; the default disposition installs no code.
+        unsafe {
+            libc::signal(signal, libc::SIG_DFL);
+            libc::raise(signal);
+        }
     }
 }
 

@@ -76,7 +76,17 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         // As where the recorder is gone, or is another user's whom we can't see.
         None | Some((_, Err(NotMemory::NotThere))) => own(),
         Some((path, Err(NotMemory::NotTrusted))) => {
-            refuse_recorder(path);
+            refuse_recorder(
+                path,
+                b" isn't a recorder of this program's user or root; start record as that user. Going on without it.\n",
+            );
+            own()
+        }
+        Some((path, Err(NotMemory::OtherVersion))) => {
+            refuse_recorder(
+                path,
+                b" isn't a recorder of this version of everycall; use the one that built the program, or rebuild it. Going on without it.\n",
+            );
             own()
         }
     };
@@ -140,15 +150,9 @@ fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
 }
 
 /// Says that `record` isn't taken for ours.
-fn refuse_recorder(path: &[u8]) {
+fn refuse_recorder(path: &[u8], why: &[u8]) {
     let shown = path.get(..path.len().min(100)).unwrap_or(path);
-    system::warn(&[
-        b"everycall: ",
-        env::RECORDER.as_bytes(),
-        b"=",
-        shown,
-        b" isn't a recorder of this program's user or root; start record as that user. Going on without it.\n",
-    ]);
+    system::warn(&[b"everycall: ", env::RECORDER.as_bytes(), b"=", shown, why]);
 }
 
 /// Maps an arena of the recorder's and claims it.

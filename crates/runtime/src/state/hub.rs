@@ -12,7 +12,7 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ChildEntry};
-use everycall_format::hub::{HubHeader, SPARES, silence};
+use everycall_format::hub::{HUB_MAGIC, HUB_VERSION, HubHeader, SPARES, silence};
 
 /// How long the recorder is waited for, until it has taken hold of a module's file.
 pub(crate) const FILE_WAIT_NS: u64 = 10_000_000;
@@ -63,7 +63,13 @@ pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
     // All processes of the recording can write into the hub: only the kernel knows its size.
     let size = disk::size_of(&file).ok_or(NotMemory::NotThere)?;
     let header =
-        HubHeader::read(&bytes).filter(|header| header.is_consistent(size)).ok_or(NotMemory::NotThere)?;
+        HubHeader::read(&bytes).filter(|header| header.magic == HUB_MAGIC).ok_or(NotMemory::NotThere)?;
+    if header.version != HUB_VERSION {
+        return Err(NotMemory::OtherVersion);
+    }
+    if !header.is_consistent(size) {
+        return Err(NotMemory::NotThere);
+    }
     CHILDREN_OFFSET.store(header.children_offset, Relaxed);
     CHILD_CAPACITY.store(header.child_capacity, Relaxed);
     RECORDER_PID.store(recorder_pid, Relaxed);

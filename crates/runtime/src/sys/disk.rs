@@ -60,6 +60,8 @@ pub(crate) enum NotMemory {
     NotThere,
     /// It isn't a recorder's of the process's user or root, or others could write to it.
     NotTrusted,
+    /// It is of a `record` of another version.
+    OtherVersion,
 }
 
 /// Opens a recorder's memory under `/proc/PID/fd` to be mapped; its path ends with NUL. What else lies there isn't even opened:
@@ -70,7 +72,7 @@ pub(crate) fn open_memory(path: &[u8]) -> Result<File, NotMemory> {
         return Err(NotMemory::NotTrusted);
     }
     let file = named.reopened().map_err(|_| NotMemory::NotThere)?;
-    if seals(&file) & FIXED_SIZE == FIXED_SIZE { Ok(file) } else { Err(NotMemory::NotTrusted) }
+    if seals(&file) & FIXED_SIZE == FIXED_SIZE { Ok(file) } else { Err(NotMemory::OtherVersion) }
 }
 
 /// What the kernel keeps from being done with a memory file; other files can't have [`FIXED_SIZE`].
