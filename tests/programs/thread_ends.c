@@ -9,8 +9,11 @@ static sem_t ready;
 static volatile int sum;
 
 F void leaf(void) { HERE; }
+// Its frame is larger than those that are gone, so hooks in it lie deeper in the stack.
 F void cleanup(void* argument) {
-    sum += *(int*)argument;
+    volatile char room[4096];
+    room[0] = 1;
+    sum += *(int*)argument * room[0];
     leaf();
     HERE;
 }
@@ -19,9 +22,8 @@ F void waits(void) {
     sem_post(&ready);
     for (;;) pause();
 }
-// Arguments on the stack, so that a cleanup handler may be entered deeper than some of the frames that are gone.
-F void deep(int left, long a, long b, long c, long d, long e, long f, long g, void (*last)(void)) {
-    if (left) deep(left - 1, a, b, c, d, e, f, g, last);
+F void deep(int left, void (*last)(void)) {
+    if (left) deep(left - 1, last);
     else last();
     HERE;
 }
@@ -30,7 +32,7 @@ F void inner(int depth, void (*last)(void)) {
     int value = depth + 1, other = depth * 3;
     pthread_cleanup_push(cleanup, &value);
     leaf();
-    deep(depth, 1, 2, 3, 4, 5, 6, 7, last);
+    deep(depth, last);
     pthread_cleanup_pop(1);
     sum += other;
     HERE;

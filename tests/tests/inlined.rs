@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use everycall_tests::{Mode, Place, ThreadTrace, text, unsure};
+use everycall_tests::{Mode, Place, ThreadTrace, all, text, unsure};
+use everycall_timeline::EndKind;
 
 #[test]
 fn jumps_leave_what_was_inlined_into_the_function_that_they_lead_to() {
@@ -186,6 +187,12 @@ fn cleanup_handlers_at_a_threads_end_stand_below_the_frame_that_cleans_up() {
                 let inner = format!("inner!(leaf {deep} {cleanup})");
                 let expected = format!("{run}!(outer!(leaf {cleanup} {inner} {cleanup}))");
                 assert_eq!(text(calls), expected, "{mode:?} {flags:?}");
+                let late: Vec<&str> = all(calls)
+                    .iter()
+                    .filter(|call| call.how == EndKind::UnwoundLate)
+                    .map(|call| call.name.as_str())
+                    .collect();
+                assert_eq!(late, [""; 0], "{mode:?} {flags:?}");
                 assert_eq!(unsure(calls), [""; 0], "{mode:?} {flags:?}");
             }
         }
