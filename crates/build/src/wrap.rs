@@ -39,6 +39,8 @@ const JUMPS: Wrapper = Wrapper {
         ("pthread_exit", "libc.a"),
         ("thrd_exit", "libc.a"),
         ("pthread_cancel", "libc.a"),
+        ("__pthread_register_cancel", "libc.a"),
+        ("__pthread_register_cancel_defer", "libc.a"),
     ],
 };
 

@@ -192,6 +192,8 @@ fn refusals_say_what_to_do() {
         ("everycall cc --mode fentry -- gcc -masm=intel -c one.c", 2, "AT&T syntax"),
         ("everycall cc -- gcc -fuse-ld=gold one.c", 2, "-fuse-ld=bfd or -fuse-ld=lld"),
         ("everycall-gcc --everycall-mode=fast -c one.c", 2, "`fast` is no mode"),
+        ("everycall cc --mode xray -- clang-19 -flto -c one.c", 2, "use mode after-inlining"),
+        ("everycall cc --mode xray -- clang-19 -flto=thin one.c", 2, "or leave out -flto"),
     ];
     for (line, code, sentence) in cases {
         let output = lab.output(line);

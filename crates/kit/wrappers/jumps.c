@@ -10,10 +10,17 @@ struct jump_buffer {
     uint64_t words[WORDS];
 };
 
-static inline uint64_t unscrambled(uint64_t value) {
+static inline uint64_t pointer_guard(void) {
     uint64_t guard;
     __asm__("movq %%fs:0x30, %0" : "=r"(guard));
-    return (value >> 17 | value << 47) ^ guard;
+    return guard;
+}
+
+static inline uint64_t unscrambled(uint64_t value) { return (value >> 17 | value << 47) ^ pointer_guard(); }
+
+static inline uint64_t scrambled(uint64_t value) {
+    value ^= pointer_guard();
+    return value << 17 | value >> 47;
 }
 
 // An address of user space where there can be code or a stack.
@@ -89,3 +96,90 @@ EVERYCALL_WRAPPER int __wrap_pthread_cancel(uint64_t thread) {
     everycall_tell(EVERYCALL_CANCEL, thread, 0);
     return __real_pthread_cancel(thread);
 }
+
+// pthread_cleanup_push in C without -fexceptions: the function that cleans up calls sigsetjmp and registers the buffer. When the thread
+// ends, glibc jumps to that buffer by a longjmp of its own, which no link can wrap. So the buffer is changed to lead to
+// everycall_cleanup_landing, which reports which frames have been left and goes on where the function called sigsetjmp.
+
+// glibc's __pthread_unwind_buf_t. It leaves `code` (padding behind an int) and `rbx` alone, unless the thread has a shadow stack.
+struct cancel_buffer {
+    uint64_t registers[8];
+    int32_t mask_was_saved;
+    // Distance from everycall_cleanup_landing to where the function goes on.
+    int32_t code;
+    void* priv[3];
+    // The function's own rbx. The buffer's address takes its place among the registers.
+    uint64_t rbx;
+};
+_Static_assert(offsetof(struct cancel_buffer, code) == 68 && offsetof(struct cancel_buffer, rbx) == 96,
+               "everycall_cleanup_landing has these offsets");
+enum { RBX = 0 };
+
+static inline int has_shadow_stack(void) {
+    uint32_t features;
+    __asm__("movl %%fs:0x48, %0" : "=r"(features));
+    return (features & 2) != 0;
+}
+
+extern const char everycall_cleanup_landing[] __attribute__((visibility("hidden")));
+
+// `stack_pointer`: that of the function that registers the buffer. Anything unexpected leaves the buffer as it is: then
+// stack pointers tell in the end.
+static inline void lead_to_landing(struct cancel_buffer* buffer, uint64_t stack_pointer) {
+    if (!&everycall_runtime_v1 || has_shadow_stack()) return;
+    if (unscrambled(buffer->registers[RSP]) != stack_pointer) return;
+    const uint64_t landing = (uint64_t)everycall_cleanup_landing;
+    const int64_t distance = (int64_t)(unscrambled(buffer->registers[RIP]) - landing);
+    if (distance != (int32_t)distance) return;
+    buffer->code = (int32_t)distance;
+    buffer->rbx = buffer->registers[RBX];
+    buffer->registers[RBX] = (uint64_t)buffer;
+    buffer->registers[RIP] = scrambled(landing);
+}
+
+#define REGISTER_CANCEL(name)                                                    \
+    extern void __real_##name(struct cancel_buffer*) EVERYCALL_WEAK;             \
+    EVERYCALL_WRAPPER void __wrap_##name(struct cancel_buffer* buffer) {         \
+        lead_to_landing(buffer, EVERYCALL_HERE);                                 \
+        __real_##name(buffer);                                                   \
+    }
+
+REGISTER_CANCEL(__pthread_register_cancel)
+REGISTER_CANCEL(__pthread_register_cancel_defer)
+
+// The program goes on in a frame, to clean up at the thread's end. What was inlined into the frame has been left, too.
+__attribute__((visibility("hidden"), used)) void everycall_cleans_up_at(uint64_t stack_pointer) {
+    everycall_tell(EVERYCALL_JUMP, stack_pointer, 0);
+    // A name, though an empty one, says that this frame runs yet.
+    everycall_tell(EVERYCALL_THREAD_END, stack_pointer, "");
+}
+
+// Entered by glibc's jump, with the registers of the function that cleans up; its stack pointer and result of sigsetjmp stay.
+// With the address pushed where that function goes on, this is a frame below it like any other.
+__asm__(".pushsection .text.everycall_cleanup_landing,\"ax\",@progbits\n"
+        ".p2align 4\n"
+        ".globl everycall_cleanup_landing\n"
+        ".hidden everycall_cleanup_landing\n"
+        ".type everycall_cleanup_landing, @function\n"
+        "everycall_cleanup_landing:\n"
+        ".cfi_startproc\n"
+        ".cfi_def_cfa %rsp, 0\n"
+        ".cfi_undefined %rip\n"
+        "    endbr64\n"
+        "    movslq 68(%rbx), %rdx\n"
+        "    leaq everycall_cleanup_landing(%rip), %rcx\n"
+        "    addq %rcx, %rdx\n"
+        "    movq 96(%rbx), %rbx\n"
+        "    pushq %rdx\n"
+        ".cfi_def_cfa_offset 8\n"
+        ".cfi_offset %rip, -8\n"
+        "    pushq %rax\n"
+        ".cfi_def_cfa_offset 16\n"
+        "    leaq 16(%rsp), %rdi\n"
+        "    call everycall_cleans_up_at\n"
+        "    popq %rax\n"
+        ".cfi_def_cfa_offset 8\n"
+        "    ret\n"
+        ".cfi_endproc\n"
+        ".size everycall_cleanup_landing, . - everycall_cleanup_landing\n"
+        ".popsection\n");

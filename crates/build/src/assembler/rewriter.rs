@@ -22,17 +22,13 @@
 use std::collections::HashMap;
 use std::io::{self, BufRead, Write};
 
+use everycall_format::site::site_kind;
+
 use super::frames::Frames;
 use super::lines::{self, Lines};
 
 /// More than this never stands between a push and the hook call that it belongs to.
 const HELD_BYTES_MAX: usize = 4096;
-
-/// Kinds of sites, as in `everycall_format::site::site_kind`.
-const ENTRY: u8 = 0;
-const EXIT: u8 = 1;
-const TAIL_EXIT: u8 = 2;
-const RETURN: u8 = 3;
 
 /// Whether there is anything to rewrite.
 pub(super) fn has_hook_calls(text: &[u8]) -> bool {
@@ -119,7 +115,7 @@ impl Lines for Rewriter<'_> {
     fn finish(mut self) -> io::Result<()> {
         self.release_held()?;
         if self.open_exit.is_some() {
-            self.close_exit(EXIT)?;
+            self.close_exit(site_kind::EXIT)?;
             self.pass(b"\n")?;
         }
         Ok(())
@@ -173,7 +169,7 @@ impl<'a> Rewriter<'a> {
             b"#APP" => {
                 self.release_held()?;
                 if self.open_exit.is_some() {
-                    self.close_exit(EXIT)?;
+                    self.close_exit(site_kind::EXIT)?;
                     self.pass(b";")?;
                 }
                 self.in_app = true;
@@ -287,9 +283,9 @@ impl<'a> Rewriter<'a> {
         }
         self.pass(&held.behind)?;
         self.close_exit_on_own_line()?;
-        let site = self.site(label, ENTRY)?;
+        let site = self.site(label, site_kind::ENTRY)?;
         self.function.has_entry = true;
-        self.record(site, ENTRY)?;
+        self.record(site, site_kind::ENTRY)?;
         self.pass(b"\n")
     }
 
@@ -311,11 +307,11 @@ impl<'a> Rewriter<'a> {
 
     /// The 5-byte NOP, within one aligned 8-byte word. What has to be skipped for that becomes prefixes of it (`cs`, which means
     /// nothing to a NOP and to a call), not a NOP of its own: one instruction less to run where tracing is off. Before a `ret`, a `ret`.
-    fn site(&mut self, label: &[u8], kind: u8) -> io::Result<u32> {
+    fn site(&mut self, label: &[u8], kind: u32) -> io::Result<u32> {
         let site = self.sites;
         self.sites += 1;
         let (place, bytes) = match kind {
-            RETURN => ("\t", "195,15,31,64,0"),
+            site_kind::RETURN => ("\t", "195,15,31,64,0"),
             _ => ("\t.p2align 3,0x2e,4;", "15,31,68,0,0"),
         };
         self.pass(place.as_bytes())?;
@@ -324,7 +320,7 @@ impl<'a> Rewriter<'a> {
         Ok(site)
     }
 
-    fn close_exit(&mut self, kind: u8) -> io::Result<()> {
+    fn close_exit(&mut self, kind: u32) -> io::Result<()> {
         match self.open_exit.take() {
             Some(label) => {
                 let frame = self.frames.at_exit();
@@ -339,13 +335,13 @@ impl<'a> Rewriter<'a> {
     /// Before a line that isn't an instruction: the record must be written while its section is current.
     fn close_exit_on_own_line(&mut self) -> io::Result<()> {
         if self.open_exit.is_some() {
-            self.close_exit(EXIT)?;
+            self.close_exit(site_kind::EXIT)?;
             self.pass(b";")?;
         }
         Ok(())
     }
 
-    fn record(&mut self, site: u32, kind: u8) -> io::Result<()> {
+    fn record(&mut self, site: u32, kind: u32) -> io::Result<()> {
         let known = self.anchors.get(&self.section).copied();
         let anchor = known.unwrap_or(site);
         self.pass(b"\t.pushsection everycall_sites,\"ao")?;
@@ -423,18 +419,18 @@ fn is_r10_instruction(instruction: &[u8], mnemonic: &[u8]) -> bool {
 }
 
 /// What leaves the function behind an exit site: a return, or a jump into another function.
-fn kind_of_exit(instruction: &[u8]) -> u8 {
+fn kind_of_exit(instruction: &[u8]) -> u32 {
     let mut words =
         instruction.split(|byte| byte.is_ascii_whitespace() || *byte == b';').filter(|word| !word.is_empty());
     if words.clone().eq([&b"ret"[..]]) {
-        return RETURN;
+        return site_kind::RETURN;
     }
     match words.find(|word| !matches!(*word, b"rep" | b"repz" | b"bnd" | b"notrack")) {
         Some(word) if word.starts_with(b"jmp") => {
             let target = words.next().unwrap_or_default();
-            if target == b"__x86_return_thunk" { EXIT } else { TAIL_EXIT }
+            if target == b"__x86_return_thunk" { site_kind::EXIT } else { site_kind::TAIL_EXIT }
         }
-        _ => EXIT,
+        _ => site_kind::EXIT,
     }
 }
 
