@@ -542,7 +542,8 @@ mod tests {
             let _ = ended.recv();
         });
         let thread = told.recv().unwrap();
-        for (pid, what) in [(std::process::id(), "the recorder"), (1, "the first process"), (thread, "a thread")]
+        for (pid, what) in
+            [(std::process::id(), "the recorder"), (1, "the first process"), (thread, "a thread")]
         {
             let capacity = Capacity::find(RING_SIZE_MIN, None, None).unwrap();
             let mut family = Family::new(Hub::create(true).unwrap(), capacity, true, None).unwrap();
