@@ -537,10 +537,11 @@ mod tests {
     fn nobody_waits_for_the_end_of_strangers() {
         let (tell, told) = mpsc::channel();
         let (end, ended) = mpsc::channel::<()>();
-        let other = std::thread::spawn(move || {
+        let waits = move || {
             tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
             let _ = ended.recv();
-        });
+        };
+        let other = std::thread::Builder::new().spawn(waits).unwrap();
         let thread = told.recv().unwrap();
         for (pid, what) in
             [(std::process::id(), "the recorder"), (1, "the first process"), (thread, "a thread")]
