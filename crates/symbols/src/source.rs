@@ -371,14 +371,15 @@ mod tests {
         let is_over = AtomicBool::new(false);
         let mut taken = 0;
         std::thread::scope(|scope| {
-            scope.spawn(|| {
+            let swaps = || {
                 let mut targets = ["../secret/key.c", "real.c"].into_iter().cycle();
                 while !is_over.load(Ordering::Relaxed) {
                     let _ = std::fs::remove_file(path("their/new"));
                     symlink(targets.next().unwrap(), path("their/new")).unwrap();
                     std::fs::rename(path("their/new"), path("their/a.c")).unwrap();
                 }
-            });
+            };
+            std::thread::Builder::new().spawn_scoped(scope, swaps).unwrap();
             for _ in 0..TRIES {
                 let mut finder = SourceFinder::default().allowing([path("their")], false);
                 match finder.compiled(&path("their/a.c"), &compiled) {
