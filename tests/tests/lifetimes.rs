@@ -178,4 +178,12 @@ fn a_bad_value_is_a_warning() {
         assert!(text.contains(used), "{text}");
         assert!(output.status.success());
     }
+    // What a terminal would obey isn't passed on.
+    for name in ["EVERYCALL_START", "EVERYCALL_RECORDER", "EVERYCALL_CRASH", "EVERYCALL_TRIGGERS"] {
+        let mut command = Command::new(&program);
+        let output = command.arg("nothing").env(name, "/\u{1b}]0;title\u{7}\n").output().unwrap();
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(text.contains(&format!("{name}=/?]0;title?? ")), "{text:?}");
+        assert!(output.status.success());
+    }
 }

@@ -145,3 +145,18 @@ fn names_in_messages_are_escaped() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(!said.contains('\u{1b}') && !said.contains('\u{7}') && said.contains("\\u{1b}"), "{said:?}");
 }
+
+#[test]
+fn the_name_of_a_trace_is_escaped() {
+    let here = Workplace::new();
+    here.build_app();
+    here.succeed("record -o app.ect -- ./app");
+    let name = "a\u{1b}]0;title\u{7}.ect";
+    std::fs::rename(here.path("app.ect"), here.path(name)).unwrap();
+    for words in [&["info", name][..], &["info", "-f", "json", name], &["replay", name], &["export", name]] {
+        let output = here.command().args(words).output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said = [output.stdout, output.stderr].concat();
+        assert!(!said.contains(&0x1b) && !said.contains(&7), "{:?}", String::from_utf8_lossy(&said));
+    }
+}

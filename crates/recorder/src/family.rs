@@ -313,19 +313,20 @@ impl Family {
             }
         }
         match pidfd {
-            Some(Ok(_)) if self.is_stranger(pid, member.arena.inode()) => member.is_stranger = true,
+            None | Some(Err(Errno::SRCH)) => {
+                member.look(&mut self.files, self.sites.as_deref_mut());
+                member.end = Some((image_end::ENDED, now));
+                return self.ended.push(member);
+            }
+            // Somebody may have written the number of a thread, which no descriptor can be had of.
+            Some(_) if self.is_stranger(pid, member.arena.inode()) => member.is_stranger = true,
             Some(Ok(pidfd)) => {
                 let number = EventData::new_u64(number.into());
                 let added = self.ends.as_ref().map(|ends| epoll::add(ends, &pidfd, number, EventFlags::IN));
                 member.pidfd = Some(pidfd).filter(|_| matches!(added, Some(Ok(()))));
             }
             // An old kernel, or no descriptor left: it is asked for from time to time.
-            Some(Err(error)) if error != Errno::SRCH => {}
-            _ => {
-                member.look(&mut self.files, self.sites.as_deref_mut());
-                member.end = Some((image_end::ENDED, now));
-                return self.ended.push(member);
-            }
+            Some(Err(_)) => {}
         }
         self.living.push(member);
     }
@@ -597,4 +598,44 @@ fn descends_from(mut pid: u32, ancestor: u32) -> bool {
 /// The process with a number that may be anything.
 fn process(pid: u32) -> Option<Pid> {
     i32::try_from(pid).ok().and_then(Pid::from_raw)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+    use std::sync::mpsc;
+
+    use everycall_format::arena::ArenaHeader;
+    use everycall_format::env::RING_SIZE_MIN;
+
+    use super::*;
+
+    /// Programs may write any number in the place of their own.
+    #[test]
+    fn nobody_waits_for_the_end_of_strangers() {
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let waits = move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            let _ = ended.recv();
+        };
+        let other = std::thread::Builder::new().spawn(waits).unwrap();
+        let thread = told.recv().unwrap();
+        for (pid, what) in
+            [(std::process::id(), "the recorder"), (1, "the first process"), (thread, "a thread")]
+        {
+            let capacity = Capacity::find(RING_SIZE_MIN, None, None).unwrap();
+            let mut family = Family::new(Hub::create(true).unwrap(), capacity, true, None).unwrap();
+            let arena = Arc::clone(family.spares[0].as_ref().unwrap());
+            let at = offset_of!(ArenaHeader, target_pid) as u64;
+            rustix::io::pwrite(arena.file(), &pid.to_le_bytes(), at).unwrap();
+            family.hub.page().spares().next().unwrap().store(0, Ordering::Release);
+            family.attend();
+            family.bury();
+            assert_eq!(family.members().count(), 1, "{what}");
+            assert!(!family.has_living(), "{what}, {pid}");
+        }
+        drop(end);
+        other.join().unwrap();
+    }
 }

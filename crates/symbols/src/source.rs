@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fmt;
 use std::io::Read;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -111,6 +112,15 @@ const SYSTEM_FOLDERS: [&str; 6] = [
     "/usr/share/include",
 ];
 
+/// Whether a path without links lies in one of [`SYSTEM_FOLDERS`].
+fn is_in_system_folder(path: &Path) -> bool {
+    let text = path.as_os_str().as_encoded_bytes();
+    SYSTEM_FOLDERS.iter().any(|folder| {
+        let rest = text.strip_prefix(folder.as_bytes());
+        rest.is_some_and(|rest| folder.ends_with('-') || rest.starts_with(b"/"))
+    })
+}
+
 /// Endings of the names of source files.
 const ENDINGS: [&str; 34] = [
     "c", "cc", "cp", "cpp", "cxx", "c++", "C", "cppm", "ixx", "h", "hh", "hp", "hpp", "hxx", "h++", "H",
@@ -137,6 +147,10 @@ pub struct SourceText {
     pub md5: [u8; 16],
     /// When it was written last, where the file system knows.
     pub modified: Option<SystemTime>,
+    /// The path, without links, of the file that was opened.
+    pub place: PathBuf,
+    /// Whether all users may read it.
+    pub is_public: bool,
 }
 
 /// Reads source files, each once.
@@ -206,15 +220,18 @@ impl SourceFinder {
     ///
     /// As [`SourceFinder::text`], and where it isn't.
     pub fn compiled(&mut self, path: &Path, compiled: &CompiledSource) -> Result<SourceText, SourceRefusal> {
-        if !self.allows_any {
-            let mapped = PathMap::apply_all(&self.maps, path).unwrap_or_else(|| path.to_path_buf());
-            // What isn't there is missing, not refused.
-            if let Ok(resolved) = mapped.canonicalize() {
-                self.check_place(&mapped, &resolved, compiled)?;
-            }
+        if self.allows_any {
+            return self.source(path);
+        }
+        let mapped = PathMap::apply_all(&self.maps, path).unwrap_or_else(|| path.to_path_buf());
+        // What isn't there is missing, not refused.
+        if let Ok(resolved) = mapped.canonicalize() {
+            self.check_place(&mapped, &resolved, true, compiled)?;
         }
         let source = self.source(path)?;
-        if !self.allows_any && compiled.md5.is_some_and(|md5| md5 != source.md5) {
+        // The path may have become a link since: what counts is where the file lies that was opened.
+        self.check_place(&mapped, &source.place, source.is_public, compiled)?;
+        if compiled.md5.is_some_and(|md5| md5 != source.md5) {
             return Err(SourceRefusal::NotCompiled(path.to_path_buf()));
         }
         Ok(source)
@@ -224,12 +241,12 @@ impl SourceFinder {
         &self,
         mapped: &Path,
         resolved: &Path,
+        is_public: bool,
         compiled: &CompiledSource,
     ) -> Result<(), SourceRefusal> {
-        let text = resolved.as_os_str().as_encoded_bytes();
-        let is_system = SYSTEM_FOLDERS.iter().any(|folder| text.starts_with(folder.as_bytes()));
         let is_allowed = self.allowed.iter().any(|folder| resolved.starts_with(folder));
-        if is_system || is_allowed {
+        // Secrets may lie in the system's folders, too, such as the key that signs kernel modules.
+        if is_public && is_in_system_folder(resolved) || is_allowed {
             return Ok(());
         }
         let folder = compiled.folder.as_deref().and_then(|folder| folder.canonicalize().ok());
@@ -275,7 +292,14 @@ impl SourceFinder {
         let md5 = md5::compute(&bytes).0;
         let text = String::from_utf8_lossy(&bytes);
         let is_lossy = matches!(text, Cow::Owned(_));
-        Ok(SourceText { text: Arc::from(text), is_lossy, modified: metadata.modified().ok(), md5 })
+        Ok(SourceText {
+            text: Arc::from(text),
+            is_lossy,
+            modified: metadata.modified().ok(),
+            md5,
+            place: path,
+            is_public: metadata.mode() & 0o004 != 0,
+        })
     }
 
     fn is_allowed(&self, path: &Path) -> bool {
@@ -326,6 +350,69 @@ mod tests {
         std::fs::write(path("fine.c"), "int x;").unwrap();
         assert!(matches!(limited.text(&path("fine.c")), Err(SourceRefusal::Forbidden(_))));
         assert_eq!(&*finder.text(&path("fine.c")).unwrap(), "int x;");
+    }
+
+    /// The folder of a program's sources may be somebody else's, who changes links in it while they are read.
+    #[test]
+    fn no_link_leads_out_of_the_folder_meanwhile() {
+        use std::os::unix::fs::symlink;
+        use std::sync::atomic::{AtomicBool, Ordering};
+        const TRIES: usize = 20_000;
+        let dir = tempfile::tempdir().unwrap();
+        let path = |name: &str| dir.path().join(name);
+        for folder in ["their", "secret"] {
+            std::fs::create_dir(path(folder)).unwrap();
+        }
+        std::fs::write(path("their/real.c"), "int theirs;").unwrap();
+        std::fs::write(path("secret/key.c"), "int secret;").unwrap();
+        symlink("real.c", path("their/a.c")).unwrap();
+        // Folders around the compiler's are allowed but for the outermost ones: this one is not around it.
+        let compiled = CompiledSource { md5: None, folder: Some(PathBuf::from("/nowhere")) };
+        let is_over = AtomicBool::new(false);
+        let mut taken = 0;
+        std::thread::scope(|scope| {
+            let swaps = || {
+                let mut targets = ["../secret/key.c", "real.c"].into_iter().cycle();
+                while !is_over.load(Ordering::Relaxed) {
+                    let _ = std::fs::remove_file(path("their/new"));
+                    symlink(targets.next().unwrap(), path("their/new")).unwrap();
+                    std::fs::rename(path("their/new"), path("their/a.c")).unwrap();
+                }
+            };
+            std::thread::Builder::new().spawn_scoped(scope, swaps).unwrap();
+            for _ in 0..TRIES {
+                let mut finder = SourceFinder::default().allowing([path("their")], false);
+                match finder.compiled(&path("their/a.c"), &compiled) {
+                    Ok(source) if source.text.contains("secret") => taken += 1,
+                    _ => {}
+                }
+            }
+            is_over.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(taken, 0, "of {TRIES}");
+    }
+
+    #[test]
+    fn system_folders_are_told_from_their_neighbours() {
+        for (path, is_in) in [
+            ("/usr/include/stdio.h", true),
+            ("/usr/lib/llvm-19/include/x.h", true),
+            ("/usr/include", false),
+            ("/usr/include-private/key", false),
+            ("/usr/srcs/key", false),
+            ("/home/usr/include/key", false),
+        ] {
+            assert_eq!(is_in_system_folder(Path::new(path)), is_in, "{path}");
+        }
+    }
+
+    #[test]
+    fn secrets_in_system_folders_are_left_out() {
+        let finder = SourceFinder::default();
+        let key = Path::new("/usr/src/linux/certs/signing_key.pem");
+        let compiled = CompiledSource::default();
+        assert!(finder.check_place(key, key, true, &compiled).is_ok());
+        assert!(matches!(finder.check_place(key, key, false, &compiled), Err(SourceRefusal::Outside(_))));
     }
 
     #[test]

@@ -103,7 +103,7 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
             &format!("{fibers}; stacks were resumed {}", Several(suspended, "time", "times")),
         )?;
     }
-    field(out, "file", &report.path.display().to_string())
+    field(out, "file", &clean(&report.path.to_string_lossy()))
 }
 
 fn how_it_ended(report: &Report<'_>) -> String {

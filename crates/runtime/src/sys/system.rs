@@ -111,15 +111,29 @@ pub(crate) fn done(result: isize) -> Result<(), isize> {
 /// Writes a warning to standard error.
 pub(crate) fn warn(parts: &[&[u8]]) {
     let mut line = [0; 512];
-    let mut length = 0;
-    for byte in parts.iter().copied().flatten() {
-        if let Some(place) = line.get_mut(length) {
-            *place = *byte;
-            length += 1;
-        }
-    }
+    let length = put_plain(&mut line, parts);
     // SAFETY: reads the line only.
     unsafe { syscall(number::WRITE, [2, line.as_ptr() as usize, length, 0, 0, 0]) };
+}
+
+/// Puts text into `line`, as far as it fits; its length. Some of it others have written, so what a terminal would obey becomes a question mark;
+/// the line's own end stays.
+fn put_plain(line: &mut [u8], parts: &[&[u8]]) -> usize {
+    let mut length = 0;
+    let mut last = 0;
+    for (index, part) in parts.iter().enumerate() {
+        for (place, byte) in part.iter().copied().enumerate() {
+            let is_end = byte == b'\n' && index + 1 == parts.len() && place + 1 == part.len();
+            // Control characters beyond ASCII are two bytes, of which the first is C2.
+            let is_control = byte.is_ascii_control() || last == 0xC2 && matches!(byte, 0x80..=0x9F);
+            last = byte;
+            if let Some(place) = line.get_mut(length) {
+                *place = if is_control && !is_end { b'?' } else { byte };
+                length += 1;
+            }
+        }
+    }
+    length
 }
 
 /// Writes some of `bytes`; how many.
@@ -322,5 +336,26 @@ fn is_page_readable(address: u64) -> bool {
     unsafe {
         syscall(number::RT_SIGPROCMASK, [NOTHING, address as usize, 0, size_of::<u64>(), 0, 0])
             != errno::EFAULT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminals_obey_no_warning() {
+        let put = |parts: &[&[u8]], size: usize| {
+            let mut line = [0; 64];
+            let length = put_plain(line.get_mut(..size).unwrap_or_default(), parts);
+            line[..length].to_vec()
+        };
+        assert_eq!(put(&[b"A=", b"\x1b[31m\nx\x7f", b" isn't.\n"], 64), b"A=?[31m?x? isn't.\n");
+        // Names in other languages stay; the controls that stand beyond ASCII don't.
+        assert_eq!(
+            put(&["caf\u{e9} \u{9b}31m\u{a0}".as_bytes(), b"\n"], 64),
+            b"caf\xc3\xa9 \xc2?31m\xc2\xa0\n"
+        );
+        assert_eq!(put(&[b"abcdef\n"], 3), b"abc");
     }
 }
