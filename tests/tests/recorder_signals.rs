@@ -1,19 +1,29 @@
 //! Signals to `record` once its program has ended: nothing is left that they could be passed on to, so they end it, whatever it waits for.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use everycall_tests::{Mode, Place, TraceView, everycall, successful};
+use everycall_tests::{Mode, Place, TraceView, everycall, successful, wait};
 
-const SOURCE: &str = "
+const SOURCE: &str = r#"
+#include <stdio.h>
 #include <unistd.h>
 __attribute__((noinline)) void leaf(unsigned x)
 {
     for (x = x * 2654435761u >> 22; x; x--)
-        __asm__ volatile(\"\");
+        __asm__ volatile("");
+}
+/* Says who has come so far. */
+static void tell(const char *name)
+{
+    FILE *file = fopen("unfinished", "w");
+    fprintf(file, "%d", (int)getpid());
+    fclose(file);
+    rename("unfinished", name);
 }
 int main(int count, char **words)
 {
@@ -22,16 +32,32 @@ int main(int count, char **words)
     if (count > 1 && fork() == 0) {
         leaf(1);
         close(1);
+        tell("child");
         sleep(60);
+        return 0;
     }
+    if (count > 1)
+        while (access("child", F_OK))
+            usleep(1000);
     (void)words;
+    tell("program");
     return 0;
 }
-";
+"#;
 
-/// Long enough for a program that makes some calls; its recorder still writes, or waits.
-const SOON: Duration = Duration::from_millis(1500);
-const LONGEST: Duration = Duration::from_secs(10);
+/// How long `record` may go on after a signal: no measure of its speed, but the end of a test in which it doesn't listen.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Waits until the program has ended and its recorder has noticed.
+fn until_over(place: &Place) {
+    let said = place.file("program");
+    wait::until("the program comes to its end", || said.exists());
+    let process = format!("/proc/{}", fs::read_to_string(&said).unwrap());
+    wait::until("the recorder notices the program's end", || !Path::new(&process).exists());
+    for name in ["program", "child"] {
+        let _ = fs::remove_file(place.file(name));
+    }
+}
 
 fn ends(child: &mut Child) -> ExitStatus {
     let begin = Instant::now();
@@ -66,7 +92,7 @@ fn writing_that_gets_no_further() {
         let mut command = place.command(everycall());
         command.args(["record", "-q", "--ring-size", "16M", "-o"]).arg(&fifo).arg("--").arg(&program);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(SOON);
+        until_over(&place);
         if child.try_wait().unwrap().is_some() {
             panic!("the trace fits into the pipe");
         }
@@ -100,7 +126,7 @@ fn waiting_for_others_that_go_on() {
             .arg("--")
             .arg(&program);
         let mut child = command.arg("child").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(SOON);
+        until_over(&place);
         assert!(child.try_wait().unwrap().is_none(), "it waits for the child");
         send("TERM", &child);
         assert!(ends(&mut child).success());
