@@ -10,8 +10,9 @@ use serde_json::Value;
 
 use crate::step::workspace;
 
-/// A test binary still running after this time is killed, and has failed.
-const TIME_MAX: Duration = Duration::from_secs(900);
+/// A test binary still running after this time is killed, with all that it has started, and has failed: something hangs. On a quiet machine the longest
+/// one takes three minutes.
+const TIME_MAX: Duration = Duration::from_secs(1200);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Ticks per second in `/proc/PID/stat`: the kernel's ABI on x86-64.
 const TICKS_PER_SECOND: u64 = 100;
@@ -144,7 +145,7 @@ pub fn run(job: &Job, environment: &[(String, String)], logs: &Path) -> Outcome 
     let label = job.label();
     let log = logs.join(format!("{}.txt", label.replace(['/', ' '], "-")));
     let begin = Instant::now();
-    let done = run_into(job, environment, &log);
+    let done = run_into(job, environment, &log, TIME_MAX);
     let (status, cpu, note) = match done {
         Ok((Some(status), cpu)) => (Some(status), cpu, String::new()),
         Ok((None, cpu)) => (None, cpu, format!("\nkilled: it ran for more than {TIME_MAX:?}\n")),
@@ -158,6 +159,7 @@ fn run_into(
     job: &Job,
     environment: &[(String, String)],
     log: &Path,
+    time_max: Duration,
 ) -> std::io::Result<(Option<ExitStatus>, Duration)> {
     let file = File::create(log)?;
     let mut command = Command::new(&job.binary.executable);
@@ -171,13 +173,27 @@ fn run_into(
         if has_ended {
             return Ok((Some(child.wait()?), cpu));
         }
-        if begin.elapsed() > TIME_MAX {
-            child.kill()?;
+        if begin.elapsed() > time_max {
+            kill_all(child.id());
             child.wait()?;
             return Ok((None, cpu));
         }
         thread::sleep(POLL_INTERVAL);
     }
+}
+
+/// Kills a process and its descendants, which would otherwise go on beside the tests that follow.
+fn kill_all(pid: u32) {
+    let mut all = vec![pid];
+    let mut place = 0;
+    while let Some(pid) = all.get(place) {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        let lists: String = tasks.flat_map(|task| fs::read_to_string(task.path().join("children"))).collect();
+        all.extend(lists.split_whitespace().filter_map(|pid| pid.parse::<u32>().ok()));
+        place += 1;
+    }
+    let _ =
+        Command::new("kill").arg("-9").args(all.iter().map(u32::to_string)).stderr(Stdio::null()).status();
 }
 
 /// Whether a child is a zombie, and the CPU time that it and its children took.
@@ -236,6 +252,36 @@ mod tests {
         assert!(!outcome.is_good());
         assert_eq!((outcome.counts(), outcome.failures()), ([11, 1, 2], vec!["two"]));
         assert!(outcome.output.ends_with("said\n"), "{}", outcome.output);
+    }
+
+    #[test]
+    fn what_hangs_is_killed_with_its_children() {
+        let folder = std::env::temp_dir().join(format!("xtask-hang-{}", std::process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let said = folder.join("pid");
+        let script = format!("sh -c 'echo $$ > {}; while :; do sleep 1; done'; true", said.display());
+        let log = folder.join("log");
+        // More time where the grandchild didn't come to begin.
+        let mut limit = Duration::from_secs(1);
+        let grandchild = loop {
+            let (status, _) = run_into(&shell(&script), &[], &log, limit).unwrap();
+            assert_eq!(status, None);
+            match fs::read_to_string(&said) {
+                Ok(text) if !text.is_empty() => break text.trim().to_owned(),
+                _ => limit *= 2,
+            }
+        };
+        // The signal is sent; the process ends when it next gets a CPU.
+        let lives = || {
+            let stat = fs::read_to_string(format!("/proc/{grandchild}/stat")).unwrap_or_default();
+            !stat.is_empty() && !stat.contains(") Z")
+        };
+        let begin = Instant::now();
+        while lives() {
+            assert!(begin.elapsed() < Duration::from_secs(60), "{grandchild} goes on");
+            thread::sleep(POLL_INTERVAL);
+        }
+        fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]

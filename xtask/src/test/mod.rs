@@ -129,8 +129,9 @@ fn progress(number: usize, count: usize, outcome: &Outcome) -> String {
     let [passed, failed, _] = outcome.counts();
     let verdict = if outcome.is_good() { "ok" } else { "FAILED" };
     let mut line = format!(
-        "[{number:3}/{count}] {verdict:6} {:6.1} s  {}: {passed} passed",
+        "[{number:3}/{count}] {verdict:6} {:6.1} s ({:.1} s of CPU time)  {}: {passed} passed",
         outcome.wall.as_secs_f64(),
+        outcome.cpu.as_secs_f64(),
         outcome.label
     );
     if !outcome.is_good() {
