@@ -2,20 +2,23 @@
 #include <pthread.h>
 #include <unistd.h>
 
+// Much longer than a thread that has nothing to wait for waits for a CPU.
+enum { PAUSE_US = 160000 };
+
 struct Guard {
-    ~Guard() { usleep(5000); }
+    ~Guard() { usleep(PAUSE_US); }
 };
 
 // Slow before the exit, and nothing is cleaned up.
 extern "C" __attribute__((noinline)) void exiting() {
-    usleep(5000);
+    usleep(PAUSE_US);
     pthread_exit(nullptr);
 }
 
 // Slow before the exit, and then cleaned up in.
 extern "C" __attribute__((noinline)) void guarded() {
     Guard guard;
-    usleep(5000);
+    usleep(PAUSE_US);
     pthread_exit(nullptr);
 }
 

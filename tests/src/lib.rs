@@ -23,6 +23,7 @@ mod place;
 pub mod slow;
 mod standing;
 mod trace;
+pub mod wait;
 pub mod workloads;
 
 pub use mount::Mount;

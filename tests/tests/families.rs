@@ -6,7 +6,7 @@ use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use everycall_reader::{Ending, Origin, Process};
-use everycall_tests::{Mode, Place, Recording, Tally, ThreadTrace, TraceView};
+use everycall_tests::{Mode, Place, Recording, Tally, ThreadTrace, TraceView, wait};
 
 const MODES: [Mode; 3] = [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
 
@@ -363,13 +363,11 @@ fn a_killed_recorder_harms_no_family() {
         let mut command = place.command(everycall_tests::everycall());
         command.args(["record", "-o", "killed.ect", "--"]).arg(&program).arg("late").arg(&proof);
         let mut recorder = command.stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(200));
+        wait::until_started(recorder.id(), &program);
         recorder.kill().unwrap();
         recorder.wait().unwrap();
-        let begin = Instant::now();
-        while std::fs::read_to_string(&proof).is_ok_and(|text| text == "done 3\n").then_some(()).is_none() {
-            assert!(begin.elapsed() < Duration::from_secs(20), "{mode:?}: the program ends its work");
-            std::thread::sleep(Duration::from_millis(20));
-        }
+        wait::until(&format!("{mode:?}: the program ends its work"), || {
+            std::fs::read_to_string(&proof).is_ok_and(|text| text == "done 3\n")
+        });
     }
 }

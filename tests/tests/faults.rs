@@ -7,7 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-use everycall_tests::{Mode, Mount, Place, TraceView, everycall, successful};
+use everycall_tests::{Mode, Mount, Place, TraceView, everycall, successful, wait};
 
 /// A command whose standard output said "ready", and that ends with its standard input.
 struct Standing(Child);
@@ -150,7 +150,7 @@ fn disks_that_become_full_meanwhile() {
         let mut command = place.command(everycall());
         command.arg("record").args(options).arg("-o").arg(&stream).arg("--").arg(&program);
         let running = Standing::start(command.args(["2", "4", "4", "100"]));
-        std::thread::sleep(std::time::Duration::from_secs(2));
+        wait::until_written(&stream);
         let (said, well) = running.end();
         assert!(
             !well && said.contains("stream.ect") && said.contains("free some space"),
@@ -166,10 +166,10 @@ fn disks_that_become_full_meanwhile() {
 fn limits_and_folders_of_streams() {
     let place = Place::new("limits");
     let program = standing(&place);
-    let shell = |script: &str| -> (String, bool) {
+    let shell = |script: &str, file: &Path| -> (String, bool) {
         let mut command = place.command("sh");
         let running = Standing::start(command.args(["-c", script]));
-        std::thread::sleep(std::time::Duration::from_secs(1));
+        wait::until_written(file);
         running.end()
     };
     let (everycall, program) = (everycall().display(), program.display());
@@ -177,7 +177,7 @@ fn limits_and_folders_of_streams() {
     let script = format!(
         "exec {everycall} record --stream -o limited.ect -- sh -c 'prlimit --pid $PPID --fsize=65536:unlimited; exec {program} 2 2 0 100'"
     );
-    let (said, well) = shell(&script);
+    let (said, well) = shell(&script, &place.file("limited.ect"));
     assert!(!well && said.contains("limited.ect"), "{said}");
     assert!(said.contains("ulimit -f"), "{said}");
 

@@ -13,7 +13,7 @@ use everycall_tests::{Mode, Place, Standing, Tally, TraceView, everycall};
 /// Where nobody says how many.
 const FORKS: u32 = 400;
 /// What all of a child takes on a machine that does much else.
-const PATIENCE: Duration = Duration::from_millis(100);
+const PATIENCE: Duration = Duration::from_secs(1);
 
 fn forks() -> u32 {
     std::env::var("EVERYCALL_FORKS").map_or(FORKS, |text| text.parse().expect("a number"))

@@ -1,20 +1,30 @@
 //! Signals to `record` once its program has ended: nothing is left that they could be passed on to, so they end it, whatever it waits for.
 
-use std::fs::OpenOptions;
+use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read};
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use everycall_tests::{Mode, Place, TraceView, everycall, successful};
+use everycall_tests::{Mode, Place, TraceView, everycall, successful, wait};
 
-const SOURCE: &str = "
+const SOURCE: &str = r#"
+#include <stdio.h>
 #include <unistd.h>
 __attribute__((noinline)) void leaf(unsigned x)
 {
     for (x = x * 2654435761u >> 22; x; x--)
-        __asm__ volatile(\"\");
+        __asm__ volatile("");
+}
+/* Says who has come so far. */
+static void tell(const char *name)
+{
+    FILE *file = fopen("unfinished", "w");
+    fprintf(file, "%d", (int)getpid());
+    fclose(file);
+    rename("unfinished", name);
 }
 int main(int count, char **words)
 {
@@ -23,16 +33,32 @@ int main(int count, char **words)
     if (count > 1 && fork() == 0) {
         leaf(1);
         close(1);
+        tell("child");
         sleep(60);
+        return 0;
     }
+    if (count > 1)
+        while (access("child", F_OK))
+            usleep(1000);
     (void)words;
+    tell("program");
     return 0;
 }
-";
+"#;
 
-/// Long enough for a program that makes some calls; its recorder still writes, or waits.
-const SOON: Duration = Duration::from_millis(1500);
-const LONGEST: Duration = Duration::from_secs(10);
+/// How long `record` may go on after a signal: no measure of its speed, but the end of a test in which it doesn't listen.
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Waits until the program has ended and its recorder has noticed.
+fn until_over(place: &Place) {
+    let said = place.file("program");
+    wait::until("the program comes to its end", || said.exists());
+    let process = format!("/proc/{}", fs::read_to_string(&said).unwrap());
+    wait::until("the recorder notices the program's end", || !Path::new(&process).exists());
+    for name in ["program", "child"] {
+        let _ = fs::remove_file(place.file(name));
+    }
+}
 
 fn ends(child: &mut Child) -> ExitStatus {
     let begin = Instant::now();
@@ -67,7 +93,7 @@ fn writing_that_gets_no_further() {
         let mut command = place.command(everycall());
         command.args(["record", "-q", "--ring-size", "16M", "-o"]).arg(&fifo).arg("--").arg(&program);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(SOON);
+        until_over(&place);
         if child.try_wait().unwrap().is_some() {
             panic!("the trace fits into the pipe");
         }
@@ -94,7 +120,7 @@ fn writing_that_gets_no_further() {
 #[test]
 fn the_same_signal_again_while_the_trace_is_written() {
     let place = Place::new("again");
-    place.write("calls.c", &SOURCE.replace("return 0;", "for (;;) pause();"));
+    place.write("calls.c", &SOURCE.replace("tell(\"program\");", "tell(\"program\"); for (;;) pause();"));
     let program = place.build(Mode::GCC_NOPS, &["-O1", "calls.c"], "calls");
     let fifo = place.file("trace.fifo");
     successful(Command::new("mkfifo").arg(&fifo));
@@ -103,7 +129,9 @@ fn the_same_signal_again_while_the_trace_is_written() {
         let mut command = place.command(everycall());
         command.args(["record", "-q", "--ring-size", "16M", "-o"]).arg(&fifo).arg("--").arg(&program);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(SOON);
+        let said = place.file("program");
+        wait::until("the program has made its calls", || said.exists());
+        fs::remove_file(&said).unwrap();
         let children = format!("/proc/{0}/task/{0}/children", child.id());
         let lives = || !std::fs::read_to_string(&children).unwrap_or_default().trim().is_empty();
         assert!(lives());
@@ -149,7 +177,7 @@ fn waiting_for_others_that_go_on() {
             .arg("--")
             .arg(&program);
         let mut child = command.arg("child").stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(SOON);
+        until_over(&place);
         assert!(child.try_wait().unwrap().is_none(), "it waits for the child");
         send("TERM", &child);
         assert!(ends(&mut child).success());

@@ -6,10 +6,10 @@ use std::io::Read;
 use std::os::unix::fs::{FileExt, PermissionsExt};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use everycall_format::arena::{HOLDERS, HOLDERS_OFFSET, thread_state};
-use everycall_tests::{Mode, Place, Standing, TraceView, everycall, own_calls};
+use everycall_tests::{Mode, Place, Standing, TraceView, everycall, own_calls, wait};
 
 fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O1", "standing.c", "-pthread"], "standing")
@@ -182,10 +182,8 @@ fn two_ask_at_once_again_and_again_and_each_gets_all() {
     let place = Place::new("overlap");
     let program = program(&place, Mode::GCC_NOPS);
     let standing = Standing::alone(&program, &["0", "1", "0", "0"]);
-    // Until the ring is full: 16 segments of 8,192 words.
-    while standing.header().segments_taken < 17 {
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    // 16 segments of 8,192 words.
+    wait::until("the ring is full", || standing.header().segments_taken >= 17);
     let (segment, ring) = (8192 - 12, 16);
     let ask = |who: usize| {
         (0..12)
@@ -232,11 +230,7 @@ fn askers_that_die() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while standing.held().1 == 0 {
-        assert!(Instant::now() < deadline);
-        std::thread::sleep(Duration::from_millis(1));
-    }
+    wait::until("somebody holds segments", || standing.held().1 > 0);
     check(&TraceView::open(&standing.snapshot(&place, &[]).0), 2, 2, 3000, "while another one holds");
     stuck.kill().unwrap();
     stuck.wait().unwrap();
@@ -257,15 +251,10 @@ fn askers_that_die() {
     check(&TraceView::open(&file), 2, 2, 3000, &said);
     assert_eq!(standing.held(), (0, 0));
     // Memory comes back: what is used beyond the rings goes, as threads go on.
-    let deadline = Instant::now() + Duration::from_secs(20);
-    loop {
+    wait::until("memory beyond the rings is given back", || {
         let header = standing.header();
-        if header.segments_in_use <= header.ring_segments {
-            break;
-        }
-        assert!(Instant::now() < deadline, "{} of {}", header.segments_in_use, header.ring_segments);
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        header.segments_in_use <= header.ring_segments
+    });
 }
 
 #[test]
@@ -314,7 +303,7 @@ fn bad_requests_end_in_a_sentence_and_the_program_goes_on() {
     }
     // A program that has ended, and waits for its parent.
     let mut ended = Command::new("true").spawn().unwrap();
-    std::thread::sleep(Duration::from_millis(200));
+    wait::until_ended(ended.id());
     said(&[&ended.id().to_string()], 1, &["has ended", "everycall record"]);
     ended.wait().unwrap();
     // A version to come.

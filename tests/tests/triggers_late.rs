@@ -44,9 +44,9 @@ fn functions_that_nobody_named_in_time_are_counted() {
     let place = Place::new("triggers-too-late");
     let (program, plugin) = build(&place);
     let options = [&TRIGGER[..], &KEEP_ALL].concat();
-    let recording = place.record(&options, &program, &[plugin.to_str().unwrap(), "12000", SIGCONT]);
+    let recording = place.record(&options, &program, &[plugin.to_str().unwrap(), "20000", SIGCONT]);
     let (took, trigger, said) = outcome(&recording);
-    assert!((9900..11_900).contains(&took), "{took} ms");
+    assert!((9900..19_900).contains(&took), "{took} ms");
     assert_eq!((trigger.functions, trigger.late, trigger.fired), (1, 1, 0), "{said}");
     assert!(said.contains("never, in 1 function; the first calls of 1 function weren't looked at"), "{said}");
     let info = place.command(everycall()).arg("info").arg(&recording.file).output().unwrap();
@@ -67,7 +67,7 @@ fn nobody_waits_for_a_dead_recorder() {
     // Its standard output is the program's, which ends later.
     let output = command.arg(&plugin).args(["300", SIGKILL]).output().unwrap();
     let took: u64 = String::from_utf8_lossy(&output.stdout).trim().parse().unwrap();
-    assert!((250..2000).contains(&took), "{took} ms");
+    assert!((250..9900).contains(&took), "{took} ms");
 }
 
 /// A recorder that gets no CPU for a second finds all of a call that was kept, whatever became of its thread meanwhile.

@@ -26,7 +26,7 @@ fn main() -> ExitCode {
     let done = match task.as_deref() {
         Some("bench") => packages::ensure(&packages::BENCH).and_then(|()| bench::run(words)),
         Some("demo") => packages::ensure(&packages::DEMO).and_then(|()| demo::run()),
-        Some("test") => test::run(),
+        Some("test") => test::Options::parse(words).and_then(|options| test::run(&options)),
         Some("models") => test::models(),
         Some(name) if campaigns::names().any(|known| known == name) => campaigns::run(name, words),
         _ => {

@@ -75,7 +75,7 @@ fn the_living_and_the_dead_are_read_without_a_word() {
         .env("EVERYCALL_CRASH", here.path(""))
         .spawn()
         .unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(120);
     let snapshot = format!("snapshot -q -o s.ect {}", host.id());
     while here.run(&snapshot).code != Some(0) {
         assert!(std::time::Instant::now() < deadline, "no snapshot of the program");

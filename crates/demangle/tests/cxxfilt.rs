@@ -211,5 +211,6 @@ fn hostile_names_cost_little() {
             }
         }
     }
-    assert!(started.elapsed().as_secs() < 10, "{:?}", started.elapsed());
+    // Against work that doubles with each letter; no measure of speed.
+    assert!(started.elapsed().as_secs() < 120, "{:?}", started.elapsed());
 }

@@ -239,6 +239,12 @@ fn the_terminals_signals_are_the_programs_matter() {
     const DEFAULTS: &str = "--default-signal=HUP,INT,QUIT";
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.ect");
+    let ready = |command: &mut Command| {
+        let piped = std::process::Stdio::piped;
+        let mut child = command.stdin(piped()).stdout(piped()).spawn().unwrap();
+        until_said(&mut child, "ready\n");
+        child
+    };
     let start = |script: &str| {
         let mut command = Command::new("env");
         command.args([
@@ -250,32 +256,32 @@ fn the_terminals_signals_are_the_programs_matter() {
             Path::new("-c"),
             Path::new(script),
         ]);
-        command.stdout(std::process::Stdio::piped()).spawn().unwrap()
+        ready(&mut command)
     };
     let send = |child: &std::process::Child, signal| {
-        std::thread::sleep(std::time::Duration::from_millis(150));
         rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
     };
-    // To the recorder alone: interrupts wait for the program, which goes on.
-    let child = start("sleep 0.4; exit 5");
+    // To the recorder alone: interrupts wait for the program, which goes on until its input ends.
+    let mut child = start("echo ready; read none; exit 5");
     send(&child, rustix::process::Signal::INT);
     send(&child, rustix::process::Signal::QUIT);
-    assert_eq!(child.wait_with_output().unwrap().status.code(), Some(5));
+    std::thread::sleep(std::time::Duration::from_millis(150));
+    drop(child.stdin.take());
+    assert_eq!(child.wait().unwrap().code(), Some(5));
     // Requests to end are passed on, whatever the program makes of them.
-    let child = start("trap 'echo asked; exit 6' TERM; while :; do sleep 0.05; done");
+    let child = start("trap 'echo asked; exit 6' TERM; echo ready; while :; do sleep 0.05; done");
     send(&child, rustix::process::Signal::TERM);
     let output = child.wait_with_output().unwrap();
     assert_eq!((output.status.code(), &*output.stdout), (Some(6), &b"asked\n"[..]));
-    let child = start("while :; do sleep 0.05; done");
+    let child = start("echo ready; while :; do sleep 0.05; done");
     send(&child, rustix::process::Signal::HUP);
     assert_eq!(child.wait_with_output().unwrap().status.signal(), Some(libc::SIGHUP));
     Trace::read(&path);
     // To the whole group, as Ctrl-C does it: the program ends by it, and then the recorder.
-    let recorder = recorder(&path, Path::new(PROGRAM), "claim thread main 10 sleep 5000");
+    let recorder = recorder(&path, Path::new(PROGRAM), "claim thread main 10 say ready sleep 60000");
     let mut command = Command::new("env");
     command.arg(DEFAULTS).arg(recorder.get_program()).args(recorder.get_args());
-    let child = command.process_group(0).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(300));
+    let child = ready(command.process_group(0));
     rustix::process::kill_process_group(
         rustix::process::Pid::from_child(&child),
         rustix::process::Signal::INT,
@@ -285,22 +291,32 @@ fn the_terminals_signals_are_the_programs_matter() {
     assert_eq!(Trace::read(&path).words(0).len(), 4 + 20 + 1);
 }
 
+/// Reads what a program prints, and no more than that.
+fn until_said(child: &mut std::process::Child, line: &str) {
+    let mut said = vec![0; line.len()];
+    std::io::Read::read_exact(child.stdout.as_mut().unwrap(), &mut said).unwrap();
+    assert_eq!(String::from_utf8_lossy(&said), line);
+}
+
 /// Without its recorder the program goes on.
 #[test]
 fn a_killed_recorder_harms_nobody() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("out.ect");
     let proof = folder.path().join("proof");
-    let script = format!("sleep 0.3; echo done > {}", proof.display());
+    let script = format!("echo ready; read none; echo done > {}", proof.display());
     let mut command = Command::new(RECORDER);
     command.args([&path, Path::new(&RING.to_string()), Path::new("sh"), Path::new("-c"), Path::new(&script)]);
-    let mut child = command.spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(100));
+    let piped = std::process::Stdio::piped;
+    let mut child = command.stdin(piped()).stdout(piped()).spawn().unwrap();
+    let input = child.stdin.take();
+    until_said(&mut child, "ready\n");
     child.kill().unwrap();
     child.wait().unwrap();
+    drop(input);
     let begin = std::time::Instant::now();
     while !proof.exists() {
-        assert!(begin.elapsed().as_secs() < 10, "the program ends its work");
+        assert!(begin.elapsed().as_secs() < 60, "the program ends its work");
         std::thread::sleep(std::time::Duration::from_millis(10));
     }
     assert!(!path.exists());

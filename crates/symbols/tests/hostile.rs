@@ -69,7 +69,8 @@ fn resolve(image: &[u8]) -> usize {
     let most = MOST.load(Ordering::Relaxed) - before;
     let allowed = MEMORY_BASE_BYTES as usize + 4 * image.len();
     assert!(most <= allowed, "{most} bytes for an image of {}", image.len());
-    assert!(begin.elapsed() < Duration::from_secs(20), "{:?}", begin.elapsed());
+    // Against work that grows without bounds; no measure of speed.
+    assert!(begin.elapsed() < Duration::from_secs(120), "{:?}", begin.elapsed());
     count
 }
 

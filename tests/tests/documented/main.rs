@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use everycall_tests::{Mode, Place, everycall};
+use everycall_tests::{Mode, Place, everycall, wait};
 
 use extract::{Documented, commands, documents};
 use table::{PLACEHOLDERS, Run, TABLE};
@@ -20,13 +20,14 @@ const APP_CPP: &str = "#include <everycall.h>\n#include <string>\n#include <unis
     int main() { for (int id = 0; id < 50; id++) handle_request(id); }\n";
 const APP_C: &str = "__attribute__((noinline)) void handle(void) { __asm__ volatile(\"\"); }\nint main(void) { handle(); return 0; }\n";
 /// `server [MILLISECONDS]`: without, it runs until it is killed.
-const SERVER_C: &str = "#include <stdlib.h>\n#include <time.h>\n#include <unistd.h>\n\
+const SERVER_C: &str = "#include <fcntl.h>\n#include <stdlib.h>\n#include <time.h>\n#include <unistd.h>\n\
     __attribute__((noinline)) void handle_request(int id) { usleep(id % 5 ? 500 : 25000); }\n\
     int main(int count, char **arguments) {\n\
         struct timespec begin, now;\n\
         clock_gettime(CLOCK_MONOTONIC, &begin);\n\
         for (int id = 0;; id++) {\n\
             handle_request(id);\n\
+            if (id == 30) close(creat(\"called\", 0600));\n\
             clock_gettime(CLOCK_MONOTONIC, &now);\n\
             if (count > 1 && (now.tv_sec - begin.tv_sec) * 1000 + (now.tv_nsec - begin.tv_nsec) / 1000000 > atoi(arguments[1])) return 0;\n\
         }\n\
@@ -45,7 +46,7 @@ const APP_MK: &str = "made: app.c\n\t$(CC) -O1 app.c -o made\n";
 const CMAKE: &str = "cmake_minimum_required(VERSION 3.21)\nproject(app CXX)\nadd_executable(app app.cpp)\n\
      execute_process(COMMAND everycall integrate integration)\n";
 /// Longest time that a command takes.
-const TIME_MAX: Duration = Duration::from_secs(60);
+const TIME_MAX: Duration = Duration::from_secs(300);
 
 fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
@@ -118,8 +119,10 @@ impl Scene {
         if !crash.is_empty() {
             command.env("EVERYCALL_CRASH", crash);
         }
+        let called = self.place.file("called");
+        let _ = fs::remove_file(&called);
         let child = command.spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(300));
+        wait::until("the server makes calls", || called.exists());
         child
     }
 
@@ -258,12 +261,12 @@ fn the_table_has_nothing_that_is_in_no_document() {
     }
 }
 
-/// The binary that `cargo install --path crates/cli` gives.
+/// The binary that `cargo install --locked --path crates/cli` gives; its dependencies are those of the demo, built once.
 #[test]
 fn what_is_installed_is_small() {
     let place = Place::new("installed");
     let mut cargo = Command::new(env!("CARGO"));
-    cargo.args(["install", "--quiet", "--path", "crates/cli", "--root"]).arg(place.path());
+    cargo.args(["install", "--quiet", "--locked", "--path", "crates/cli", "--root"]).arg(place.path());
     let output = cargo.current_dir(workspace()).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let binary = place.file("bin/everycall");

@@ -210,7 +210,10 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask test", Not(SUITE)),
     ("cargo xtask models", Not(SUITE)),
     ("cargo xtask demo", Not("run by a test of its own: `the_demo_runs`")),
-    ("cargo install --path crates/cli", Not("run by a test of its own: `what_is_installed_is_small`")),
+    (
+        "cargo install --locked --path crates/cli",
+        Not("run by a test of its own: `what_is_installed_is_small`"),
+    ),
     ("cargo xtask soak", Not(LONG)),
     ("cargo xtask kills", Not(LONG)),
     ("cargo xtask storms", Not(LONG)),

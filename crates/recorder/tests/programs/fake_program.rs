@@ -13,6 +13,7 @@
 //! remove PATH           deletes a file
 //! scribble              writes noise over the whole arena
 //! state                 prints what a program inherits
+//! say WORD              prints a line
 //! sleep MILLISECONDS
 //! exit CODE | raise SIGNAL
 //! ```
@@ -34,6 +35,8 @@ use everycall_format::arena::{
 use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
 use everycall_format::hub::{HubHeader, origin};
 
+/// Longer than a recorder waits for a CPU.
+const PATIENCE: Duration = Duration::from_secs(60);
 const CODE: u32 = 0x1000;
 
 fn main() {
@@ -57,6 +60,7 @@ fn main() {
             "leave" => drop(child(&argument())),
             "become" => panic!("{}", itself(&argument(), '+').env_remove("FORKED_FROM").exec()),
             "sleep" => std::thread::sleep(Duration::from_millis(argument().parse().unwrap())),
+            "say" => println!("{}", argument()),
             "exit" => std::process::exit(argument().parse().unwrap()),
             "raise" => everycall_recorder::die_of(argument().parse().unwrap()),
             _ => panic!("{command}?"),
@@ -105,7 +109,7 @@ fn claim(forked_from: u32) {
             hub.ring();
             return;
         }
-        assert!(begin.elapsed() < Duration::from_secs(5), "the recorder makes arenas");
+        assert!(begin.elapsed() < PATIENCE, "the recorder makes arenas");
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -139,7 +143,7 @@ impl Hub {
         let bell = self.ring();
         let begin = Instant::now();
         while self.header().acknowledged != bell {
-            assert!(begin.elapsed() < Duration::from_secs(5), "the recorder answers");
+            assert!(begin.elapsed() < PATIENCE, "the recorder answers");
             std::thread::sleep(Duration::from_millis(1));
         }
     }

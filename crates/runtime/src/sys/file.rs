@@ -46,11 +46,11 @@ impl File {
         File::open_at(AT_FDCWD, path, if write { O_RDWR } else { O_RDONLY }).ok()
     }
 
-<<<<<<< HEAD:crates/runtime/src/sys/file.rs
     /// What a path leads to, without opening it: to open a device may do something. The path ends with NUL.
     pub(crate) fn found(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_PATH)
-=======
+    }
+
     /// What this stands for, opened to be read and written.
     pub(crate) fn reopened(&self) -> Result<File, isize> {
         File::open_at(AT_FDCWD, self.own_path().text(), O_RDWR)

@@ -1,48 +1,8 @@
-//! Everything that has to hold, in one command.
+//! The lock-free parts under a model checker, Miri and ThreadSanitizer.
 
-use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
-use crate::packages;
 use crate::step::{Step, workspace};
-
-/// How long the soak takes here; `cargo xtask soak` takes an hour.
-const SOAK_SECONDS: &str = "20";
-
-/// Formatting, lints, all tests, the seeds of the fuzz targets, the model checker.
-///
-/// # Errors
-/// What failed, as a sentence.
-pub fn run() -> Result<(), String> {
-    packages::ensure(&packages::TESTS)?;
-    let start = Instant::now();
-    let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
-    cargo(&["fmt", "--all", "--check"]).run()?;
-    cargo(&["clippy", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"]).run()?;
-    cargo(&["test", "--workspace", "--no-fail-fast"]).env("EVERYCALL_SOAK_SECONDS", SOAK_SECONDS).run()?;
-    seeds()?;
-    model_checker()?;
-    println!("all of it took {} s", start.elapsed().as_secs());
-    Ok(())
-}
-
-/// The fuzz targets over their seeds; they need no nightly compiler for that.
-fn seeds() -> Result<(), String> {
-    let fuzz = workspace().join("fuzz");
-    let said = |error| format!("fuzz: {error}");
-    std::fs::create_dir_all(fuzz.join("artifacts")).map_err(said)?;
-    Step::new(&fuzz, "cargo").args(["build", "--release", "--quiet", "--target-dir", "target"]).run()?;
-    for target in std::fs::read_dir(fuzz.join("corpus")).map_err(said)?.flatten() {
-        let name = target.file_name();
-        Step::new(&fuzz, fuzz.join("target/release").join(&name))
-            .args(["-runs=0", "-max_len=160000", "-malloc_limit_mb=80", "-rss_limit_mb=1024", "-timeout=20"])
-            .args(["-verbosity=0", "-artifact_prefix=artifacts/"])
-            .args([Path::new("corpus").join(name)])
-            .run()?;
-    }
-    Ok(())
-}
 
 /// What looks at the lock-free parts and needs longer, or a nightly toolchain: the model checker, Miri and ThreadSanitizer. See
 /// `docs/design/memory-model.md`.
@@ -54,7 +14,11 @@ pub fn models() -> Result<(), String> {
     nightly()
 }
 
-fn model_checker() -> Result<(), String> {
+/// The model checker alone: it needs no nightly toolchain.
+///
+/// # Errors
+/// What failed, as a sentence.
+pub fn model_checker() -> Result<(), String> {
     let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
     let loom = |test: &str| {
         cargo(&["test", "--release", "-p", "everycall-ring", "--test", "loom", test])
