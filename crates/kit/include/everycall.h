@@ -1,11 +1,12 @@
 /*
- * everycall.h: what a program can tell everycall and ask of it. C (from C89 on) and C++.
+ * everycall.h: the interface of a traced program to everycall. C (from C89 on) and C++.
  *
- * Include it and build as ever. In a program that was built with `everycall cc`, and in the shared objects that it loads, these
- * functions reach the runtime; anywhere else they do nothing, cost a load and a test, and nothing has to be linked.
+ * Include it and build as usual. In a program that was built with `everycall cc`, and in the
+ * shared objects that it loads, these functions call the runtime. Anywhere else they do nothing,
+ * cost a load and a test, and need no library.
  *
- * Functions that can fail return 0, or a negative code that everycall_error() turns into a sentence. All of them may be
- * called in any thread and in signal handlers.
+ * Functions that can fail return 0 on success, or a negative code; everycall_error() returns its
+ * text. All functions may be called in any thread and in signal handlers.
  *
  * Full description: docs/c-api.md of everycall.
  */
@@ -16,8 +17,9 @@
 #include <stdint.h>
 
 /*
- * Attributes of functions. EVERYCALL_EXCLUDE: never traced, in whichever mode. EVERYCALL_FORCE: traced also where clang's XRay
- * would leave the function out because it is short; the other modes trace every function anyway.
+ * Attributes of functions. EVERYCALL_EXCLUDE: never traced, in any mode. EVERYCALL_FORCE: traced
+ * even if clang's XRay would omit the function because it is short; the other modes trace every
+ * function anyway.
  */
 #if defined(__clang__)
 #define EVERYCALL_EXCLUDE __attribute__((no_instrument_function, xray_never_instrument))
@@ -30,7 +32,7 @@
 #define EVERYCALL_FORCE
 #endif
 
-/* Codes of errors. */
+/* Error codes. */
 #define EVERYCALL_ERROR_NOT_TRACED (-1)
 #define EVERYCALL_ERROR_ARGUMENT (-2)
 #define EVERYCALL_ERROR_BUSY (-3)
@@ -68,7 +70,8 @@ extern "C" {
 #endif
 
 /*
- * The runtime's table. Not for use; later versions add to its end, `size` tells how far this one goes.
+ * The runtime's table. Internal. Later versions add entries at its end; `size` is the size of this
+ * one.
  */
 struct everycall_runtime_ {
     uint32_t abi;
@@ -93,13 +96,13 @@ extern const struct everycall_runtime_ everycall_runtime_v1 __attribute__((weak,
     (everycall_runtime_v1.size >= offsetof(struct everycall_runtime_, entry) + sizeof(everycall_runtime_v1.entry))
 #endif
 
-/* Why a call of the runtime isn't made; 0 where it can be. */
+/* The error code if the runtime lacks `entry`, or 0. */
 #if EVERYCALL_REACHES_RUNTIME_
 #define EVERYCALL_REFUSAL_(entry) \
     (!&everycall_runtime_v1 ? EVERYCALL_ERROR_NOT_TRACED : !EVERYCALL_HAS_(entry) ? EVERYCALL_ERROR_OLD_RUNTIME : 0)
 #endif
 
-/* Whether this process carries everycall's runtime. */
+/* Whether this process contains everycall's runtime. */
 EVERYCALL_INLINE_ int everycall_is_there(void)
 {
 #if EVERYCALL_REACHES_RUNTIME_
@@ -109,7 +112,7 @@ EVERYCALL_INLINE_ int everycall_is_there(void)
 #endif
 }
 
-/* What an error code means and what is needed. A text that stays; never NULL. */
+/* The meaning of an error code and its remedy. A static string; never NULL. */
 EVERYCALL_INLINE_ const char *everycall_error(int code)
 {
     switch (code) {
@@ -158,7 +161,7 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
 }
 
 /*
- * The time, in ticks of the clock that traces have. Stands still at 0 without the runtime.
+ * The time, in ticks of the traces' clock. Always 0 without the runtime.
  */
 EVERYCALL_INLINE_ uint64_t everycall_now(void)
 {
@@ -173,8 +176,9 @@ EVERYCALL_INLINE_ uint64_t everycall_now(void)
 }
 
 /*
- * Ticks in a second; never 0. Measured since the program's start, so it becomes more exact with time: to one in 100,000 after
- * 10 ms. It asks the kernel for the time: not for inner loops.
+ * Ticks per second; never 0. Measured since the program's start, so it becomes more exact with
+ * time: to one in 100,000 after 10 ms. It reads the kernel's clock, so don't call it in inner
+ * loops.
  */
 EVERYCALL_INLINE_ uint64_t everycall_ticks_per_second(void)
 {
@@ -205,23 +209,24 @@ EVERYCALL_OUTLINE_ int everycall_mark_(uint32_t mark_class, uint32_t has_value, 
 #endif
 
 /*
- * Labels, instants and spans on the timeline of the calling thread. Names are UTF-8; their first 64 bytes are kept. Where
- * tracing is off for the thread or the process, nothing happens and the result is 0.
+ * Labels, instants and spans on the timeline of the calling thread. Names are UTF-8; their first 64
+ * bytes are kept. If tracing is off for the thread or the process, nothing happens and the result
+ * is 0.
  */
 
-/* A named value of the call that is being made: everycall_label("request", id). */
+/* A named value of the innermost open call: everycall_label("request", id). */
 EVERYCALL_INLINE_ int everycall_label(const char *name, uint64_t value)
 {
     return EVERYCALL_MARK_(1, 1, name, value);
 }
 
-/* A name without a value, of the call that is being made. */
+/* A name without a value, of the innermost open call. */
 EVERYCALL_INLINE_ int everycall_label_name(const char *name)
 {
     return EVERYCALL_MARK_(1, 0, name, 0);
 }
 
-/* Something happens now. */
+/* An event at this moment. */
 EVERYCALL_INLINE_ int everycall_instant(const char *name)
 {
     return EVERYCALL_MARK_(2, 0, name, 0);
@@ -233,19 +238,19 @@ EVERYCALL_INLINE_ int everycall_instant_value(const char *name, uint64_t value)
     return EVERYCALL_MARK_(2, 1, name, value);
 }
 
-/* A span of time begins. Spans belong to their thread and overlap calls and each other as they like. */
+/* Begins a span of time. Spans belong to their thread and may overlap calls and each other. */
 EVERYCALL_INLINE_ int everycall_span_begin(const char *name)
 {
     return EVERYCALL_MARK_(3, 0, name, 0);
 }
 
-/* The thread's innermost open span of this name ends. */
+/* Ends the thread's innermost open span of this name. */
 EVERYCALL_INLINE_ int everycall_span_end(const char *name)
 {
     return EVERYCALL_MARK_(4, 0, name, 0);
 }
 
-/* The same two, for spans that are told apart by a value too. */
+/* The same two, for spans that are distinguished by a value, too. */
 EVERYCALL_INLINE_ int everycall_span_begin_value(const char *name, uint64_t value)
 {
     return EVERYCALL_MARK_(3, 1, name, value);
@@ -280,21 +285,24 @@ EVERYCALL_OUTLINE_ int everycall_record_process_(uint32_t on)
 #endif
 }
 
-/* Leaves the calling thread out, or the fiber: it records nothing until it is taken back. What it recorded stays. */
+/*
+ * Excludes the calling thread or fiber: it records nothing until it is included again. Its recorded
+ * events stay.
+ */
 EVERYCALL_INLINE_ int everycall_leave_thread_out(void)
 {
     return everycall_record_thread_(0);
 }
 
-/* Takes the calling thread back. The trace shows the time between as a gap. */
+/* Includes the calling thread again. The trace shows the time between as a gap. */
 EVERYCALL_INLINE_ int everycall_take_thread_back(void)
 {
     return everycall_record_thread_(1);
 }
 
 /*
- * Switches tracing off in all threads, until everycall_enable(). What was recorded stays. Snapshots, forks and new threads
- * don't switch it on. Hooks of threads that are in the middle of one still write that event.
+ * Switches tracing off in all threads, until everycall_enable(). Recorded events stay. Snapshots,
+ * forks and new threads don't switch it on. A thread that is within a hook still writes that event.
  */
 EVERYCALL_INLINE_ int everycall_disable(void)
 {
@@ -320,33 +328,35 @@ EVERYCALL_OUTLINE_ int everycall_fiber_(uint32_t what, const void *low, size_t s
 }
 
 /*
- * Fibers, coroutines with stacks, green threads: each stack that threads switch to is a track of its own. That is noticed by itself,
- * whoever switches. For those who have a scheduler and want more:
+ * Fibers, coroutines with stacks, green threads: each stack that threads switch to is a track of
+ * its own. The runtime detects context switches without these functions. A scheduler may register
+ * more:
  *
- * A fiber begins on the stack from `low` to `low + size`: calls that were open there have been left. Where the caller itself runs on
- * that stack, it goes on. `name` may be NULL; its first 15 bytes are kept. Exact bounds are needed where a stack lies within another,
- * or next to another one without a guard between them. makecontext() needs no such call.
+ * A fiber begins on the stack from `low` to `low + size`. Calls that were open there were unwound.
+ * If the caller itself runs on that stack, its fiber continues. `name` may be NULL; its first 15
+ * bytes are kept. Exact bounds are needed if a stack lies within another one, or next to another
+ * one without a guard between them. makecontext() needs no such call.
  */
 EVERYCALL_INLINE_ int everycall_fiber(const void *low, size_t size, const char *name)
 {
     return everycall_fiber_(0, low, size, name);
 }
 
-/* The stack's memory is about to be freed, or used for something else. */
+/* Ends the fiber: its stack's memory is about to be freed or reused. */
 EVERYCALL_INLINE_ int everycall_forget_fiber(const void *low, size_t size)
 {
     return everycall_fiber_(1, low, size, 0);
 }
 
-/* Names the fiber that is running. (Threads have the names that the system gives them.) */
+/* Names the running fiber. (Threads have their names from the system.) */
 EVERYCALL_INLINE_ int everycall_name_fiber(const char *name)
 {
     return name ? everycall_fiber_(2, 0, 0, name) : EVERYCALL_ERROR_ARGUMENT;
 }
 
 /*
- * Sets the size of the calling thread's ring: a power of two from 65536 (64 KiB) to 1073741824 (1 GiB) bytes, 8 for each entry and
- * exit. What was recorded stays, as far as it fits.
+ * Sets the size of the calling thread's ring: a power of two from 65536 (64 KiB) to 1073741824 (1
+ * GiB) bytes, 8 for each entry and exit. Recorded events stay as far as they fit.
  */
 EVERYCALL_INLINE_ int everycall_set_ring_size(uint64_t bytes)
 {
@@ -361,19 +371,26 @@ EVERYCALL_INLINE_ int everycall_set_ring_size(uint64_t bytes)
 }
 
 /*
- * Snapshots: what the rings of all threads hold at the moment of the request, which are their last calls. Nobody is
- * paused: threads leave the memory that is held to the snapshot, and go on in other memory. So snapshots are to be freed; up to
- * 29 are there at a time, with those that others take of this process. Where a program holds more than 64 MiB beyond the rings, its threads
- * overwrite the oldest part, and the trace says what is missing.
+ * Snapshots: the contents of all threads' rings at the moment of the request, which are their last
+ * calls.
+ *
+ * - No thread is paused: threads leave the pinned memory unchanged and continue in other memory.
+ * - So each snapshot must be freed. At most 29 may exist at a time, including those that other
+ *   processes take of this process.
+ * - If more than 64 MiB beyond the rings are pinned, threads overwrite the oldest part, and the
+ *   trace counts what was lost.
  */
 
-/* A snapshot; 0 is none. */
+/* A snapshot; 0 means no snapshot. */
 typedef uint64_t everycall_snapshot;
 
-/* Takes the bytes of a trace file, in order; returns 0 to go on. */
+/* Receives the bytes of a trace file, in order; returns 0 to continue. */
 typedef int (*everycall_sink)(void *context, const void *bytes, size_t count);
 
-/* Takes a snapshot from `since` (everycall_now()) on. Whole segments of 64 KiB are left out: some older events may be in it. */
+/*
+ * Takes a snapshot of the time from `since` (everycall_now()) on. Only whole segments of 64 KiB are
+ * dropped, so it may contain some older events.
+ */
 EVERYCALL_INLINE_ int everycall_take_snapshot_since(uint64_t since, everycall_snapshot *result)
 {
     if (!result)
@@ -416,8 +433,8 @@ EVERYCALL_INLINE_ int everycall_write_snapshot_(everycall_snapshot snapshot, int
 }
 
 /*
- * Writes a snapshot to a trace file (.ect). The file appears under its name only when it is whole, and replaces what had that
- * name; only its owner can read it. The snapshot stays.
+ * Writes a snapshot to a trace file (.ect). The file appears under its name only when it is
+ * complete, and replaces an existing file. Only its owner can read it. The snapshot stays.
  */
 EVERYCALL_INLINE_ int everycall_write_snapshot(everycall_snapshot snapshot, const char *path)
 {
@@ -430,13 +447,13 @@ EVERYCALL_INLINE_ int everycall_write_snapshot_to_descriptor(everycall_snapshot 
     return everycall_write_snapshot_(snapshot, descriptor, 0, 0, 0);
 }
 
-/* The same to a function of yours. It must not free the snapshot. */
+/* The same to a function. It must not free the snapshot. */
 EVERYCALL_INLINE_ int everycall_write_snapshot_to(everycall_snapshot snapshot, everycall_sink sink, void *context)
 {
     return everycall_write_snapshot_(snapshot, -1, 0, sink, context);
 }
 
-/* Frees a snapshot. 0, no snapshot, is allowed. */
+/* Frees a snapshot. 0 is allowed. */
 EVERYCALL_INLINE_ int everycall_free_snapshot(everycall_snapshot snapshot)
 {
     if (snapshot == 0)
@@ -473,12 +490,12 @@ EVERYCALL_INLINE_ int everycall_write_current(const char *path)
 
 namespace everycall {
 
-/* The longest time that scopes of a kind have taken; shared by all of them, also between threads. Zero at first. */
+/* The longest duration of scopes of one kind; shared by all of them, also between threads. Initially 0. */
 class Slowest {
 public:
     EVERYCALL_EXCLUDE explicit Slowest(uint64_t at_least_ns = 0) : ns_(at_least_ns) {}
 
-    /* Whether `ns` is longer than all before it, which it is among from now on. */
+    /* Whether `ns` exceeds all durations before it. Records it. */
     EVERYCALL_EXCLUDE bool is_beaten_by(uint64_t ns)
     {
         uint64_t before = __atomic_load_n(&ns_, __ATOMIC_RELAXED);
@@ -495,8 +512,9 @@ private:
 };
 
 /*
- * Takes a snapshot of the time that its scope took, if that was at least `threshold_ns`, or more than in any scope with the same
- * Slowest before, and writes it to a file or hands it to a function, which may keep it and has to free it.
+ * Takes a snapshot of the time that its scope took, if that was at least `threshold_ns`, or more
+ * than in any scope with the same Slowest before, and writes it to a file or hands it to a
+ * function, which may keep it and has to free it.
  *
  *     static everycall::Slowest slowest;
  *     everycall::SlowScope guard("slowest.ect", slowest);

@@ -1,4 +1,4 @@
-// Stacks of Boost.Context. For links that name its library, which has to have the function.
+// Stacks of Boost.Context. For links that name its library, which must have the function.
 #include "runtime.h"
 
 extern void* __real_make_fcontext(void* top, size_t size, void (*entry)(void));

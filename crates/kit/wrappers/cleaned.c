@@ -1,4 +1,5 @@
-// Linked where all code tells of the exits of inlined calls in cleanups (gcc's -finstrument-functions, without code of clang's).
+// Linked if all code reports the exits of inlined calls in cleanups (gcc's -finstrument-functions,
+// without code of clang).
 
-// Of this module alone.
+// Local to this module.
 __attribute__((visibility("hidden"))) const char everycall_cleanups_tell_of_exits = 1;

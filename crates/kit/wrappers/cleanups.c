@@ -1,7 +1,8 @@
-// C's cleanups (`__attribute__((cleanup))` with -fexceptions), and functions of C++ that only clean up, where link-time optimisation has chosen this
-// routine for them.
+// C's cleanups (`__attribute__((cleanup))` with -fexceptions), and C++ functions that only clean
+// up, if link-time optimisation has chosen this routine for them.
 //
-// In an archive: taken in where the program refers to the routine, and only there, as it takes in the unwinder's library.
+// In an archive, so that it is linked only if the program refers to the routine: it pulls in the
+// unwinder's library.
 #include "landing_pads.h"
 
 extern int __real___gcc_personality_v0(int, int, uint64_t, void*, void*);

@@ -1,9 +1,11 @@
-// C++ exceptions, as the Itanium C++ ABI has them: where they are thrown, and where each landing pad is entered.
+// C++ exceptions of the Itanium C++ ABI: throws, and entries of landing pads.
 //
-// What every C++ library has is not weak here: with --as-needed, an object that only cleans up would lose the library else.
+// Functions that every C++ library has are not weak here: otherwise, with --as-needed, an object
+// that only cleans up would lose the library.
 #include "landing_pads.h"
 
-// Of std::type_info, behind its table of virtual functions. A name that begins with `*` is compared by address alone.
+// A field of std::type_info, after its virtual table pointer. A name that begins with `*` is
+// compared by address alone.
 static const char* name_of_type(const void* type) {
     const char* name = type ? ((const char* const*)type)[1] : 0;
     return name && *name == '*' ? name + 1 : name;
@@ -24,9 +26,10 @@ EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap___cxa_rethrow(void) {
     __real___cxa_rethrow();
 }
 
-// Headers lie before the objects that are thrown, alike in libstdc++ and libc++abi: first the type, at the end what the unwinder sees.
+// A header precedes each thrown object, with the same layout in libstdc++ and libc++abi: first the
+// type, at the end the unwinder's part.
 enum { UNWINDER_PART = 80, HEADER = 112 };
-static const uint64_t LANGUAGE = 0x432b2b; // "C++", behind the vendor's four letters
+static const uint64_t LANGUAGE = 0x432b2b; // "C++", after the vendor's four letters
 static const uint64_t GNU = 0x474e5543, LLVM = 0x434c4e47; // "GNUC", "CLNG"
 
 static const char* name_of_exception(uint64_t class, const char* unwinder_part) {
@@ -34,7 +37,8 @@ static const char* name_of_exception(uint64_t class, const char* unwinder_part) 
     if ((class >> 8 & 0xffffff) != LANGUAGE) return 0;
     switch (class & 0xff) {
     case 0: return name_of_type(*(void* const*)header);
-    // One that refers to another, as std::rethrow_exception makes them: libstdc++ has the other one's object in the type's place.
+    // A dependent exception, as std::rethrow_exception makes: libstdc++ has the primary exception's
+    // object in place of the type.
     case 1:
         if (class >> 32 == GNU) return name_of_type(*(void* const*)(*(const char* const*)header - HEADER));
         return class >> 32 == LLVM ? name_of_type(*(void* const*)header) : 0;
@@ -42,8 +46,8 @@ static const char* name_of_exception(uint64_t class, const char* unwinder_part) 
     }
 }
 
-// std::rethrow_exception(std::exception_ptr), of libstdc++ and of libc++. It takes a pointer to the exception_ptr, which is a pointer to
-// the object.
+// std::rethrow_exception(std::exception_ptr), of libstdc++ and of libc++. It takes a pointer to the
+// exception_ptr, which is a pointer to the object.
 #define RETHROW_EXCEPTION(name)                                                                     \
     extern void __real_##name(void*) EVERYCALL_WEAK __attribute__((noreturn));                      \
     EVERYCALL_WRAPPER __attribute__((noreturn)) void __wrap_##name(void* pointer) {                 \
@@ -59,7 +63,7 @@ static void landing_pad(int actions, uint64_t class, void* exception, void* cont
     if (!(actions & HANDLER_FRAME)) return everycall_tell_cleanup(actions, context);
     if (!(actions & CLEANUP_PHASE) || !_Unwind_GetCFA) return;
     const uint64_t stack_pointer = _Unwind_GetCFA(context);
-    // Where a handler begins is told only where that is wrapped.
+    // The beginning of a handler is reported only if that function is wrapped.
     const uint32_t ends = !&__real___cxa_begin_catch ? 0 : everycall_untold_ends() ? EVERYCALL_UNTOLD_ENDS : EVERYCALL_TOLD_ENDS;
     everycall_tell_landing(EVERYCALL_CATCH | ends, stack_pointer, name_of_exception(class, exception), everycall_function(context));
 }
@@ -72,8 +76,9 @@ EVERYCALL_WRAPPER int __wrap___gxx_personality_v0(
     return result;
 }
 
-// A handler begins, behind the cleanups of what was inlined around it: such calls share the handler's frame, and some compilers don't tell that an exception leaves
-// them (clang's -finstrument-functions).
+// A handler begins, after the cleanups of calls that were inlined around it. Such calls share the
+// handler's frame, and some compilers (clang's -finstrument-functions) don't report that an
+// exception leaves them.
 EVERYCALL_WRAPPER void* __wrap___cxa_begin_catch(void* exception) {
     // The call's last byte.
     if (everycall_untold_ends()) everycall_tell(EVERYCALL_HANDLED, EVERYCALL_HERE, (const char*)__builtin_return_address(0) - 1);

@@ -1,7 +1,7 @@
-// Stacks of fibers: the runtime learns where they are when something new is to begin on them.
+// Stacks of fibers: the runtime learns their bounds before a new fiber begins on them.
 #include "runtime.h"
 
-// ucontext_t of x86-64, alike in glibc and in libucontext: flags, link, then stack_t.
+// ucontext_t of x86-64, the same in glibc and libucontext: flags, link, then stack_t.
 struct context {
     uint64_t flags, link, stack_low, stack_flags, stack_size;
 };
@@ -10,7 +10,8 @@ __attribute__((used)) static void context_is_made(const struct context* context)
     everycall_tell_stack(context->stack_low, context->stack_size);
 }
 
-// makecontext takes any number of arguments, in registers and on the stack: they stay where they are.
+// makecontext takes any number of arguments, in registers and on the stack: the wrapper leaves them
+// in place.
 extern void __real_makecontext(void) EVERYCALL_WEAK;
 __asm__(
     "    .text\n"

@@ -1,10 +1,12 @@
-// longjmp and its relatives, and the ends of threads: the runtime learns which frames are left before they are.
+// longjmp and related functions, and ends of threads: the runtime is notified before frames are
+// left.
 #include "runtime.h"
 
-// jmp_buf of x86-64: rbx, rbp, r12, r13, r14, r15, rsp, rip. glibc scrambles the last two with a value that lies behind the thread
-// pointer; others keep them plain. What isn't understood is passed over: stack pointers tell in the end.
+// jmp_buf of x86-64: rbx, rbp, r12, r13, r14, r15, rsp, rip. glibc mangles rsp and rip with a value
+// after the thread pointer; others keep them plain. An unknown layout is ignored: stack pointers
+// show the jump at the next event.
 enum { RSP = 6, RIP = 7 };
-// Behind the registers, glibc has whether a signal mask was saved, then the mask; others keep something else there.
+// After the registers, glibc has a flag for a saved signal mask, then the mask; others differ.
 enum { MASK_WAS_SAVED = 8, MASK = 9, WORDS = 25 };
 struct jump_buffer {
     uint64_t words[WORDS];
@@ -23,14 +25,15 @@ static inline uint64_t scrambled(uint64_t value) {
     return value << 17 | value >> 47;
 }
 
-// An address of user space where there can be code or a stack.
+// An address of user space that can hold code or a stack.
 static inline int is_address(uint64_t value) { return value >= 4096 && value < (uint64_t)1 << 47; }
 
 static inline int are_registers(uint64_t stack_pointer, uint64_t code) {
     return is_address(stack_pointer) && stack_pointer % 8 == 0 && is_address(code);
 }
 
-// As glibc sets it before it jumps: all but the signals that it keeps for itself. errno stays as it is.
+// Sets the mask as glibc does before it jumps: all signals except those reserved for glibc. Leaves
+// errno unchanged.
 static inline void set_signal_mask(uint64_t mask) {
     enum { RT_SIGPROCMASK = 14, SIG_SETMASK_ = 2, FIRST_OWN = 32, OWN = 2 };
     mask &= ~((((uint64_t)1 << OWN) - 1) << (FIRST_OWN - 1));
@@ -42,8 +45,9 @@ static inline void set_signal_mask(uint64_t mask) {
                      : "rcx", "r11", "memory");
 }
 
-// What the jump is to be made with. Where it restores a signal mask, that is done here, into `copy` goes a buffer without one: handlers of signals that
-// this lets through run, and may jump themselves, while what this jump leaves is still there.
+// Returns the buffer to jump with. If the jump restores a signal mask, this function restores it,
+// and `copy` becomes a buffer without one: handlers of signals that this unblocks run, and may jump
+// themselves, while the frames that this jump leaves still exist.
 static const void* jump(const uint64_t* registers, struct jump_buffer* copy) {
     uint64_t stack_pointer = registers[RSP], code = registers[RIP];
     const void* to = registers;
@@ -88,7 +92,8 @@ JUMP(__longjmp_chk)
 THREAD_END(pthread_exit)
 THREAD_END(thrd_exit)
 
-// glibc and musl have the thread pointer for a pthread_t. A cancelled thread tells nothing itself where none of its frames cleans up.
+// In glibc and musl, a pthread_t is the thread pointer. A cancelled thread reports nothing itself
+// if none of its frames cleans up.
 extern int __real_pthread_cancel(uint64_t) EVERYCALL_WEAK;
 EVERYCALL_WRAPPER int __wrap_pthread_cancel(uint64_t thread) {
     enum { ESRCH_ = 3 };

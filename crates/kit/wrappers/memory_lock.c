@@ -1,4 +1,4 @@
-// mlockall: the runtime's own memory stays out of it, most of which is address space.
+// mlockall: excludes the runtime's own memory, most of which is only reserved address space.
 #include "runtime.h"
 
 enum { CURRENT = 1, ALL_FLAGS = 7 };

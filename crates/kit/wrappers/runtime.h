@@ -1,18 +1,19 @@
-// What the wrappers need of the process's runtime.
+// The wrappers' interface to the process's runtime.
 //
-// They are linked into a traced object together with options --wrap=FUNCTION: there, calls of FUNCTION come here, and
-// __real_FUNCTION is the function itself, wherever it is linked from. Nothing is defined under the function's own name, so static links
-// have no duplicates, and other objects of the process are not concerned. Functions that a program may lack are
-// weak.
+// Wrappers are linked into a traced object with options --wrap=FUNCTION. In that object, calls of
+// FUNCTION go to the wrapper, and __real_FUNCTION is the function itself. Nothing is defined under
+// the function's own name, so static links have no duplicates, and other objects of the process are
+// not affected. Functions that a program may lack are weak.
 #ifndef EVERYCALL_WRAPPERS_RUNTIME_H
 #define EVERYCALL_WRAPPERS_RUNTIME_H
 #include <stddef.h>
 #include <stdint.h>
 
 #define EVERYCALL_WEAK __attribute__((weak))
-// Hidden: a shared object calls its own wrappers. GNU ld wraps references of shared libraries on the command line, too, where these have no
-// versions (LLVM's C++ library's to __cxa_throw, Boost.Coroutine's to make_fcontext), and no executable may hide what they refer to: so there
-// the wrappers are visible. Those libraries go on calling the function itself.
+// Hidden, so that a shared object calls its own wrappers. GNU ld also wraps unversioned references
+// of shared libraries on the command line (LLVM's C++ library's to __cxa_throw, Boost.Coroutine's
+// to make_fcontext), and an executable may not hide a symbol to which a library refers. So wrappers
+// are visible in executables. Those libraries still call the function itself.
 #ifdef EVERYCALL_FOR_EXECUTABLES
 #define EVERYCALL_WRAPPER
 #define EVERYCALL_HIDDEN(name)
@@ -21,7 +22,7 @@
 #define EVERYCALL_HIDDEN(name) ".hidden " name "\n"
 #endif
 
-// As crates/hooks/src/descriptor.rs declares it: `unwinding` is behind ten pointers.
+// As declared in crates/hooks/src/descriptor.rs: `unwinding` follows ten pointers.
 struct everycall_runtime {
     uint32_t abi;
     uint32_t size;
@@ -42,22 +43,25 @@ enum everycall_unwinding {
     EVERYCALL_HANDLED = 11,
     EVERYCALL_CLEANED = 13,
     EVERYCALL_CANCEL = 14,
-    // With EVERYCALL_CATCH or EVERYCALL_CLEANUP: compilers may not tell of the ends of calls that were inlined into the frame.
+    // With EVERYCALL_CATCH or EVERYCALL_CLEANUP: calls that were inlined into the frame may end
+    // without an exit event.
     EVERYCALL_UNTOLD_ENDS = 1 << 8,
-    // With EVERYCALL_CATCH: they tell of them, as part of the cleanup.
+    // With EVERYCALL_CATCH: their exit events are part of the cleanup.
     EVERYCALL_TOLD_ENDS = 1 << 9,
 };
 
-// What is done with a fiber's stack.
+// Actions on a fiber's stack.
 enum everycall_stack { EVERYCALL_STACK_TOLD = 0 };
 
-// `stack_pointer`: what it is where the program goes on, or was where it threw; of EVERYCALL_CANCEL, the thread pointer of the thread that is asked to end.
+// `stack_pointer`: that of the place where the program continues, or from which it threw; for
+// EVERYCALL_CANCEL, the thread pointer of the thread that is to end.
 static inline void everycall_tell(uint32_t what, uint64_t stack_pointer, const char* name) {
     const struct everycall_runtime* runtime = &everycall_runtime_v1;
     if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber)) runtime->unwinding(what, stack_pointer, name);
 }
 
-// The unwinder enters a frame of this function (0 where it isn't known), to clean up or to catch. `what`: EVERYCALL_CLEANUP or EVERYCALL_CATCH, and flags.
+// The unwinder enters a frame of this function (0 if unknown), to clean up or to catch. `what`:
+// EVERYCALL_CLEANUP or EVERYCALL_CATCH, with flags.
 static inline void everycall_tell_landing(uint32_t what, uint64_t stack_pointer, const char* name, uint64_t function) {
     const struct everycall_runtime* runtime = &everycall_runtime_v1;
     if (runtime && runtime->size >= offsetof(struct everycall_runtime, landing) + sizeof runtime->landing)
@@ -66,7 +70,7 @@ static inline void everycall_tell_landing(uint32_t what, uint64_t stack_pointer,
         everycall_tell(what & 0xff, stack_pointer, name ? name : (const char*)function);
 }
 
-// Something new is to begin on a stack.
+// Registers a stack on which a new fiber is about to begin.
 static inline void everycall_tell_stack(uint64_t low, uint64_t size) {
     const struct everycall_runtime* runtime = &everycall_runtime_v1;
     if (runtime && runtime->size >= offsetof(struct everycall_runtime, fiber) + sizeof runtime->fiber)

@@ -1,12 +1,17 @@
 /*
- * funtrace's names, by everycall: programs that were written for funtrace build unchanged. Traces are everycall's (.ect), and
- * what is new in everycall.h is there too.
+ * funtrace's API, implemented by everycall: programs for funtrace build unchanged. Traces are
+ * everycall's (.ect). The functions of everycall.h are available, too.
  *
- * Differences: nothing is paused; tracing that was disabled stays so through snapshots; a ring has 64 KiB to 1 GiB; a snapshot
- * file has one snapshot and replaces the one before it; the current snapshot goes to funtrace.ect.
+ * Differences:
+ * - no thread is paused;
+ * - tracing that was disabled stays disabled through snapshots;
+ * - a ring has 64 KiB to 1 GiB;
+ * - a snapshot file has one snapshot and replaces the one before it;
+ * - the current snapshot goes to funtrace.ect.
  *
- * SIGTRAP, by which funtrace is asked for a snapshot, has no meaning here: `kill -TRAP` ends the program, as it does any other. Ask from
- * outside, by `everycall snapshot PID`, or start the program with EVERYCALL_SNAPSHOT_SIGNAL=USR2 and send it that signal.
+ * funtrace takes a snapshot on SIGTRAP. Here, `kill -TRAP` ends the program, as any other program.
+ * Instead, run `everycall snapshot PID`, or start the program with EVERYCALL_SNAPSHOT_SIGNAL=USR2
+ * and send it that signal.
  */
 #ifndef EVERYCALL_COMPAT_FUNTRACE_H
 #define EVERYCALL_COMPAT_FUNTRACE_H
