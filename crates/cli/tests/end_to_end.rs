@@ -189,11 +189,19 @@ fn files_deleted_during_the_run_keep_their_names() {
         "#include <dlfcn.h>\n#include <unistd.h>\n\
          int main(void) { int (*f)(int) = dlsym(dlopen(\"./plugin.so\", RTLD_NOW), \"plugin\"); unlink(\"plugin.so\"); return f(1); }\n",
     );
-    here.succeed("cc -- gcc -O1 -g -shared -fPIC plugin.c -o plugin.so");
+    here.succeed("cc -- gcc -O1 -g -shared -fPIC plugin.c -o built.so");
     here.succeed("cc -- gcc -O1 -g host.c -o host -ldl");
-    assert_eq!(here.run("record -o host.ect -- ./host").code, Some(2));
-    let calls = lines(&here.succeed("replay --format json host.ect").stdout);
-    assert_eq!(calls_by_name(&calls)["plugin"], 1, "{calls:?}");
+    // A program waits 10 ms for its recorder to look. Where that gets no CPU for so long, the file is gone, and the trace says so.
+    let is_named = (0..50).any(|_| {
+        assert_eq!(here.shell("cp built.so plugin.so").code, Some(0));
+        assert_eq!(here.run("record -o host.ect -- ./host").code, Some(2));
+        let calls = lines(&here.succeed("replay --format json host.ect").stdout);
+        let count = calls_by_name(&calls).get("plugin").copied().unwrap_or_default();
+        let info = here.succeed("info host.ect").stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(count == 1 || info.contains("in time"), "{calls:?} {info}");
+        count == 1
+    });
+    assert!(is_named);
 }
 
 /// The compilers' names, and the package files that need no prefix.

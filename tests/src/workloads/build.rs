@@ -9,7 +9,7 @@ use std::process::Command;
 use std::sync::{Arc, LazyLock, Mutex, OnceLock};
 
 use super::Workload;
-use super::sources::{matching, own_folder, target_folder, vendored};
+use super::sources::{lock, matching, own_folder, target_folder, vendored};
 use crate::place::{Mode, everycall, successful};
 
 /// What is given to the linker beside a workload's objects.
@@ -45,6 +45,8 @@ impl Build {
         let folder = self.folder();
         let lock = lock_of(&folder);
         let _guard = lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let name = folder.file_name().expect("a folder with a name").to_string_lossy();
+        let _others = self::lock(&name);
         if !folder.exists() {
             let unfinished = folder.with_extension(format!("unfinished-{}", std::process::id()));
             let _ = fs::remove_dir_all(&unfinished);
@@ -162,7 +164,10 @@ fn unity(name: &str, files: &[PathBuf]) -> PathBuf {
     let path = target_folder().join("workloads").join(format!("{name}-all.cc"));
     let text: String = files.iter().map(|file| format!("#include \"{}\"\n", file.display())).collect();
     if !fs::read_to_string(&path).is_ok_and(|known| known == text) {
-        fs::write(&path, text).expect("a file in the target folder");
+        // Others may read it at the same time.
+        let unfinished = path.with_extension(format!("unfinished-{}", std::process::id()));
+        fs::write(&unfinished, text).expect("a file in the target folder");
+        fs::rename(&unfinished, &path).expect("a file in the target folder");
     }
     path
 }
@@ -192,9 +197,24 @@ fn prefix_hash() -> u64 {
 fn oracle() -> &'static Path {
     static KIT: OnceLock<PathBuf> = OnceLock::new();
     KIT.get_or_init(|| {
-        let kit = target_folder().join("workloads/oracle");
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle/build.sh");
-        successful(Command::new(script).arg(&kit));
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("oracle");
+        let mut hasher = DefaultHasher::new();
+        let mut files: Vec<PathBuf> = fs::read_dir(&folder)
+            .expect("the oracle")
+            .map(|entry| entry.expect("a file of it").path())
+            .collect();
+        files.sort();
+        for file in files {
+            fs::read(file).expect("a file of the oracle").hash(&mut hasher);
+        }
+        // Built once: others may link it at the same time.
+        let kit = target_folder().join(format!("workloads/oracle-{:016x}", hasher.finish()));
+        let _others = lock("oracle");
+        if !kit.exists() {
+            let unfinished = kit.with_extension("unfinished");
+            successful(Command::new(folder.join("build.sh")).arg(&unfinished));
+            fs::rename(&unfinished, &kit).expect("a folder in the target folder");
+        }
         kit
     })
 }

@@ -1,6 +1,6 @@
 //! Third-party sources, brought by cargo into the target folder.
 
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -22,6 +22,19 @@ pub fn target_folder() -> PathBuf {
     test.ancestors().nth(3).expect("TARGET/PROFILE/deps/test").to_owned()
 }
 
+/// Keeps other test binaries out of what is made in the target folder, until it is dropped: several of them run at the same time.
+///
+/// # Panics
+/// When the file of the lock can't be made.
+#[must_use]
+pub(super) fn lock(name: &str) -> File {
+    let folder = target_folder().join("workloads/locks");
+    fs::create_dir_all(&folder).expect("a folder in the target folder");
+    let file = File::create(folder.join(name)).expect("a file in the target folder");
+    file.lock().expect("a lock in the target folder");
+    file
+}
+
 /// The folder of the sources, one folder per crate. The first call may need the network.
 ///
 /// # Panics
@@ -32,6 +45,7 @@ pub(super) fn vendored() -> &'static Path {
         let list = fs::read_to_string(own_folder().join("fetch/Cargo.toml")).expect("the list of sources");
         let around = target_folder().join("workloads");
         let (sources, fetch) = (around.join("sources"), around.join("fetch"));
+        let _lock = lock("sources");
         let complete = sources.join(".complete");
         if fs::read_to_string(&complete).is_ok_and(|known| known == list) {
             return sources;

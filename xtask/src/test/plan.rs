@@ -212,7 +212,7 @@ mod tests {
             while let Some(path) = files.pop() {
                 match fs::read_dir(&path) {
                     Ok(entries) => files.extend(entries.map(|entry| entry.unwrap().path())),
-                    Err(_) => text += &fs::read_to_string(&path).unwrap(),
+                    Err(_) => text += &String::from_utf8_lossy(&fs::read(&path).unwrap()),
                 }
             }
             for test in tests {
