@@ -11,7 +11,8 @@ pub(crate) const HELPERS: usize = 2;
 
 /// A process's part of it: wiped in a forked child, which keeps calls of its own.
 pub(crate) struct KeptCalls {
-    /// Calls that were posted since a helper saw that there are no more; whoever posts the first one starts a helper.
+    /// Calls that were posted since a helper saw that there are no more; whoever posts the first
+    /// one starts a helper.
     pub(crate) wanted: AtomicU32,
     /// The entry of the call for which a helper is to be started, plus 1; 0 for none.
     pub(crate) due: AtomicU32,
@@ -21,7 +22,8 @@ pub(crate) struct KeptCalls {
 }
 
 impl KeptCalls {
-    /// A call was posted in entry `call`: where there is no helper, the thread starts one when it has done what it is at.
+    /// A call was posted in entry `call`: where there is no helper, the thread starts one when it
+    /// has done what it is at.
     pub(crate) fn want(&self, call: u32) {
         if self.wanted.fetch_add(1, AcqRel) == 0 {
             self.due.store(call + 1, Release);
