@@ -44,11 +44,10 @@ pub(crate) fn begin(arena: &Arena) {
 /// Starts a helper where a call was posted for which there is none. All but a signal that ends
 /// programs is blocked.
 pub(crate) fn start_if_due(process: &Process) {
-    if process.kept_calls.due.load(Relaxed) != 0 {
-        let due = process.kept_calls.due.swap(0, Acquire);
-        if let (Some(call), Some(triggers)) = (due.checked_sub(1), Triggers::of(process.arena())) {
-            start(process, &triggers, call);
-        }
+    if let Some(call) = process.kept_calls.take_due()
+        && let Some(triggers) = Triggers::of(process.arena())
+    {
+        start(process, &triggers, call);
     }
 }
 
