@@ -1,9 +1,9 @@
 //! All assembly of the traced side. One folder per architecture, with the same names in each.
 //!
 //! Each traced object carries a copy of the hooks under hidden names, next to its
-//! [`ModuleDescriptor`], from which they take the object's place in the code space. So there are no procedure
-//! linkage tables, no symbol lookups and no options on the way, and a module whose descriptor is
-//! blank is off.
+//! [`ModuleDescriptor`], from which they take the object's place in the code space. So there are no
+//! procedure linkage tables, no symbol lookups and no options on the way, and a module whose
+//! descriptor is blank is off.
 //!
 //! What a hook does when nothing is in its way:
 //!
@@ -19,11 +19,11 @@
 //! exit:  pop
 //! ```
 //!
-//! Order matters, and each order has its reason: the clock is read before the slot is reserved and its upper half
-//! compared afterwards, so a word always belongs to the last epoch recorded before its slot. An
-//! entry is pushed before it is written and an exit written before it is popped, so a signal handler that
-//! jumps away in between leaves a frame too many, never one too few, and dead frames are found
-//! by their stack pointers.
+//! Order matters, and each order has its reason: the clock is read before the slot is reserved and
+//! its upper half compared afterwards, so a word always belongs to the last epoch recorded before
+//! its slot. An entry is pushed before it is written and an exit written before it is popped, so a
+//! signal handler that jumps away in between leaves a frame too many, never one too few, and dead
+//! frames are found by their stack pointers.
 //!
 //! Hooks keep every general register and touch no other one; `errno`, the direction flag, MXCSR and
 //! the x87 control word aren't touched either. The slow path keeps the vector registers too (their

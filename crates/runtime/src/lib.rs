@@ -10,10 +10,12 @@
 //! sys        system calls, files, mappings, locks
 //! ```
 //!
-//! It allocates nothing after its start, takes no lock that a hook could wait for, needs no other library,
-//! and never unwinds. There is no one to report to: what it could not do, it counts in the arena.
+//! It allocates nothing after its start, takes no lock that a hook could wait for, needs no other
+//! library, and never unwinds. There is no one to report to: what it could not do, it counts in the
+//! arena.
 //!
-//! `unsafe` is opened file by file: for shared memory, system calls, and pointers that the assembly hands over.
+//! `unsafe` is opened file by file: for shared memory, system calls, and pointers that the assembly
+//! hands over.
 #![no_std]
 // What a form of the runtime doesn't need, the linker leaves out.
 #![cfg_attr(not(any(feature = "executable", feature = "shared")), allow(dead_code))]

@@ -226,9 +226,10 @@ hooks_asm! {
     everycall_function_end __cyg_profile_func_enter
     ",
 
-    // __cyg_profile_func_exit(function, call site). The frame may have grown since the entry, so the
-    // innermost open call is recognised by its function. An entry further down the stack is a dead frame's,
-    // unless the function has given up its frame and jumped here: then the return address is the call site.
+    // __cyg_profile_func_exit(function, call site). The frame may have grown since the entry, so
+    // the innermost open call is recognised by its function. An entry further down the stack is a
+    // dead frame's, unless the function has given up its frame and jumped here: then the return
+    // address is the call site.
     "
     everycall_function __cyg_profile_func_exit
         cmpq    $0, everycall_module + {ON}(%rip)
@@ -260,7 +261,8 @@ hooks_asm! {
     everycall_function_end __cyg_profile_func_exit
     ",
 
-    // The ways into the slow path: what it is in edi, its slot in rsi. A thread that is off returns.
+    // The ways into the slow path: what it is in edi, its slot in rsi. A thread that is off
+    // returns.
     "
     .macro everycall_slow_way name, what, address
     .type   everycall_slow_\\name, @function
@@ -293,8 +295,8 @@ everycall_slow_\\name:
     everycall_slow_way body_entry_pushed, {BODY} + {PUSHED}, body
     ",
 
-    // edi: what, rcx: control block or null, rsi: slot or null, r8: address. On the stack from the top:
-    // r8, rdi, rsi, rcx, rdx, rax, return address.
+    // edi: what, rcx: control block or null, rsi: slot or null, r8: address. On the stack from the
+    // top: r8, rdi, rsi, rcx, rdx, rax, return address.
     "
     .type   everycall_slow_common, @function
     .p2align 4

@@ -1,9 +1,10 @@
 //! Members of `std::string` that exist only inlined, and that clang names all the same.
 //!
-//! clang 19 with `-finstrument-functions` passes the address of each function whose body it inlines. For these, which
-//! libstdc++ has always inlined while its `extern template` promises a definition in the library, there is
-//! no such address: a program that uses `std::string` doesn't link. (clang 22 leaves them out.) So here is one: nothing calls
-//! it, it only gives the calls of the hooks a name. Weak, for those programs that have a definition of their own.
+//! clang 19 with `-finstrument-functions` passes the address of each function whose body it
+//! inlines. For these, which libstdc++ has always inlined while its `extern template` promises a
+//! definition in the library, there is no such address: a program that uses `std::string` doesn't
+//! link. (clang 22 leaves them out.) So here is one: nothing calls it, it only gives the calls of
+//! the hooks a name. Weak, for those programs that have a definition of their own.
 #![allow(unsafe_code)] // Assembly.
 
 use core::arch::global_asm;

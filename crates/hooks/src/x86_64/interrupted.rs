@@ -1,11 +1,14 @@
-//! Where a signal interrupted the thread whose handler runs: on the alternate stack, the thread may have come to another stack since its
-//! last event, and the handler's calls belong to that one; on the same stack, the handler lies some KiB below.
+//! Where a signal interrupted the thread whose handler runs: on the alternate stack, the thread may
+//! have come to another stack since its last event, and the handler's calls belong to that one; on
+//! the same stack, the handler lies some KiB below.
 //!
-//! The kernel puts what it interrupted onto the handler's stack, a `ucontext_t`. On an alternate stack it lies at the top, holds the bounds of that
-//! stack, and is found by them. On others, it is found by what it always holds.
+//! The kernel puts what it interrupted onto the handler's stack, a `ucontext_t`. On an alternate
+//! stack it lies at the top, holds the bounds of that stack, and is found by them. On others, it is
+//! found by what it always holds.
 #![allow(unsafe_code)] // The calling thread's stack, by its addresses.
 
-/// A `ucontext_t`, in 64-bit words: flags, of which the kernel knows few, and a link to another one, which it leaves out.
+/// A `ucontext_t`, in 64-bit words: flags, of which the kernel knows few, and a link to another
+/// one, which it leaves out.
 const FLAGS: u64 = 0;
 const FLAGS_MAX: u64 = 15;
 const LINK: u64 = 1;
@@ -20,14 +23,16 @@ const SEGMENTS: u64 = 23;
 const CODE_SEGMENT: u16 = 0x33;
 const WORD: u64 = 8;
 
-/// The stack pointer at which the calling thread, whose stack pointer lies on its alternate stack `first..end`, was interrupted. `None` where nothing
-/// like it is there: somebody else may have put a thread onto this stack.
+/// The stack pointer at which the calling thread, whose stack pointer lies on its alternate stack
+/// `first..end`, was interrupted. `None` where nothing like it is there: somebody else may have put
+/// a thread onto this stack.
 #[must_use]
 pub fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
     if !(first..end).contains(&pointer) {
         return None;
     }
-    // SAFETY: between the stack pointer and the end of the stack that the thread runs on, all memory can be read.
+    // SAFETY: between the stack pointer and the end of the stack that the thread runs on, all
+    // memory can be read.
     let word = |address: u64| unsafe { (address as *const u64).read_volatile() };
     // The topmost one: a handler may have been interrupted on the alternate stack, too.
     let last = (end & !(WORD - 1)).checked_sub((STACK_POINTER + 1) * WORD)?;
@@ -41,8 +46,9 @@ pub fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
         .filter(|interrupted| !(first..end).contains(interrupted))
 }
 
-/// Where the kernel saved what it interrupted that lies between two addresses, between which all memory can be read, and the stack pointer that was interrupted there. `None` where
-/// nothing like it is there.
+/// Where the kernel saved what it interrupted that lies between two addresses, between which all
+/// memory can be read, and the stack pointer that was interrupted there. `None` where nothing like
+/// it is there.
 #[must_use]
 pub fn between(low: u64, high: u64) -> Option<(u64, u64)> {
     // SAFETY: by contract.

@@ -2,10 +2,11 @@
 //!
 //! # Registers
 //!
-//! At a function's entry `rax` counts the vector registers of variadic calls and `r10` is the static
-//! chain; at its exit `rax`, `rdx` hold results; at a tail exit every argument register is live and
-//! `r11` or `rax` may hold the target; `preserve_none` functions take arguments in `r11`, `rax` and
-//! in most others. So hooks save what they use, in all three places. The flags are free in all of them.
+//! At a function's entry `rax` counts the vector registers of variadic calls and `r10` is the
+//! static chain; at its exit `rax`, `rdx` hold results; at a tail exit every argument register is
+//! live and `r11` or `rax` may hold the target; `preserve_none` functions take arguments in `r11`,
+//! `rax` and in most others. So hooks save what they use, in all three places. The flags are free
+//! in all of them.
 //!
 //! # Stack
 //!
@@ -17,8 +18,8 @@
 //!   [rsp]     rsi       <- the stack pointer that goes into the open-call stack
 //! ```
 //!
-//! Both kinds of hooks have four registers there, so the stack pointers of a function's entry and exit
-//! hooks are equal when those of the function were.
+//! Both kinds of hooks have four registers there, so the stack pointers of a function's entry and
+//! exit hooks are equal when those of the function were.
 //!
 //! # The slow path's way in
 //!
@@ -56,5 +57,6 @@ pub use processor::{handler_end, local_thread_slot};
 
 /// No address of a program's own memory lies beyond this.
 pub const USER_END: u64 = 1 << 47;
-/// What the kernel puts onto a stack for a signal handler, at most: with all that registers have, `AMX` tiles included.
+/// What the kernel puts onto a stack for a signal handler, at most: with all that registers have,
+/// `AMX` tiles included.
 pub const SIGNAL_FRAME: u64 = 12 << 10;

@@ -26,8 +26,8 @@ everycall_module:
     options(att_syntax)
 );
 
-/// The address of a symbol of this object; 0 where the linker defined none. (Through the global offset
-/// table: the only way that all linkers take for weak hidden symbols.)
+/// The address of a symbol of this object; 0 where the linker defined none. (Through the global
+/// offset table: the only way that all linkers take for weak hidden symbols.)
 macro_rules! address_of_symbol {
     ($name:literal) => {{
         let address: u64;
@@ -43,8 +43,8 @@ macro_rules! address_of_symbol {
     }};
 }
 
-/// The descriptor of the object that this code was linked into, with everything filled in that the object
-/// knows of itself.
+/// The descriptor of the object that this code was linked into, with everything filled in that the
+/// object knows of itself.
 #[must_use]
 pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
     let module: *const ModuleDescriptor;

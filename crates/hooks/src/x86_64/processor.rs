@@ -75,7 +75,8 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
 /// Calls `entry` with `argument` on another stack.
 ///
 /// # Safety
-/// `top` is the upper end of a stack that is the calling thread's alone meanwhile, aligned to 16, and a word behind it is nobody's.
+/// `top` is the upper end of a stack that is the calling thread's alone meanwhile, aligned to 16,
+/// and a word behind it is nobody's.
 #[unsafe(naked)]
 pub unsafe extern "C" fn call_on_stack(
     argument: *mut core::ffi::c_void,
@@ -100,12 +101,13 @@ pub unsafe extern "C" fn call_on_stack(
     );
 }
 
-/// Starts a thread of the calling process that shares what `flags` say (`clone`), on a stack of its own, calls `entry` in it and ends it. Its id,
-/// or an error. `ended` is set to 0 when it is gone, if the flags say so.
+/// Starts a thread of the calling process that shares what `flags` say (`clone`), on a stack of its
+/// own, calls `entry` in it and ends it. Its id, or an error. `ended` is set to 0 when it is gone,
+/// if the flags say so.
 ///
 /// # Safety
-/// `top` is the upper end of a stack that is the thread's alone, aligned to 16. `entry` gets `argument`, and can do without
-/// thread-local storage of its own, which is the caller's.
+/// `top` is the upper end of a stack that is the thread's alone, aligned to 16. `entry` gets
+/// `argument`, and can do without thread-local storage of its own, which is the caller's.
 pub unsafe fn spawn(
     flags: usize,
     top: u64,
@@ -115,7 +117,8 @@ pub unsafe fn spawn(
 ) -> isize {
     const CLONE: isize = 56;
     let result: isize;
-    // SAFETY: by contract. The caller's side keeps every register but these; the other side never leaves this block.
+    // SAFETY: by contract. The caller's side keeps every register but these; the other side never
+    // leaves this block.
     unsafe {
         let place = (top - 16) as *mut u64;
         place.write(entry as usize as u64);
@@ -180,8 +183,8 @@ pub fn handler_end() -> u64 {
     address
 }
 
-// The process's thread-local slot: the address of the control block of the stack that the thread runs; and what else the
-// runtime keeps of the thread.
+// The process's thread-local slot: the address of the control block of the stack that the thread
+// runs; and what else the runtime keeps of the thread.
 #[cfg(any(feature = "executable", feature = "shared"))]
 core::arch::global_asm!(
     "

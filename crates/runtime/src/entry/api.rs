@@ -1,7 +1,7 @@
 //! What the program itself asks for, through `everycall.h`. Results are 0 or one of [`error`].
 //!
-//! Each function may be called anywhere, also in a signal handler: nothing here waits for another thread, and the calling
-//! thread's signals are blocked while its ring is changed.
+//! Each function may be called anywhere, also in a signal handler: nothing here waits for another
+//! thread, and the calling thread's signals are blocked while its ring is changed.
 #![allow(unsafe_code)] // Called by the program through a table, with its C strings and callbacks.
 
 use crate::features::calling::{WORDS_BEFORE, own_control, uninterrupted, with_control, with_thread, within};
@@ -54,7 +54,8 @@ pub(crate) unsafe extern "C" fn mark(
     }))
 }
 
-/// See [`everycall_hooks::RuntimeTable::ticks_per_second`]. Measured since the process's start: exact to one in 100,000 after 10 ms.
+/// See [`everycall_hooks::RuntimeTable::ticks_per_second`]. Measured since the process's start:
+/// exact to one in 100,000 after 10 ms.
 pub(crate) unsafe extern "C" fn ticks_per_second() -> u64 {
     let Some(process) = traced() else { return RATE_UNKNOWN };
     let Some(first) = process.arena().start() else { return RATE_UNKNOWN };

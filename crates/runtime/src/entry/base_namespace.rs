@@ -1,5 +1,6 @@
-//! A module that was loaded with `dlmopen` lies in a namespace of its own, whose symbols don't include the program's. It finds the
-//! process's runtime through the list of objects that the dynamic linker keeps for debuggers.
+//! A module that was loaded with `dlmopen` lies in a namespace of its own, whose symbols don't
+//! include the program's. It finds the process's runtime through the list of objects that the
+//! dynamic linker keeps for debuggers.
 #![allow(unsafe_code)] // The dynamic linker's lists, by their addresses.
 
 use core::ffi::CStr;
@@ -74,8 +75,8 @@ unsafe fn entry(mut dynamic: *const [u64; 2], tag: u64) -> Option<u64> {
 
 /// The address of a symbol, by the object's hash table.
 unsafe fn defined_in(object: &Object, name: &CStr) -> Option<u64> {
-    // SAFETY: the dynamic linker has relocated the addresses in the dynamic section, but for the kernel's own object, whose
-    // section can't be written: those are below its base.
+    // SAFETY: the dynamic linker has relocated the addresses in the dynamic section, but for the
+    // kernel's own object, whose section can't be written: those are below its base.
     unsafe {
         let address = |tag: u64| {
             let value = entry(object.dynamic, tag)?;

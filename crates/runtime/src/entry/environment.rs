@@ -31,7 +31,8 @@ impl Environment {
     pub(crate) fn is_secure(&self) -> bool {
         const AT_NULL: u64 = 0;
         const AT_SECURE: u64 = 23;
-        /// Variables that the C library takes out of such a program's environment: each leaves a null behind the last one.
+        /// Variables that the C library takes out of such a program's environment: each leaves a
+        /// null behind the last one.
         const REMOVED_MAX: usize = 256;
         if self.variables.is_null() || system::has_other_rights() {
             return true;

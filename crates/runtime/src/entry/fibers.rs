@@ -1,4 +1,5 @@
-//! What the program tells of its fibers: through `everycall.h`, and through the wrapper of `makecontext`.
+//! What the program tells of its fibers: through `everycall.h`, and through the wrapper of
+//! `makecontext`.
 #![allow(unsafe_code)] // Called by the program through a table, with a C string.
 
 use crate::features::calling;

@@ -1,9 +1,9 @@
 //! The three forms of the runtime, and where each begins.
 //!
-//! - `executable`: an entry in the program's `.preinit_array`, which runs before every initialiser of the
-//!   program and its libraries.
-//! - `module`: the first entry in a shared object's `.init_array`. It looks for the runtime of the process; where there
-//!   is none, the object's sites stay off.
+//! - `executable`: an entry in the program's `.preinit_array`, which runs before every initialiser
+//!   of the program and its libraries.
+//! - `module`: the first entry in a shared object's `.init_array`. It looks for the runtime of the
+//!   process; where there is none, the object's sites stay off.
 //! - `shared`: the first initialiser of a preloaded library.
 //!
 //! The runtime is found by the dynamic symbol `everycall_runtime_v1`.

@@ -1,7 +1,7 @@
-//! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing of this thread comes in
-//! between, but for two handlers: of a program's traps that steps through itself, and of the system calls that its filter
-//! traps. Their events are counted as lost.
-#![allow(unsafe_code)] // Called by hooks, with a control block, a slot and a module by their addresses.
+//! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing
+//! of this thread comes in between, but for two handlers: of a program's traps that steps through
+//! itself, and of the system calls that its filter traps. Their events are counted as lost.
+#![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
 use crate::features::{fork, keeper};
 use crate::state::local::AtWork;
@@ -57,7 +57,8 @@ impl Event<'_> {
         }
     }
 
-    /// Whether a `__cyg_profile` hook returns to the call site that it was handed, not into the function.
+    /// Whether a `__cyg_profile` hook returns to the call site that it was handed, not into the
+    /// function.
     fn returns_to_call_site(&self) -> bool {
         // SAFETY: such a hook's stack pointer.
         unsafe { frame::call_site(self.stack_pointer) == frame::hook_returns_to(self.stack_pointer) }
@@ -113,7 +114,8 @@ pub(crate) unsafe extern "C" fn slow_path(
 ) {
     let Some(process) = process::process() else { return };
     let Some(_at_work) = AtWork::begin() else { return AtWork::lose_event() };
-    // SAFETY: null or a word of this thread's ring; the module is registered, or its hooks were off.
+    // SAFETY: null or a word of this thread's ring; the module is registered, or its hooks were
+    // off.
     let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
     let event = Event { what, reserved, address, stack_pointer, module };
     if is_traced(process) {
@@ -251,8 +253,8 @@ fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool
     true
 }
 
-/// An exit whose hook has read the clock, and came here because the call took long or is marked. False, and nothing is done, where there is
-/// more to it.
+/// An exit whose hook has read the clock, and came here because the call took long or is marked.
+/// False, and nothing is done, where there is more to it.
 fn exit_in_place(thread: &Thread<'_>, reserved: &AtomicU64, frame: Frame, event: &Event<'_>) -> bool {
     if recording::is_off(thread.control)
         || !thread.exit_in_place(reserved, event.place(thread.process), frame)
@@ -331,8 +333,9 @@ impl Entry {
         }
         let is_there = thread.entry(ticks, place, frame, false);
         if is_there && (self.is_first || self.is_ending || cleans_up && !is_inlined) {
-            // Most threads end when their first call does: the last chance to learn their name. When one has ended, or where
-            // a frame cleans up, what is called behind this call's exit may be called from elsewhere.
+            // Most threads end when their first call does: the last chance to learn their name.
+            // When one has ended, or where a frame cleans up, what is called behind this call's
+            // exit may be called from elsewhere.
             thread.open.watch_innermost(frame);
         }
     }
@@ -364,7 +367,8 @@ impl Entry {
     }
 }
 
-/// A handler of an exception has begun, at `handler`, in the innermost frame: calls that were inlined there may have been left.
+/// A handler of an exception has begun, at `handler`, in the innermost frame: calls that were
+/// inlined there may have been left.
 fn drop_handled(thread: &Thread<'_>, ticks: u64, handler: u64) {
     if handler != 0 {
         thread.drop_inlined(ticks, Caller { code: handler, is_callees: false }, unwound::INLINED);

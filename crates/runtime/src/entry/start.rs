@@ -171,8 +171,8 @@ fn given(spare: Spare) -> Option<Arena> {
     Some(arena)
 }
 
-/// An arena of the process's own; with fewer threads where memory is limited. At most half of what the limit allows:
-/// the program's own threads need room, too.
+/// An arena of the process's own; with fewer threads where memory is limited. At most half of what
+/// the limit allows: the program's own threads need room, too.
 fn private(ring_size: u64, sites: u32) -> Option<Arena> {
     let allowed = system::address_space_limit() / 2;
     let mut threads = THREAD_CAPACITY;
@@ -205,7 +205,8 @@ fn in_file(folder: &[u8], ring_size: u64, sites: u32) -> Option<(Arena, Option<c
     };
     match crash::set_folder(folder).and_then(|()| crash::map(&header)) {
         Ok(mapped) => {
-            // SAFETY: just mapped, never unmapped but where the process doesn't begin; consistent by construction.
+            // SAFETY: just mapped, never unmapped but where the process doesn't begin; consistent
+            // by construction.
             let arena = unsafe { Arena::new(mapped.base, header) };
             begin_own(&arena);
             crash::begin(&arena);

@@ -1,6 +1,7 @@
-//! What the wrappers around throws, landing pads and jumps tell (the kit's `wrappers`): frames that are left without their exits
-//! are known at once, not at the next event, and exactly, where comparing stack pointers of hooks can't be (a call with arguments
-//! on the stack, or one from within a function's body, may lie deeper than a frame that is gone).
+//! What the wrappers around throws, landing pads and jumps tell (the kit's `wrappers`): frames that
+//! are left without their exits are known at once, not at the next event, and exactly, where
+//! comparing stack pointers of hooks can't be (a call with arguments on the stack, or one from
+//! within a function's body, may lie deeper than a frame that is gone).
 #![allow(unsafe_code)] // Called by the kit's wrappers, with C strings.
 
 use crate::features::calling;
@@ -18,13 +19,15 @@ const THROW: u32 = label::THROW as u32;
 const CATCH: u32 = label::CATCH as u32;
 const CLEANUP: u32 = label::CLEANUP as u32;
 const THREAD_END: u32 = label::THREAD_END as u32;
-/// A handler begins in this frame: behind [`CATCH`], when what was inlined around it has been cleaned up.
+/// A handler begins in this frame: behind [`CATCH`], when what was inlined around it has been
+/// cleaned up.
 const HANDLED: u32 = 11;
 /// The same, where what was inlined into the frame has told of its exits, as part of the cleanup.
 const CLEANED: u32 = 13;
 /// A thread is asked to end: in the stack pointer's place, its thread pointer.
 const CANCEL: u32 = 14;
-/// With [`CATCH`] or [`CLEANUP`]: compilers may not tell of the ends of calls that were inlined into the frame.
+/// With [`CATCH`] or [`CLEANUP`]: compilers may not tell of the ends of calls that were inlined
+/// into the frame.
 const UNTOLD_ENDS: u32 = 1 << 8;
 /// With [`CATCH`]: they tell of them, as part of the cleanup.
 const TOLD_ENDS: u32 = 1 << 9;
@@ -88,7 +91,8 @@ unsafe fn text(name: *const u8) -> &'static [u8] {
     if name.is_null() { &[] } else { unsafe { text::start_of(name) } }
 }
 
-/// Frames are left, as something is thrown, or the program jumps, or the thread ends. `is_entered`: one is entered again meanwhile.
+/// Frames are left, as something is thrown, or the program jumps, or the thread ends. `is_entered`:
+/// one is entered again meanwhile.
 fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: bool) {
     let Some(process) = process::traced() else { return };
     if what == JUMP && !contexts::stays_in_jump(process, thread.control, hook) {

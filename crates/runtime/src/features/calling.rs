@@ -1,4 +1,5 @@
-//! Something is done with the calling thread: its signals are blocked, its context is found, and its hooks keep out of the way.
+//! Something is done with the calling thread: its signals are blocked, its context is found, and
+//! its hooks keep out of the way.
 
 use crate::features::keeper;
 use crate::state::process::{Process, traced};
@@ -15,7 +16,8 @@ use everycall_ring::{Control, state};
 /// Words before a label: epoch 2, gap 5.
 pub(crate) const WORDS_BEFORE: usize = 7;
 
-/// A mark of the runtime's own, where the calling thread records already. `stack_pointer`: frames below it are dead.
+/// A mark of the runtime's own, where the calling thread records already. `stack_pointer`: frames
+/// below it are dead.
 pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
     let Some(process) = traced().filter(|_| !recording::is_disabled()) else { return };
     let is_active = |control: &&Control| control.state.load(Relaxed) == state::ACTIVE;
@@ -35,8 +37,9 @@ pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
     });
 }
 
-/// The control block of the stack that the calling thread runs, whose signals are blocked; none where the thread hasn't recorded
-/// anything. (A forked child's only thread finds its parent's, wiped.)
+/// The control block of the stack that the calling thread runs, whose signals are blocked; none
+/// where the thread hasn't recorded anything. (A forked child's only thread finds its parent's,
+/// wiped.)
 pub(crate) fn own_control(process: &'static Process) -> Option<&'static Control> {
     local::last()?;
     contexts::current(process, everycall_hooks::stack_pointer()).map(|found| found.control)
@@ -47,7 +50,8 @@ pub(crate) fn is_recording() -> bool {
     traced().is_some() && local::last().is_some_and(|control| !begin::is_left_out(control))
 }
 
-/// Does something while the calling thread's signals are blocked. A call that was posted meanwhile gets its helper.
+/// Does something while the calling thread's signals are blocked. A call that was posted meanwhile
+/// gets its helper.
 pub(crate) fn uninterrupted<T>(process: &Process, work: impl FnOnce() -> T) -> T {
     let mask = system::block_signals();
     let result = work();

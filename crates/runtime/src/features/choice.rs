@@ -1,5 +1,5 @@
-//! Which calls of a trigger are kept: the slowest, the first or the newest, so many of them, and at most one in a time. As
-//! `record` decides (`crates/triggers`, `Choice`).
+//! Which calls of a trigger are kept: the slowest, the first or the newest, so many of them, and at
+//! most one in a time. As `record` decides (`crates/triggers`, `Choice`).
 
 use crate::state::kept_calls::{Choice, Kept};
 use everycall_format::site_set::{KEEP_MAX, SetRule, keep_by};
@@ -63,7 +63,8 @@ impl Choice {
         }
     }
 
-    /// Which calls needn't be posted: until when, up to which time then, and up to which time always.
+    /// Which calls needn't be posted: until when, up to which time then, and up to which time
+    /// always.
     pub(crate) fn quiet(&self, rule: &SetRule) -> (u64, u64, u64) {
         let full = self.is_full(rule);
         let least = match rule.by {

@@ -1,10 +1,13 @@
 //! The arena in a file that outlives any death (`EVERYCALL_CRASH`).
 //!
-//! The file is as large as the arena and mostly a hole. Room on the disk is taken before anybody writes there: a write to a mapped
-//! hole of a full disk would end the program. So its tables get their room at the start, an open-call stack when a thread first has it, and segments
-//! a few at a time, before the pool hands them out ([`make_room`]). Where there is no room, rings stay shorter, and new threads run untraced.
+//! The file is as large as the arena and mostly a hole. Room on the disk is taken before anybody
+//! writes there: a write to a mapped hole of a full disk would end the program. So its tables get
+//! their room at the start, an open-call stack when a thread first has it, and segments a few at a
+//! time, before the pool hands them out ([`make_room`]). Where there is no room, rings stay
+//! shorter, and new threads run untraced.
 //!
-//! The file goes at `exit` ([`remove`]). What ends the process otherwise leaves it, whoever that is: nobody has to do anything then.
+//! The file goes at `exit` ([`remove`]). What ends the process otherwise leaves it, whoever that
+//! is: nobody has to do anything then.
 #![allow(unsafe_code)] // Cells that the process's only thread writes at its start.
 
 use crate::state::arena::Arena;
@@ -202,7 +205,8 @@ pub(crate) fn own(process: &Process, mapped: &Mapped) {
 /// The process ends by `exit`: nobody needs the file.
 pub(crate) fn remove() {
     let Some(process) = process::process() else { return };
-    // A child that was forked from it has its own, or nothing: its memory is wiped. One that shares its memory isn't it.
+    // A child that was forked from it has its own, or nothing: its memory is wiped. One that shares
+    // its memory isn't it.
     // SAFETY: written when the process began.
     let (name, identity) = unsafe { (&*process.crash.name.get(), *process.crash.identity.get()) };
     if name.first() != Some(&0) && process.pid.load(Relaxed) == system::process_id() {

@@ -1,10 +1,11 @@
-//! A forked child finds the process and every control block wiped. At its first event it gets an arena of its own: the
-//! recorder's, or a private one where its parent has one. It takes its parent's place in memory, so that the child
-//! reaches nothing of its parent's any more. The module table comes along, as the child has its parent's modules.
+//! A forked child finds the process and every control block wiped. At its first event it gets an
+//! arena of its own: the recorder's, or a private one where its parent has one. It takes its
+//! parent's place in memory, so that the child reaches nothing of its parent's any more. The module
+//! table comes along, as the child has its parent's modules.
 //!
-//! The child's rings begin with that event. The calls that were open at the fork are not taken over: the parent goes on
-//! changing its stack of them, and nothing tells the child what was there when it was forked. Their exits come
-//! without entries.
+//! The child's rings begin with that event. The calls that were open at the fork are not taken
+//! over: the parent goes on changing its stack of them, and nothing tells the child what was there
+//! when it was forked. Their exits come without entries.
 #![allow(unsafe_code)] // New mappings become arenas.
 
 use crate::features::{crash, keeper};
@@ -31,12 +32,13 @@ struct Inheritance {
     state: u32,
     modules: u32,
     paths: u64,
-    /// Slots that no thread of the child may get: the thread that was forked may still have one's control block.
+    /// Slots that no thread of the child may get: the thread that was forked may still have one's
+    /// control block.
     slots_barred: u32,
 }
 
-/// The first event, or module, of a child. Whether it is traced from now on. Threads that come at the same time wait for
-/// the first one; a signal handler within it doesn't.
+/// The first event, or module, of a child. Whether it is traced from now on. Threads that come at
+/// the same time wait for the first one; a signal handler within it doesn't.
 pub(crate) fn begin(process: &'static Process) -> bool {
     let own = system::thread_id().unwrap_or(u32::MAX);
     if let Err(starter) = process.starter.compare_exchange(0, own, AcqRel, Acquire) {
@@ -111,9 +113,10 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     Some(())
 }
 
-/// A child that isn't traced gets a copy of the tables in memory of its own into the place of the parent's arena. It may have given up its
-/// rights, and must not be able to write where its parent's hooks do. (Its own may still, once, where a signal handler within one has forked:
-/// so there has to be memory.)
+/// A child that isn't traced gets a copy of the tables in memory of its own into the place of the
+/// parent's arena. It may have given up its rights, and must not be able to write where its
+/// parent's hooks do. (Its own may still, once, where a signal handler within one has forked: so
+/// there has to be memory.)
 fn part_from(inheritance: &Inheritance) -> Option<()> {
     let layout = *inheritance.parent.layout();
     let map = |flags| {
@@ -135,8 +138,8 @@ pub(crate) fn leave_out(hub: &Hub, kind: u32) {
     }
 }
 
-/// The thread that was forked finds its parent's control block in its thread-local slot, wiped. Where it is the one that
-/// begins, it gets a new one; else any slot may be it.
+/// The thread that was forked finds its parent's control block in its thread-local slot, wiped.
+/// Where it is the one that begins, it gets a new one; else any slot may be it.
 fn barred_slots(process: &'static Process, parent: &Arena) -> u32 {
     let capacity = parent.layout().thread_capacity;
     let is_forked = local::has_any(process, capacity);
@@ -178,7 +181,8 @@ fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
     Some(arena)
 }
 
-/// The same in a crash file, where the parent's is one. Nobody is told where that can't be; it is counted.
+/// The same in a crash file, where the parent's is one. Nobody is told where that can't be; it is
+/// counted.
 fn take_over_in_file(process: &'static Process, inheritance: &Inheritance) -> Option<Arena> {
     if !crash_file::is_file() {
         return None;
@@ -203,8 +207,9 @@ fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     (fresh.arena_size == layout.arena_size).then_some(fresh)
 }
 
-/// Stores the parent's triggers by `put`. False where that failed. If the recorder changes them all the time, what it does
-/// last reaches the child through the recorder, too, which sees another generation.
+/// Stores the parent's triggers by `put`. False where that failed. If the recorder changes them all
+/// the time, what it does last reaches the child through the recorder, too, which sees another
+/// generation.
 fn put_triggers(parent: &Arena, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool {
     let Some(triggers) = Triggers::of(parent) else { return true };
     for _ in 0..TRIGGER_COPIES {
@@ -223,8 +228,8 @@ fn put_triggers(parent: &Arena, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool
 /// Copies of the parent's triggers that are tried.
 const TRIGGER_COPIES: u32 = 4;
 
-/// Fills fresh memory at `base` and moves it to where the parent's arena is. Where that fails, `base` is unmapped. A child that
-/// isn't traced needs no triggers, which may be many megabytes.
+/// Fills fresh memory at `base` and moves it to where the parent's arena is. Where that fails,
+/// `base` is unmapped. A child that isn't traced needs no triggers, which may be many megabytes.
 fn put_in_place(
     inheritance: &Inheritance,
     fresh: ArenaHeader,

@@ -1,9 +1,11 @@
-//! Keeps calls that met a trigger of the [set](crate::site_set), where there is no `record` to do it: each becomes a file, written by a
-//! [helper] that lives as long as there is something to keep. The slow thread does no more than start it.
+//! Keeps calls that met a trigger of the set, where there is no `record` to do
+//! it: each becomes a file, written by a [helper] that lives as long as there is something to keep.
+//! The slow thread does no more than start it.
 //!
-//! Which calls stay is decided as in `record` (`crates/triggers`, `Choice`): the slowest, the first or the newest, so many of each trigger, and
-//! at most one in a time. The file of one that goes is removed.
-#![allow(unsafe_code)] // A thread of ours gets the process by its address, and a cell that is its own.
+//! Which calls stay is decided as in `record` (`crates/triggers`, `Choice`): the slowest, the first
+//! or the newest, so many of each trigger, and at most one in a time. The file of one that goes is
+//! removed.
+#![allow(unsafe_code)] // A thread of ours gets a pointer to the process, and has a cell.
 
 use crate::features::snapshot::{self, Moment};
 use crate::state::arena::Arena;
@@ -31,20 +33,21 @@ pub(crate) fn arm(folder: &[u8]) -> bool {
     FOLDER.set(folder) && File::open_folder_or_link(FOLDER.path()).is_ok() && STACKS.iter().all(Stack::map)
 }
 
-/// Writes what belongs to all triggers into a fresh arena of the process's own. Nothing where it has no room for any.
+/// Writes what belongs to all triggers into a fresh arena of the process's own. Nothing where it
+/// has no room for any.
 pub(crate) fn begin(arena: &Arena) {
     if let Some(triggers) = Triggers::of(arena) {
         triggers.begin(arena, thresholds::set().map_or(0, |set| set.header().memory));
     }
 }
 
-/// Starts a helper where a call was posted for which there is none. All but a signal that ends programs is blocked.
+/// Starts a helper where a call was posted for which there is none. All but a signal that ends
+/// programs is blocked.
 pub(crate) fn start_if_due(process: &Process) {
-    if process.kept_calls.due.load(Relaxed) != 0 {
-        let due = process.kept_calls.due.swap(0, Acquire);
-        if let (Some(call), Some(triggers)) = (due.checked_sub(1), Triggers::of(process.arena())) {
-            start(process, &triggers, call);
-        }
+    if let Some(call) = process.kept_calls.take_due()
+        && let Some(triggers) = Triggers::of(process.arena())
+    {
+        start(process, &triggers, call);
     }
 }
 
@@ -52,9 +55,11 @@ pub(crate) fn start_if_due(process: &Process) {
 fn start(process: &Process, triggers: &Triggers, call: u32) {
     let state = &process.kept_calls;
     let argument = core::ptr::from_ref(process) as u64;
-    // The thread must not get any signal, as a handler would run there without thread-local storage of its own.
+    // The thread must not get any signal, as a handler would run there without thread-local storage
+    // of its own.
     let mask = system::set_signal_mask(u64::MAX);
-    // A child that shares our memory: a thread of its own would be gone with it, and what it holds would stay.
+    // A child that shares our memory: a thread of its own would be gone with it, and what it holds
+    // would stay.
     let is_own = process.pid.load(Relaxed) == system::process_id();
     let mut places = STACKS.iter().zip(&state.running);
     let is_started = is_own
@@ -121,7 +126,8 @@ fn consider(process: &'static Process, triggers: &Triggers, choices: &mut Choice
     }
 }
 
-/// Takes the moment of a call and writes it: NAME-PID-kept-NUMBER.ect. `in_place`: another one goes for it.
+/// Takes the moment of a call and writes it: NAME-PID-kept-NUMBER.ect. `in_place`: another one goes
+/// for it.
 fn write(
     process: &'static Process,
     triggers: &Triggers,

@@ -1,4 +1,5 @@
-//! `mlockall` without the runtime's own memory: most of that is address space, which the kernel would fill, or count against the limit.
+//! `mlockall` without the runtime's own memory: most of that is address space, which the kernel
+//! would fill, or count against the limit.
 #![allow(unsafe_code)] // Called by the kit's wrapper through a table.
 
 use crate::state::process;

@@ -1,5 +1,5 @@
 //! Traced objects come and go.
-#![allow(unsafe_code)] // Objects' descriptors by their addresses; a buffer that the lock's holder has.
+#![allow(unsafe_code)] // A buffer that the lock's holder has.
 
 use crate::features::{calling, fork, site_set, sites};
 use crate::state::arena::Arena;
@@ -37,7 +37,8 @@ fn traced() -> Option<&'static Process> {
     on.then_some(process)
 }
 
-/// Takes a module in, whose hooks are to call this slow path. See [`everycall_hooks::RuntimeTable::register`].
+/// Takes a module in, whose hooks are to call this slow path. See
+/// [`everycall_hooks::RuntimeTable::register`].
 pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.index.store(NOT_REGISTERED, Relaxed);
     let Some(process) = traced() else { return };
@@ -179,7 +180,8 @@ pub(crate) fn unregister(module: &ModuleDescriptor) {
     }
 }
 
-/// Says on the calling thread's timeline that a module came or goes; nothing where the thread hasn't recorded anything yet.
+/// Says on the calling thread's timeline that a module came or goes; nothing where the thread
+/// hasn't recorded anything yet.
 fn note(class: u8, path: &[u8]) {
     let name = match path.rsplit(|byte| *byte == b'/').next() {
         None | Some(b"") => b"?",
@@ -203,8 +205,8 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
     flags
 }
 
-/// Rings for the recorder and gives it a moment to take hold of the module's file; where there are triggers, the time to name the
-/// functions that they want, whose first calls would be missed.
+/// Rings for the recorder and gives it a moment to take hold of the module's file; where there are
+/// triggers, the time to name the functions that they want, whose first calls would be missed.
 fn tell_recorder(arena: &Arena) {
     let Some(hub) = hub::hub() else { return };
     let bell = hub.ring();

@@ -1,5 +1,5 @@
-//! Switches recording off and on again: of one thread, which the program leaves out, or of all of them. How threads see that:
-//! `state::pause`.
+//! Switches recording off and on again: of one thread, which the program leaves out, or of all of
+//! them. How threads see that: `state::recording`.
 
 use crate::state::process::Process;
 use crate::state::recording::{self, DISABLED, DISABLED_TICKS};

@@ -1,4 +1,5 @@
-//! The set of functions that triggers name (`EVERYCALL_TRIGGERS`): read at the start, and compared with each module that comes.
+//! The set of functions that triggers name (`EVERYCALL_TRIGGERS`): read at the start, and compared
+//! with each module that comes.
 #![allow(unsafe_code)] // Memory that is mapped here; a buffer that the lock's holder has.
 
 use crate::state::arena::Arena;
@@ -56,7 +57,8 @@ impl Trouble {
     }
 }
 
-/// Reads the set that `path` names. Where that can't be, it is said why, and the program goes on. For the start alone.
+/// Reads the set that `path` names. Where that can't be, it is said why, and the program goes on.
+/// For the start alone.
 pub(crate) fn load(path: &[u8]) -> Option<&'static SiteSet<'static>> {
     match read(path) {
         Ok(set) => thresholds::begin(set),
@@ -121,7 +123,8 @@ fn read(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
     set
 }
 
-/// A module has come: its functions that triggers name are told to the hooks' slow path. For whoever holds the module lock.
+/// A module has come: its functions that triggers name are told to the hooks' slow path. For
+/// whoever holds the module lock.
 pub(crate) fn add(process: &Process, arena: &Arena, entry: &ModuleEntry, file: &MappedFile) {
     let (Some(set), Some(triggers)) = (thresholds::set(), Triggers::of(arena)) else { return };
     let size = entry.end.saturating_sub(entry.start);

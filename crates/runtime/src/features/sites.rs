@@ -1,5 +1,5 @@
 //! Writes the sites of a module, on or off. At its registration nobody runs its code yet.
-#![allow(unsafe_code)] // Lists of sites that the linker made, and their bytes in the program's code.
+#![allow(unsafe_code)] // Lists of sites that the linker made, and bytes of code.
 
 use crate::sys::file::File;
 use crate::sys::image::Text;

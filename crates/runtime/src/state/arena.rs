@@ -12,8 +12,8 @@ use everycall_format::arena::{
 };
 use everycall_ring::{Control, Pool, Ring};
 
-/// The arena: where it is, and its layout as it was when it was checked. (Whoever scribbles over the
-/// header later misleads readers, not us.)
+/// The arena: where it is, and its layout as it was when it was checked. (Whoever scribbles over
+/// the header later misleads readers, not us.)
 #[derive(Clone, Copy)]
 pub(crate) struct Arena {
     base: *mut u8,
@@ -22,8 +22,8 @@ pub(crate) struct Arena {
 
 impl Arena {
     /// # Safety
-    /// `base` is mapped for ever, readable, writable, page-aligned, `layout.arena_size` bytes, and `layout` is
-    /// consistent for that size.
+    /// `base` is mapped for ever, readable, writable, page-aligned, `layout.arena_size` bytes, and
+    /// `layout` is consistent for that size.
     pub(crate) unsafe fn new(base: *mut u8, layout: ArenaHeader) -> Arena {
         Arena { base, layout }
     }
@@ -91,7 +91,8 @@ impl Arena {
         let capacity = layout.segment_capacity as usize;
         let segment_words = self.segment_words();
         let base = self.at(layout.segments_offset);
-        // SAFETY: both within the arena by its layout, aligned, never unmapped; atomics may be shared.
+        // SAFETY: both within the arena by its layout, aligned, never unmapped; atomics may be
+        // shared.
         let (entries, words) = unsafe {
             (
                 core::slice::from_raw_parts(self.at(layout.segment_table_offset).cast(), capacity),
@@ -113,8 +114,8 @@ impl Arena {
         }
     }
 
-    /// From now on a core dump has these bytes of the arena, which is left out as a whole at first: the kernel would touch
-    /// every page of it.
+    /// From now on a core dump has these bytes of the arena, which is left out as a whole at first:
+    /// the kernel would touch every page of it.
     pub(crate) fn add_to_dumps(&self, offset: u64, size: u64) {
         let first = offset & !(PAGE - 1);
         let end = (offset + size).next_multiple_of(PAGE).min(self.layout.arena_size);
@@ -221,8 +222,8 @@ impl Arena {
         Some(field!(self.at(self.module_offset(index)?), ModuleEntry, unloaded_ticks, AtomicU64))
     }
 
-    /// Stores a path, in the place (beginning and length) of one that isn't needed any more if it fits there; where it begins and its
-    /// length, or `None` where there is no room.
+    /// Stores a path, in the place (beginning and length) of one that isn't needed any more if it
+    /// fits there; where it begins and its length, or `None` where there is no room.
     pub(crate) fn put_path(&self, path: &[u8], free: (u32, u32)) -> Option<(u32, u32)> {
         let size = path.len() as u64;
         let begin = match free {
@@ -262,12 +263,14 @@ impl Arena {
         }
     }
 
-    /// The first `modules` entries of the module table, the first `paths` bytes of the paths, each with its offset.
+    /// The first `modules` entries of the module table, the first `paths` bytes of the paths, each
+    /// with its offset.
     pub(crate) fn tables(&self, modules: u32, paths: u64) -> [(u64, &'static [u8]); 2] {
         let layout = &self.layout;
         let modules = u64::from(modules.min(layout.module_capacity)) * ModuleEntry::SIZE as u64;
         let part = |offset: u64, size: u64| {
-            // SAFETY: within the arena by its layout. A parent may add to them, behind what its child reads.
+            // SAFETY: within the arena by its layout. A parent may add to them, behind what its
+            // child reads.
             (offset, unsafe { core::slice::from_raw_parts(self.at(offset).cast_const(), size as usize) })
         };
         [part(layout.modules_offset, modules), part(layout.paths_offset, paths.min(layout.paths_size))]
@@ -280,7 +283,8 @@ impl Arena {
         (modules, paths)
     }
 
-    /// Writes bytes that [`Arena::tables`] of an arena with the same layout gave, or into the header page.
+    /// Writes bytes that [`Arena::tables`] of an arena with the same layout gave, or into the
+    /// header page.
     pub(crate) fn put_bytes(&self, offset: u64, bytes: &[u8]) {
         // SAFETY: within the arena by its layout; nobody else has this part of it now.
         let place = unsafe { core::slice::from_raw_parts_mut(self.at(offset), bytes.len()) };

@@ -1,5 +1,6 @@
-//! What the process was started with. A program may write another title over its command line and go to another folder, so that both are
-//! read when the runtime starts, and stand in each arena that the process has.
+//! What the process was started with. A program may write another title over its command line and
+//! go to another folder, so that both are read when the runtime starts, and stand in each arena
+//! that the process has.
 #![allow(unsafe_code)] // A cell that is written at the start alone.
 
 use crate::state::arena::Arena;
@@ -48,7 +49,8 @@ fn texts() -> (usize, usize, &'static [u8]) {
     (command, folder, bytes.get(..command.saturating_add(folder)).unwrap_or(&[]))
 }
 
-/// The command line, each word with a NUL behind it: as much of it as fits; empty where it could not be read.
+/// The command line, each word with a NUL behind it: as much of it as fits; empty where it could
+/// not be read.
 pub(crate) fn command_line() -> &'static [u8] {
     let (command, _, bytes) = texts();
     bytes.get(..command).unwrap_or(&[])

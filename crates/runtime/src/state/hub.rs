@@ -1,5 +1,5 @@
-//! The recorder's hub, through which a process gets its arena. It stays mapped, also in forked children, which have nothing
-//! else to find the recorder by.
+//! The recorder's hub, through which a process gets its arena. It stays mapped, also in forked
+//! children, which have nothing else to find the recorder by.
 #![allow(unsafe_code)] // Shared memory: fields of the hub, by their addresses.
 
 use crate::sys::disk::{self, NotMemory};
@@ -16,18 +16,20 @@ use everycall_format::hub::{HUB_MAGIC, HUB_VERSION, HubHeader, SPARES, silence};
 
 /// How long the recorder is waited for, until it has taken hold of a module's file.
 pub(crate) const FILE_WAIT_NS: u64 = 10_000_000;
-/// The same where triggers may name functions of the module, whose calls nobody would look at: long enough for a large library's symbols
-/// on a busy machine.
+/// The same where triggers may name functions of the module, whose calls nobody would look at: long
+/// enough for a large library's symbols on a busy machine.
 const NAMES_WAIT_NS: u64 = 10_000_000_000;
 /// Whoever waits so long looks this often whether the recorder lives.
 const LOOK_NS: u64 = 100_000_000;
-/// The same for an arena. Where the recorder doesn't answer in this time, nobody waits any more until it does.
+/// The same for an arena. Where the recorder doesn't answer in this time, nobody waits any more
+/// until it does.
 const ARENA_WAIT_NS: u64 = 50_000_000;
 /// Longest path that is understood, the zero at its end included.
 const PATH_MAX: usize = 256;
 
 static HUB: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-// Its layout as it was checked: what stands in the hub now may be the word of a process that has given up its rights since.
+// Its layout as it was checked: what stands in the hub now may be the word of a process that has
+// given up its rights since.
 static CHILDREN_OFFSET: AtomicU64 = AtomicU64::new(0);
 static CHILD_CAPACITY: AtomicU32 = AtomicU32::new(0);
 /// Process that the hub was opened from.
@@ -48,7 +50,8 @@ pub(crate) struct Spare {
     pub(crate) header: ArenaHeader,
 }
 
-/// Opens the hub that the recorder named, and keeps it. See [`disk::open_memory`] for whose it may be.
+/// Opens the hub that the recorder named, and keeps it. See [`disk::open_memory`] for whose it may
+/// be.
 pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
     // The rest is the path of a descriptor of that process.
     let recorder_pid = recorder_of(path).ok_or(NotMemory::NotTrusted)?;
@@ -118,7 +121,8 @@ impl Hub {
         bell
     }
 
-    /// Waits until the recorder has dealt with bell number `bell`, for at most `nanoseconds`. False where it didn't in time.
+    /// Waits until the recorder has dealt with bell number `bell`, for at most `nanoseconds`. False
+    /// where it didn't in time.
     pub(crate) fn wait_for(&self, bell: u32, nanoseconds: u64) -> bool {
         let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + nanoseconds;
         let is_silent = self.field(offset_of!(HubHeader, silent));
@@ -132,8 +136,9 @@ impl Hub {
         })
     }
 
-    /// Waits until the recorder has dealt with bell number `bell`, and so named the functions that triggers want, for seconds if need be.
-    /// False where it is gone, the recording over, or the time.
+    /// Waits until the recorder has dealt with bell number `bell`, and so named the functions that
+    /// triggers want, for seconds if need be. False where it is gone, the recording over, or the
+    /// time.
     pub(crate) fn wait_for_names(&self, bell: u32) -> bool {
         let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + NAMES_WAIT_NS;
         let is_silent = self.field(offset_of!(HubHeader, silent));
@@ -150,8 +155,8 @@ impl Hub {
         })
     }
 
-    /// Waits until the recorder has dealt with bell number `bell`, each time for as many nanoseconds as `longer` says. False where that
-    /// says none.
+    /// Waits until the recorder has dealt with bell number `bell`, each time for as many
+    /// nanoseconds as `longer` says. False where that says none.
     fn wait_while(&self, bell: u32, mut longer: impl FnMut() -> Option<u64>) -> bool {
         let acknowledged = self.field(offset_of!(HubHeader, acknowledged));
         loop {
@@ -201,7 +206,8 @@ impl Hub {
         self.field(offset_of!(HubHeader, untraced)).fetch_add(1, Relaxed);
     }
 
-    /// Lists the calling process as one that isn't followed; `kind` is one of [`everycall_format::arena::child_kind`].
+    /// Lists the calling process as one that isn't followed; `kind` is one of
+    /// [`everycall_format::arena::child_kind`].
     pub(crate) fn list(&self, kind: u32) {
         let index = self.field(offset_of!(HubHeader, children)).fetch_add(1, Relaxed);
         if index >= self.child_capacity {

@@ -1,8 +1,11 @@
 //! Calls that the process keeps itself, by a set of triggers.
 
 use crate::sys::name::Name;
+use crate::sys::system;
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, Ordering::AcqRel, Ordering::Release};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
 use everycall_format::site_set::KEEP_MAX;
 use everycall_format::trigger::RULES;
 
@@ -11,21 +14,35 @@ pub(crate) const HELPERS: usize = 2;
 
 /// A process's part of it: wiped in a forked child, which keeps calls of its own.
 pub(crate) struct KeptCalls {
-    /// Calls that were posted since a helper saw that there are no more; whoever posts the first one starts a helper.
+    /// Calls that were posted since a helper saw that there are no more; whoever posts the first
+    /// one starts a helper.
     pub(crate) wanted: AtomicU32,
-    /// The entry of the call for which a helper is to be started, plus 1; 0 for none.
-    pub(crate) due: AtomicU32,
+    /// The entry of the call for which a helper is to be started, plus 1, and above it the process
+    /// that posted it: a child may share the memory. 0 for none.
+    due: AtomicU64,
     pub(crate) running: [AtomicU32; HELPERS],
     /// The helper's.
     pub(crate) choices: UnsafeCell<Choices>,
 }
 
 impl KeptCalls {
-    /// A call was posted in entry `call`: where there is no helper, the thread starts one when it has done what it is at.
+    /// A call was posted in entry `call`: where there is no helper, the thread starts one when it
+    /// has done what it is at.
     pub(crate) fn want(&self, call: u32) {
         if self.wanted.fetch_add(1, AcqRel) == 0 {
-            self.due.store(call + 1, Release);
+            let poster = u64::from(system::process_id());
+            self.due.store(poster << 32 | u64::from(call + 1), Release);
         }
+    }
+
+    /// The entry of the call for which the calling process is to start a helper; for one who asks.
+    pub(crate) fn take_due(&self) -> Option<u32> {
+        let due = self.due.load(Relaxed);
+        if due == 0 || due >> 32 != u64::from(system::process_id()) {
+            return None;
+        }
+        let is_ours = self.due.compare_exchange(due, 0, Acquire, Relaxed).is_ok();
+        if is_ours { (due as u32).checked_sub(1) } else { None }
     }
 }
 

@@ -19,7 +19,8 @@ pub(crate) struct Local {
     pub(crate) home: *const Control,
     /// Its id, and above it its process's.
     id: u64,
-    /// Not 0 while the runtime works for the thread: 1, and the events of signal handlers that came in between.
+    /// Not 0 while the runtime works for the thread: 1, and the events of signal handlers that came
+    /// in between.
     at_work: u64,
 }
 
@@ -61,8 +62,8 @@ impl AtWork {
         at_work().compare_exchange(0, 1, Relaxed, Relaxed).ok().map(|_| AtWork(()))
     }
 
-    /// An event comes in such a handler, and is lost. It is counted at once, as the handler may never return, or behind the work, which may be the
-    /// thread's begin.
+    /// An event comes in such a handler, and is lost. It is counted at once, as the handler may
+    /// never return, or behind the work, which may be the thread's begin.
     pub(crate) fn lose_event() {
         if !count_lost(1) {
             at_work().fetch_add(1, Relaxed);
@@ -70,8 +71,8 @@ impl AtWork {
     }
 }
 
-/// Does something on one of the slow path's stacks, for a thread whose signals are blocked. What it returned; an error where the runtime works for the
-/// thread already.
+/// Does something on one of the slow path's stacks, for a thread whose signals are blocked. What it
+/// returned; an error where the runtime works for the thread already.
 pub(crate) fn run_on_slow_stack(work: impl FnOnce() -> i32) -> i32 {
     let Some(_at_work) = AtWork::begin() else { return error::BUSY };
     slow_stacks::run(work)

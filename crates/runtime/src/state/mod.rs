@@ -1,4 +1,5 @@
-//! Plain structures: what is known of the process, its threads, stacks, modules and triggers, and who may touch it.
+//! Plain structures: what is known of the process, its threads, stacks, modules and triggers, and
+//! who may touch it.
 //!
 //! ```text
 //! process        the process's state, private, gone in a forked child; what features keep of it lies beside

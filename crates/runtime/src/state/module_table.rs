@@ -1,9 +1,10 @@
 //! Which entry of the module table, and which range of the code space, a module gets.
 //!
-//! A module that comes back, the same file by its build id, gets the entry and the range that it had: its older events keep their names
-//! however often it comes and goes. Others get new ones. When there are none left, the module that was unloaded longest ago
-//! gives up its entry, and its range where the code space is used up, too. `record` has seen it by then and keeps it for the file;
-//! elsewhere its older events lose their names, but never get another's.
+//! A module that comes back, the same file by its build id, gets the entry and the range that it
+//! had: its older events keep their names however often it comes and goes. Others get new ones.
+//! When there are none left, the module that was unloaded longest ago gives up its entry, and its
+//! range where the code space is used up, too. `record` has seen it by then and keeps it for the
+//! file; elsewhere its older events lose their names, but never get another's.
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
@@ -13,7 +14,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, module_flags, module_state};
 use everycall_format::event::{NO_PLACE_FIRST, OFFSET_FIRST};
 
-// What a forked child has to know of its parent's modules as they were at the fork: the parent goes on changing its table.
+// What a forked child has to know of its parent's modules as they were at the fork: the parent goes
+// on changing its table.
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 static NEXT_CODE: AtomicU32 = AtomicU32::new(OFFSET_FIRST);
 /// A bit for each module that was unloaded.
@@ -132,8 +134,9 @@ fn unloaded_bit(index: u32) -> Option<(&'static AtomicU64, u64)> {
     Some((UNLOADED.get(index as usize / 64)?, 1 << (index % 64)))
 }
 
-/// The first `count` modules in `arena` are those of the parent, and now a forked child's. What the parent unloaded after the
-/// fork is still loaded in the child; where the parent has given its entry to another module since, its calls have no name.
+/// The first `count` modules in `arena` are those of the parent, and now a forked child's. What the
+/// parent unloaded after the fork is still loaded in the child; where the parent has given its
+/// entry to another module since, its calls have no name.
 pub(crate) fn take_over(arena: &Arena, count: u32) {
     for index in 0..count {
         let Some(entry) = arena.module(index) else { continue };

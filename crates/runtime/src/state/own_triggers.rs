@@ -1,4 +1,5 @@
-//! Triggers of an arena of the process's own: what `record` does elsewhere, by a [set](crate::site_set).
+//! Triggers of an arena of the process's own: what `record` does elsewhere, by a
+//! set.
 #![allow(unsafe_code)] // Shared memory: structures in the arena, by their addresses.
 
 use crate::state::arena::Arena;
@@ -12,7 +13,8 @@ use everycall_format::trigger::{
 };
 
 impl Triggers {
-    /// Writes the header of a fresh arena, which has no sites yet. Threads may take `memory` bytes beyond their rings.
+    /// Writes the header of a fresh arena, which has no sites yet. Threads may take `memory` bytes
+    /// beyond their rings.
     pub(crate) fn begin(&self, arena: &Arena, memory: u64) {
         let segments = memory.checked_div(arena.layout().segment_size).unwrap_or(0);
         let header = TriggerHeader {
@@ -26,8 +28,9 @@ impl Triggers {
         arena.put_bytes(arena.offset_of(self.base as u64), &bytes);
     }
 
-    /// Puts the sites of one module in the place of those that lay in its range of code, `first` to `end`; `sites` come in order. All are
-    /// written into the half that nobody uses. How many had no room. For whoever holds the module lock.
+    /// Puts the sites of one module in the place of those that lay in its range of code, `first` to
+    /// `end`; `sites` come in order. All are written into the half that nobody uses. How many had
+    /// no room. For whoever holds the module lock.
     pub(crate) fn replace(&self, first: u32, end: u32, sites: impl Iterator<Item = TriggerSite>) -> u32 {
         let old = self.sites();
         let target = old.other(old.room);
@@ -61,7 +64,8 @@ impl Triggers {
         field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire)
     }
 
-    /// All that was posted when the bell was `bell` is written or not wanted: nobody has to keep anything for it any more.
+    /// All that was posted when the bell was `bell` is written or not wanted: nobody has to keep
+    /// anything for it any more.
     pub(crate) fn hear(&self, bell: u32) {
         field!(self.base, TriggerHeader, heard, AtomicU32).store(bell, Release);
     }
@@ -91,8 +95,8 @@ impl Triggers {
         Some(call)
     }
 
-    /// Which calls of a trigger needn't be posted: those up to `until` that took no longer than `bar`, and all that took no longer
-    /// than `least`. All in ticks.
+    /// Which calls of a trigger needn't be posted: those up to `until` that took no longer than
+    /// `bar`, and all that took no longer than `least`. All in ticks.
     pub(crate) fn set_quiet(&self, rule: u32, until: u64, bar: u64, least: u64) {
         let rule = self.rule(rule);
         field!(rule, TriggerRule, least, AtomicU64).store(least, Relaxed);
@@ -113,7 +117,8 @@ impl Triggers {
         field!(self.rule(rule), TriggerRule, unwatched, AtomicU64).load(Relaxed)
     }
 
-    /// How many calls met the condition of a trigger, and how many of these that were to be kept couldn't be.
+    /// How many calls met the condition of a trigger, and how many of these that were to be kept
+    /// couldn't be.
     pub(crate) fn counts(&self, rule: u32) -> (u64, u64) {
         let rule = self.rule(rule);
         (

@@ -6,7 +6,7 @@
 //! ------------------------------ wiped in children up to here
 //! slow-path stacks              64 KiB each, for all threads: see [`slow_stacks`]
 //! ```
-#![allow(unsafe_code)] // Memory that is mapped here, and cells that the process's only thread writes at its start.
+#![allow(unsafe_code)] // Memory that is mapped here; cells written at the start.
 
 use crate::state::arena::Arena;
 use crate::state::cancelled::Cancelled;
@@ -85,7 +85,8 @@ static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 /// Place of the thread-local slot from the thread pointer.
 static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
 
-/// Maps the process's memory for `arena` and makes it the process's. False where there is no memory.
+/// Maps the process's memory for `arena` and makes it the process's. False where there is no
+/// memory.
 pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let layout = arena.layout();
     let wiped = wiped_bytes(layout);
@@ -98,7 +99,8 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
         return false;
     }
     let process = base.cast::<Process>();
-    // SAFETY: fresh, zeroed, page-aligned memory; all zero is a valid Process. Nobody else has it yet.
+    // SAFETY: fresh, zeroed, page-aligned memory; all zero is a valid Process. Nobody else has it
+    // yet.
     let fresh = unsafe { &mut *process };
     *fresh.arena.get_mut() = *arena;
     fresh.pid.store(system::process_id(), Relaxed);
@@ -134,7 +136,8 @@ pub(crate) fn inherited_arena() -> Option<Arena> {
     header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
 }
 
-/// The runtime's own memory, but for its objects: the arena, the process and the stacks of the slow path. In a forked child, too.
+/// The runtime's own memory, but for its objects: the arena, the process and the stacks of the slow
+/// path. In a forked child, too.
 pub(crate) fn own_memory() -> Option<[Range<u64>; 2]> {
     let process = core::ptr::from_ref(process()?) as u64;
     let arena = inherited_arena()?;
@@ -161,14 +164,15 @@ pub(crate) fn traced() -> Option<&'static Process> {
 impl Process {
     /// The process's arena. Not for a blank process.
     pub(crate) fn arena(&self) -> &Arena {
-        // SAFETY: `begin` or `begin_child` was called with an arena of this layout at this place; neither changes while the process isn't
-        // blank.
+        // SAFETY: `begin` or `begin_child` was called with an arena of this layout at this place;
+        // neither changes while the process isn't blank.
         unsafe { &*self.arena.get() }
     }
 
     /// A forked child's process, which was blank: it has `arena` in the place of its parent's.
     pub(crate) fn begin_child(&self, arena: &Arena, next_code: u32, sites_on: bool) {
-        // SAFETY: the thread that starts the child is alone, and nobody asks for the arena of a blank process.
+        // SAFETY: the thread that starts the child is alone, and nobody asks for the arena of a
+        // blank process.
         unsafe { *self.arena.get() = *arena };
         self.pid.store(system::process_id(), Relaxed);
         self.next_code.store(next_code, Relaxed);

@@ -1,8 +1,8 @@
-//! The stacks that are known besides the threads' own: where they are, and which slot they have. Looked up at each switch,
-//! without a lock; changed by whoever holds one.
+//! The stacks that are known besides the threads' own: where they are, and which slot they have.
+//! Looked up at each switch, without a lock; changed by whoever holds one.
 //!
-//! The entries are ordered by where they begin. They overlap only where one lies within another: a stack in a local variable of a
-//! function that runs on a fiber.
+//! The entries are ordered by where they begin. They overlap only where one lies within another: a
+//! stack in a local variable of a function that runs on a fiber.
 
 use crate::sys::lock::Lock;
 use core::sync::atomic::{
@@ -55,7 +55,8 @@ pub(crate) struct Around {
     pub(crate) place: u32,
     /// Its event word.
     pub(crate) word: u64,
-    /// Where the call that it had made returns to, in whose frames the stack lies; 0 where that isn't known.
+    /// Where the call that it had made returns to, in whose frames the stack lies; 0 where that
+    /// isn't known.
     pub(crate) callee_returns_to: u64,
 }
 
@@ -324,8 +325,8 @@ impl Change<'_> {
         });
     }
 
-    /// Takes out those that are meant of the next few that begin at `from` or above it, as many as there is room for. How many they are, and where the
-    /// next ones begin; `None` at the end.
+    /// Takes out those that are meant of the next few that begin at `from` or above it, as many as
+    /// there is room for. How many they are, and where the next ones begin; `None` at the end.
     pub(crate) fn take_some(
         &self,
         from: u64,

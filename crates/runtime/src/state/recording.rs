@@ -1,11 +1,12 @@
 //! Whether threads record: one may be left out, or recording may be off for all of them.
 //!
-//! Hooks look at nothing more for it than they do anyway. Whoever switches tracing off sets every thread's `end` to 0, so that its
-//! next event comes to the slow path, which turns its `state` to OFF: from then on hooks return as soon as they have seen that. Whoever
-//! switches it on turns those states back; the next event comes to the slow path once more, which writes the GAP record.
+//! Hooks look at nothing more for it than they do anyway. Whoever switches tracing off sets every
+//! thread's `end` to 0, so that its next event comes to the slow path, which turns its `state` to
+//! OFF: from then on hooks return as soon as they have seen that. Whoever switches it on turns
+//! those states back; the next event comes to the slow path once more, which writes the GAP record.
 //!
-//! A thread that writes its own `end` or `state` looks at the switch afterwards, and who turns the switch looks at them afterwards:
-//! so one of the two sees the other.
+//! A thread that writes its own `end` or `state` looks at the switch afterwards, and who turns the
+//! switch looks at them afterwards: so one of the two sees the other.
 
 use crate::state::arena::Slot;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};

@@ -3,19 +3,21 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::env::KeepEnded;
 
-/// The ended threads, the longest ended first, for whoever holds the lock; and the free slots, for all.
+/// The ended threads, the longest ended first, for whoever holds the lock; and the free slots, for
+/// all.
 #[derive(Debug, Default)]
 pub(crate) struct Retired {
     pub(crate) lock: AtomicU32,
     /// Index of the slot that is looked at next.
     pub(crate) next_look: AtomicU32,
-    /// Slot of the thread that began last, index plus 1: many a program has one thread after the other.
+    /// Slot of the thread that began last, index plus 1: many a program has one thread after the
+    /// other.
     pub(crate) newest: AtomicU32,
     /// Slots of ended threads, index plus 1: a list by [`Slot::next`].
     pub(crate) first: AtomicU32,
     pub(crate) last: AtomicU32,
-    /// Free slots: a [`FreeList`] by the same words. Whoever finds the lock closed takes from it, too, else each time that threads begin together
-    /// would leave a slot and a stack more.
+    /// Free slots: a [`FreeList`] by the same words. Whoever finds the lock closed takes from it,
+    /// too, else each time that threads begin together would leave a slot and a stack more.
     pub(crate) free: AtomicU64,
     /// Open-call stacks that nobody has any more: a [`FreeList`] by the words of their sentinels.
     pub(crate) free_stacks: AtomicU64,

@@ -1,17 +1,17 @@
-//! The stacks that the slow path runs on, and whatever else the runtime does in the middle of the program's work: the thread's own may
-//! be small, such as an alternate signal stack.
+//! The stacks that the slow path runs on, and whatever else the runtime does in the middle of the
+//! program's work: the thread's own may be small, such as an alternate signal stack.
 #![allow(unsafe_code)] // Calls functions on other stacks.
 
 use core::ffi::c_void;
 use core::sync::atomic::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed, Ordering::Release};
 use everycall_hooks::{SLOW_FRAME_SIZE, SLOW_STACK_SIZE, SLOW_STACKS};
 
-/// Bytes of all stacks: for as many threads at a time as are in the slow path, which are hardly more than there are CPUs. A thread
-/// that finds none stays on its own stack.
+/// Bytes of all stacks: for as many threads at a time as are in the slow path, which are hardly
+/// more than there are CPUs. A thread that finds none stays on its own stack.
 pub(crate) const SIZE: u64 = (SLOW_STACKS * SLOW_STACK_SIZE) as u64;
 
-/// Those that nobody is on: their highest addresses, else 0. A forked child has them, too, for its first event, but for those that other
-/// threads of its parent were on at the fork.
+/// Those that nobody is on: their highest addresses, else 0. A forked child has them, too, for its
+/// first event, but for those that other threads of its parent were on at the fork.
 static FREE: [AtomicU64; SLOW_STACKS] = [const { AtomicU64::new(0) }; SLOW_STACKS];
 
 /// The stacks are there, from `low` on, [`SIZE`] bytes.

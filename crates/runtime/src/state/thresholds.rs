@@ -1,8 +1,10 @@
 //! The set of functions that triggers name, where there is one, and its thresholds in ticks.
 //!
-//! Its thresholds are nanoseconds, and ticks are compared. Nobody waits until the clock's rate is known well: sites get what the threshold
-//! can't be less than, and a call that took longer than that is compared once more, with a rate that was measured for at least half as long as
-//! the process runs. So it is exact to a fraction of a microsecond for each call, from the first one on.
+//! Its thresholds are nanoseconds, and ticks are compared. Nobody waits until the clock's rate is
+//! known well: sites get what the threshold can't be less than, and a call that took longer than
+//! that is compared once more, with a rate that was measured for at least half as long as the
+//! process runs. So it is exact to a fraction of a microsecond for each call, from the first one
+//! on.
 #![allow(unsafe_code)] // Written once, at the start, before there is anybody else to read it.
 
 use crate::sys::lock::Lock;
@@ -16,7 +18,8 @@ use everycall_format::arena::ClockReading;
 use everycall_format::site_set::SiteSet;
 use everycall_format::trigger::{NEVER, RULES};
 
-/// Nanoseconds for which the clock is measured before anything else: its rate is known to some thousandths then.
+/// Nanoseconds for which the clock is measured before anything else: its rate is known to some
+/// thousandths then.
 const FIRST_NS: u64 = 300_000;
 
 /// Bits of a rate behind the point.
@@ -80,14 +83,16 @@ pub(crate) fn set() -> Option<&'static SiteSet<'static>> {
     unsafe { (*KNOWN.set.get()).as_ref() }
 }
 
-/// Whether standard error is what it was at the start: the program may have put something else in its place since.
+/// Whether standard error is what it was at the start: the program may have put something else in
+/// its place since.
 pub(crate) fn is_heard() -> bool {
     // SAFETY: written before the set was there.
     let messages = unsafe { *KNOWN.messages.get() };
     messages.is_some() && disk::identity_of(2) == messages
 }
 
-/// The threshold of a trigger in ticks, as exactly as the clock's rate is known by now; `None` where there is no set.
+/// The threshold of a trigger in ticks, as exactly as the clock's rate is known by now; `None`
+/// where there is no set.
 pub(crate) fn exact_threshold(rule: u32) -> Option<u64> {
     let set = set()?;
     let now = everycall_hooks::ticks();
@@ -126,7 +131,8 @@ pub(crate) fn ticks(nanoseconds: u64, bound: Bound) -> u64 {
     scale(nanoseconds, ticks, now.monotonic_raw_ns.saturating_sub(first.monotonic_raw_ns))
 }
 
-/// `value * by / from`, exact to a hundred-millionth of it: without 128 bits, whose division is a library's. Below [`NEVER`].
+/// `value * by / from`, exact to a hundred-millionth of it: without 128 bits, whose division is a
+/// library's. Below [`NEVER`].
 fn scale(value: u64, by: u64, from: u64) -> u64 {
     let excess = (u64::BITS - by.leading_zeros()).saturating_sub(u64::BITS - 1 - RATE_BITS);
     let Some(rate) = ((by >> excess) << RATE_BITS).checked_div(from >> excess) else { return 0 };

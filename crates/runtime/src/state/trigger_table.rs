@@ -98,7 +98,8 @@ impl Triggers {
         })
     }
 
-    /// A call met a trigger's condition, and ended at `end` after so many ticks. Whether it is to be posted.
+    /// A call met a trigger's condition, and ended at `end` after so many ticks. Whether it is to
+    /// be posted.
     pub(crate) fn fire(&self, rule: u32, end: u64, took: u64) -> bool {
         let rule = self.rule(rule);
         field!(rule, TriggerRule, fired, AtomicU64).fetch_add(1, Relaxed);
@@ -131,8 +132,9 @@ impl Triggers {
         field!(call, TriggeredCall, threshold, AtomicU64).store(new.threshold, Relaxed);
         field!(call, TriggeredCall, events_before, AtomicU64).store(new.events_before, Relaxed);
         field!(call, TriggeredCall, events_after, AtomicU64).store(new.events_after, Relaxed);
-        // Before the bell: as soon as that has changed, this says for how long. The first call that waits counts: nobody may
-        // ever come for it, and threads must not wait longer because others follow.
+        // Before the bell: as soon as that has changed, this says for how long. The first call that
+        // waits counts: nobody may ever come for it, and threads must not wait longer because
+        // others follow.
         let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Relaxed);
         if bell == field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) {
             field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
@@ -188,7 +190,8 @@ impl Triggers {
             floor_and_sites,
             given_up: given_up.to_le_bytes(),
             generation: generation.to_le_bytes(),
-            // SAFETY: within the triggers, which stay mapped. The recorder writes new sites into the other half.
+            // SAFETY: within the triggers, which stay mapped. The recorder writes new sites into
+            // the other half.
             sites: (arena.offset_of(address as u64), unsafe {
                 core::slice::from_raw_parts(address.cast_const(), size as usize)
             }),
@@ -231,7 +234,8 @@ impl Inheritance {
         self
     }
 
-    /// Whether the recorder has left the parent's sites alone since: it may have begun to write others into the same half.
+    /// Whether the recorder has left the parent's sites alone since: it may have begun to write
+    /// others into the same half.
     pub(crate) fn is_current(&self) -> bool {
         fence(Acquire);
         let word = field!(self.triggers.base, TriggerHeader, sites, AtomicU32).load(Acquire);
@@ -239,8 +243,9 @@ impl Inheritance {
     }
 }
 
-/// Whether threads are to keep what they have, and what ended ones have left: a call was posted, and whoever keeps it hasn't come yet.
-/// It may have to wait for a CPU for long, and finds what was there all the same.
+/// Whether threads are to keep what they have, and what ended ones have left: a call was posted,
+/// and whoever keeps it hasn't come yet. It may have to wait for a CPU for long, and finds what was
+/// there all the same.
 pub(crate) fn are_awaited(arena: &Arena) -> bool {
     Triggers::of(arena).is_some_and(|triggers| triggers.is_awaited())
 }

@@ -32,7 +32,8 @@ fn stat(descriptor: usize) -> Option<[u64; 18]> {
     (result == 0).then_some(facts)
 }
 
-/// The mode of a file, and whose it is. Behind device, inode and links, 64 bits each, they are 32 bits each.
+/// The mode of a file, and whose it is. Behind device, inode and links, 64 bits each, they are 32
+/// bits each.
 fn mode_and_owner(facts: &[u64; 18]) -> (u32, u32) {
     (facts[3] as u32, (facts[3] >> 32) as u32)
 }
@@ -50,7 +51,8 @@ pub(crate) fn is_private(folder: &File) -> bool {
     })
 }
 
-/// Seals of memory whose size nobody can change any more: `F_SEAL_SEAL`, `F_SEAL_SHRINK`, `F_SEAL_GROW`.
+/// Seals of memory whose size nobody can change any more: `F_SEAL_SEAL`, `F_SEAL_SHRINK`,
+/// `F_SEAL_GROW`.
 const FIXED_SIZE: usize = 7;
 
 /// Why a recorder's memory isn't taken.
@@ -64,8 +66,8 @@ pub(crate) enum NotMemory {
     OtherVersion,
 }
 
-/// Opens a recorder's memory under `/proc/PID/fd` to be mapped; its path ends with NUL. What else lies there isn't even opened:
-/// to open a device may do something.
+/// Opens a recorder's memory under `/proc/PID/fd` to be mapped; its path ends with NUL. What else
+/// lies there isn't even opened: to open a device may do something.
 pub(crate) fn open_memory(path: &[u8]) -> Result<File, NotMemory> {
     let named = File::found(path).map_err(|_| NotMemory::NotThere)?;
     if !is_recorders(&named) {
@@ -93,8 +95,9 @@ pub(crate) fn size_of(file: &File) -> Option<u64> {
     facts_of(file).map(|facts| facts.size)
 }
 
-/// Whether a recorder's arena is nobody's yet: the recorder marks those so, and takes the mark away when one is claimed. Only it can, so
-/// that who has an arena can't have another process take it, too.
+/// Whether a recorder's arena is nobody's yet: the recorder marks those so, and takes the mark away
+/// when one is claimed. Only it can, so that who has an arena can't have another process take it,
+/// too.
 pub(crate) fn is_spare(file: &File) -> bool {
     stat(file.number()).is_some_and(|facts| mode_and_owner(&facts).0 & SPARE_MODE == SPARE_MODE)
 }
@@ -124,7 +127,8 @@ pub(crate) fn facts_of(file: &File) -> Option<Facts> {
     })
 }
 
-/// Whether a new file may take this name, which ends with NUL: nothing has it, or a file, or a link. A device or a pipe stays what it is.
+/// Whether a new file may take this name, which ends with NUL: nothing has it, or a file, or a
+/// link. A device or a pipe stays what it is.
 pub(crate) fn is_for_files(path: &[u8]) -> bool {
     const LINK: u32 = 0o120_000;
     let Some(facts) = File::named(path).ok().and_then(|file| stat(file.number())) else { return true };
@@ -175,8 +179,9 @@ pub(crate) fn take_room(file: &File, size: u64) -> Result<(), isize> {
     done(unsafe { syscall(number::FALLOCATE, [file.number(), KEEP_SIZE, 0, size as usize, 0, 0]) })
 }
 
-/// Makes pages of a mapped file present and writable, which takes room for them on its disk: whoever writes there later needs none.
-/// (Where the disk is full, the kernel says so here, and not by a signal.) EINVAL before Linux 5.14.
+/// Makes pages of a mapped file present and writable, which takes room for them on its disk:
+/// whoever writes there later needs none. (Where the disk is full, the kernel says so here, and not
+/// by a signal.) EINVAL before Linux 5.14.
 pub(crate) fn take_room_at(address: u64, size: u64) -> Result<(), isize> {
     system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE)
 }

@@ -46,7 +46,8 @@ impl File {
         File::open_at(AT_FDCWD, path, if write { O_RDWR } else { O_RDONLY }).ok()
     }
 
-    /// What a path leads to, without opening it: to open a device may do something. The path ends with NUL.
+    /// What a path leads to, without opening it: to open a device may do something. The path ends
+    /// with NUL.
     pub(crate) fn found(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_PATH)
     }
@@ -69,7 +70,8 @@ impl File {
         File::open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
     }
 
-    /// What has this name, be it a link, and without doing anything with it. The path ends with NUL.
+    /// What has this name, be it a link, and without doing anything with it. The path ends with
+    /// NUL.
     pub(crate) fn named(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW)
     }

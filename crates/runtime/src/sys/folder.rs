@@ -23,8 +23,8 @@ impl Folder {
         Folder { path: UnsafeCell::new([0; FOLDER_MAX + 1]), length: AtomicU32::new(0) }
     }
 
-    /// Remembers the path; a relative one is made absolute, as the program may go elsewhere. For the start alone. False where it is no
-    /// path or too long.
+    /// Remembers the path; a relative one is made absolute, as the program may go elsewhere. For
+    /// the start alone. False where it is no path or too long.
     pub(crate) fn set(&self, path: &[u8]) -> bool {
         self.put(path).is_some()
     }
@@ -63,7 +63,8 @@ impl Folder {
         }
     }
 
-    /// The path of the file that has this name, which ends at its first NUL; nothing where there is no folder.
+    /// The path of the file that has this name, which ends at its first NUL; nothing where there is
+    /// no folder.
     pub(crate) fn path_of(&self, name: &[u8]) -> FilePath {
         let mut path = FilePath { bytes: [0; FOLDER_MAX + 1 + NAME_MAX], length: 0 };
         if self.length.load(Relaxed) == 0 {

@@ -1,8 +1,9 @@
 //! Threads of ours, each of which lives as long as it writes a file.
 //!
-//! A thread and not a process: a process would be a zombie until somebody waits for it, and a child of the program where that is the first
-//! process of its container or adopts orphans. It has all signals blocked, no descriptor of the program's (a table of its own, emptied), no
-//! part in its scheduling class, and it needs no thread-local storage and nothing of the C library.
+//! A thread and not a process: a process would be a zombie until somebody waits for it, and a child
+//! of the program where that is the first process of its container or adopts orphans. It has all
+//! signals blocked, no descriptor of the program's (a table of its own, emptied), no part in its
+//! scheduling class, and it needs no thread-local storage and nothing of the C library.
 #![allow(unsafe_code)] // A thread on a stack that is mapped here.
 
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
@@ -43,8 +44,8 @@ pub(crate) enum Started {
     Failed,
 }
 
-/// Starts a helper that runs `entry`, if none is on this stack: `running` says so, which the kernel clears when the thread is gone. The caller has
-/// all signals blocked, and so has the helper.
+/// Starts a helper that runs `entry`, if none is on this stack: `running` says so, which the kernel
+/// clears when the thread is gone. The caller has all signals blocked, and so has the helper.
 pub(crate) fn start(
     stack: &Stack,
     running: &AtomicU32,

@@ -1,5 +1,5 @@
-//! A traced object as it lies in memory: where it begins and ends, its code, its build id. By its program headers, which are
-//! loaded with it.
+//! A traced object as it lies in memory: where it begins and ends, its code, its build id. By its
+//! program headers, which are loaded with it.
 #![allow(unsafe_code)] // Headers of an object in memory, by their addresses.
 
 use crate::sys::system::{PROT_EXEC, PROT_READ, PROT_WRITE};
@@ -61,9 +61,9 @@ impl Image {
             return None;
         }
         let at = |offset: u64| elf_header.wrapping_add(offset);
-        // SAFETY: the linker's address of the ELF header, which is loaded; so are the program headers
-        // that it points to (they lie in the same page or segment), and the notes and the dynamic section that
-        // those point to.
+        // SAFETY: the linker's address of the ELF header, which is loaded; so are the program
+        // headers that it points to (they lie in the same page or segment), and the notes and the
+        // dynamic section that those point to.
         unsafe {
             if *(elf_header as *const [u8; 4]) != *b"\x7fELF" {
                 return None;

@@ -1,4 +1,5 @@
-//! Which mapping an address lies in, by `/proc/self/maps`. Asked once for each stack that nobody has told of.
+//! Which mapping an address lies in, by `/proc/self/maps`. Asked once for each stack that nobody
+//! has told of.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::file::File;

@@ -8,16 +8,18 @@ static REACHED_BY: AtomicU32 = AtomicU32::new(NOBODY);
 /// No user's number.
 const NOBODY: u32 = u32::MAX;
 
-/// Remembers who the process was started as. Where it may do more than that user's other processes, they must not reach its memory.
+/// Remembers who the process was started as. Where it may do more than that user's other processes,
+/// they must not reach its memory.
 pub(crate) fn remember_user() {
     if let Some(user) = system::user().filter(|user| *user == 0 || !system::has_capabilities()) {
         REACHED_BY.store(user, Relaxed);
     }
 }
 
-/// Memory for an arena of the process's own: such that snapshots can be taken of it from outside, if there is such. A segment belongs to
-/// whom the process acts as, and that user's processes can write to it: so there is none where that isn't who has started it, as in a
-/// daemon that acts as somebody else for a while.
+/// Memory for an arena of the process's own: such that snapshots can be taken of it from outside,
+/// if there is such. A segment belongs to whom the process acts as, and that user's processes can
+/// write to it: so there is none where that isn't who has started it, as in a daemon that acts as
+/// somebody else for a while.
 pub(crate) fn map(size: u64) -> Option<*mut u8> {
     let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
     let is_ours = system::user().is_some_and(|user| user != NOBODY && user == REACHED_BY.load(Relaxed));

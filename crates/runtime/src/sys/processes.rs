@@ -26,7 +26,8 @@ pub(crate) fn process_is_gone(process: u32) -> bool {
     unsafe { syscall(number::KILL, [process as usize, 0, 0, 0, 0, 0]) == errno::ESRCH }
 }
 
-/// Whether a process has ended. Not only whether it is gone: one that nobody waits for stays for long.
+/// Whether a process has ended. Not only whether it is gone: one that nobody waits for stays for
+/// long.
 pub(crate) fn process_has_ended(process: u32) -> bool {
     if process_is_gone(process) {
         return true;
@@ -37,11 +38,13 @@ pub(crate) fn process_has_ended(process: u32) -> bool {
     let Ok(file) = File::from_result(descriptor) else { return descriptor == errno::ESRCH };
     const POLLIN: u64 = 1;
     let mut polled = file.number() as u64 | POLLIN << 32;
-    // SAFETY: reads and writes one pollfd, a 64-bit word: the descriptor, then the events that are waited for.
+    // SAFETY: reads and writes one pollfd, a 64-bit word: the descriptor, then the events that are
+    // waited for.
     unsafe { syscall(number::POLL, [&raw mut polled as usize, 1, 0, 0, 0, 0]) == 1 }
 }
 
-/// The beginning of the process's command line, each word with a NUL behind it: as much of it as fits; empty where it can't be read.
+/// The beginning of the process's command line, each word with a NUL behind it: as much of it as
+/// fits; empty where it can't be read.
 pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     let Some(file) = File::open(b"/proc/self/cmdline\0", false) else { return &[] };
     let mut length = 0;
@@ -54,7 +57,8 @@ pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     buffer.get(..length).unwrap_or(&[])
 }
 
-/// The name of thread `tid` of this process, NUL padded; `None` where it is gone, or can't be asked for.
+/// The name of thread `tid` of this process, NUL padded; `None` where it is gone, or can't be asked
+/// for.
 pub(crate) fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
     const HEAD: &[u8] = b"/proc/self/task/";
     const TAIL: &[u8] = b"/comm\0";

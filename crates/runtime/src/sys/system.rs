@@ -1,5 +1,5 @@
-//! System calls, by number, without a library: nothing here touches `errno` or can be interposed. The
-//! list of calls is short on purpose; `docs/system-calls.md` names it for seccomp filters.
+//! System calls, by number, without a library: nothing here touches `errno` or can be interposed.
+//! The list of calls is short on purpose; `docs/system-calls.md` names it for seccomp filters.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::errors::{self, errno};
@@ -40,7 +40,8 @@ pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isiz
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Moves a mapping of [`map`] or [`map_segment`] over another one of the same length, which is gone then. Where that fails, the first one is.
+/// Moves a mapping of [`map`] or [`map_segment`] over another one of the same length, which is gone
+/// then. Where that fails, the first one is.
 pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*mut u8> {
     const MAYMOVE_FIXED: usize = 3;
     let size = length as usize;
@@ -54,9 +55,10 @@ pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*m
     Some(to)
 }
 
-/// Maps shared memory that other processes of the same user can reach by its number, though it has no name, no file and no
-/// descriptor: a System V segment that is removed at once. Linux lets it be attached for as long as somebody has it,
-/// and it goes with its last process, whatever kills that. `None` where the system has none of that size.
+/// Maps shared memory that other processes of the same user can reach by its number, though it has
+/// no name, no file and no descriptor: a System V segment that is removed at once. Linux lets it be
+/// attached for as long as somebody has it, and it goes with its last process, whatever kills that.
+/// `None` where the system has none of that size.
 pub(crate) fn map_segment(length: u64) -> Option<*mut u8> {
     const IPC_PRIVATE: usize = 0;
     const OWNER_ONLY: usize = 0o600;
@@ -81,7 +83,8 @@ pub(crate) fn unmap(address: *mut u8, length: u64) {
 }
 
 pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
-    // SAFETY: callers change text pages between readable-executable and writable, content untouched.
+    // SAFETY: callers change text pages between readable-executable and writable, content
+    // untouched.
     unsafe { syscall(number::MPROTECT, [address as usize, length as usize, protection, 0, 0, 0]) == 0 }
 }
 
@@ -91,7 +94,8 @@ pub(crate) fn lock_all(flags: u32) -> Result<(), isize> {
     done(unsafe { syscall(number::MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]) })
 }
 
-/// Locks a range, as far as it can be: its pages are in memory at once, or when they are touched (`on_fault`).
+/// Locks a range, as far as it can be: its pages are in memory at once, or when they are touched
+/// (`on_fault`).
 pub(crate) fn lock_range(start: u64, size: u64, on_fault: bool) {
     // SAFETY: changes no memory.
     unsafe { syscall(number::MLOCK2, [start as usize, size as usize, on_fault.into(), 0, 0, 0]) };
@@ -99,7 +103,8 @@ pub(crate) fn lock_range(start: u64, size: u64, on_fault: bool) {
 
 /// Gives an advice about memory; the kernel's error where it doesn't take it.
 pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> Result<(), isize> {
-    // SAFETY: the advices in use (DONTFORK, DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and _WRITE) don't change memory here.
+    // SAFETY: the advices in use (DONTFORK, DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and _WRITE)
+    // don't change memory here.
     done(unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) })
 }
 
@@ -116,8 +121,8 @@ pub(crate) fn warn(parts: &[&[u8]]) {
     unsafe { syscall(number::WRITE, [2, line.as_ptr() as usize, length, 0, 0, 0]) };
 }
 
-/// Puts text into `line`, as far as it fits; its length. Some of it others have written, so what a terminal would obey becomes a question mark;
-/// the line's own end stays.
+/// Puts text into `line`, as far as it fits; its length. Some of it others have written, so what a
+/// terminal would obey becomes a question mark; the line's own end stays.
 fn put_plain(line: &mut [u8], parts: &[&[u8]]) -> usize {
     let mut length = 0;
     let mut last = 0;
@@ -202,7 +207,8 @@ pub(crate) fn thread_is_gone(process: u32, thread: u32) -> bool {
     unsafe { syscall(number::TGKILL, [process as usize, thread as usize, 0, 0, 0, 0]) == errno::ESRCH }
 }
 
-/// Sets a signal's handler, in which all signals are blocked; system calls that it interrupts are begun again.
+/// Sets a signal's handler, in which all signals are blocked; system calls that it interrupts are
+/// begun again.
 pub(crate) fn handle_signal(signal: u32, handler: unsafe extern "C" fn(core::ffi::c_int), handler_end: u64) {
     const SA_RESTORER: u64 = 0x0400_0000;
     const SA_ONSTACK: u64 = 0x0800_0000;
@@ -213,7 +219,8 @@ pub(crate) fn handle_signal(signal: u32, handler: unsafe extern "C" fn(core::ffi
     unsafe { syscall(number::RT_SIGACTION, arguments) };
 }
 
-/// Closes all descriptors of the calling thread, which has a table of its own. Before Linux 5.9 they stay until it ends.
+/// Closes all descriptors of the calling thread, which has a table of its own. Before Linux 5.9
+/// they stay until it ends.
 pub(crate) fn close_all() {
     // SAFETY: nobody else has this table.
     unsafe { syscall(number::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0]) };
@@ -227,7 +234,8 @@ pub(crate) fn be_ordinary() {
     unsafe { syscall(number::SCHED_SETSCHEDULER, [0, SCHED_OTHER, &raw const priority as usize, 0, 0, 0]) };
 }
 
-/// Blocks the calling thread's signals as hooks do in the slow path. What was blocked before, and stays so.
+/// Blocks the calling thread's signals as hooks do in the slow path. What was blocked before, and
+/// stays so.
 pub(crate) fn block_signals() -> u64 {
     const SIG_BLOCK: usize = 0;
     let unless_stepping = if everycall_hooks::is_stepping() { TRAP_SIGNAL } else { 0 };
@@ -329,7 +337,8 @@ pub(crate) fn is_readable(address: u64, size: u64) -> bool {
     }
 }
 
-/// The same of one page: the kernel looks at a signal set there and refuses to do anything with it. (Valgrind complains about that.)
+/// The same of one page: the kernel looks at a signal set there and refuses to do anything with it.
+/// (Valgrind complains about that.)
 fn is_page_readable(address: u64) -> bool {
     const NOTHING: usize = usize::MAX;
     // SAFETY: no signal mask is changed, as there is no such way to do it.

@@ -1,7 +1,8 @@
-//! A thread of a traced program: calls, their hooks step by step, signals in between, jumps out of them.
+//! A thread of a traced program: calls, their hooks step by step, signals in between, jumps out of
+//! them.
 //!
-//! If you change a hook in the hooks room, change it here. A step here is one instruction there that
-//! touches memory which others look at.
+//! If you change a hook in the hooks room, change it here. A step here is one instruction there
+//! that touches memory which others look at.
 #![allow(unsafe_code)] // The arena and the stacks of a pretended thread, by their addresses.
 
 extern crate std;
@@ -30,7 +31,8 @@ pub(super) const CAPACITY: u32 = 700;
 /// Bytes of a frame, and how far below the interrupted one a handler's begins.
 const FRAME: u64 = 48;
 const BELOW: u64 = 256;
-/// Bytes of code of each call: every call has a function of its own, so that events can be told apart.
+/// Bytes of code of each call: every call has a function of its own, so that events can be told
+/// apart.
 const FUNCTION: u32 = 16;
 
 std::thread_local! {
@@ -125,15 +127,16 @@ pub(super) struct Machine {
     interrupts: u64,
     /// Hooks that were jumped out of.
     pub(super) abandoned: u64,
-    /// Set where the open-call stack may differ from the program's until the calls around have ended; see
-    /// `docs/design/memory-model.md`, "What isn't promised".
+    /// Set where the open-call stack may differ from the program's until the calls around have
+    /// ended; see `docs/design/memory-model.md`, "What isn't promised".
     pub(super) unsure: bool,
     /// How often the slow path was taken.
     pub(super) slow_paths: u64,
-    /// Frames have been jumped out of and no call has come since: a handler's, whose frame is below theirs, can't
-    /// tell that they are dead.
+    /// Frames have been jumped out of and no call has come since: a handler's, whose frame is below
+    /// theirs, can't tell that they are dead.
     dead: bool,
-    /// Whether hooks were called from within frames, where a dead frame may have the stack pointer of a new one.
+    /// Whether hooks were called from within frames, where a dead frame may have the stack pointer
+    /// of a new one.
     from_frames: bool,
     _one_at_a_time: MutexGuard<'static, ()>,
 }
@@ -400,7 +403,8 @@ impl Machine {
         Ok(())
     }
 
-    /// `everycall_prologue`: the control block, the slot and the time, or `None` where the slow path was taken.
+    /// `everycall_prologue`: the control block, the slot and the time, or `None` where the slow
+    /// path was taken.
     fn reserve(&mut self, what: u32, address: u32) -> Result<Option<(&'static Control, u64, u64)>, Jump> {
         self.step()?;
         let control = Machine::loaded();
@@ -526,13 +530,15 @@ impl Machine {
         self.control.end.load(Relaxed) == 0
     }
 
-    /// From here on nothing comes in between, so that what is dead is found by the next call at the latest.
+    /// From here on nothing comes in between, so that what is dead is found by the next call at the
+    /// latest.
     pub(super) fn last_call(&mut self) {
         self.plan.clear();
         self.catch(|machine| machine.call(Hooks::Sited, |_| Ok(())));
     }
 
-    /// After the program: every event is in the ring once, holes are where hooks were jumped out of, nothing is open.
+    /// After the program: every event is in the ring once, holes are where hooks were jumped out
+    /// of, nothing is open.
     pub(super) fn finish(self) {
         assert_eq!(self.process.state.load(Relaxed), process_state::ON);
         let pool = self.process.arena().pool();
@@ -583,7 +589,8 @@ impl Machine {
                 }
             }
         }
-        // A slot that was given up while its hook was interrupted, and that the hook then believed, is counted wrongly.
+        // A slot that was given up while its hook was interrupted, and that the hook then believed,
+        // is counted wrongly.
         assert!(
             (events - oldest_events).abs_diff(in_ring) <= self.given_up + self.interrupts,
             "{} events counted, {in_ring} there",

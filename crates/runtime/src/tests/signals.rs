@@ -1,5 +1,5 @@
-//! A signal between any two instructions of a hook, and a second one between any two of what follows, be it
-//! the handler's or the program's: all places, all kinds of handlers.
+//! A signal between any two instructions of a hook, and a second one between any two of what
+//! follows, be it the handler's or the program's: all places, all kinds of handlers.
 
 extern crate std;
 
@@ -36,8 +36,8 @@ struct Outcome {
     abandoned: u64,
 }
 
-/// Places in the ring where the program begins: far from any end, and such that a segment's end, or the
-/// ring's, comes at each of its events.
+/// Places in the ring where the program begins: far from any end, and such that a segment's end, or
+/// the ring's, comes at each of its events.
 fn beginnings() -> impl Iterator<Item = u64> {
     let ends = [SEGMENT, 16 * SEGMENT];
     [10].into_iter().chain(ends.into_iter().flat_map(|end| end - 12..=end))

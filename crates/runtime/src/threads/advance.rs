@@ -12,7 +12,8 @@ use everycall_ring::{Advance, Shortage, Size};
 
 /// Words of the record that a stack is run again: a gap, with a thread and flags.
 const RESUMED_WORDS: usize = 7;
-/// How long a thread that waits for a segment sleeps before it looks whether the recorder is still there.
+/// How long a thread that waits for a segment sleeps before it looks whether the recorder is still
+/// there.
 const STALL_LOOK_NS: u64 = 100_000_000;
 
 impl Thread<'_> {
@@ -116,8 +117,9 @@ impl Thread<'_> {
         trigger_table::look_at_floor(self.process, self.control);
     }
 
-    /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many entries
-    /// as the segment has words. Where that could be too many, every event goes on to come here.
+    /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many
+    /// entries as the segment has words. Where that could be too many, every event goes on to come
+    /// here.
     pub(crate) fn resume(&self) {
         if self.control.deep.load(Relaxed) == 0 && self.open.room() > self.slot.segment_words() as u64 {
             self.ring.release();
@@ -125,8 +127,8 @@ impl Thread<'_> {
     }
 }
 
-/// Waits for the recorder to give a segment back, unless it has rung since it read `bell`; where it is gone, nobody waits any
-/// more.
+/// Waits for the recorder to give a segment back, unless it has rung since it read `bell`; where it
+/// is gone, nobody waits any more.
 #[cold]
 fn wait_for_segment(arena: &Arena, bell: u32) {
     arena.pool_waiters().fetch_add(1, SeqCst);

@@ -1,6 +1,8 @@
-//! The first event of a thread, or of a fiber, gives it a slot and a ring: a few atomic operations, no lock that anybody waits for.
+//! The first event of a thread, or of a fiber, gives it a slot and a ring: a few atomic operations,
+//! no lock that anybody waits for.
 //!
-//! Slots of ended threads stay as they are for a while, so that their events can be read ([`crate::retirement`]).
+//! Slots of ended threads stay as they are for a while, so that their events can be read
+//! (`retirement`).
 #![allow(unsafe_code)] // The calling thread's slot, and open-call stacks, by their addresses.
 
 use crate::state::arena::Arena;
@@ -38,8 +40,9 @@ pub(crate) fn begin_child() {
     SEGMENTS_DUMPED.store(0, Relaxed);
 }
 
-/// Gives a stack that the calling thread runs a control block and a ring in a free place: its own, or a fiber's, which has that name or none.
-/// `None` where there is no place or no room: then the thread runs untraced, or the fiber does.
+/// Gives a stack that the calling thread runs a control block and a ring in a free place: its own,
+/// or a fiber's, which has that name or none. `None` where there is no place or no room: then the
+/// thread runs untraced, or the fiber does.
 pub(crate) fn begin(
     process: &'static Process,
     place: Option<(u32, u32)>,
@@ -185,8 +188,9 @@ pub(crate) fn take_back() {
     unsafe { process::thread_slot().write(core::ptr::null()) };
 }
 
-/// Adds the thread's open-call stack to what core dumps have, as far as it is used. Not at a thread's begin, as it costs as much as
-/// all the rest of that: what a thread has open that made a few calls only stands in its ring.
+/// Adds the thread's open-call stack to what core dumps have, as far as it is used. Not at a
+/// thread's begin, as it costs as much as all the rest of that: what a thread has open that made a
+/// few calls only stands in its ring.
 pub(crate) fn add_open_calls_to_dumps(arena: &Arena, control: &Control) {
     let base = control.open_base.load(Relaxed);
     let used = control.open_top.load(Relaxed).saturating_sub(base);

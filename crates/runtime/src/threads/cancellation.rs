@@ -1,5 +1,6 @@
-//! Threads that the program asks to end (`pthread_cancel`). Where none of their frames cleans up, nobody tells when they do: from the moment when they were asked, all
-//! their calls come to the slow path, where it is known where they were made.
+//! Threads that the program asks to end (`pthread_cancel`). Where none of their frames cleans up,
+//! nobody tells when they do: from the moment when they were asked, all their calls come to the
+//! slow path, where it is known where they were made.
 
 use crate::state::cancelled::{CANCELLED, Cancelled, LONG_AGO};
 use crate::state::process::Process;
@@ -7,11 +8,13 @@ use crate::sys::system;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_ring::Control;
 
-/// Ticks, about a second, after which it has ended without a call: another one may have its thread pointer.
+/// Ticks, about a second, after which it has ended without a call: another one may have its thread
+/// pointer.
 const CANCELLED_MAX: u64 = 1 << 32;
 
-/// The program asks the thread to end that has this thread pointer. It may at any call from now on, of which nobody tells where no frame cleans up: all of
-/// its calls come to the slow path, where it is known where they were made.
+/// The program asks the thread to end that has this thread pointer. It may at any call from now on,
+/// of which nobody tells where no frame cleans up: all of its calls come to the slow path, where it
+/// is known where they were made.
 pub(crate) fn cancel(process: &'static Process, thread: u64) {
     let arena = process.arena();
     let is_gone = |control: &Control| {

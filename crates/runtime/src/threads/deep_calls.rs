@@ -1,6 +1,7 @@
-//! Open calls beyond the open-call stack: where their stack pointers are and which functions they are of, so that those that are left can be
-//! told from those that go on. They stay in memory of the process's own, which is mapped when a stack has the first of them; no
-//! hook and no reader knows of it.
+//! Open calls beyond the open-call stack: where their stack pointers are and which functions they
+//! are of, so that those that are left can be told from those that go on. They stay in memory of
+//! the process's own, which is mapped when a stack has the first of them; no hook and no reader
+//! knows of it.
 #![allow(unsafe_code)] // Memory that is mapped here.
 
 use crate::sys::system;
@@ -104,8 +105,8 @@ impl<'a> DeepCalls<'a> {
         removed
     }
 
-    /// Removes those that are gone, by their stack pointers; of those that aren't known, none or all. Whether there are none now, or none
-    /// that is known.
+    /// Removes those that are gone, by their stack pointers; of those that aren't known, none or
+    /// all. Whether there are none now, or none that is known.
     pub(crate) fn remove_gone(&self, is_gone: impl Fn(u64) -> bool) -> bool {
         let gone = self.innermost().take_while(|(pointer, _)| is_gone(*pointer)).count() as u32;
         let known = self.known();

@@ -1,4 +1,5 @@
-//! Entries, exits, and frames that were left without their exits: in the ring and on the open-call stack.
+//! Entries, exits, and frames that were left without their exits: in the ring and on the open-call
+//! stack.
 
 use crate::state::places::Place;
 use crate::state::recording;
@@ -14,7 +15,8 @@ use everycall_ring::state;
 pub(crate) const EVENT_WORDS_MAX: usize = 17;
 
 impl Thread<'_> {
-    /// All calls that are open have been left: something new begins on the stack, or nothing any more. `how` is one of [`unwound`].
+    /// All calls that are open have been left: something new begins on the stack, or nothing any
+    /// more. `how` is one of [`unwound`].
     pub(crate) fn leave_all(&self, how: u8) {
         self.control.jumped_to.store(0, Relaxed);
         if self.open.depth() > 0 {
@@ -31,7 +33,8 @@ impl Thread<'_> {
         if hook != 0 {
             self.between_events(|thread| {
                 let ticks = thread.prepare(EVENT_WORDS_MAX);
-                // Whoever switches stacks by jumps goes on with what it has left: nothing that was inlined there is gone.
+                // Whoever switches stacks by jumps goes on with what it has left: nothing that was
+                // inlined there is gone.
                 thread.drop_below(ticks, hook, false);
             });
         }
@@ -51,7 +54,8 @@ impl Thread<'_> {
         self.control.busy.store(0, Relaxed);
     }
 
-    /// Opens a call; those that are gone have been removed, but where this is perhaps another stack's. Whether it is in the open-call stack.
+    /// Opens a call; those that are gone have been removed, but where this is perhaps another
+    /// stack's. Whether it is in the open-call stack.
     pub(crate) fn entry(&self, ticks: u64, place: Place, frame: Frame, maybe_another: bool) -> bool {
         if maybe_another {
             let begun = if let Place::Offset(code) = place { Some(code) } else { None };
@@ -69,8 +73,8 @@ impl Thread<'_> {
         is_there
     }
 
-    /// Does what the exit hook would have done, which has read the clock and came here because the call took long or is marked.
-    /// False, and nothing is done, where there is more to it.
+    /// Does what the exit hook would have done, which has read the clock and came here because the
+    /// call took long or is marked. False, and nothing is done, where there is more to it.
     pub(crate) fn exit_in_place(&self, slot: &AtomicU64, place: Place, frame: Frame) -> bool {
         let word = slot.load(Relaxed);
         let Place::Offset(offset) = place else { return false };
@@ -97,7 +101,8 @@ impl Thread<'_> {
         self.drop_gone(ticks, frame, None);
     }
 
-    /// The same, and where a call of the function at `begun` begins at a stack pointer at which one is open, that one and all inside it.
+    /// The same, and where a call of the function at `begun` begins at a stack pointer at which one
+    /// is open, that one and all inside it.
     pub(crate) fn drop_gone(&self, ticks: u64, frame: Frame, begun: Option<u32>) {
         self.leave(ticks, unwound::NOTICED, |fallen| {
             let dead = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
@@ -107,9 +112,10 @@ impl Thread<'_> {
         });
     }
 
-    /// Removes the frames that are gone when the program goes on where a hook would have this stack pointer, as it is about to, and
-    /// records that. `jumps`: to where the frame's function has called `setjmp`, so that what was inlined into it is gone, too.
-    /// (Compilers don't inline functions that call `setjmp`, but for clang into others that do.)
+    /// Removes the frames that are gone when the program goes on where a hook would have this stack
+    /// pointer, as it is about to, and records that. `jumps`: to where the frame's function has
+    /// called `setjmp`, so that what was inlined into it is gone, too. (Compilers don't inline
+    /// functions that call `setjmp`, but for clang into others that do.)
     pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
         self.leave(ticks, unwound::KNOWN, |fallen| {
             let below = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
@@ -148,7 +154,8 @@ impl Thread<'_> {
         }
     }
 
-    /// Removes the innermost `count` calls, records that they were left, and tells the triggers. `how` is one of [`unwound`].
+    /// Removes the innermost `count` calls, records that they were left, and tells the triggers.
+    /// `how` is one of [`unwound`].
     pub(crate) fn leave_innermost(&self, ticks: u64, count: u32, how: u8) {
         self.leave(ticks, how, |fallen| {
             self.open.drop_frames(count, |call| fallen.add(self.process, call, ticks));
@@ -164,7 +171,8 @@ impl Thread<'_> {
         fallen.post(self.process, self);
     }
 
-    /// Records that `count` frames have been left, down to the depth as it is now; after a gap, with the gap. `how` is one of [`unwound`].
+    /// Records that `count` frames have been left, down to the depth as it is now; after a gap,
+    /// with the gap. `how` is one of [`unwound`].
     pub(crate) fn left(&self, ticks: u64, count: u32, how: u8) {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
@@ -208,7 +216,8 @@ impl Thread<'_> {
         }
     }
 
-    /// The exit of a call comes that isn't counted: those that are counted in its frame were inside it, and have been left.
+    /// The exit of a call comes that isn't counted: those that are counted in its frame were inside
+    /// it, and have been left.
     pub(crate) fn drop_inside_uncounted(&self, ticks: u64) {
         self.leave_innermost(ticks, self.open.innermost_inlined(), unwound::NOTICED);
     }

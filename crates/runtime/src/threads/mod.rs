@@ -1,4 +1,5 @@
-//! Threads and fibers: their stacks, contexts and open calls, and what the slow path records of them.
+//! Threads and fibers: their stacks, contexts and open calls, and what the slow path records of
+//! them.
 //!
 //! ```text
 //! begin        a context's first event gives it a slot; retirement: contexts that have ended

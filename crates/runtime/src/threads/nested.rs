@@ -1,11 +1,12 @@
-//! Stacks that lie in another stack: in a local variable. Such a stack is over when the function has returned in whose frame it lies, and
-//! nobody tells of that. What can be known is which call of the outer stack was the innermost one around it when the
-//! program told of it:
+//! Stacks that lie in another stack: in a local variable. Such a stack is over when the function
+//! has returned in whose frame it lies, and nobody tells of that. What can be known is which call
+//! of the outer stack was the innermost one around it when the program told of it:
 //!
 //! - When that call isn't open any more, the memory is the outer stack's again.
-//! - Hooks at a function's first instruction have a stack pointer above the function's frame, so this call is the function's own. Hooks
-//!   within the frame have one below most of it: then it is the call of whoever called the function, and may go on for long. But
-//!   such a call's next call puts its return address in the place where the function's was: another one there says that the
+//! - Hooks at a function's first instruction have a stack pointer above the function's frame, so
+//!   this call is the function's own. Hooks within the frame have one below most of it: then it is
+//!   the call of whoever called the function, and may go on for long. But such a call's next call
+//!   puts its return address in the place where the function's was: another one there says that the
 //!   function has returned.
 #![allow(unsafe_code)] // Code and stacks of the program, by their addresses.
 
@@ -19,7 +20,8 @@ use everycall_format::event::EXIT;
 use everycall_hooks::arch::{code, frame};
 use everycall_ring::Control;
 
-/// Return addresses of calls that one function makes are at most so far from each other and from where it begins.
+/// Return addresses of calls that one function makes are at most so far from each other and from
+/// where it begins.
 const FUNCTION_MAX: u64 = 64 << 10;
 /// Stacks within stacks that are looked at.
 const LEVELS_MAX: usize = 16;
@@ -41,8 +43,8 @@ pub(crate) fn around(process: &'static Process, outer: &Control, low: u64, high:
     Around { slot, place, word, callee_returns_to: callee_returns_to.unwrap_or(0) }
 }
 
-/// Whether a stack was one in a local variable whose function has returned, or lies within one. `home` is the context of the calling thread's
-/// own stack.
+/// Whether a stack was one in a local variable whose function has returned, or lies within one.
+/// `home` is the context of the calling thread's own stack.
 pub(crate) fn is_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
     let around = |range: &Range| process.stacks.find_around(range.low, range.high);
     let mut outwards = core::iter::successors(Some(*range), around).take(LEVELS_MAX);
@@ -61,7 +63,8 @@ fn has_returned(process: &'static Process, range: &Range, home: Option<&Control>
     }
 }
 
-/// Whether the call with this stack pointer has made another call since the one that returns to `before`.
+/// Whether the call with this stack pointer has made another call since the one that returns to
+/// `before`.
 fn has_called_again(outer: &Control, home: Option<&Control>, call: u64, before: u64) -> bool {
     let place = frame::return_address_below(call);
     // The calling thread's own stack has memory there; others may be gone by now.

@@ -1,9 +1,9 @@
 //! The open-call stack of the calling thread, as the slow path sees it.
 //!
-//! An entry's stack pointer is that of its hook. Stacks grow downwards, so an entry whose stack pointer isn't
-//! above that of a new call belongs to a frame that is gone: left by an exception, by longjmp, or by a
-//! signal handler that never returned. (An entry whose word is 0 was raised by a hook that was interrupted
-//! before it wrote the word; its stack pointer is there already.)
+//! An entry's stack pointer is that of its hook. Stacks grow downwards, so an entry whose stack
+//! pointer isn't above that of a new call belongs to a frame that is gone: left by an exception, by
+//! longjmp, or by a signal handler that never returned. (An entry whose word is 0 was raised by a
+//! hook that was interrupted before it wrote the word; its stack pointer is there already.)
 #![allow(unsafe_code)] // Entries of open-call stacks, by their addresses.
 
 use crate::threads::deep_calls::DeepCalls;
@@ -16,7 +16,8 @@ use everycall_hooks::arch::frame::{ENTRY_BELOW_EXIT, HOOK_BELOW};
 use everycall_ring::Control;
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
-/// How far from a multiple of 8 are stack pointers of calls whose exit the slow path has to see, above or below.
+/// How far from a multiple of 8 are stack pointers of calls whose exit the slow path has to see,
+/// above or below.
 const WATCHED: u64 = 1;
 
 /// Bytes that a frame may have pushed as arguments.
@@ -24,8 +25,9 @@ const PUSHED_MAX: u64 = 64 << 10;
 /// How many calls inlined into one frame are looked through.
 const INLINED_MAX: usize = 64;
 
-/// What is known of a frame that inlined calls share. It stands in the outermost one's stack pointer, by so much above the multiple of 8 that this is: hooks within the
-/// frame take it for the same.
+/// What is known of a frame that inlined calls share. It stands in the outermost one's stack
+/// pointer, by so much above the multiple of 8 that this is: hooks within the frame take it for the
+/// same.
 pub(crate) mod shared {
     /// Nothing.
     pub(crate) const NONE: u64 = 0;
@@ -35,7 +37,8 @@ pub(crate) mod shared {
     pub(crate) const CATCHES_WITHIN: u64 = 3;
     /// An exception is leaving the frame, which cleans up.
     pub(crate) const LEFT: u64 = 4;
-    /// One was handled. Some of the inlined calls may go on that aren't among the open ones any more.
+    /// One was handled. Some of the inlined calls may go on that aren't among the open ones any
+    /// more.
     pub(crate) const HANDLED: u64 = 6;
 }
 
@@ -65,7 +68,8 @@ pub(crate) struct OpenCallFacts {
 pub(crate) enum Exit {
     /// So many frames inside its call are gone.
     Of(u32),
-    /// Of a call that was inlined into the innermost frame and goes on, but isn't among the open ones any more.
+    /// Of a call that was inlined into the innermost frame and goes on, but isn't among the open
+    /// ones any more.
     Uncounted,
     /// Of none that is open.
     Stray,
@@ -148,7 +152,8 @@ impl<'a> OpenCalls<'a> {
             .chain(entries)
     }
 
-    /// The same, with how many calls they are up to each; none where the innermost ones aren't known.
+    /// The same, with how many calls they are up to each; none where the innermost ones aren't
+    /// known.
     fn outwards(&self) -> impl Iterator<Item = (u32, Known)> {
         let count = if self.deep().unknown() == 0 { usize::MAX } else { 0 };
         (1..).zip(self.outwards_known()).take(count)
@@ -208,8 +213,8 @@ impl<'a> OpenCalls<'a> {
         (place < self.entries()).then(|| self.facts(self.first() + u64::from(place) * ENTRY))
     }
 
-    /// The innermost call around memory of this stack that ends at `high`: its place, word and stack pointer. Its frame, or those of what it had
-    /// called then, hold that memory.
+    /// The innermost call around memory of this stack that ends at `high`: its place, word and
+    /// stack pointer. Its frame, or those of what it had called then, hold that memory.
     pub(crate) fn around(&self, high: u64) -> Option<(u32, u64, u64)> {
         let alternate = Alternate::default();
         (0..self.entries()).rev().find_map(|place| {
@@ -290,7 +295,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// The entry of the call in whose frame a hook has this stack pointer, where that is the innermost frame: the outermost of those that were entered there.
+    /// The entry of the call in whose frame a hook has this stack pointer, where that is the
+    /// innermost frame: the outermost of those that were entered there.
     fn in_frame(&self, hook: u64) -> Option<u64> {
         let inlined = self.count_inlined(hook);
         let entry = self.top().wrapping_sub(u64::from(inlined + 1) * ENTRY);
@@ -299,7 +305,8 @@ impl<'a> OpenCalls<'a> {
         is_there.then_some(entry)
     }
 
-    /// What is known of the innermost frame, where a hook in it has this stack pointer: one of [`shared`].
+    /// What is known of the innermost frame, where a hook in it has this stack pointer: one of
+    /// [`shared`].
     pub(crate) fn shared_at(&self, hook: u64) -> u64 {
         self.in_frame(hook).map_or(shared::NONE, |entry| self.shared(entry))
     }
@@ -309,7 +316,8 @@ impl<'a> OpenCalls<'a> {
         self.count_inlined(hook) > 0 || self.shared_at(hook) != shared::NONE
     }
 
-    /// An exception has got to this frame. `is_handled`: it is going to be handled there; else it leaves the frame.
+    /// An exception has got to this frame. `is_handled`: it is going to be handled there; else it
+    /// leaves the frame.
     pub(crate) fn clean_up(&self, hook: u64, is_handled: bool) {
         if !self.is_shared(hook) {
             return;
@@ -347,7 +355,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// The stack pointer that a hook has in a frame of the function at `code`. The unwinder says `told`, which is lower where the frame had pushed arguments.
+    /// The stack pointer that a hook has in a frame of the function at `code`. The unwinder says
+    /// `told`, which is lower where the frame had pushed arguments.
     pub(crate) fn pointer_in(&self, code: Option<u32>, told: u64) -> u64 {
         let pushed = |pointer: &u64| *pointer > told && *pointer - told <= PUSHED_MAX;
         let is_functions = |pointer: &u64| {
@@ -363,7 +372,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Whether the innermost frame is being cleaned up in, so that inlined calls may end of which nobody tells.
+    /// Whether the innermost frame is being cleaned up in, so that inlined calls may end of which
+    /// nobody tells.
     pub(crate) fn cleans_up(&self) -> bool {
         let shared = self.innermost_pointer().map_or(shared::NONE, |pointer| self.shared_at(pointer));
         matches!(shared, shared::CATCHES | shared::CATCHES_WITHIN | shared::LEFT)
@@ -377,8 +387,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Marks the innermost call, which was entered at `frame`, so that no exit hook takes it for its own: its exit comes to the
-    /// slow path.
+    /// Marks the innermost call, which was entered at `frame`, so that no exit hook takes it for
+    /// its own: its exit comes to the slow path.
     pub(crate) fn watch_innermost(&self, frame: Frame) {
         if let Some(entry) = self.innermost() {
             // Below, so that hooks don't take a later call at the same place for one within it.
@@ -404,7 +414,8 @@ impl<'a> OpenCalls<'a> {
         true
     }
 
-    /// Removes the frames that are gone when a call is entered at `frame`, and gives each that has an entry before. How many they were.
+    /// Removes the frames that are gone when a call is entered at `frame`, and gives each that has
+    /// an entry before. How many they were.
     pub(crate) fn drop_dead(&self, frame: Frame, dead: impl FnMut(OpenCallFacts)) -> u32 {
         let alternate = Alternate::default();
         let own = frame.stack_pointer();
@@ -425,7 +436,8 @@ impl<'a> OpenCalls<'a> {
         count
     }
 
-    /// Whether calls are open of a handler on an alternate stack that lies above what it interrupted.
+    /// Whether calls are open of a handler on an alternate stack that lies above what it
+    /// interrupted.
     pub(crate) fn has_handler(&self) -> bool {
         let handler = &self.control.handler;
         if handler.load(Relaxed) > self.entries() {
@@ -434,8 +446,8 @@ impl<'a> OpenCalls<'a> {
         handler.load(Relaxed) != 0
     }
 
-    /// Removes the frames that are gone when the program goes on in a frame in which a hook would have this stack pointer, and gives each
-    /// that has an entry before. How many they were.
+    /// Removes the frames that are gone when the program goes on in a frame in which a hook would
+    /// have this stack pointer, and gives each that has an entry before. How many they were.
     pub(crate) fn drop_below(&self, hook: u64, dead: impl FnMut(OpenCallFacts)) -> u32 {
         let alternate = Alternate::default();
         let is_gone = |pointer| match alternate.is_other(hook, pointer) {
@@ -450,8 +462,8 @@ impl<'a> OpenCalls<'a> {
         self.outwards().next().map(|(_, innermost)| innermost.stack_pointer)
     }
 
-    /// How many of the innermost calls were inlined into the function in whose frame a hook has this stack pointer: all at that stack pointer
-    /// but the outermost one.
+    /// How many of the innermost calls were inlined into the function in whose frame a hook has
+    /// this stack pointer: all at that stack pointer but the outermost one.
     pub(crate) fn count_inlined(&self, hook: u64) -> u32 {
         let in_frame = self.outwards().take_while(|(_, call)| call.stack_pointer == hook).count() as u32;
         in_frame.saturating_sub(1)
@@ -476,8 +488,9 @@ impl<'a> OpenCalls<'a> {
         depth - self.depth()
     }
 
-    /// How many of the innermost calls share the frame of the function at `code`, into which they were inlined, itself included; or
-    /// were entered at this stack pointer. None where that isn't the innermost frame with hooks.
+    /// How many of the innermost calls share the frame of the function at `code`, into which they
+    /// were inlined, itself included; or were entered at this stack pointer. None where that isn't
+    /// the innermost frame with hooks.
     pub(crate) fn count_in_frame(&self, hook: u64, code: Option<u32>) -> u32 {
         let mut inlined = self.outwards().take(INLINED_MAX);
         let by_code = inlined.find(|(_, call)| Some(call.function) == code).map_or(0, |(count, _)| count);
@@ -485,8 +498,9 @@ impl<'a> OpenCalls<'a> {
         by_code.max(by_pointer)
     }
 
-    /// How many of the innermost calls have been left if a call of the function at `code` is entered at `frame` and one is open there: that one
-    /// and all inside it. A function has its frame once, unless it was inlined into itself.
+    /// How many of the innermost calls have been left if a call of the function at `code` is
+    /// entered at `frame` and one is open there: that one and all inside it. A function has its
+    /// frame once, unless it was inlined into itself.
     pub(crate) fn count_from_same(&self, frame: Frame, code: u32) -> u32 {
         let place = frame.stack_pointer();
         let not_above = self.outwards().take_while(|(_, call)| call.stack_pointer <= place);
@@ -494,13 +508,15 @@ impl<'a> OpenCalls<'a> {
         not_above.filter(|(_, call)| is_same(call)).last().map_or(0, |(count, _)| count)
     }
 
-    /// The call that an exit at `frame` belongs to: with `low` the low half of an entry's word (only compared for frames within a function).
+    /// The call that an exit at `frame` belongs to: with `low` the low half of an entry's word
+    /// (only compared for frames within a function).
     pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Exit {
         let unknown = self.deep().unknown();
         let innermost_pointer = self.outwards_known().next().map_or(u64::MAX, |call| call.stack_pointer);
         let is_inside = match frame {
             Frame::Start(own) | Frame::Body(own) => own < innermost_pointer,
-            // What a function was called from lies as high as it does when it has given up its frame.
+            // What a function was called from lies as high as it does when it has given up its
+            // frame.
             Frame::Left(own) => own <= innermost_pointer,
         };
         if unknown > 0 && is_inside {
@@ -534,7 +550,8 @@ impl<'a> OpenCalls<'a> {
         Exit::Stray
     }
 
-    /// Removes `count` frames, the ones beyond the capacity first, and gives each that has an entry before.
+    /// Removes `count` frames, the ones beyond the capacity first, and gives each that has an entry
+    /// before.
     pub(crate) fn drop_frames(&self, count: u32, mut dead: impl FnMut(OpenCallFacts)) {
         for _ in self.deep().remove(count)..count {
             if let Some(call) = self.innermost_call() {
@@ -556,12 +573,14 @@ impl Alternate {
             self.0.set(Some(asked));
             asked
         });
-        // The entry hook of a function in whose frame it ends may lie in its highest bytes, which the kernel has for the frame of a signal.
+        // The entry hook of a function in whose frame it ends may lie in its highest bytes, which
+        // the kernel has for the frame of a signal.
         (first..end.saturating_sub(HOOK_BELOW)).contains(&pointer)
     }
 
-    /// Whether a frame at `outer` was interrupted by a signal handler on the alternate stack, to which `inner` belongs. (The other way
-    /// round, a handler on the alternate stack has been left.)
+    /// Whether a frame at `outer` was interrupted by a signal handler on the alternate stack, to
+    /// which `inner` belongs. (The other way round, a handler on the alternate stack has been
+    /// left.)
     fn is_interrupted(&self, outer: u64, inner: u64) -> bool {
         self.has(inner) && !self.has(outer)
     }

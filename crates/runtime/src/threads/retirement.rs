@@ -1,10 +1,11 @@
-//! Threads that have ended. What they wrote is kept until there is too much of it, or for a time; then their slots and
-//! segments are for others.
+//! Threads that have ended. What they wrote is kept until there is too much of it, or for a time;
+//! then their slots and segments are for others.
 //!
-//! A slot is a thread's header; its open-call stack is apart from it, because an ended thread rarely needs its stack any more.
+//! A slot is a thread's header; its open-call stack is apart from it, because an ended thread
+//! rarely needs its stack any more.
 //!
-//! Nobody tells us of a thread's end: each thread that begins looks after two others, the one that began before it and then all in
-//! turn, and asks the kernel.
+//! Nobody tells us of a thread's end: each thread that begins looks after two others, the one that
+//! began before it and then all in turn, and asks the kernel.
 #![allow(unsafe_code)] // Open-call stacks, by their addresses.
 
 use crate::state::arena::{Arena, Slot};
@@ -27,15 +28,16 @@ const LOOKS: u32 = 2;
 /// The same where there is no free slot.
 const LOOKS_IN_NEED: u32 = 64;
 /// Slots that are emptied when one begins.
-const BURIALS: u32 = 2;
-/// Threads that are looked after, and slots that are emptied, from time to time where threads are kept for a time.
+const FREED: u32 = 2;
+/// Threads that are looked after, and slots that are emptied, from time to time where threads are
+/// kept for a time.
 const LOOKS_IN_TIME: u32 = 256;
 /// That time in ticks: some 100 ms.
 const PASS_TICKS: u64 = 1 << 28;
 
 impl Retired {
-    /// A slot and an open-call stack for a new thread: such as others had, which are warm, else new ones. `None` where there are
-    /// none.
+    /// A slot and an open-call stack for a new thread: such as others had, which are warm, else new
+    /// ones. `None` where there are none.
     pub(crate) fn take_place(&self, process: &'static Process) -> Option<(u32, u32)> {
         let arena = process.arena();
         if let Some(_lock) = Lock::try_take(&self.lock) {
@@ -67,7 +69,7 @@ impl Retired {
         loop {
             slot = slot.or_else(|| self.take_slot(arena));
             stack = stack.or_else(|| self.take_stack(arena));
-            if slot.is_some() && stack.is_some() || !self.bury_oldest(process, arena) {
+            if slot.is_some() && stack.is_some() || !self.free_oldest(process, arena) {
                 break;
             }
         }
@@ -82,7 +84,8 @@ impl Retired {
         slot.zip(stack)
     }
 
-    /// Where ended threads are kept for a time: frees the places of those whose time is over. For any thread, now and then.
+    /// Where ended threads are kept for a time: frees the places of those whose time is over. For
+    /// any thread, now and then.
     pub(crate) fn keep_to_time(&self, process: &'static Process) {
         if self.is_pass_due()
             && let Some(_lock) = Lock::try_take(&self.lock)
@@ -97,14 +100,14 @@ impl Retired {
 
     /// Looks who has ended, and frees the places of those that were kept for long enough.
     fn make_room(&self, process: &'static Process, arena: &Arena, looks: u32) {
-        let (mut looks, mut burials) = (looks, BURIALS);
+        let (mut looks, mut frees) = (looks, FREED);
         if self.is_pass_due() {
             self.pass_due.store(everycall_hooks::ticks().saturating_add(PASS_TICKS), Relaxed);
-            (looks, burials) = (looks.max(LOOKS_IN_TIME), LOOKS_IN_TIME);
+            (looks, frees) = (looks.max(LOOKS_IN_TIME), LOOKS_IN_TIME);
         }
         self.look_after(process, arena, looks);
-        for _ in 0..burials {
-            if !self.is_full(arena) || !self.bury_oldest(process, arena) {
+        for _ in 0..frees {
+            if !self.is_full(arena) || !self.free_oldest(process, arena) {
                 break;
             }
         }
@@ -141,7 +144,8 @@ impl Retired {
         self.free_stack(arena, stack);
     }
 
-    /// The same where the stack can't be written to: it is for the next one to try, if nobody came in between.
+    /// The same where the stack can't be written to: it is for the next one to try, if nobody came
+    /// in between.
     pub(crate) fn give_slot_back(&self, arena: &Arena, slot: u32, stack: u32) {
         let _lock = Lock::take(&self.lock);
         arena.slot(slot).open_calls().store(0, Relaxed);
@@ -177,7 +181,7 @@ impl Retired {
                 && slot.fiber().load(Relaxed) == 0
                 && system::thread_is_gone(pid, slot.tid().load(Relaxed))
             {
-                self.lay_down(process, arena, index);
+                self.retire(process, arena, index);
             }
         }
     }
@@ -185,11 +189,11 @@ impl Retired {
     /// Ends a fiber, which nobody runs any more.
     pub(crate) fn end(&self, process: &'static Process, index: u32) {
         let _lock = Lock::take(&self.lock);
-        self.lay_down(process, process.arena(), index);
+        self.retire(process, process.arena(), index);
     }
 
     /// The slot is that of one who has ended.
-    fn lay_down(&self, process: &'static Process, arena: &Arena, index: u32) {
+    fn retire(&self, process: &'static Process, arena: &Arena, index: u32) {
         let slot = arena.slot(index);
         slot.end_ticks().store(everycall_hooks::ticks(), Relaxed);
         slot.end_ns().store(self.now(), Relaxed);
@@ -212,8 +216,8 @@ impl Retired {
         }
     }
 
-    /// Whether the longest ended thread has been kept for long enough. Not while somebody is about to take hold of what there was when a call
-    /// was posted.
+    /// Whether the longest ended thread has been kept for long enough. Not while somebody is about
+    /// to take hold of what there was when a call was posted.
     fn is_full(&self, arena: &Arena) -> bool {
         let Some(first) = self.first.load(Relaxed).checked_sub(1) else { return false };
         let (bytes, bytes_max) = (self.bytes.load(Relaxed), self.bytes_max.load(Relaxed));
@@ -246,8 +250,9 @@ impl Retired {
         self.last.store(index + 1, Relaxed);
     }
 
-    /// The thread that ended first, taken out of the list: those with a call that is to be kept, and that nobody has taken hold of yet, go
-    /// behind the others. There are fewer such calls than slots, so that a new thread nearly always finds another one.
+    /// The thread that ended first, taken out of the list: those with a call that is to be kept,
+    /// and that nobody has taken hold of yet, go behind the others. There are fewer such calls than
+    /// slots, so that a new thread nearly always finds another one.
     fn take_oldest(&self, arena: &Arena) -> Option<u32> {
         for _ in 0..CALLS {
             let index = self.take_first(arena)?;
@@ -260,7 +265,7 @@ impl Retired {
     }
 
     /// Frees the slot of the thread that ended first. Whether there was one.
-    fn bury_oldest(&self, process: &'static Process, arena: &Arena) -> bool {
+    fn free_oldest(&self, process: &'static Process, arena: &Arena) -> bool {
         let Some(index) = self.take_oldest(arena) else { return false };
         let slot = arena.slot(index);
         self.bytes.fetch_sub(occupied(process, index, &slot), Relaxed);

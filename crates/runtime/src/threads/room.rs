@@ -23,8 +23,9 @@ const PAUSE: u64 = 1 << 32;
 /// Ticks between two looks at the clocks.
 const LOOK: u64 = 1 << 28;
 
-/// Takes room for some more segments where they run out. `in_need`: a thread found none. It doesn't wait for another one that is at it,
-/// which may take long to come to its end: both take the same room.
+/// Takes room for some more segments where they run out. `in_need`: a thread found none. It doesn't
+/// wait for another one that is at it, which may take long to come to its end: both take the same
+/// room.
 pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
     if !IS_FILE.load(Relaxed) {
         return;
@@ -56,8 +57,8 @@ pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
     }
 }
 
-/// Takes room for open-call stack `index`, from `base` to `limit`, unless a thread had it before. Whether it has room. (Nobody may even
-/// look at one without: on tmpfs, that takes room too.)
+/// Takes room for open-call stack `index`, from `base` to `limit`, unless a thread had it before.
+/// Whether it has room. (Nobody may even look at one without: on tmpfs, that takes room too.)
 pub(crate) fn make_room_for_calls(
     process: &Process,
     arena: &Arena,
@@ -90,7 +91,8 @@ fn take_room(process: &Process, arena: &Arena, address: u64, size: u64) -> bool 
     has_room
 }
 
-/// Notes what the clocks say, now and then: so the counter's rate is known whenever the process dies.
+/// Notes what the clocks say, now and then: so the counter's rate is known whenever the process
+/// dies.
 pub(crate) fn look_at_clocks(process: &Process, arena: &Arena) {
     if !IS_FILE.load(Relaxed) {
         return;
@@ -106,7 +108,8 @@ pub(crate) fn look_at_clocks(process: &Process, arena: &Arena) {
 }
 
 impl Arena {
-    /// Stores what the clocks say into the older of the two places: first its ticks go, and they come last.
+    /// Stores what the clocks say into the older of the two places: first its ticks go, and they
+    /// come last.
     pub(crate) fn put_latest(&self, reading: &ClockReading) {
         let first = CRASH_OFFSET + offset_of!(CrashRecord, latest) as u64;
         let ticks = |place: u64| {

@@ -1,8 +1,9 @@
 //! Where stacks begin and end, as far as anybody says so.
 //!
-//! A thread's own stack ends, upwards, at what the thread pointer points to: C libraries put that on top of it. Where the
-//! program hasn't told of a stack, its bounds are learnt as it is used: from the mapping, where a guard lies below it; else step by
-//! step. Between two stack pointers of one stack all memory can be read, and guards can't.
+//! A thread's own stack ends, upwards, at what the thread pointer points to: C libraries put that
+//! on top of it. Where the program hasn't told of a stack, its bounds are learnt as it is used:
+//! from the mapping, where a guard lies below it; else step by step. Between two stack pointers of
+//! one stack all memory can be read, and guards can't.
 #![allow(unsafe_code)] // An entry of an open-call stack, by its address.
 
 use crate::state::process::Process;
@@ -47,13 +48,15 @@ const NEAR_TOP: u64 = 64 << 10;
 const THREAD_REACH: u64 = 8 << 20;
 /// The same of the first thread, below whose stack the kernel leaves room.
 const MAIN_REACH: u64 = 64 << 20;
-/// How far below its innermost call a stack with guessed bounds may go on: its largest frame. The next stack below is farther away.
+/// How far below its innermost call a stack with guessed bounds may go on: its largest frame. The
+/// next stack below is farther away.
 const GUESSED_REACH: u64 = 6 << 10;
 /// How far above its highest stack pointer such a stack ends.
 pub(crate) const ABOVE: u64 = 512;
 /// And how far above its end it may be found to go on.
 const ABOVE_REACH: u64 = 2 << 10;
-/// So near below a mapping's end there is the beginning of its only stack, where a guard lies below it.
+/// So near below a mapping's end there is the beginning of its only stack, where a guard lies below
+/// it.
 const NEAR_END: u64 = 16 << 10;
 
 /// An address at the top of the first thread's stack; 0 where it isn't known.
@@ -112,8 +115,9 @@ pub(crate) fn is_within(control: &Control, pointer: u64) -> bool {
     control.stack_end.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
 }
 
-/// Whether memory that ends at `high` lies in this thread's own stack: the stack may have come farther down than is known, but hardly far from its innermost call,
-/// in whose frame that memory is then.
+/// Whether memory that ends at `high` lies in this thread's own stack: the stack may have come
+/// farther down than is known, but hardly far from its innermost call, in whose frame that memory
+/// is then.
 pub(crate) fn is_around(process: &Process, control: &Control, high: u64) -> bool {
     let is_in_frame = || {
         innermost(control).is_some_and(|call| high <= call && call - high <= MARGIN)
@@ -150,7 +154,8 @@ pub(crate) fn refit(process: &Process, control: &Control) {
         let (end, high) = (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed));
         let low = if process.stacks.is_empty() { end } else { process.stacks.end_within(end, high) };
         control.stack_low.store(low, Relaxed);
-        // Whoever has told of a stack within this one meanwhile sees what was stored, or else is seen here.
+        // Whoever has told of a stack within this one meanwhile sees what was stored, or else is
+        // seen here.
         fence(SeqCst);
         if process.stacks.version() == version {
             return;
@@ -158,8 +163,8 @@ pub(crate) fn refit(process: &Process, control: &Control) {
     }
 }
 
-/// Whether a stack pointer outside the known bounds is of this stack after all: then its new bounds. `innermost` is the stack
-/// pointer of its innermost call.
+/// Whether a stack pointer outside the known bounds is of this stack after all: then its new
+/// bounds. `innermost` is the stack pointer of its innermost call.
 pub(crate) fn grown(
     process: &Process,
     control: &Control,
@@ -226,8 +231,8 @@ fn readable_from(low: u64, pointer: u64) -> u64 {
     low
 }
 
-/// Whether all pages between two addresses can be read, as on a stack. Upwards: a guard between two stacks is near the upper end of the
-/// lower one.
+/// Whether all pages between two addresses can be read, as on a stack. Upwards: a guard between two
+/// stacks is near the upper end of the lower one.
 fn is_contiguous(low: u64, high: u64) -> bool {
     let first = (low & !(PAGE - 1)).saturating_add(PAGE);
     let last = high & !(PAGE - 1);
@@ -244,7 +249,8 @@ pub(crate) fn innermost(control: &Control) -> Option<u64> {
         .then(|| unsafe { &*(pointer as *const AtomicU64) }.load(Relaxed))
 }
 
-/// Whether nobody tells where something new begins on a context's stack, which has this stack pointer.
+/// Whether nobody tells where something new begins on a context's stack, which has this stack
+/// pointer.
 pub(crate) fn is_untold(process: &Process, control: &Control, pointer: u64) -> bool {
     control.fiber.load(Relaxed) != 0
         && process.stacks.find(pointer).is_some_and(|range| {

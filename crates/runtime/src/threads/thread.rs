@@ -39,7 +39,8 @@ impl<'a> Thread<'a> {
         self.control.thread.load(Relaxed) & cancelled::CANCELLED != 0
     }
 
-    /// Whether a stack is run again, by a call at this hook, whose memory may be another one's by now, of which nobody told.
+    /// Whether a stack is run again, by a call at this hook, whose memory may be another one's by
+    /// now, of which nobody told.
     pub(crate) fn is_maybe_another(&self, hook: Frame) -> bool {
         self.control.resumed.load(Relaxed) != 0
             && stacks::is_untold(self.process, self.control, hook.stack_pointer())

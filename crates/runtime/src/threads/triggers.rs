@@ -1,11 +1,13 @@
-//! Triggers: calls of certain functions that took long are told to whoever keeps them, and while such a call is open, its
-//! thread's ring keeps what it has.
+//! Triggers: calls of certain functions that took long are told to whoever keeps them, and while
+//! such a call is open, its thread's ring keeps what it has.
 //!
-//! Exit hooks compare how long a call took with the lowest threshold of all (`Control::floor`); what took longer comes to the slow
-//! path, which asks here. They compare 32 bits of ticks. That is exact for calls that were open through no change of
-//! the upper half; the others are marked at the first event after a change, so that their exits come here as well.
+//! Exit hooks compare how long a call took with the lowest threshold of all (`Control::floor`);
+//! what took longer comes to the slow path, which asks here. They compare 32 bits of ticks. That is
+//! exact for calls that were open through no change of the upper half; the others are marked at the
+//! first event after a change, so that their exits come here as well.
 //!
-//! A post is a few stores and a wake, of `record` or of the [keeper]: nothing is copied, nobody is waited for.
+//! A post is a few stores and a wake, of `record` or of the [keeper]: nothing is copied, nobody is
+//! waited for.
 
 use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
@@ -44,8 +46,9 @@ fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
     }
 }
 
-/// The program says that the thread ends, as `pthread_exit` does: nobody tells of the end of the calls that are open, but for those in which
-/// something is cleaned up. So they are judged now, and whenever it is said again, of a frame that is entered for that. The outermost ones count.
+/// The program says that the thread ends, as `pthread_exit` does: nobody tells of the end of the
+/// calls that are open, but for those in which something is cleaned up. So they are judged now, and
+/// whenever it is said again, of a frame that is entered for that. The outermost ones count.
 pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
     let mut count = 0;
     thread.open.each_from(0, |_, call| {
@@ -78,8 +81,8 @@ impl Left {
     }
 }
 
-/// Frames that are found to have been left without an exit, as far as triggers want them: they are posted when the record that
-/// says so is written.
+/// Frames that are found to have been left without an exit, as far as triggers want them: they are
+/// posted when the record that says so is written.
 #[derive(Default)]
 pub(crate) struct Fallen([Option<Left>; FALLEN_MAX]);
 
@@ -133,7 +136,8 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     }
     // Who keeps the call may find the thread gone.
     thread.look_at_name();
-    // First, so that nothing is overwritten until somebody comes. Time ends it: whoever comes doesn't know of it.
+    // First, so that nothing is overwritten until somebody comes. Time ends it: whoever comes
+    // doesn't know of it.
     let pool = process.arena().pool();
     core::mem::forget(Keep::begin(&pool, everycall_hooks::ticks, triggers.keep_ticks()));
     let Some(entry) = triggers.take_call() else { return triggers.count_missed(site.rule) };
@@ -166,16 +170,17 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     }
 }
 
-/// The clock's upper half has changed: exits of open calls that a trigger names come to the slow path from now on, as 32 bits don't
-/// tell any more how long they take.
+/// The clock's upper half has changed: exits of open calls that a trigger names come to the slow
+/// path from now on, as 32 bits don't tell any more how long they take.
 pub(crate) fn watch_open_calls(process: &Process, open: &OpenCalls<'_>) {
     if let Some(triggers) = Triggers::of(process.arena()).filter(|triggers| triggers.has_sites()) {
         open.watch(|code| triggers.names(code));
     }
 }
 
-/// The thread's segment ends: where a call is open that a trigger names, the number of the thread's events before the outermost one,
-/// so that the ring is to keep what came since. Calls that were entered in this segment are stamped with the number of events before them.
+/// The thread's segment ends: where a call is open that a trigger names, the number of the thread's
+/// events before the outermost one, so that the ring is to keep what came since. Calls that were
+/// entered in this segment are stamped with the number of events before them.
 pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Option<u64> {
     let control = thread.control;
     let arena = process.arena();
@@ -213,16 +218,19 @@ pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Opti
     })
 }
 
-/// Events that may stand before the entry of a call though they came after it: signal handlers' between a hook's two writes.
+/// Events that may stand before the entry of a call though they came after it: signal handlers'
+/// between a hook's two writes.
 const EVENTS_AROUND: u64 = 16;
 
-/// The number of events that a call's stamp means, where there are `events` by now: the highest one with this low half that isn't beyond.
+/// The number of events that a call's stamp means, where there are `events` by now: the highest one
+/// with this low half that isn't beyond.
 fn events_of_stamp(events: u64, stamp: u32) -> u64 {
     events.saturating_sub((events as u32).wrapping_sub(stamp).into())
 }
 
-/// Stamps the calls from place `from` on that triggers name and that have no stamp. Their entries stand in the current segment, in
-/// the same order, but for those of signal handlers that came between a hook's two writes.
+/// Stamps the calls from place `from` on that triggers name and that have no stamp. Their entries
+/// stand in the current segment, in the same order, but for those of signal handlers that came
+/// between a hook's two writes.
 fn stamp(triggers: &Triggers, thread: &Thread<'_>, from: u32) {
     let (mut events, words) = thread.ring.current();
     let mut words = words.iter();

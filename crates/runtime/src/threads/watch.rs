@@ -6,7 +6,8 @@ use crate::threads::thread::Thread;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 
 impl Thread<'_> {
-    /// A thread that goes on for one or two segments after it was asked to end isn't slowed down any longer.
+    /// A thread that goes on for one or two segments after it was asked to end isn't slowed down
+    /// any longer.
     pub(crate) fn forget_cancellation(&self) {
         let thread = self.control.thread.load(Relaxed);
         if thread & cancelled::LONG_AGO != 0 {
@@ -17,8 +18,9 @@ impl Thread<'_> {
         }
     }
 
-    /// When the thread has ended, frames that it left may be entered again, and what they call is theirs; but the thread's last destructors are nobody's.
-    /// Both come to the slow path, so that it is known where they were called, but not what they call.
+    /// When the thread has ended, frames that it left may be entered again, and what they call is
+    /// theirs; but the thread's last destructors are nobody's. Both come to the slow path, so that
+    /// it is known where they were called, but not what they call.
     pub(crate) fn watch_end(&self) {
         // Another thread that asks this one to end either is seen here or has the last word.
         fence(SeqCst);
@@ -27,7 +29,8 @@ impl Thread<'_> {
         }
     }
 
-    /// What the next event is watched for, it still is where something else has happened between two events, which may have set anew what hooks take for the stack.
+    /// What the next event is watched for, it still is where something else has happened between
+    /// two events, which may have set anew what hooks take for the stack.
     pub(crate) fn watch_on(&self) {
         self.watch_end();
         self.watch_cleanup();
@@ -36,8 +39,9 @@ impl Thread<'_> {
         }
     }
 
-    /// While a handler's calls are open on an alternate stack above the context's own, hooks take no stack for the context's: a call below may be
-    /// made within the handler or after it was left, which only the slow path can tell.
+    /// While a handler's calls are open on an alternate stack above the context's own, hooks take
+    /// no stack for the context's: a call below may be made within the handler or after it was
+    /// left, which only the slow path can tell.
     pub(crate) fn watch_handler(&self) {
         if self.control.handler.load(Relaxed) == 0 {
             return;
@@ -49,8 +53,9 @@ impl Thread<'_> {
         }
     }
 
-    /// Where a frame cleans up that inlined calls share, its calls tell where they were made, as compilers may not tell that an inlined one is over: one landing pad
-    /// may clean up for it and for those around it. What these calls make in turn is as fast as ever.
+    /// Where a frame cleans up that inlined calls share, its calls tell where they were made, as
+    /// compilers may not tell that an inlined one is over: one landing pad may clean up for it and
+    /// for those around it. What these calls make in turn is as fast as ever.
     pub(crate) fn watch_cleanup(&self) {
         if self.open.cleans_up() {
             self.control.stack_low.store(u64::MAX, Relaxed);

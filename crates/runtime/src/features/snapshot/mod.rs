@@ -7,9 +7,10 @@
 //! sink    where its bytes go: a descriptor, a file, a function of the program's
 //! ```
 //!
-//! A snapshot is an entry in the arena's table of holders, a list of the threads in memory of its own, and a bit in each segment
-//! that it holds. It allocates nothing but that memory, from the kernel, and takes no lock, so it may be taken in a signal
-//! handler, also one that interrupts another snapshot.
+//! A snapshot is an entry in the arena's table of holders, a list of the threads in memory of its
+//! own, and a bit in each segment that it holds. It allocates nothing but that memory, from the
+//! kernel, and takes no lock, so it may be taken in a signal handler, also one that interrupts
+//! another snapshot.
 
 mod new_file;
 mod sink;

@@ -6,8 +6,8 @@ use crate::sys::file::File;
 use crate::sys::folder::Folder;
 use crate::sys::name::Name;
 
-/// Writes a file into `folder`, under the first name that nobody has yet; `next_name` gives one after the other. Its name; `None` where that
-/// can't be done, and nothing is left then.
+/// Writes a file into `folder`, under the first name that nobody has yet; `next_name` gives one
+/// after the other. Its name; `None` where that can't be done, and nothing is left then.
 pub(crate) fn write_new(
     folder: &Folder,
     mut next_name: impl FnMut() -> Option<Name>,

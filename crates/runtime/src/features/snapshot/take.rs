@@ -1,10 +1,12 @@
 //! Takes a snapshot: holds segments, and notes what there is of each thread.
 //!
-//! 1. An entry in the table of holders. Threads are asked to leave their oldest segments alone for a few milliseconds (`keep_until`).
-//! 2. Of each thread: its header and the calls that it has open. Before the events, so that whatever ends in between
-//!    stands in these.
+//! 1. An entry in the table of holders. Threads are asked to leave their oldest segments alone for
+//!    a few milliseconds (`keep_until`).
+//! 2. Of each thread: its header and the calls that it has open. Before the events, so that
+//!    whatever ends in between stands in these.
 //! 3. Every segment is held; then it is looked whose it is, as from then on it stays so.
-//! 4. How far each thread has come in its newest segment. What it writes behind that isn't part of the snapshot.
+//! 4. How far each thread has come in its newest segment. What it writes behind that isn't part of
+//!    the snapshot.
 #![allow(unsafe_code)] // Lists in memory of its own, and open calls that others write.
 
 use crate::state::arena::Arena;
@@ -124,7 +126,8 @@ fn note<'a>(process: &'static Process, arena: &Arena, handle: &Handle) -> Option
     handle.size.store(size, Relaxed);
     handle.threads.store(count, Relaxed);
     let first = memory.wrapping_add(buffer as usize).cast::<Noted>();
-    // SAFETY: fresh zeroed memory, aligned to a page, of which only the caller knows; all zero is a valid list.
+    // SAFETY: fresh zeroed memory, aligned to a page, of which only the caller knows; all zero is a
+    // valid list.
     let threads = unsafe { core::slice::from_raw_parts_mut(first, count as usize) };
     let mut place = first as u64 + list;
     for (noted, slot) in threads.iter_mut().zip(0..) {
@@ -199,7 +202,8 @@ fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted
     for (noted, slot) in threads.iter_mut().zip(0..) {
         let last = close_gaps(arena, bit, slot, noted);
         noted.last_words = pool.segment_words as u64;
-        // The slot may be another thread's by now, and a thread may go on to the next segment in between.
+        // The slot may be another thread's by now, and a thread may go on to the next segment in
+        // between.
         let control = process.control(slot);
         let is_there = || last == Some(control.current.load(Acquire));
         if let Some(last) = last.filter(|_| is_there()) {
@@ -215,8 +219,9 @@ fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted
     }
 }
 
-/// A segment that came into use while all were looked at may have been looked at too early: its thread's list has it. Where one can't
-/// be held any more, those before it are let go: what a snapshot has of a thread is one stretch. The last one's place.
+/// A segment that came into use while all were looked at may have been looked at too early: its
+/// thread's list has it. Where one can't be held any more, those before it are let go: what a
+/// snapshot has of a thread is one stretch. The last one's place.
 fn close_gaps(arena: &Arena, bit: u32, slot: u32, noted: &mut Noted) -> Option<u32> {
     let pool = arena.pool();
     let generation = noted.header.generation;
@@ -263,7 +268,8 @@ fn is_there(header: &ThreadHeader) -> bool {
     matches!(header.state, thread_state::USED | thread_state::ENDED)
 }
 
-/// Releases the segments that end before `since`. A segment ends where the next one begins; the newest stays.
+/// Releases the segments that end before `since`. A segment ends where the next one begins; the
+/// newest stays.
 fn let_go_before(arena: &Arena, bit: u32, threads: &mut [Noted], since: u64) {
     for (noted, slot) in threads.iter_mut().zip(0..) {
         while noted.segments > 1 && since > 0 {
@@ -281,8 +287,9 @@ fn let_go_before(arena: &Arena, bit: u32, threads: &mut [Noted], since: u64) {
     }
 }
 
-/// Leaves of each thread what its ring had at the end of `call`, and what came since; of the one that made it, at least everything since its
-/// begin. Rings that were larger, because somebody asked them to keep what they have, become what they were.
+/// Leaves of each thread what its ring had at the end of `call`, and what came since; of the one
+/// that made it, at least everything since its begin. Rings that were larger, because somebody
+/// asked them to keep what they have, become what they were.
 pub(crate) fn leave_rings(process: &'static Process, snapshot: u64, call: &TriggeredCall) -> Result<(), i32> {
     let arena = process.arena();
     let (entry, handle) = claim(process, snapshot)?;
@@ -318,7 +325,8 @@ pub(crate) fn leave_rings(process: &'static Process, snapshot: u64, call: &Trigg
     Ok(())
 }
 
-/// The place and number of the next segment of a thread that is held, after `index`, whose number is `number`.
+/// The place and number of the next segment of a thread that is held, after `index`, whose number
+/// is `number`.
 pub(super) fn successor(
     arena: &Arena,
     bit: u32,

@@ -1,4 +1,5 @@
-//! Writes a snapshot as a trace file (`docs/format.md`), in bounded memory: one segment is copied at a time.
+//! Writes a snapshot as a trace file (`docs/format.md`), in bounded memory: one segment is copied
+//! at a time.
 #![allow(unsafe_code)] // Structures as bytes, lists in memory of its own, a C string.
 
 use crate::features::snapshot::Sink;
@@ -23,7 +24,8 @@ use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
 use everycall_format::trigger::TriggeredCall;
 
-/// Words at the end that may be zero though nothing is lost: each signal handler that interrupts a hook leaves one.
+/// Words at the end that may be zero though nothing is lost: each signal handler that interrupts a
+/// hook leaves one.
 const IN_FLIGHT: usize = 8;
 const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
 /// Bytes of a path with what is added to it for the time of writing.
@@ -184,7 +186,8 @@ impl Output<'_> {
         self.chunk(chunk::END, &[bytes(&end)])
     }
 
-    /// Entries change as libraries come and go: what is written has to be what the checksum is of. Paths are only added.
+    /// Entries change as libraries come and go: what is written has to be what the checksum is of.
+    /// Paths are only added.
     fn modules(&mut self, arena: &Arena, buffer: &mut [u8]) -> Result<(), i32> {
         let (modules, paths) = arena.module_tables();
         if let Some(copy) = buffer.get_mut(..modules.len()) {
@@ -389,7 +392,8 @@ fn copy(
         places.iter().take(count).rposition(|word| *word != [0; WORD_SIZE]).map_or(0, |last| last + 1);
     let is_newest = number == newest;
     let words = places.get_mut(..if is_newest { written } else { count })?;
-    // What was still being written when the snapshot was taken isn't part of it: it is no loss either.
+    // What was still being written when the snapshot was taken isn't part of it: it is no loss
+    // either.
     for place in words.iter_mut().rev().take(IN_FLIGHT) {
         if u64::from_le_bytes(*place) as u32 == 0 {
             *place = event::record_word(0, kind::FILLER, 0, 0).to_le_bytes();
@@ -412,9 +416,9 @@ fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
     words.len()
 }
 
-/// The words of a command line, which ends each with a zero byte.
-/// A thread's name. One that names itself and then waits has told nobody, so the kernel is asked; of one that has ended meanwhile, what it told last
-/// is all that there is.
+/// The words of a command line, which ends each with a zero byte. A thread's name. One that names
+/// itself and then waits has told nobody, so the kernel is asked; of one that has ended meanwhile,
+/// what it told last is all that there is.
 fn newest_name(arena: &Arena, slot: u32, header: &ThreadHeader) -> [u8; 16] {
     let now = arena.slot(slot);
     let is_there = header.fiber == 0

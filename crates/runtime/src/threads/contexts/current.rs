@@ -1,11 +1,14 @@
-//! Which stack a thread runs, and whose events its hooks write: those of its own stack, or of a fiber's.
+//! Which stack a thread runs, and whose events its hooks write: those of its own stack, or of a
+//! fiber's.
 //!
-//! A *context* is a stack with a slot, a ring and an open-call stack: a thread's own, or a fiber's, which any thread may
-//! run. Hooks compare the stack pointer with the bounds of the context that the thread ran last; where it is another one's, the slow path
-//! comes here. It finds the context by the stack pointer and puts its control block into the thread-local slot. Calls that are open on
-//! the stack that was left stay open.
+//! A *context* is a stack with a slot, a ring and an open-call stack: a thread's own, or a fiber's,
+//! which any thread may run. Hooks compare the stack pointer with the bounds of the context that
+//! the thread ran last; where it is another one's, the slow path comes here. It finds the context
+//! by the stack pointer and puts its control block into the thread-local slot. Calls that are open
+//! on the stack that was left stay open.
 //!
-//! Nobody has to tell of a switch, be it made by `swapcontext`, `longjmp`, assembly or a signal handler.
+//! Nobody has to tell of a switch, be it made by `swapcontext`, `longjmp`, assembly or a signal
+//! handler.
 
 use crate::state::local::{last, live, local, set_current, set_home, thread_id};
 use crate::state::process::Process;
@@ -22,8 +25,8 @@ use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_hooks::arch::interrupted;
 use everycall_ring::{Control, running};
 
-/// The context that the calling thread, whose signals are blocked, runs at this stack pointer. It begins if it hasn't yet. `None`
-/// where the stack isn't recorded.
+/// The context that the calling thread, whose signals are blocked, runs at this stack pointer. It
+/// begins if it hasn't yet. `None` where the stack isn't recorded.
 pub(crate) fn current(process: &'static Process, pointer: u64) -> Option<Found> {
     let known = |control| Some(Found { control, is_new: false });
     match last() {
@@ -42,7 +45,8 @@ enum Stack {
     NewHome(Bounds),
     /// The thread's own, whose bounds weren't known: it began in a handler on its alternate stack.
     HomeAtLast(&'static Control, Bounds),
-    /// The thread's alternate signal stack: a handler has interrupted it where a hook would have this stack pointer.
+    /// The thread's alternate signal stack: a handler has interrupted it where a hook would have
+    /// this stack pointer.
     Interrupted(u64),
     /// The same, where nobody knows what was interrupted.
     Handler,
@@ -94,7 +98,8 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
 }
 
 impl Search {
-    /// The context that the thread ran last, unless another thread runs it by now, or it is another stack's: that one isn't this thread's to go on in.
+    /// The context that the thread ran last, unless another thread runs it by now, or it is another
+    /// stack's: that one isn't this thread's to go on in.
     fn own(&self) -> Option<&'static Control> {
         self.last.filter(|last| last.runner.load(Acquire) == running(self.tid))
     }

@@ -33,7 +33,8 @@ pub(crate) fn other_threads(process: &'static Process, pointer: u64) -> Option<&
     of_threads(process, is_near).find(|&control| is_it(control))
 }
 
-/// The contexts of living threads' own stacks, of those for which `is_meant`: whether a thread lives is asked of the system.
+/// The contexts of living threads' own stacks, of those for which `is_meant`: whether a thread
+/// lives is asked of the system.
 pub(crate) fn of_threads(
     process: &'static Process,
     is_meant: impl Fn(&Control) -> bool,

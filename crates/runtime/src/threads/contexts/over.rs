@@ -11,10 +11,12 @@ use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::unwound;
 use everycall_ring::{Control, running};
 
-/// Between two looks for fibers that nobody needs any more there is so many times what the first one took.
+/// Between two looks for fibers that nobody needs any more there is so many times what the first
+/// one took.
 const IDLE_PAUSE: u64 = 4;
 
-/// The stack of the table that is at a stack pointer, when those have been forgotten whose function has returned.
+/// The stack of the table that is at a stack pointer, when those have been forgotten whose function
+/// has returned.
 pub(crate) fn known(process: &'static Process, pointer: u64, home: Option<&Control>) -> Option<Range> {
     loop {
         let range = process.stacks.find(pointer)?;
@@ -24,7 +26,8 @@ pub(crate) fn known(process: &'static Process, pointer: u64, home: Option<&Contr
     }
 }
 
-/// The smallest stack of the table at a stack pointer that isn't over: where one within it was, the memory is its own again.
+/// The smallest stack of the table at a stack pointer that isn't over: where one within it was, the
+/// memory is its own again.
 pub(crate) fn there(process: &'static Process, pointer: u64) -> Option<Range> {
     let home = live(local().home);
     let around = |range: &Range| process.stacks.find_around(range.low, range.high);
@@ -32,7 +35,8 @@ pub(crate) fn there(process: &'static Process, pointer: u64) -> Option<Range> {
         .find(|range| !nested::is_over(process, range, home))
 }
 
-/// Forgets a stack in a local variable whose function has returned, and all that lie within it. Whether it was one.
+/// Forgets a stack in a local variable whose function has returned, and all that lie within it.
+/// Whether it was one.
 pub(crate) fn forget_if_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
     let is_over = nested::is_over(process, range, home);
     if is_over {
@@ -42,7 +46,8 @@ pub(crate) fn forget_if_over(process: &'static Process, range: &Range, home: Opt
     is_over
 }
 
-/// The stacks in this memory, as far as they are meant, are no stacks any more. `how` that is known, one of [`unwound`].
+/// The stacks in this memory, as far as they are meant, are no stacks any more. `how` that is
+/// known, one of [`unwound`].
 pub(crate) fn retire(
     process: &'static Process,
     low: u64,
@@ -61,7 +66,8 @@ pub(crate) fn retire(
     }
 }
 
-/// A range that was taken out of the table: what it had open has been left. `how` that is known, one of [`unwound`].
+/// A range that was taken out of the table: what it had open has been left. `how` that is known,
+/// one of [`unwound`].
 pub(crate) fn end(process: &'static Process, range: &Range, how: u8) {
     if let Some(slot) = range.slot.checked_sub(1) {
         let control = process.control(slot);
@@ -71,8 +77,9 @@ pub(crate) fn end(process: &'static Process, range: &Range, how: u8) {
     }
 }
 
-/// Ends fibers whose memory is gone; where there are none, those that have nothing open and aren't running: should one of them run
-/// again, it begins anew. Whether there were any. All of them are looked at, so not too often: it takes a small part of the time.
+/// Ends fibers whose memory is gone; where there are none, those that have nothing open and aren't
+/// running: should one of them run again, it begins anew. Whether there were any. All of them are
+/// looked at, so not too often: it takes a small part of the time.
 pub(crate) fn retire_idle(process: &'static Process) -> bool {
     let begin = everycall_hooks::ticks();
     if process.idle_look_due.load(Relaxed) > begin {

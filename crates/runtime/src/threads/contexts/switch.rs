@@ -18,7 +18,8 @@ pub(crate) struct Found {
     pub(crate) is_new: bool,
 }
 
-/// The thread's own stack gets a context. What was known of stacks in this memory is over, unless the thread itself told of it.
+/// The thread's own stack gets a context. What was known of stacks in this memory is over, unless
+/// the thread itself told of it.
 pub(crate) fn begin_home(process: &'static Process, bounds: Bounds, tid: u32) -> Option<Found> {
     if !process.stacks.is_empty() && bounds.high != 0 {
         retire(process, bounds.low, bounds.high, unwound::NOTICED, |range| range.tid != tid);
@@ -73,7 +74,8 @@ pub(crate) fn on_fiber(
     Some(Found { control, is_new: true })
 }
 
-/// What hooks take for the stack, when those within it have been forgotten whose function has returned.
+/// What hooks take for the stack, when those within it have been forgotten whose function has
+/// returned.
 pub(crate) fn refit(process: &'static Process, control: &'static Control) {
     let home = live(local().home);
     loop {
