@@ -23,8 +23,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use everycall_messages::say;
 
-use crate::toolbox::EXITS_FOLDER;
-use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN};
+use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN};
+use crate::mode::Step;
+use crate::toolbox;
 use arguments::{Arguments, Input};
 use real::Assembler;
 
@@ -41,34 +42,17 @@ pub fn is_assembler_name(name: &OsStr) -> bool {
     name == "as"
 }
 
-/// What is done with a text.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// Hook calls become sites.
-    Sites,
-    /// They stay as they are.
-    Exits,
+fn concerns(step: Step, text: &[u8]) -> bool {
+    match step {
+        Step::Sites => rewriter::has_hook_calls(text),
+        Step::Exits => exits::are_in(text),
+    }
 }
 
-impl Step {
-    /// The step of the folder that the program was called in.
-    fn of(called_as: &Path) -> Step {
-        let folder = called_as.parent().and_then(Path::file_name);
-        if folder.is_some_and(|name| name == EXITS_FOLDER) { Step::Exits } else { Step::Sites }
-    }
-
-    fn concerns(self, text: &[u8]) -> bool {
-        match self {
-            Step::Sites => rewriter::has_hook_calls(text),
-            Step::Exits => exits::are_in(text),
-        }
-    }
-
-    fn run(self, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
-        match self {
-            Step::Sites => rewrite(text, out),
-            Step::Exits => lines::feed(text, exits::Exits::new(out)),
-        }
+fn run(step: Step, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
+    match step {
+        Step::Sites => rewrite(text, out),
+        Step::Exits => lines::feed(text, exits::Exits::new(out)),
     }
 }
 
@@ -79,7 +63,7 @@ pub fn as_main(called_as: &OsStr, args: Vec<OsString>) -> ExitCode {
         say!("everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package");
         return ExitCode::from(EXIT_NOT_FOUND);
     };
-    match assemble(Step::of(Path::new(called_as)), &assembler, &args) {
+    match assemble(toolbox::step_of(Path::new(called_as)), &assembler, &args) {
         Ok(status) => mirror(status),
         Err(error) => {
             say!("everycall: the assembler step failed with `{}`: {error}", assembler.path().display());
@@ -96,7 +80,7 @@ fn assemble(step: Step, assembler: &Assembler, args: &[OsString]) -> io::Result<
             feed(step, child, &mut BufReader::with_capacity(CHUNK_BYTES, io::stdin().lock()), None)
         }
         Input::File(name) => match read_text(&name) {
-            Some(text) if step.concerns(&text) => {
+            Some(text) if concerns(step, &text) => {
                 if text.len() <= SMALL_BYTES
                     && let Ok(rewritten) = in_memory(step, &text, &name)
                 {
@@ -121,7 +105,7 @@ fn in_memory(step: Step, text: &[u8], name: &OsStr) -> io::Result<File> {
     let file = rustix::fs::memfd_create("everycall", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut out = BufWriter::with_capacity(CHUNK_BYTES, File::from(file));
     line_marker(&mut out, Some(name))?;
-    step.run(&mut &*text, &mut out)?;
+    run(step, &mut &*text, &mut out)?;
     let mut file = out.into_inner()?;
     file.rewind()?;
     Ok(file)
@@ -140,7 +124,7 @@ fn feed(
     let written = match child.stdin.take() {
         Some(pipe) => {
             let mut pipe = BufWriter::with_capacity(CHUNK_BYTES, pipe);
-            line_marker(&mut pipe, name).and_then(|()| step.run(text, &mut pipe)).and_then(|()| pipe.flush())
+            line_marker(&mut pipe, name).and_then(|()| run(step, text, &mut pipe)).and_then(|()| pipe.flush())
         }
         None => Ok(()),
     };

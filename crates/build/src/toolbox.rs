@@ -15,13 +15,31 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::mode::{HOOK_CALLS_SPECS, Mode};
+use crate::mode::Step;
 
 /// Name of the specs file that makes gcc emit hook calls.
 pub(crate) const SPECS_FILE: &str = "hook-calls.specs";
 
+/// gcc reads it as: append these options to those of every code-generating pass. The space at the end keeps them
+/// apart from what follows.
+const HOOK_CALLS_SPECS: &str = "*cc1_options:\n+ -p -mfentry -minstrument-return=call \n\n";
+
 /// The folder below, in which `as` leaves hook calls and sleds as they are.
-pub(crate) const EXITS_FOLDER: &str = "exits";
+const EXITS_FOLDER: &str = "exits";
+
+/// Where the `as` of a step lies in the toolbox, with a slash at its end as gcc's `-B` wants it.
+pub(crate) fn folder_of(step: Step) -> &'static str {
+    match step {
+        Step::Sites => "",
+        Step::Exits => "exits/",
+    }
+}
+
+/// The step that an `as` does, by the folder that it is called in.
+pub(crate) fn step_of(called_as: &Path) -> Step {
+    let folder = called_as.parent().and_then(Path::file_name);
+    if folder.is_some_and(|name| name == EXITS_FOLDER) { Step::Exits } else { Step::Sites }
+}
 
 /// A folder with the assembler step and the specs.
 pub struct Toolbox {
@@ -61,9 +79,9 @@ impl Toolbox {
         Ok(Toolbox { folder: folder.to_owned() })
     }
 
-    /// The folder of a mode's assembler step, for `-B`, with a slash at its end as gcc wants it.
-    pub fn assembler_prefix(&self, mode: Mode) -> Option<PathBuf> {
-        mode.assembler_folder().map(|folder| self.folder.join(folder).join(""))
+    /// The folder of an assembler step, for gcc's `-B`.
+    pub(crate) fn assembler_prefix(&self, step: Step) -> PathBuf {
+        self.folder.join("").join(folder_of(step))
     }
 
     /// The specs file, for gcc's `-specs=`.

@@ -13,7 +13,7 @@ use std::process::{Command, Stdio};
 
 use crate::args::{Invocation, Stage};
 use crate::compiler::{self, Family};
-use crate::{
+use crate::kit_files::{
     BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT,
     MEMORY_LOCK_OBJECT, for_executable,
 };
@@ -166,7 +166,6 @@ fn object_of(name: &str, invocation: &Invocation, kit: &Path) -> PathBuf {
 
 fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
     let object = object_of(wrapper.object, invocation, kit);
-    let is_archive = wrapper.object.ends_with(".a");
     let functions = || wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
     // What the user wraps stays the user's.
     let is_taken = |name: &String| name == "*" || functions().any(|function| function == name);
@@ -174,34 +173,21 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
         return Vec::new();
     }
     let mut text = String::from(WRAP);
-    let mut add = |option: &str, function: &str| {
-        text += option;
-        text += function;
-    };
     for function in wrapper.always {
-        add(",--wrap=", function);
+        text += &format!(",--wrap={function}");
     }
-    let mut archive = ("", None);
-    for (function, library) in wrapper.others {
-        if !invocation.is_static || is_archive && !invocation.has_static_libc {
-            add(",--wrap=", function);
+    let is_archive = wrapper.object.ends_with(".a");
+    if !invocation.is_static || is_archive && !invocation.has_static_libc {
+        for (function, _) in wrapper.others {
+            text += &format!(",--wrap={function}");
             if is_archive && invocation.splits_stacks {
-                add(",-u,__wrap_", function);
+                text += &format!(",-u,__wrap_{function}");
             }
-            continue;
         }
-        // Both may be installed, one is linked.
-        let is_others =
-            if invocation.is_libcxx { *library == "libstdc++.a" } else { library.starts_with("libc++") };
-        if is_others {
-            continue;
-        }
-        if archive.0 != *library {
-            archive = (library, static_library(library, invocation, compiler));
-        }
-        if archive.1.as_deref().is_some_and(|archive| offers(archive, function)) {
-            add(",--wrap=", function);
-            add(if is_archive { ",-u,__wrap_" } else { ",-u," }, function);
+    } else {
+        for function in offered(wrapper, invocation, compiler) {
+            let needed = if is_archive { "__wrap_" } else { "" };
+            text += &format!(",--wrap={function},-u,{needed}{function}");
         }
     }
     if text == WRAP {
@@ -209,6 +195,26 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
         return Vec::new();
     }
     vec![text.into(), "-Xlinker".into(), object.into_os_string()]
+}
+
+/// Those functions that the libraries of a static link are certain to have.
+fn offered(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path) -> Vec<&'static str> {
+    // Both C++ libraries may be installed, one is linked.
+    let is_linked = |library: &str| match invocation.is_libcxx {
+        true => library != "libstdc++.a",
+        false => !library.starts_with("libc++"),
+    };
+    let mut archive = ("", None);
+    let mut functions = Vec::new();
+    for (function, library) in wrapper.others.iter().filter(|(_, library)| is_linked(library)) {
+        if archive.0 != *library {
+            archive = (library, static_library(library, invocation, compiler));
+        }
+        if archive.1.as_deref().is_some_and(|archive| offers(archive, function)) {
+            functions.push(*function);
+        }
+    }
+    functions
 }
 
 /// What the option begins with that names what is wrapped.
