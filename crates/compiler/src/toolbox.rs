@@ -92,7 +92,7 @@ impl Toolbox {
 
 /// Made from this crate's sources and the program's path: two installations never share a folder.
 fn identity(program: &Path) -> u64 {
-    let sources = env!("EVERYCALL_BUILD_SOURCES").bytes();
+    let sources = env!("EVERYCALL_COMPILER_SOURCES").bytes();
     sources
         .chain(program.as_os_str().as_bytes().iter().copied())
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
