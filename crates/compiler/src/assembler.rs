@@ -1,11 +1,16 @@
-//! The assembler step: compilers run it as `as`. On the way to the real assembler it turns hook calls into sites (mode
-//! `nops`), or leaves them, or clang's sleds, as they are (`fentry`, `xray`). In either case it completes the unwind information
-//! at exits. The folder that it is run from tells which, see [`Toolbox`](crate::toolbox::Toolbox).
+//! The assembler step: compilers run it as `as`, and it runs the real assembler.
 //!
-//! Text without hook calls (assembler sources, link-time-optimisation objects) isn't touched: the real assembler takes this program's
-//! place. So it does where the text is small: it reads the rewritten text from memory, and there is no second process to start and
-//! wait for. Else the text goes through a pipe, and is rewritten while the assembler works. In neither case is there a temporary file to leave
-//! behind.
+//! In mode `nops` it turns hook calls into sites. In `fentry` and `xray` it leaves hook calls and sleds
+//! as they are. In all three it completes the unwind information at exits. The folder that it is run
+//! from tells which, see [`Toolbox`](crate::toolbox::Toolbox).
+//!
+//! | text | what happens |
+//! |---|---|
+//! | without hook calls (assembler sources, objects for link-time optimisation) | the real assembler replaces this process and reads the file |
+//! | small | rewritten in memory, then the real assembler replaces this process |
+//! | large | rewritten into a pipe while the assembler works |
+//!
+//! None of them leaves a temporary file behind.
 
 mod arguments;
 mod exits;
@@ -56,8 +61,7 @@ fn run(step: Step, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()
     }
 }
 
-/// Does what `as ARGS` does, with hook calls made into sites, or with their unwind information completed: `called_as`
-/// tells.
+/// Does what `as ARGS` does, with the text rewritten by the step that belongs to `called_as`.
 pub fn as_main(called_as: &OsStr, args: Vec<OsString>) -> ExitCode {
     let Some(assembler) = Assembler::find() else {
         say!("everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package");

@@ -35,8 +35,9 @@ impl Mode {
         }
     }
 
-    /// The mode of a compiler where the user names none; measured in docs/design/compiler-modes.md. Where clang's linker makes the
-    /// code, nobody can complete the unwind information at sleds.
+    /// The mode of a compiler if the user names none; docs/design/compiler-modes.md has the measurements.
+    /// With `-flto`, clang's linker generates the code, and the assembler step can't complete the unwind
+    /// information at sleds.
     pub fn default_of(family: Family, optimises_at_link: bool) -> Mode {
         match family {
             Family::Gcc => Mode::Nops,
@@ -89,7 +90,7 @@ impl Mode {
             (Mode::Finstrument, _) => &["-finstrument-functions"],
             (Mode::AfterInlining, _) => &["-finstrument-functions-after-inlining"],
             (Mode::Xray, _) => {
-                // clang's own assembler can't be told what is missing at its sleds: see `assembler::frames`.
+                // The assembler step adds the unwind information that is missing at sleds.
                 &[
                     "-fxray-instrument",
                     "-fxray-instruction-threshold=1",

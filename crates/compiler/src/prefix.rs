@@ -6,8 +6,8 @@
 //!        launchers, unchanged    compiler   its arguments, unchanged, after ours
 //! ```
 //!
-//! There is no wrapper process: this program is replaced by the compiler, whose exit code, signals and output are
-//! then its own. Ours come first, because the last word of a user's line may be an option that still wants a value.
+//! There is no wrapper process: the compiler replaces this program, so exit code, signals and output are
+//! the compiler's. Ours come first, because the last word of a user's line may be an option that still wants a value.
 //! Linker inputs of ours go through `-Xlinker`, where neither `-x LANGUAGE` nor the names that gcc derives from the
 //! first input touch them.
 
@@ -219,8 +219,8 @@ fn options(
     if invocation.links() {
         let kit = kit()?;
         before.extend(link_options(invocation, &kit));
-        let tells_all_ends = mode.reports_inlined() && wrap::tells_all_ends(family, invocation);
-        before.extend(wrap::options(invocation, compiler, &kit, tells_all_ends));
+        let reports_all_exits = mode.reports_inlined() && wrap::reports_all_exits(family, invocation);
+        before.extend(wrap::options(invocation, compiler, &kit, reports_all_exits));
         behind = wrap::archives(invocation, compiler, &kit);
     }
     Ok(Options { before, behind })
@@ -251,7 +251,7 @@ fn compile_options(mode: Mode, family: Family, invocation: &Invocation) -> Vec<O
     options
 }
 
-/// How the compiler finds `everycall.h`: after all other folders. Programs without it compile also where there is no kit.
+/// The folder of `everycall.h`, after all other folders. Other programs compile even without a kit.
 fn header_options(kit: Kit<'_>) -> Vec<OsString> {
     let Ok(kit) = kit() else { return Vec::new() };
     let include = kit.join(INCLUDE_FOLDER);
@@ -271,7 +271,8 @@ fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
     let is_gold = invocation.linker.as_deref() == Some("gold");
     if !is_gold {
-        // The runtime names the ends of the site lists, which otherwise keeps every listed function alive.
+        // The runtime refers to the bounds of the site lists. Without this option, that keeps every listed
+        // function alive.
         options.push("-Wl,-z,start-stop-gc".into());
     }
     let object = if invocation.stage == Stage::LinkShared {

@@ -114,8 +114,9 @@ fn survives_makefiles(root: &Path) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || b"/._+-@=".contains(byte) || *byte >= 0x80)
 }
 
-/// The folder below this root. The compiler executes what it finds there as its assembler: nobody else may put anything in its place. A
-/// link of the user's own to a folder of their own is as good as one: caches are moved to other disks that way.
+/// The folder below this root. The compiler executes the `as` that it finds there, so no other user may
+/// be able to replace anything. The root may be the user's own link to an own folder: people move
+/// caches to other disks that way.
 fn folder_below(root: &Path, name: &str, program: &Path) -> io::Result<PathBuf> {
     let root = everycall_cache::secure(root)?;
     if !survives_makefiles(&root) {
@@ -160,7 +161,7 @@ fn is_complete(folder: &Path, program: &Path) -> bool {
 
 fn fill(folder: &Path, program: &Path) -> io::Result<()> {
     let exits = folder.join(EXITS_FOLDER);
-    // Nobody else's to write into, whatever the umask says.
+    // Writable for the owner alone, whatever the umask is.
     match fs::DirBuilder::new().mode(0o755).create(&exits) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
