@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &[u8]| {
     let mut out = Vec::new();
-    let result = everycall_build::rewrite(&mut &text[..], &mut out);
+    let result = everycall_compiler::rewrite(&mut &text[..], &mut out);
     if result.is_ok() && !contains(text, b"__fentry__") && !contains(text, b"__return__") {
         assert_eq!(strip_last_newline(&out), strip_last_newline(text));
     }

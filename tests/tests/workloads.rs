@@ -15,7 +15,7 @@ use std::time::Instant;
 use everycall_tests::workloads::{Build, FunctionTable, Linkage, TraceCounts, Workload, of_oracle, of_trace};
 use everycall_tests::{Mode, Place, everycall, successful};
 
-#[path = "../../crates/build/tests/support/image.rs"]
+#[path = "../../crates/compiler/tests/support/image.rs"]
 #[allow(dead_code, unreachable_pub, missing_docs, reason = "shared with the tests of the prefix")]
 mod image;
 

@@ -19,6 +19,6 @@ pub fn closed_pipe() -> ExitCode {
 }
 
 // Both speak of programs that can't be run.
-const _: () = assert!(NOT_EXECUTABLE == everycall_build::EXIT_NOT_RUN);
-const _: () = assert!(NOT_FOUND == everycall_build::EXIT_NOT_FOUND);
-const _: () = assert!(USAGE == everycall_build::EXIT_REFUSED);
+const _: () = assert!(NOT_EXECUTABLE == everycall_compiler::EXIT_NOT_RUN);
+const _: () = assert!(NOT_FOUND == everycall_compiler::EXIT_NOT_FOUND);
+const _: () = assert!(USAGE == everycall_compiler::EXIT_REFUSED);

@@ -93,14 +93,14 @@ fn verb_hint(error: &clap::Error) -> Option<&'static str> {
 /// Calls that a compiler makes, or that become one: they happen thousands of times in a build.
 fn compiler_call(called_as: &OsString, mut words: Vec<OsString>) -> Option<ExitCode> {
     let name = Path::new(called_as).file_name()?;
-    if everycall_build::is_assembler_name(name) {
-        return Some(everycall_build::as_main(called_as, words));
+    if everycall_compiler::is_assembler_name(name) {
+        return Some(everycall_compiler::as_main(called_as, words));
     }
-    if everycall_build::is_compiler_name(name) {
-        return Some(everycall_build::named_compiler_main(called_as, words, &kit));
+    if everycall_compiler::is_compiler_name(name) {
+        return Some(everycall_compiler::named_compiler_main(called_as, words, &kit));
     }
     if words.first().is_some_and(|verb| verb == "cc") {
-        return Some(everycall_build::cc_main(words.split_off(1), &kit));
+        return Some(everycall_compiler::cc_main(words.split_off(1), &kit));
     }
     None
 }
@@ -111,7 +111,7 @@ fn kit() -> std::io::Result<PathBuf> {
 
 fn run(verb: Verb) -> Result<ExitCode, Failure> {
     match verb {
-        Verb::Cc { arguments } => Ok(everycall_build::cc_main(arguments, &kit)),
+        Verb::Cc { arguments } => Ok(everycall_compiler::cc_main(arguments, &kit)),
         Verb::Record(arguments) => record::run(arguments),
         Verb::Resolve(arguments) => resolve::run(&arguments),
         Verb::Core(arguments) => core::run(&arguments),
@@ -134,7 +134,7 @@ fn this_program() -> Result<PathBuf, Failure> {
 
 fn integrate(folder: &Path) -> Result<ExitCode, Failure> {
     let program = this_program()?;
-    everycall_build::write_integration(folder, &program, &kit).map_err(|error| {
+    everycall_compiler::write_integration(folder, &program, &kit).map_err(|error| {
         let folder = folder.display();
         Failure::new(
             exit_code::FAILED,

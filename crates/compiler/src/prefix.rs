@@ -6,8 +6,8 @@
 //!        launchers, unchanged    compiler   its arguments, unchanged, after ours
 //! ```
 //!
-//! There is no wrapper process: this program is replaced by the compiler, whose exit code, signals and output are
-//! then its own. Ours come first, because the last word of a user's line may be an option that still wants a value.
+//! There is no wrapper process: the compiler replaces this program, so exit code, signals and output are
+//! the compiler's. Ours come first, because the last word of a user's line may be an option that still wants a value.
 //! Linker inputs of ours go through `-Xlinker`, where neither `-x LANGUAGE` nor the names that gcc derives from the
 //! first input touch them.
 
@@ -20,19 +20,14 @@ use std::process::{Command, ExitCode};
 
 use everycall_messages::say;
 
-use crate::args::{Invocation, Obstacle, Stage};
+use crate::args::{Invocation, Stage};
 use crate::compiler::{self, CommandLine, Family};
+use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED};
+use crate::kit_files::{COMPAT_FOLDER, INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
 use crate::mode::Mode;
+use crate::obstacles;
 use crate::toolbox::Toolbox;
 use crate::wrap;
-use crate::{
-    COMPAT_FOLDER, EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED, INCLUDE_FOLDER, MODULE_OBJECT, RUNTIME_OBJECT,
-    RUNTIME_SYMBOL,
-};
-
-/// Gives the folder with the runtime's objects and headers, unpacking it first if need be; only asked when something is compiled
-/// or linked.
-pub type Kit<'a> = &'a dyn Fn() -> io::Result<PathBuf>;
 
 const USAGE: &str = "\
 Usage: everycall cc [--mode MODE] -- COMPILER ARGUMENTS...
@@ -212,35 +207,51 @@ fn options(
         ))
     })?;
     let mode = mode.unwrap_or_else(|| Mode::default_of(family, invocation.optimises_at_link));
-    refuse_what_cannot_work(mode, family, compiler, invocation)?;
-
-    let (mut before, mut behind) = (Vec::new(), Vec::new());
-    if mode.specs().is_some() || mode.assembler_folder().is_some() {
-        let toolbox = Toolbox::open()?;
-        before.extend(mode.specs().map(|_| joined("-specs=", toolbox.specs())));
-        before.extend(toolbox.assembler_prefix(mode).map(|folder| joined("-B", folder)));
+    if let Some(sentence) = obstacles::first(mode, family, compiler, invocation) {
+        return Err(Failure::refused(sentence));
     }
+
+    let mut before = toolbox_options(mode)?;
+    let mut behind = Vec::new();
     if invocation.compiles {
-        before.extend(mode.compile_options(family).iter().map(OsString::from));
-        if !invocation.debug_chosen {
-            before.push(line_information(family).into());
-        }
-        if mode.reports_inlined() && family == Family::Clang {
-            // Where lines alone are described, this adds the linker's names, which tell of which function of one name a call was inlined.
-            before.push("-fdebug-info-for-profiling".into());
-        }
+        before.extend(compile_options(mode, family, invocation));
     }
     if invocation.links() {
         let kit = kit()?;
         before.extend(link_options(invocation, &kit));
-        let tells_all_ends = mode.reports_inlined() && wrap::tells_all_ends(family, invocation);
-        before.extend(wrap::options(invocation, compiler, &kit, tells_all_ends));
+        let reports_all_exits = mode.reports_inlined() && wrap::reports_all_exits(family, invocation);
+        before.extend(wrap::options(invocation, compiler, &kit, reports_all_exits));
         behind = wrap::archives(invocation, compiler, &kit);
     }
     Ok(Options { before, behind })
 }
 
-/// How the compiler finds `everycall.h`: after all other folders. Programs without it compile also where there is no kit.
+/// The specs and the assembler step, for the modes that need them.
+fn toolbox_options(mode: Mode) -> io::Result<Vec<OsString>> {
+    let mut options = Vec::new();
+    if mode.needs_specs() || mode.assembler_step().is_some() {
+        let toolbox = Toolbox::open()?;
+        if mode.needs_specs() {
+            options.push(joined("-specs=", toolbox.specs()));
+        }
+        options.extend(mode.assembler_step().map(|step| joined("-B", toolbox.assembler_prefix(step))));
+    }
+    Ok(options)
+}
+
+fn compile_options(mode: Mode, family: Family, invocation: &Invocation) -> Vec<OsString> {
+    let mut options: Vec<OsString> = mode.compile_options(family).iter().map(OsString::from).collect();
+    if !invocation.debug_chosen {
+        options.push(line_information(family).into());
+    }
+    if mode.reports_inlined() && family == Family::Clang {
+        // Adds linkage names to line tables: they tell overloads apart that were inlined.
+        options.push("-fdebug-info-for-profiling".into());
+    }
+    options
+}
+
+/// The folder of `everycall.h`, after all other folders. Other programs compile even without a kit.
 fn header_options(kit: Kit<'_>) -> Vec<OsString> {
     let Ok(kit) = kit() else { return Vec::new() };
     let include = kit.join(INCLUDE_FOLDER);
@@ -260,7 +271,8 @@ fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
     let mut options: Vec<OsString> = Vec::new();
     let is_gold = invocation.linker.as_deref() == Some("gold");
     if !is_gold {
-        // The runtime names the ends of the site lists, which otherwise keeps every listed function alive.
+        // The runtime refers to the bounds of the site lists. Without this option, that keeps every listed
+        // function alive.
         options.push("-Wl,-z,start-stop-gc".into());
     }
     let object = if invocation.stage == Stage::LinkShared {
@@ -271,79 +283,6 @@ fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
     };
     options.extend(["-Xlinker".into(), kit.join(object).into_os_string()]);
     options
-}
-
-fn refuse_what_cannot_work(
-    mode: Mode,
-    family: Family,
-    compiler: &Path,
-    invocation: &Invocation,
-) -> Result<(), Failure> {
-    if !mode.works_with(family) {
-        let works = |mode: &Mode| mode.works_with(family);
-        let modes = Mode::ALL.into_iter().filter(works).map(Mode::name).collect::<Vec<_>>().join(", ");
-        let family = family.name();
-        return Err(Failure::refused(format!(
-            "{family} can't do mode {mode}; the modes of {family} are {modes}"
-        )));
-    }
-    if let Some(target) = foreign_target(compiler) {
-        return Err(Failure::refused(format!(
-            "`{target}` compiles for another machine; only x86-64 Linux can be traced"
-        )));
-    }
-    if mode.has_sites() && invocation.links() && invocation.linker.as_deref() == Some("gold") {
-        return Err(Failure::refused(format!(
-            "the linker gold drops the list of sites that mode {mode} makes; use -fuse-ld=bfd or -fuse-ld=lld, or another mode"
-        )));
-    }
-    // Its sleds lack unwind information, which the assembler step adds, and the linker makes code without that step.
-    if mode == Mode::Xray && invocation.optimises_at_link {
-        return Err(Failure::refused(
-            "mode xray doesn't go with -flto: stacks couldn't be walked through the hooks, and profilers and thread cancellation would crash the program; use mode after-inlining, the default with -flto, or leave out -flto (or add -fno-lto)",
-        ));
-    }
-    let calls_hooks = matches!(mode, Mode::Nops | Mode::Fentry);
-    for obstacle in &invocation.obstacles {
-        let sentence = match obstacle {
-            Obstacle::Target(option) => {
-                format!("{option} asks for code of another machine; only x86-64 Linux can be traced")
-            }
-            Obstacle::LargeModel => format!(
-                "-mcmodel=large puts functions out of the hooks' reach in mode {mode}; use -mcmodel=medium"
-            ),
-            Obstacle::IntelSyntax if mode == Mode::Fentry => {
-                "gcc writes hook calls of mode fentry in AT&T syntax even with -masm=intel, which can't be assembled; use mode nops or finstrument".to_owned()
-            }
-            Obstacle::ClaimsHooks(option) if calls_hooks => format!(
-                "{option} takes gcc's entry and exit hooks for something else, so mode {mode} can't have them; leave it out or use mode finstrument"
-            ),
-            Obstacle::IntelSyntax | Obstacle::ClaimsHooks(_) => continue,
-        };
-        return Err(Failure::refused(sentence));
-    }
-    Ok(())
-}
-
-/// The machine that a compiler's name begins with, if it isn't ours.
-fn foreign_target(compiler: &Path) -> Option<&str> {
-    let name = compiler.file_name()?.to_str()?;
-    let machine = name.split_once('-').map(|(machine, _)| machine)?;
-    let foreign = [
-        "aarch64",
-        "arm",
-        "i386",
-        "i486",
-        "i586",
-        "i686",
-        "riscv",
-        "powerpc",
-        "s390x",
-        "mips",
-        "sparc",
-        "loongarch",
-    ];
-    foreign.iter().any(|known| machine.starts_with(known)).then_some(name)
 }
 
 fn joined(option: &str, value: PathBuf) -> OsString {

@@ -13,17 +13,17 @@ fn main() -> ExitCode {
     let name = Path::new(&argv0).file_name().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
     let kit = || -> std::io::Result<PathBuf> { std::env::current_exe().map(|exe| exe.with_file_name("kit")) };
-    if everycall_build::is_assembler_name(name) {
-        return everycall_build::as_main(&argv0, args);
+    if everycall_compiler::is_assembler_name(name) {
+        return everycall_compiler::as_main(&argv0, args);
     }
-    if everycall_build::is_compiler_name(name) {
-        return everycall_build::named_compiler_main(&argv0, args, &kit);
+    if everycall_compiler::is_compiler_name(name) {
+        return everycall_compiler::named_compiler_main(&argv0, args, &kit);
     }
     match args.split_first() {
-        Some((verb, rest)) if verb == "cc" => everycall_build::cc_main(rest.to_vec(), &kit),
+        Some((verb, rest)) if verb == "cc" => everycall_compiler::cc_main(rest.to_vec(), &kit),
         Some((verb, [folder])) if verb == "integrate" => {
             let result = std::env::current_exe()
-                .and_then(|exe| everycall_build::write_integration(Path::new(folder), &exe, &kit));
+                .and_then(|exe| everycall_compiler::write_integration(Path::new(folder), &exe, &kit));
             match result {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(error) => {

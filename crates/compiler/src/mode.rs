@@ -4,7 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::compiler::Family;
-use crate::toolbox::EXITS_FOLDER;
 
 /// How functions get their hooks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,8 +35,9 @@ impl Mode {
         }
     }
 
-    /// The mode of a compiler where the user names none; measured in docs/design/compiler-modes.md. Where clang's linker makes the
-    /// code, nobody can complete the unwind information at sleds.
+    /// The mode of a compiler if the user names none; docs/design/compiler-modes.md has the measurements.
+    /// With `-flto`, clang's linker generates the code, and the assembler step can't complete the unwind
+    /// information at sleds.
     pub fn default_of(family: Family, optimises_at_link: bool) -> Mode {
         match family {
             Family::Gcc => Mode::Nops,
@@ -65,20 +65,20 @@ impl Mode {
         matches!(self, Mode::Nops | Mode::Xray)
     }
 
-    /// The specs file that makes gcc emit the hook calls, if the mode needs one.
+    /// Whether gcc needs a specs file to emit the hook calls.
     ///
     /// Given to gcc's own passes rather than to its driver, `-p` reaches link-time optimisation too, brings
-    /// no profiling start file (so no `gmon.out`), and doesn't quarrel with `-fomit-frame-pointer`.
-    pub(crate) fn specs(self) -> Option<&'static str> {
-        matches!(self, Mode::Nops | Mode::Fentry).then_some(HOOK_CALLS_SPECS)
+    /// no profiling start file (so no `gmon.out`), and doesn't conflict with `-fomit-frame-pointer`.
+    pub(crate) fn needs_specs(self) -> bool {
+        matches!(self, Mode::Nops | Mode::Fentry)
     }
 
-    /// The folder in the toolbox with the assembler step, if the mode needs one: plain calls within a function's body
+    /// What the assembler step does in this mode, if the mode needs one: plain calls within a function's body
     /// leave the slots alone that unwind information names.
-    pub(crate) fn assembler_folder(self) -> Option<&'static str> {
+    pub(crate) fn assembler_step(self) -> Option<Step> {
         match self {
-            Mode::Nops => Some(""),
-            Mode::Fentry | Mode::Xray => Some(EXITS_FOLDER),
+            Mode::Nops => Some(Step::Sites),
+            Mode::Fentry | Mode::Xray => Some(Step::Exits),
             Mode::Finstrument | Mode::AfterInlining => None,
         }
     }
@@ -90,7 +90,7 @@ impl Mode {
             (Mode::Finstrument, _) => &["-finstrument-functions"],
             (Mode::AfterInlining, _) => &["-finstrument-functions-after-inlining"],
             (Mode::Xray, _) => {
-                // clang's own assembler can't be told what is missing at its sleds: see `assembler::frames`.
+                // The assembler step adds the unwind information that is missing at sleds.
                 &[
                     "-fxray-instrument",
                     "-fxray-instruction-threshold=1",
@@ -102,9 +102,14 @@ impl Mode {
     }
 }
 
-/// gcc reads it as: append these options to those of every code-generating pass. The space at the end keeps them
-/// apart from what follows.
-pub(crate) const HOOK_CALLS_SPECS: &str = "*cc1_options:\n+ -p -mfentry -minstrument-return=call \n\n";
+/// What the assembler step does with a text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Hook calls become sites; unwind information at exits is completed.
+    Sites,
+    /// Hook calls and sleds stay; unwind information at exits is completed.
+    Exits,
+}
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

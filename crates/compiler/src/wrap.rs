@@ -1,9 +1,11 @@
-//! Functions that are wrapped at the link, so that the runtime learns of frames that are left without an exit (jumps, throws, landing
-//! pads) and of fibers' stacks, and that its own memory isn't locked. The kit's objects define the wrappers.
+//! Functions that are wrapped at the link. The wrappers report unwound frames (jumps, throws, landing
+//! pads, thread ends) and fiber stacks to the runtime, and keep its memory from being locked. The
+//! kit's objects define them.
 //!
-//! The linker's `--wrap` renames references only: there are no two definitions of a function in any link, and what isn't linked by the
-//! prefix isn't concerned. The wrappers know those functions that not every library has by weak references. A weak reference takes nothing
-//! out of an archive; where the program's own one, renamed, no longer does, `-u` stands in.
+//! The linker's `--wrap` only renames references: no link gets two definitions of a function, and
+//! objects that the prefix doesn't link are not affected. Functions that not every library has are
+//! referred to weakly. A weak reference takes no member out of an archive, and the program's own
+//! reference has been renamed: `-u` takes the member instead.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -13,18 +15,19 @@ use std::process::{Command, Stdio};
 
 use crate::args::{Invocation, Stage};
 use crate::compiler::{self, Family};
-use crate::{
+use crate::kit_files::{
     BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, EXCEPTIONS_OBJECT, FIBERS_OBJECT, JUMPS_OBJECT,
     MEMORY_LOCK_OBJECT, for_executable,
 };
 
-/// Functions that one object of the kit wraps, or one in an archive, which is taken in where the program refers to them.
+/// Functions that one object of the kit wraps. If the object lies in an archive, it is linked only
+/// where the program refers to the functions.
 pub struct Wrapper {
     object: &'static str,
-    /// Those that every such link can and has to take in: the object refers to them.
+    /// Functions that every such link has: the object refers to them strongly.
     always: &'static [&'static str],
-    /// Others, with the archives where static links find them. These have to take in what they wrap, and not every archive has all of
-    /// them.
+    /// Other functions, with the archives where static links find them. Not every archive has all
+    /// of them, and a static link must take in what it wraps.
     others: &'static [(&'static str, &'static str)],
 }
 
@@ -46,8 +49,8 @@ const JUMPS: Wrapper = Wrapper {
 
 const FIBERS: Wrapper = Wrapper { object: FIBERS_OBJECT, always: &[], others: &[("makecontext", "libc.a")] };
 
-/// The library has it, be it an archive or shared: where the program's own reference, renamed, no longer takes it out of an archive,
-/// `-u` does.
+/// Every form of the library has this function. `-u` takes it out of an archive, as the program's own
+/// reference has been renamed.
 const BOOST_CONTEXT: Wrapper =
     Wrapper { object: BOOST_CONTEXT_OBJECT, always: &["make_fcontext"], others: &[] };
 
@@ -69,13 +72,15 @@ const EXCEPTIONS: Wrapper = Wrapper {
 const CLEANUPS: Wrapper =
     Wrapper { object: CLEANUPS_ARCHIVE, always: &[], others: &[("__gcc_personality_v0", "libgcc_eh.a")] };
 
-/// Whether all code of a link tells of the ends of inlined calls also where exceptions leave them, in a mode that reports such calls: clang's doesn't.
-pub fn tells_all_ends(family: Family, invocation: &Invocation) -> bool {
+/// Whether all code of a link reports the exits of inlined calls also when an exception leaves them
+/// (in modes that report inlined calls). clang's code doesn't.
+pub fn reports_all_exits(family: Family, invocation: &Invocation) -> bool {
     family == Family::Gcc && !links_clangs_code(invocation)
 }
 
-/// Whether an object or archive that is linked has the name in it that clang writes into its objects. (Others may say it, too: then gcc's code is taken for what the debugging
-/// information says it is.)
+/// Whether an object or archive that is linked contains the name that clang writes into its objects.
+/// A file may contain it for another reason. Then readers take the compiler from the debugging
+/// information.
 fn links_clangs_code(invocation: &Invocation) -> bool {
     let find = |library: &String| {
         let name = library.strip_prefix(':').map_or(format!("lib{library}.a"), str::to_owned);
@@ -98,14 +103,14 @@ fn names_clang(file: &Path) -> io::Result<bool> {
     loop {
         let read = file.read(&mut bytes[kept..])?;
         let seen = &bytes[..kept + read];
-        // What a thin archive has lies elsewhere.
+        // The members of a thin archive lie in other files.
         if is_first && seen.starts_with(b"!<thin>\n") || memchr::memmem::find(seen, NAME).is_some() {
             return Ok(true);
         }
         if read == 0 {
             return Ok(false);
         }
-        // The name may begin here and go on in what is read next.
+        // The name may be split between two reads.
         let end = kept + read;
         kept = end.min(NAME.len() - 1);
         bytes.copy_within(end - kept..end, 0);
@@ -116,8 +121,13 @@ fn names_clang(file: &Path) -> io::Result<bool> {
 /// Bytes of a file that are read at once.
 const READ_AT_ONCE: usize = 1 << 20;
 
-/// Options of a link. `tells_all_ends`: see there.
-pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path, tells_all_ends: bool) -> Vec<OsString> {
+/// Options of a link. `reports_all_exits`: see the function of that name.
+pub fn options(
+    invocation: &Invocation,
+    compiler: &Path,
+    kit: &Path,
+    reports_all_exits: bool,
+) -> Vec<OsString> {
     if invocation.without_libraries {
         return Vec::new();
     }
@@ -135,7 +145,7 @@ pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path, tells_all_e
         options.extend(wrapper(&EXCEPTIONS, invocation, compiler, kit));
     }
     let cleaned = object_of(CLEANED_OBJECT, invocation, kit);
-    if tells_all_ends && cleaned.exists() {
+    if reports_all_exits && cleaned.exists() {
         options.extend(["-Xlinker".into(), cleaned.into_os_string()]);
     }
     options
@@ -143,7 +153,8 @@ pub fn options(invocation: &Invocation, compiler: &Path, kit: &Path, tells_all_e
 
 /// Options of a link that have to stand behind the objects.
 pub fn archives(invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
-    // lld takes objects out of archives whether or not there is a reference to what they wrap: a program in C would need the unwinder's library.
+    // lld takes an object that defines a wrapper out of its archive even without a reference. C programs
+    // would then need the unwinder's library.
     let takes_as_needed = matches!(invocation.linker.as_deref(), None | Some("bfd"));
     let has_exceptions = is_cxx(invocation, compiler) && !invocation.without_exceptions;
     if invocation.without_libraries || !(takes_as_needed || invocation.has_static_libc || has_exceptions) {
@@ -166,7 +177,6 @@ fn object_of(name: &str, invocation: &Invocation, kit: &Path) -> PathBuf {
 
 fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Path) -> Vec<OsString> {
     let object = object_of(wrapper.object, invocation, kit);
-    let is_archive = wrapper.object.ends_with(".a");
     let functions = || wrapper.always.iter().chain(wrapper.others.iter().map(|(function, _)| function));
     // What the user wraps stays the user's.
     let is_taken = |name: &String| name == "*" || functions().any(|function| function == name);
@@ -174,47 +184,54 @@ fn wrapper(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path, kit: &Pa
         return Vec::new();
     }
     let mut text = String::from(WRAP);
-    let mut add = |option: &str, function: &str| {
-        text += option;
-        text += function;
-    };
     for function in wrapper.always {
-        add(",--wrap=", function);
+        text += &format!(",--wrap={function}");
     }
-    let mut archive = ("", None);
-    for (function, library) in wrapper.others {
-        if !invocation.is_static || is_archive && !invocation.has_static_libc {
-            add(",--wrap=", function);
+    let is_archive = wrapper.object.ends_with(".a");
+    if !invocation.is_static || is_archive && !invocation.has_static_libc {
+        for (function, _) in wrapper.others {
+            text += &format!(",--wrap={function}");
             if is_archive && invocation.splits_stacks {
-                add(",-u,__wrap_", function);
+                text += &format!(",-u,__wrap_{function}");
             }
-            continue;
         }
-        // Both may be installed, one is linked.
-        let is_others =
-            if invocation.is_libcxx { *library == "libstdc++.a" } else { library.starts_with("libc++") };
-        if is_others {
-            continue;
-        }
-        if archive.0 != *library {
-            archive = (library, static_library(library, invocation, compiler));
-        }
-        if archive.1.as_deref().is_some_and(|archive| offers(archive, function)) {
-            add(",--wrap=", function);
-            add(if is_archive { ",-u,__wrap_" } else { ",-u," }, function);
+    } else {
+        for function in offered(wrapper, invocation, compiler) {
+            let needed = if is_archive { "__wrap_" } else { "" };
+            text += &format!(",--wrap={function},-u,{needed}{function}");
         }
     }
     if text == WRAP {
-        // It isn't certain of any function whether it is linked.
+        // No function is certain to be linked.
         return Vec::new();
     }
     vec![text.into(), "-Xlinker".into(), object.into_os_string()]
 }
 
-/// What the option begins with that names what is wrapped.
+/// Those functions that the libraries of a static link are certain to have.
+fn offered(wrapper: &Wrapper, invocation: &Invocation, compiler: &Path) -> Vec<&'static str> {
+    // Both C++ libraries may be installed, one is linked.
+    let is_linked = |library: &str| match invocation.is_libcxx {
+        true => library != "libstdc++.a",
+        false => !library.starts_with("libc++"),
+    };
+    let mut archive = ("", None);
+    let mut functions = Vec::new();
+    for (function, library) in wrapper.others.iter().filter(|(_, library)| is_linked(library)) {
+        if archive.0 != *library {
+            archive = (library, static_library(library, invocation, compiler));
+        }
+        if archive.1.as_deref().is_some_and(|archive| offers(archive, function)) {
+            functions.push(*function);
+        }
+    }
+    functions
+}
+
+/// Beginning of the option that names the wrapped functions.
 const WRAP: &str = "-Wl";
 
-/// The bytes of a library of the compiler's, where it is certain that this is the one that will be linked.
+/// The content of one of the compiler's libraries, if it is certain that this file will be linked.
 fn static_library(name: &str, invocation: &Invocation, compiler: &Path) -> Option<Vec<u8>> {
     let is_other = compiler.to_string_lossy().contains("musl") || invocation.other_root;
     if is_other {
@@ -225,8 +242,8 @@ fn static_library(name: &str, invocation: &Invocation, compiler: &Path) -> Optio
     std::fs::read(String::from_utf8(answer.stdout).ok()?.trim_end()).ok()
 }
 
-/// Whether an archive's table of symbols has a function: the first member, `/`, has a number of offsets, as many offsets and names, big
-/// endian.
+/// Whether an archive's symbol table has a function. The table is the first member, `/`: a count, as
+/// many offsets (all big endian), and the names.
 fn offers(archive: &[u8], function: &str) -> bool {
     let Some((head, rest)) =
         archive.split_at_checked(68).filter(|(head, _)| head.starts_with(b"!<arch>\n/ "))
@@ -304,8 +321,8 @@ mod tests {
             let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
             let invocation = Invocation::read(&args);
             assert_eq!(links_clangs_code(&invocation), has, "{line}");
-            assert_eq!(tells_all_ends(Family::Gcc, &invocation), !has, "{line}");
-            assert!(!tells_all_ends(Family::Clang, &invocation), "{line}");
+            assert_eq!(reports_all_exits(Family::Gcc, &invocation), !has, "{line}");
+            assert!(!reports_all_exits(Family::Clang, &invocation), "{line}");
         }
         std::fs::remove_dir_all(&folder).unwrap();
     }

@@ -9,16 +9,14 @@
 //!
 //! All paths in them are relative to themselves, so the folder can be moved, but `as`, which is a link to the program.
 
-use std::fmt::Write as _;
 use std::fs;
 use std::io;
 use std::path::Path;
 
 use crate::compiler::Family;
+use crate::kit_files::{INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
 use crate::mode::Mode;
-use crate::prefix::Kit;
-use crate::toolbox::{SPECS_FILE, Toolbox};
-use crate::{INCLUDE_FOLDER, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
+use crate::toolbox::{SPECS_FILE, Toolbox, folder_of};
 
 /// The library that is preloaded into programs without a runtime of their own; kits may lack it.
 const PRELOADED_LIBRARY: &str = "libeverycall.so";
@@ -114,14 +112,10 @@ fn compile_options(mode: Mode, tools: &str) -> Vec<String> {
 /// What link-time optimisation needs on the link line too.
 fn driver_options(mode: Mode, tools: &str) -> Vec<String> {
     let mut options = Vec::new();
-    if mode.specs().is_some() {
+    if mode.needs_specs() {
         options.push(format!("-specs={tools}/{SPECS_FILE}"));
     }
-    match mode.assembler_folder() {
-        Some("") => options.push(format!("-B{tools}/")),
-        Some(folder) => options.push(format!("-B{tools}/{folder}/")),
-        None => {}
-    }
+    options.extend(mode.assembler_step().map(|step| format!("-B{tools}/{}", folder_of(step))));
     options
 }
 
@@ -156,9 +150,11 @@ fn pkg_config(mode: Mode, is_module: bool) -> String {
 }
 
 fn cmake_package() -> String {
-    let tools = "${_everycall_tools}";
-    let mut text = String::from(
-        "# Targets that make what links to them traceable:\n\
+    let modes: String = Mode::ALL.into_iter().map(cmake_target).collect();
+    format!("{CMAKE_HEAD}{modes}{}", cmake_default_target())
+}
+
+const CMAKE_HEAD: &str = "# Targets that make what links to them traceable:\n\
          #   find_package(everycall REQUIRED)\n\
          #   target_link_libraries(app PRIVATE everycall::everycall)\n\
          # everycall::MODE names a mode; everycall::everycall is the best one of the compiler in use.\n\
@@ -167,32 +163,36 @@ fn cmake_package() -> String {
          set(_everycall_type \"$<TARGET_PROPERTY:TYPE>\")\n\
          set(_everycall_is_module \"$<OR:$<STREQUAL:${_everycall_type},SHARED_LIBRARY>,$<STREQUAL:${_everycall_type},MODULE_LIBRARY>>\")\n\
          set(_everycall_is_program \"$<STREQUAL:${_everycall_type},EXECUTABLE>\")\n\
-         set(_everycall_is_traced \"$<OR:$<COMPILE_LANGUAGE:C>,$<COMPILE_LANGUAGE:CXX>>\")\n",
-    );
-    for mode in Mode::ALL {
-        let mut lines = Vec::new();
-        for option in compile_options(mode, tools) {
-            lines.push(format!("target_compile_options(everycall::{mode} INTERFACE \"$<${{_everycall_is_traced}}:{option}>\")"));
-        }
-        for option in driver_options(mode, tools) {
-            lines.push(format!("target_link_options(everycall::{mode} INTERFACE \"{option}\")"));
-        }
-        for (is_module, condition) in [(true, "_everycall_is_module"), (false, "_everycall_is_program")] {
-            let (options, object) = link_options(is_module);
-            for option in options.into_iter().chain([format!("{tools}/{object}")]) {
-                lines.push(format!(
-                    "target_link_options(everycall::{mode} INTERFACE \"$<${{{condition}}}:{option}>\")"
-                ));
-            }
-        }
-        let lines = lines.join("\n  ");
-        let _ = write!(
-            text,
-            "\nif(NOT TARGET everycall::{mode})\n  add_library(everycall::{mode} INTERFACE IMPORTED)\n  {lines}\nendif()\n"
-        );
+         set(_everycall_is_traced \"$<OR:$<COMPILE_LANGUAGE:C>,$<COMPILE_LANGUAGE:CXX>>\")\n";
+
+fn cmake_target(mode: Mode) -> String {
+    let tools = "${_everycall_tools}";
+    let mut lines = Vec::new();
+    for option in compile_options(mode, tools) {
+        lines.push(format!(
+            "target_compile_options(everycall::{mode} INTERFACE \"$<${{_everycall_is_traced}}:{option}>\")"
+        ));
     }
-    let _ = write!(
-        text,
+    for option in driver_options(mode, tools) {
+        lines.push(format!("target_link_options(everycall::{mode} INTERFACE \"{option}\")"));
+    }
+    for (is_module, condition) in [(true, "_everycall_is_module"), (false, "_everycall_is_program")] {
+        let (options, object) = link_options(is_module);
+        for option in options.into_iter().chain([format!("{tools}/{object}")]) {
+            lines.push(format!(
+                "target_link_options(everycall::{mode} INTERFACE \"$<${{{condition}}}:{option}>\")"
+            ));
+        }
+    }
+    let lines = lines.join("\n  ");
+    format!(
+        "\nif(NOT TARGET everycall::{mode})\n  add_library(everycall::{mode} INTERFACE IMPORTED)\n  {lines}\nendif()\n"
+    )
+}
+
+/// The target for the compiler in use.
+fn cmake_default_target() -> String {
+    format!(
         "\nif(NOT TARGET everycall::everycall)\n  \
            add_library(everycall::everycall INTERFACE IMPORTED)\n  \
            if(\"${{CMAKE_CXX_COMPILER_ID}};${{CMAKE_C_COMPILER_ID}}\" MATCHES \"Clang\")\n    \
@@ -202,8 +202,7 @@ fn cmake_package() -> String {
            endif()\nendif()\n",
         clang = Mode::default_of(Family::Clang, false),
         gcc = Mode::default_of(Family::Gcc, false),
-    );
-    text
+    )
 }
 
 fn cmake_version() -> String {

@@ -15,13 +15,31 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, symlink};
 use std::path::{Path, PathBuf};
 
-use crate::mode::{HOOK_CALLS_SPECS, Mode};
+use crate::mode::Step;
 
 /// Name of the specs file that makes gcc emit hook calls.
 pub(crate) const SPECS_FILE: &str = "hook-calls.specs";
 
+/// gcc reads it as: append these options to those of every code-generating pass. The space at the end keeps them
+/// apart from what follows.
+const HOOK_CALLS_SPECS: &str = "*cc1_options:\n+ -p -mfentry -minstrument-return=call \n\n";
+
 /// The folder below, in which `as` leaves hook calls and sleds as they are.
-pub(crate) const EXITS_FOLDER: &str = "exits";
+const EXITS_FOLDER: &str = "exits";
+
+/// Where the `as` of a step lies in the toolbox, with a slash at its end as gcc's `-B` wants it.
+pub(crate) fn folder_of(step: Step) -> &'static str {
+    match step {
+        Step::Sites => "",
+        Step::Exits => "exits/",
+    }
+}
+
+/// The step that an `as` does, by the folder that it is called in.
+pub(crate) fn step_of(called_as: &Path) -> Step {
+    let folder = called_as.parent().and_then(Path::file_name);
+    if folder.is_some_and(|name| name == EXITS_FOLDER) { Step::Exits } else { Step::Sites }
+}
 
 /// A folder with the assembler step and the specs.
 pub struct Toolbox {
@@ -61,9 +79,9 @@ impl Toolbox {
         Ok(Toolbox { folder: folder.to_owned() })
     }
 
-    /// The folder of a mode's assembler step, for `-B`, with a slash at its end as gcc wants it.
-    pub fn assembler_prefix(&self, mode: Mode) -> Option<PathBuf> {
-        mode.assembler_folder().map(|folder| self.folder.join(folder).join(""))
+    /// The folder of an assembler step, for gcc's `-B`.
+    pub(crate) fn assembler_prefix(&self, step: Step) -> PathBuf {
+        self.folder.join("").join(folder_of(step))
     }
 
     /// The specs file, for gcc's `-specs=`.
@@ -74,7 +92,7 @@ impl Toolbox {
 
 /// Made from this crate's sources and the program's path: two installations never share a folder.
 fn identity(program: &Path) -> u64 {
-    let sources = env!("EVERYCALL_BUILD_SOURCES").bytes();
+    let sources = env!("EVERYCALL_COMPILER_SOURCES").bytes();
     sources
         .chain(program.as_os_str().as_bytes().iter().copied())
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -96,8 +114,9 @@ fn survives_makefiles(root: &Path) -> bool {
         .all(|byte| byte.is_ascii_alphanumeric() || b"/._+-@=".contains(byte) || *byte >= 0x80)
 }
 
-/// The folder below this root. The compiler executes what it finds there as its assembler: nobody else may put anything in its place. A
-/// link of the user's own to a folder of their own is as good as one: caches are moved to other disks that way.
+/// The folder below this root. The compiler executes the `as` that it finds there, so no other user may
+/// be able to replace anything. The root may be the user's own link to an own folder: people move
+/// caches to other disks that way.
 fn folder_below(root: &Path, name: &str, program: &Path) -> io::Result<PathBuf> {
     let root = everycall_cache::secure(root)?;
     if !survives_makefiles(&root) {
@@ -142,7 +161,7 @@ fn is_complete(folder: &Path, program: &Path) -> bool {
 
 fn fill(folder: &Path, program: &Path) -> io::Result<()> {
     let exits = folder.join(EXITS_FOLDER);
-    // Nobody else's to write into, whatever the umask says.
+    // Writable for the owner alone, whatever the umask is.
     match fs::DirBuilder::new().mode(0o755).create(&exits) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}

@@ -17,7 +17,7 @@ fn main() {
             hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
         }
     }
-    println!("cargo:rustc-env=EVERYCALL_BUILD_SOURCES={hash:016x}");
+    println!("cargo:rustc-env=EVERYCALL_COMPILER_SOURCES={hash:016x}");
 }
 
 fn collect(folder: &Path, files: &mut Vec<std::path::PathBuf>) {

@@ -52,7 +52,7 @@ impl Lines for Exits<'_> {
     }
 }
 
-/// An entry's sled is taken for one of an exit, too: nothing is saved there yet, so nothing is added.
+/// An entry's sled counts as an exit, too: no register is saved there yet, so nothing is added.
 fn is_exit(line: &[u8]) -> bool {
     line.starts_with(SLED) || rewriter::is_exit_call(line)
 }

@@ -1,11 +1,16 @@
-//! The assembler step: compilers run it as `as`. On the way to the real assembler it turns hook calls into sites (mode
-//! `nops`), or leaves them, or clang's sleds, as they are (`fentry`, `xray`). In either case it completes the unwind information
-//! at exits. The folder that it is run from tells which, see [`Toolbox`](crate::toolbox::Toolbox).
+//! The assembler step: compilers run it as `as`, and it runs the real assembler.
 //!
-//! Text without hook calls (assembler sources, link-time-optimisation objects) isn't touched: the real assembler takes this program's
-//! place. So it does where the text is small: it reads the rewritten text from memory, and there is no second process to start and
-//! wait for. Else the text goes through a pipe, and is rewritten while the assembler works. In neither case is there a temporary file to leave
-//! behind.
+//! In mode `nops` it turns hook calls into sites. In `fentry` and `xray` it leaves hook calls and sleds
+//! as they are. In all three it completes the unwind information at exits. The folder that it is run
+//! from tells which, see [`Toolbox`](crate::toolbox::Toolbox).
+//!
+//! | text | what happens |
+//! |---|---|
+//! | without hook calls (assembler sources, objects for link-time optimisation) | the real assembler replaces this process and reads the file |
+//! | small | rewritten in memory, then the real assembler replaces this process |
+//! | large | rewritten into a pipe while the assembler works |
+//!
+//! None of them leaves a temporary file behind.
 
 mod arguments;
 mod exits;
@@ -23,8 +28,9 @@ use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
 use everycall_messages::say;
 
-use crate::toolbox::EXITS_FOLDER;
-use crate::{EXIT_NOT_FOUND, EXIT_NOT_RUN};
+use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN};
+use crate::mode::Step;
+use crate::toolbox;
 use arguments::{Arguments, Input};
 use real::Assembler;
 
@@ -41,45 +47,27 @@ pub fn is_assembler_name(name: &OsStr) -> bool {
     name == "as"
 }
 
-/// What is done with a text.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Step {
-    /// Hook calls become sites.
-    Sites,
-    /// They stay as they are.
-    Exits,
-}
-
-impl Step {
-    /// The step of the folder that the program was called in.
-    fn of(called_as: &Path) -> Step {
-        let folder = called_as.parent().and_then(Path::file_name);
-        if folder.is_some_and(|name| name == EXITS_FOLDER) { Step::Exits } else { Step::Sites }
-    }
-
-    fn concerns(self, text: &[u8]) -> bool {
-        match self {
-            Step::Sites => rewriter::has_hook_calls(text),
-            Step::Exits => exits::are_in(text),
-        }
-    }
-
-    fn run(self, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
-        match self {
-            Step::Sites => rewrite(text, out),
-            Step::Exits => lines::feed(text, exits::Exits::new(out)),
-        }
+fn concerns(step: Step, text: &[u8]) -> bool {
+    match step {
+        Step::Sites => rewriter::has_hook_calls(text),
+        Step::Exits => exits::are_in(text),
     }
 }
 
-/// Does what `as ARGS` does, with hook calls made into sites, or with their unwind information completed: `called_as`
-/// tells.
+fn run(step: Step, text: &mut dyn BufRead, out: &mut dyn Write) -> io::Result<()> {
+    match step {
+        Step::Sites => rewrite(text, out),
+        Step::Exits => lines::feed(text, exits::Exits::new(out)),
+    }
+}
+
+/// Does what `as ARGS` does, with the text rewritten by the step that belongs to `called_as`.
 pub fn as_main(called_as: &OsStr, args: Vec<OsString>) -> ExitCode {
     let Some(assembler) = Assembler::find() else {
         say!("everycall: no assembler `as` was found in COMPILER_PATH or PATH; install the binutils package");
         return ExitCode::from(EXIT_NOT_FOUND);
     };
-    match assemble(Step::of(Path::new(called_as)), &assembler, &args) {
+    match assemble(toolbox::step_of(Path::new(called_as)), &assembler, &args) {
         Ok(status) => mirror(status),
         Err(error) => {
             say!("everycall: the assembler step failed with `{}`: {error}", assembler.path().display());
@@ -96,7 +84,7 @@ fn assemble(step: Step, assembler: &Assembler, args: &[OsString]) -> io::Result<
             feed(step, child, &mut BufReader::with_capacity(CHUNK_BYTES, io::stdin().lock()), None)
         }
         Input::File(name) => match read_text(&name) {
-            Some(text) if step.concerns(&text) => {
+            Some(text) if concerns(step, &text) => {
                 if text.len() <= SMALL_BYTES
                     && let Ok(rewritten) = in_memory(step, &text, &name)
                 {
@@ -121,7 +109,7 @@ fn in_memory(step: Step, text: &[u8], name: &OsStr) -> io::Result<File> {
     let file = rustix::fs::memfd_create("everycall", rustix::fs::MemfdFlags::CLOEXEC)?;
     let mut out = BufWriter::with_capacity(CHUNK_BYTES, File::from(file));
     line_marker(&mut out, Some(name))?;
-    step.run(&mut &*text, &mut out)?;
+    run(step, &mut &*text, &mut out)?;
     let mut file = out.into_inner()?;
     file.rewind()?;
     Ok(file)
@@ -140,7 +128,7 @@ fn feed(
     let written = match child.stdin.take() {
         Some(pipe) => {
             let mut pipe = BufWriter::with_capacity(CHUNK_BYTES, pipe);
-            line_marker(&mut pipe, name).and_then(|()| step.run(text, &mut pipe)).and_then(|()| pipe.flush())
+            line_marker(&mut pipe, name).and_then(|()| run(step, text, &mut pipe)).and_then(|()| pipe.flush())
         }
         None => Ok(()),
     };

@@ -9,9 +9,9 @@
 //!         ret                       <site> ret          (a jump here makes it a tail exit)
 //! ```
 //!
-//! A site is a 5-byte NOP that lies in one aligned 8-byte word, so that it can be switched by one store. In front of a plain `ret` it
-//! is a `ret` of its own with four bytes behind it that nobody runs: it costs nothing while tracing is off, is switched by its first byte alone,
-//! and so may lie anywhere. A site's record
+//! A site is a 5-byte NOP within one aligned 8-byte word, so one store switches it. In front of a plain
+//! `ret`, a site is a `ret` and four bytes that never run: it costs nothing while tracing is off. Its
+//! first byte alone switches it, so it needs no alignment. A site's record
 //! (12 bytes, see `everycall_format`'s `Site`) goes into a section that the linker keeps exactly as long as the code:
 //! link-ordered behind it, and in its COMDAT group if it is in one. All offsets are relative to their own place and
 //! between local symbols, so that nothing is left to relocate at run time, in shared objects either.
@@ -305,8 +305,9 @@ impl<'a> Rewriter<'a> {
         if self.held.behind.len() > HELD_BYTES_MAX { self.release_held() } else { Ok(()) }
     }
 
-    /// The 5-byte NOP, within one aligned 8-byte word. What has to be skipped for that becomes prefixes of it (`cs`, which means
-    /// nothing to a NOP and to a call), not a NOP of its own: one instruction less to run where tracing is off. Before a `ret`, a `ret`.
+    /// Writes a site: before a `ret`, a `ret`; else the 5-byte NOP within one aligned 8-byte word. Padding
+    /// becomes prefixes of the NOP (`cs`, without effect on a NOP or a call) instead of another NOP: one
+    /// instruction less while tracing is off.
     fn site(&mut self, label: &[u8], kind: u32) -> io::Result<u32> {
         let site = self.sites;
         self.sites += 1;

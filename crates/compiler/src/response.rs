@@ -22,7 +22,8 @@ pub fn expand(args: &[OsString]) -> Vec<OsString> {
 
 fn expand_into(arg: &OsStr, depth: usize, all: &mut Vec<OsString>) {
     let contents = arg.as_bytes().strip_prefix(b"@").and_then(|name| {
-        // A name that can't be read is an argument of its own, as the compilers have it. What is in a pipe can be read once, and not by us.
+        // Compilers take the name of an unreadable file as an argument. A pipe can be read only once: by
+        // the compiler.
         let path = Path::new(OsStr::from_bytes(name));
         path.is_file().then(|| std::fs::read(path).ok()).flatten()
     });
@@ -36,7 +37,7 @@ fn expand_into(arg: &OsStr, depth: usize, all: &mut Vec<OsString>) {
     }
 }
 
-/// Words parted by white space; quotes of both kinds and backslashes keep characters together.
+/// Words separated by white space; quotes of both kinds and backslashes keep characters together.
 fn words(text: &[u8]) -> Vec<OsString> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

@@ -1,0 +1,44 @@
+//! The compiler prefix of everycall: builds that can be traced, from the user's own compiler commands.
+//!
+//! Arguments in, the compiler's own behaviour plus sites out. This crate knows how gcc and clang are told to call
+//! hooks, how hook calls become patchable sites ([`as_main`]), and what a link needs so that the hooks are there. It
+//! knows nothing of rings, traces or the inside of the runtime, whose objects it takes from a folder, the *kit*.
+//!
+//! | entry point | for |
+//! |---|---|
+//! | [`cc_main`] | `everycall cc [--mode M] -- COMPILER ARGS...` |
+//! | [`named_compiler_main`] | `everycall-gcc`, `-g++`, `-clang`, `-clang++`, with version suffixes |
+//! | [`as_main`] | `as`, run by gcc |
+//! | [`write_integration`] | pkg-config files and a CMake package, for builds without any prefix |
+//!
+//! Nothing in the environment changes object code; it only says where programs and the cache folder lie.
+
+// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
+
+mod args;
+mod assembler;
+mod compiler;
+mod exit_code;
+mod integration;
+mod kit_files;
+mod mode;
+mod obstacles;
+mod prefix;
+mod response;
+mod toolbox;
+mod wrap;
+
+pub use assembler::{as_main, is_assembler_name, rewrite};
+pub use compiler::Family;
+pub use exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED};
+pub use integration::write_integration;
+pub use kit_files::{
+    BOOST_CONTEXT_OBJECT, CLEANED_OBJECT, CLEANUPS_ARCHIVE, COMPAT_FOLDER, EXCEPTIONS_OBJECT, FIBERS_OBJECT,
+    INCLUDE_FOLDER, JUMPS_OBJECT, Kit, MEMORY_LOCK_OBJECT, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL,
+    for_executable,
+};
+pub use mode::Mode;
+pub use prefix::{cc_main, is_compiler_name, named_compiler_main};

@@ -1,0 +1,78 @@
+//! What can't be traced, or not in a mode: the prefix refuses it, and says what to do instead.
+
+use std::path::Path;
+
+use crate::args::{Invocation, Obstacle};
+use crate::compiler::Family;
+use crate::mode::Mode;
+
+/// Why the command can't be run in this mode; a sentence for the user.
+pub(crate) fn first(mode: Mode, family: Family, compiler: &Path, invocation: &Invocation) -> Option<String> {
+    other_family(mode, family)
+        .or_else(|| other_machine(compiler))
+        .or_else(|| linker_of(mode, invocation))
+        .or_else(|| invocation.obstacles.iter().find_map(|obstacle| option_of(mode, obstacle)))
+}
+
+fn other_family(mode: Mode, family: Family) -> Option<String> {
+    if mode.works_with(family) {
+        return None;
+    }
+    let works = |mode: &Mode| mode.works_with(family);
+    let modes = Mode::ALL.into_iter().filter(works).map(Mode::name).collect::<Vec<_>>().join(", ");
+    let family = family.name();
+    Some(format!("{family} can't do mode {mode}; the modes of {family} are {modes}"))
+}
+
+/// Machines that names of cross-compilers begin with.
+const OTHER_MACHINES: [&str; 12] = [
+    "aarch64",
+    "arm",
+    "i386",
+    "i486",
+    "i586",
+    "i686",
+    "riscv",
+    "powerpc",
+    "s390x",
+    "mips",
+    "sparc",
+    "loongarch",
+];
+
+fn other_machine(compiler: &Path) -> Option<String> {
+    let name = compiler.file_name()?.to_str()?;
+    let machine = name.split_once('-').map(|(machine, _)| machine)?;
+    let is_other = OTHER_MACHINES.iter().any(|known| machine.starts_with(known));
+    is_other.then(|| format!("`{name}` compiles for another machine; only x86-64 Linux can be traced"))
+}
+
+fn linker_of(mode: Mode, invocation: &Invocation) -> Option<String> {
+    if mode.has_sites() && invocation.links() && invocation.linker.as_deref() == Some("gold") {
+        return Some(format!(
+            "the linker gold drops the list of sites that mode {mode} makes; use -fuse-ld=bfd or -fuse-ld=lld, or another mode"
+        ));
+    }
+    // The assembler step completes the unwind information at sleds; the linker generates code without that step.
+    (mode == Mode::Xray && invocation.optimises_at_link).then(|| {
+        "mode xray can't be used with -flto: unwind information at the sleds would be wrong, and profilers and thread cancellation would crash the program; use mode after-inlining, the default with -flto, or leave out -flto (or add -fno-lto)".to_owned()
+    })
+}
+
+fn option_of(mode: Mode, obstacle: &Obstacle) -> Option<String> {
+    match obstacle {
+        Obstacle::Target(option) => {
+            Some(format!("{option} asks for code of another machine; only x86-64 Linux can be traced"))
+        }
+        Obstacle::LargeModel => Some(format!(
+            "-mcmodel=large puts functions out of the hooks' reach in mode {mode}; use -mcmodel=medium"
+        )),
+        Obstacle::IntelSyntax if mode == Mode::Fentry => Some(
+            "gcc writes hook calls of mode fentry in AT&T syntax even with -masm=intel, which can't be assembled; use mode nops or finstrument".to_owned(),
+        ),
+        Obstacle::ClaimsHooks(option) if matches!(mode, Mode::Nops | Mode::Fentry) => Some(format!(
+            "{option} takes gcc's entry and exit hooks for something else, so mode {mode} can't have them; leave it out or use mode finstrument"
+        )),
+        Obstacle::IntelSyntax | Obstacle::ClaimsHooks(_) => None,
+    }
+}
