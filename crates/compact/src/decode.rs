@@ -6,14 +6,14 @@ use core::fmt;
 use crate::model::{KNOWN, Model};
 use crate::token::{self, AGAIN, LONG, PLAIN, SAME, SHORT, difference};
 
-/// Why bytes are not what words became.
+/// Why bytes aren't valid encoded words.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Error {
-    /// They end before all words are there.
+    /// They end before the last word.
     Short,
     /// There are more words than expected.
     Long,
-    /// A place that the dictionary doesn't have.
+    /// A place outside the dictionary.
     Place,
 }
 
@@ -29,12 +29,13 @@ impl fmt::Display for Error {
 
 impl core::error::Error for Error {}
 
-/// Appends the `count` words that became `bytes` to `out`, which grows by no more than these: a few bytes may stand for
-/// very many words, so `count` should have been checked. Beside the output it takes 64 KiB.
+/// Decodes `bytes` and appends the `count` words to `out`, which grows by no more than these. A few
+/// bytes may encode very many words, so the caller should check `count`. Takes 64 KiB besides the
+/// output.
 ///
 /// # Errors
-/// Where `bytes` aren't those of so many words. The words before the damage have been appended then; of bytes that
-/// were merely cut they are right.
+/// `bytes` don't encode exactly `count` words. The words before the damage have been appended then;
+/// if the bytes were only truncated, these words are right.
 pub fn decode(bytes: &[u8], count: usize, out: &mut Vec<u64>) -> Result<(), Error> {
     let mut model = Model::new();
     let end = out.len().saturating_add(count);
@@ -45,7 +46,7 @@ pub fn decode(bytes: &[u8], count: usize, out: &mut Vec<u64>) -> Result<(), Erro
     if input.bytes.is_empty() { Ok(()) } else { Err(Error::Long) }
 }
 
-/// Decodes what one first byte stands for. `out` hasn't reached `end` yet.
+/// Decodes the words of one first byte. `out` hasn't reached `end` yet.
 #[inline(always)]
 fn step(model: &mut Model, input: &mut Input<'_>, end: usize, out: &mut Vec<u64>) -> Result<(), Error> {
     let first = input.byte()?;
@@ -103,7 +104,7 @@ fn plain(model: &mut Model, first: u8, input: &mut Input<'_>) -> Result<u64, Err
     Ok(model.advance(low, difference))
 }
 
-/// Bytes that haven't been looked at.
+/// The unread bytes.
 struct Input<'a> {
     bytes: &'a [u8],
 }

@@ -7,21 +7,22 @@ use crate::token::{self, AGAIN, AGAIN_MAX, LONG, LONG_END, PLAIN, SAME, SAME_MAX
 
 /// Bytes of the longest word.
 const WORD_MAX: usize = 9;
-/// Words between two looks at the output's room.
+/// Words between two checks of the output's capacity.
 const BLOCK: usize = 128;
-/// Bytes of a block: its words, what was held back before it, and what [`Block::put`] writes behind the end.
+/// Bytes of a block: its words, what was held back before it, and what [`Block::put`] writes behind
+/// the end.
 const ROOM: usize = BLOCK * WORD_MAX + 8;
-/// Shorter runs of one word are told word by word.
+/// Shorter runs of one word are encoded word by word.
 const SAME_MIN: usize = 4;
 
-/// The most bytes that so many words become.
+/// The largest encoded size of so many words, in bytes.
 #[must_use]
 pub const fn encoded_max(words: usize) -> usize {
     words.saturating_mul(WORD_MAX)
 }
 
-/// Appends what `words` become to `out`: at most [`encoded_max`] bytes. The time it takes grows with the words; beside
-/// the output it takes 64 KiB.
+/// Appends the encoded `words` to `out`: at most [`encoded_max`] bytes. Takes time linear in the
+/// words, and 64 KiB besides the output.
 pub fn encode(words: &[u64], out: &mut Vec<u8>) {
     let mut model = Model::new();
     let mut again = 0;
@@ -37,7 +38,7 @@ pub fn encode(words: &[u64], out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes about [`BLOCK`] words; returns those that are left.
+/// Encodes about [`BLOCK`] words; returns the rest.
 fn encode_block<'w>(words: &'w [u64], model: &mut Model, again: &mut u32, block: &mut Block) -> &'w [u64] {
     let (now, rest) = words.split_at(words.len().min(BLOCK));
     for (index, word) in now.iter().copied().enumerate() {
@@ -58,7 +59,7 @@ fn encode_block<'w>(words: &'w [u64], model: &mut Model, again: &mut u32, block:
         }
         block.again(again);
         if word == model.word() {
-            // Fillers and what was never written, at the ends of segments.
+            // Fillers and unwritten words, at the ends of segments.
             let words = &words[index..];
             let run = words.iter().take(SAME_MAX).take_while(|other| **other == word).count();
             if run >= SAME_MIN {

@@ -1,4 +1,4 @@
-//! What both sides know of the words so far.
+//! The model that encoder and decoder build from the words so far.
 
 use alloc::boxed::Box;
 use alloc::vec;
@@ -10,21 +10,22 @@ const RECENT: usize = 1 << RECENT_BITS;
 const CALLED: usize = 1 << CALLED_BITS;
 /// Places of the dictionary.
 pub const KNOWN: usize = 1 << KNOWN_BITS;
-/// Bits by which `history` moves on with each word; so it depends on the last 11 of them.
+/// Bits by which each word shifts `history`; so it depends on the last 11 words.
 const HISTORY_SHIFT: u32 = 6;
 /// 2⁶⁴ divided by the golden ratio: spreads keys over the upper bits of a product.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 /// Low halves with these bits have no ticks above them, but a payload.
 const PAYLOAD: u32 = 0xff00_0000;
-/// In a low half without its bit 31: from here up it is no function.
+/// Low halves without bit 31 from here up aren't functions.
 const ESCAPE_FIRST: u32 = 0x7f00_0000;
 const EXIT: u32 = 1 << 31;
 
-/// The words so far, as far as they help to foretell the next one.
+/// State derived from the words so far, to predict the next one.
 pub struct Model {
     /// By [`Model::history`]: the low half that came next.
     recent: Box<[u32; RECENT]>,
-    /// By the last word and the innermost open call: the low half that came next, where `recent` was wrong.
+    /// By the last word and the innermost open call: the low half that came next, if `recent` was
+    /// wrong.
     called: Box<[u32; CALLED]>,
     /// Low halves, by themselves.
     known: Box<[u32; KNOWN]>,
@@ -40,7 +41,7 @@ pub struct Model {
 }
 
 fn zeros<const LENGTH: usize>() -> Box<[u32; LENGTH]> {
-    // By way of a vector: an array of this size should not go over the stack.
+    // Through a vector, because an array of this size should not be on the stack.
     vec![0; LENGTH].into_boxed_slice().try_into().unwrap_or_else(|_| Box::new([0; LENGTH]))
 }
 
@@ -76,19 +77,19 @@ impl Model {
         (u64::from(low).wrapping_mul(SPREAD) >> (u64::BITS - KNOWN_BITS)) as usize
     }
 
-    /// The next low half, most likely.
+    /// The predicted next low half.
     #[inline(always)]
     pub fn recent(&self) -> u32 {
         self.recent[self.recent_place()]
     }
 
-    /// The next low half where `recent` is wrong, most likely.
+    /// The second prediction, if `recent` is wrong.
     #[inline(always)]
     pub fn called(&self) -> u32 {
         self.called[self.called_place()]
     }
 
-    /// What the dictionary has at a place below [`KNOWN`].
+    /// The dictionary's entry at a place below [`KNOWN`].
     #[inline(always)]
     pub fn known(&self, place: usize) -> u32 {
         self.known[place % KNOWN]
@@ -97,7 +98,7 @@ impl Model {
     /// The word before.
     #[inline(always)]
     pub fn word(&self) -> u64 {
-        // Its difference leads to it from `ticks` as they were then, which only matters for payloads.
+        // Its difference was relative to `ticks` at that time, which only matters for payloads.
         let high = if has_ticks(self.low) { self.ticks } else { self.difference };
         u64::from(high) << 32 | u64::from(self.low)
     }
@@ -108,7 +109,7 @@ impl Model {
         self.difference
     }
 
-    /// From what the high half above `low` is counted.
+    /// The base of the difference for the high half above `low`.
     #[inline(always)]
     pub fn base(&self, low: u32) -> u32 {
         if has_ticks(low) { self.ticks } else { 0 }
@@ -122,7 +123,7 @@ impl Model {
         self.known[Model::known_place(low)] = low;
     }
 
-    /// Goes on behind a word with this low half; returns it.
+    /// Updates the state with a word with this low half; returns the word.
     #[inline(always)]
     pub fn advance(&mut self, low: u32, difference: u32) -> u64 {
         let high = self.base(low).wrapping_add(difference);
@@ -131,7 +132,7 @@ impl Model {
         }
         self.difference = difference;
         self.history = self.history << HISTORY_SHIFT ^ u64::from(low);
-        // A place above the innermost call is free, so that nothing has to be asked.
+        // The place above the innermost call is free, so no check is needed.
         self.open[usize::from(self.top.wrapping_add(1))] = low;
         let is_call = low & !EXIT < ESCAPE_FIRST;
         let step = if low & EXIT == 0 { 1 } else { u8::MAX };
@@ -141,7 +142,8 @@ impl Model {
     }
 }
 
-/// Whether a word with this low half has ticks in its upper one: neither an empty one nor a record's following word.
+/// Whether a word with this low half has ticks in its upper one: neither an empty one nor a
+/// record's following word.
 #[inline(always)]
 fn has_ticks(low: u32) -> bool {
     low != 0 && low < PAYLOAD

@@ -1,4 +1,4 @@
-//! First bytes of what is written. All numbers are little endian.
+//! First bytes of encoded words. All numbers are little endian.
 //!
 //! | first byte | then | words |
 //! |---|---|---|
@@ -6,15 +6,15 @@
 //! | `c0..=df` | | 1 to 32, each as `recent` says and as much later as the one before was |
 //! | `e0..=ee` | 1 byte | as `recent` says, 192 + (low 4 bits of the first byte)·256 + byte ticks later |
 //! | `ef` | 2 bytes | 1 + number times the word before |
-//! | `f0..=ff` | difference, low half | bits 1..0 tell how the difference is written, bits 3..2 how the low half |
+//! | `f0..=ff` | difference, low half | bits 1..0: encoding of the difference; bits 3..2: of the low half |
 
-/// Ticks that are told together with "as foretold": less than these by one byte.
+/// As predicted: one byte encodes differences below this.
 pub const SHORT: u32 = 0xc0;
-/// Repeats of "as foretold, and as much later as the one before".
+/// Repeats of "as predicted, with the difference of the word before".
 pub const AGAIN: u8 = 0xc0;
 /// The most words of one [`AGAIN`].
 pub const AGAIN_MAX: u32 = 32;
-/// As foretold, with a difference of 12 bits.
+/// As predicted, with a difference of 12 bits.
 pub const LONG: u8 = 0xe0;
 /// One more than the largest difference of [`LONG`]: [`SHORT`] and 15 times 256.
 pub const LONG_END: u32 = SHORT + 15 * 256;

@@ -17,13 +17,14 @@
 //!          on   e8 hook c3                                   call hook, ret
 //! ```
 //!
-//! The off form of an entry is one instruction whose SIB byte is the call's opcode and whose displacement is
-//! the call's, so off and on differ in one byte (the third), and a thread that was stopped
-//! anywhere in one form finds whole instructions in the other. It touches no register, where the
-//! `jmp` costs up to 15 %. An exit's two forms differ in the first byte: where the displacement isn't there yet, it is written first, behind
-//! a `ret`, where nobody runs it. So these may lie anywhere, and the other sites of mode `nops` lie in aligned 8-byte words.
+//! The off form of an entry is one instruction whose SIB byte is the call's opcode and whose
+//! displacement is the call's, so off and on differ in one byte (the third), and a thread that was
+//! stopped anywhere in one form finds whole instructions in the other. It uses no register, and
+//! avoids the taken `jmp`, which costs up to 15 %. An exit's two forms differ in the first byte. A
+//! missing displacement is written first, after a `ret`, where it is never executed. So exits may
+//! lie anywhere; the other sites of mode `nops` lie in aligned 8-byte words.
 //!
-//! This room knows bytes. Where they are written, and when, is the caller's matter.
+//! This crate only computes bytes. The caller decides where and when to write them.
 #![no_std]
 
 use everycall_format::site::{site_kind, sled_kind};
@@ -32,7 +33,7 @@ use everycall_format::site::{site_kind, sled_kind};
 const CALL: u8 = 0xe8;
 const RET: u8 = 0xc3;
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-/// Behind its `ret` a NOP that nobody runs, so that disassemblers stay in step.
+/// After its `ret`, a NOP that is never executed keeps disassemblers in step.
 const RETURN5: [u8; 5] = [RET, 0x0f, 0x1f, 0x40, 0x00];
 const NOP3: [u8; 3] = [0x0f, 0x1f, 0x00];
 /// Third byte of the off form: with it, the first four bytes begin an 8-byte NOP.
@@ -45,7 +46,7 @@ pub const SLED_SIZE: usize = 11;
 /// Bytes of a site of mode `nops`.
 pub const SITE_SIZE: usize = 5;
 
-/// Whether a site is to call its hook.
+/// Whether a site calls its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     /// It costs nothing.
@@ -54,10 +55,10 @@ pub enum Switch {
     On,
 }
 
-/// Why a site was left as it was.
+/// Why a site was left unchanged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It holds bytes that no compiler put there.
+    /// It holds unexpected bytes.
     UnexpectedBytes,
     /// The hook is further away than a call reaches.
     OutOfReach,
@@ -71,10 +72,11 @@ fn displacement(call: u64, hook: u64) -> Result<[u8; 4], Refusal> {
     i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| Refusal::OutOfReach)
 }
 
-/// What the site of mode `nops` and of this [`site_kind`] at `address` has to hold, given what it holds.
+/// The bytes for the site of mode `nops` and this [`site_kind`] at `address`, given its present
+/// bytes.
 ///
 /// # Errors
-/// Where the bytes or the distance aren't as expected.
+/// The bytes or the distance aren't as expected.
 pub fn site_bytes(
     now: [u8; SITE_SIZE],
     kind: u32,
@@ -86,7 +88,7 @@ pub fn site_bytes(
     let call = [CALL, a, b, c, d];
     let (compiled, off) = match kind {
         site_kind::ENTRY | site_kind::EXIT | site_kind::TAIL_EXIT => (NOP5, NOP5),
-        // One that was never on stays as it is: its page stays the file's.
+        // A site that was never on stays unchanged, so its page stays shared with the file.
         site_kind::RETURN if now == RETURN5 => (RETURN5, RETURN5),
         site_kind::RETURN => (RETURN5, [RET, a, b, c, d]),
         _ => return Err(Refusal::UnknownKind),
@@ -100,10 +102,10 @@ pub fn site_bytes(
     })
 }
 
-/// What the XRay sled at `address` has to hold, given what it holds.
+/// The bytes for the XRay sled at `address`, given its present bytes.
 ///
 /// # Errors
-/// Where the bytes, the kind or the distance aren't as expected.
+/// The bytes, the kind or the distance aren't as expected.
 pub fn sled_bytes(
     now: [u8; SLED_SIZE],
     kind: u8,

@@ -1,6 +1,7 @@
-//! What does it cost to go on to the next segment of a warm ring?
+//! The cost of advancing to the next segment of a warm ring.
 //!
-//! `cargo bench -p everycall-ring`; nanoseconds per segment, and per word of it. Medians of 31; pin it: `taskset -c 1`.
+//! `cargo bench -p everycall-ring`; nanoseconds per segment, and per word of it. Medians of 31; pin
+//! it: `taskset -c 1`.
 
 use everycall_ring::{Advance, Control, Pool, Ring, SegmentEntry, Shortage, Size};
 use std::hint::black_box;

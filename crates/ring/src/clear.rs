@@ -2,10 +2,11 @@
 //!
 //! # Safety
 //!
-//! The words are atomics, so others may read them meanwhile. To Rust the string instruction is code that stores zeros
-//! into them in an unknown order; the processor does so in aligned words or more at a time, after the
-//! stores before it and before those behind it (Intel SDM, volume 3, "Fast-String Operation and Out-of-Order
-//! Stores"; AMD APM, volume 2, 7.1). That is all the ring needs: between the two fences around it, it takes any order.
+//! The words are atomics, so other threads may read them meanwhile. For Rust, the string
+//! instruction stores zeros into them in an unknown order. The processor stores aligned words or
+//! larger units, after the stores before it and before those that follow (Intel SDM, volume 3,
+//! "Fast-String Operation and Out-of-Order Stores"; AMD APM, volume 2, 7.1). The ring needs no
+//! more: between the two fences, any order will do.
 #![allow(unsafe_code)] // One instruction, a fifth of the loop's time.
 
 use crate::primitive::AtomicU64;
@@ -13,8 +14,8 @@ use crate::primitive::AtomicU64;
 /// Stores zero into each word, in no particular order.
 #[cfg(all(target_arch = "x86_64", not(loom), not(miri)))]
 pub(crate) fn clear(words: &[AtomicU64]) {
-    // SAFETY: writes the slice's words only, which may be written through a shared reference. The direction flag is
-    // clear in Rust code.
+    // SAFETY: writes the slice's words only, which may be written through a shared reference. The
+    // direction flag is clear in Rust code.
     unsafe {
         core::arch::asm!(
             "rep stosq",

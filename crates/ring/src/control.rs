@@ -1,53 +1,65 @@
-//! The control block: what a hook needs of its thread, in one cache line. A fiber has one, too: here a *thread* is whatever runs on a stack of its own.
+//! The control block: a thread's data for its hooks, in one cache line. A fiber has one, too: here,
+//! *thread* includes fibers.
 
 use crate::primitive::{AtomicU32, AtomicU64};
 
-/// One thread's control block. It lies in private memory that a forked child finds wiped: then `end`
-/// is 0, so that the child's first event takes the slow path, and the parent's ring isn't touched.
+/// One thread's control block. It lies in private memory that the kernel clears in a forked child.
+/// There `end` is 0, so the child's first event takes the slow path and doesn't touch the parent's
+/// ring.
 ///
-/// Rules of access: only the owning thread writes (hooks, and the slow path with signals blocked), but for the stack's bounds, which
-/// whoever learns of another stack within them changes, `runner`, and three fields: whoever
-/// switches tracing off sets `end` to 0, whoever switches it on turns `state` from OFF to ACTIVE, and whoever adds triggers lowers
-/// `floor`. The owner looks after its own writes to these whether it has to take them back.
-/// Hooks use the fields of the first line by offset; if you change them, the assembly of the hooks
-/// room follows by itself (`offset_of!`), its golden disassembly has to be blessed.
+/// Only the owning thread writes (hooks, and the slow path with signals blocked), except that other
+/// threads
+///
+/// - change the stack's bounds when they learn of another stack within them;
+/// - write `runner`;
+/// - set `end` to 0 when they switch tracing off;
+/// - change `state` from OFF to ACTIVE when they switch it on;
+/// - lower `floor` when they add triggers.
+///
+/// After its own writes to these fields, the owner checks whether it must revert them.
+///
+/// Hooks use the fields of the first line by offset. If you change them, the hooks' assembly
+/// follows (`offset_of!`), and its golden disassembly must be updated.
 #[repr(C, align(64))]
 #[derive(Debug)]
 pub struct Control {
     /// Address of the next free slot. Hooks add the size of a word before they use it.
     pub position: AtomicU64,
-    /// Address behind the last slot that hooks may use; 0 sends every event to the slow path.
+    /// Address after the last slot that hooks may use; 0 sends every event to the slow path.
     pub end: AtomicU64,
-    /// Address of the open-call entry behind the innermost open call.
+    /// Address of the open-call entry after the innermost open call.
     pub open_top: AtomicU64,
     /// Upper half of the counter as last recorded in the ring.
     pub ticks_high: AtomicU32,
     /// One of [`state`].
     pub state: AtomicU32,
-    /// Lowest stack pointer at which hooks take the running stack for this block's own.
+    /// Lowest stack pointer that hooks accept as being on this block's stack.
     pub stack_low: AtomicU64,
-    /// The stack pointer from which on they don't. Every hook compares both before it touches anything else here: another
-    /// thread may be running this stack, and only whoever runs it writes here.
+    /// Lowest stack pointer above this block's stack. Every hook compares both bounds before it
+    /// accesses anything else here: another thread may be running this stack, and only the thread
+    /// that runs it writes here.
     pub stack_high: AtomicU64,
     /// Thread slot in the arena.
     pub slot: AtomicU32,
     /// Calls open beyond `open_limit`.
     pub deep: AtomicU32,
-    /// Exits of calls that took at least so many ticks come to the slow path: a [trigger](everycall_format::trigger) may want them.
-    /// (Of calls that took 2^32 ticks and more, only what remains is compared; their exits come there anyway.)
+    /// Exits of calls that took at least so many ticks take the slow path: a
+    /// [trigger](everycall_format::trigger) may concern them. (For calls of 2^32 ticks and more,
+    /// only the remainder is compared; their exits take the slow path anyway.)
     pub floor: AtomicU32,
-    /// Place in the open-call stack, plus 1, of the outermost call that was open at the last look and that a trigger names.
+    /// Index in the open-call stack, plus 1, of the outermost call of an armed function that was
+    /// open at the last check.
     pub matching: AtomicU32,
 
     /// Address of the open-call stack's sentinel.
     pub open_base: AtomicU64,
-    /// Address behind the last open-call entry that may be used.
+    /// Address after the last open-call entry that may be used.
     pub open_limit: AtomicU64,
     /// Number of the segment that is being written.
     pub segment: AtomicU64,
-    /// Address behind the last word of the segment that is used in order; [`crate::SPARE_WORDS`] follow.
+    /// Address after the segment's last regular word; [`crate::SPARE_WORDS`] follow.
     pub segment_end: AtomicU64,
-    /// While `end` is 0 so that every event comes to the slow path: the next free slot.
+    /// The next free slot while `end` is 0, so that every event takes the slow path.
     pub held_position: AtomicU64,
     /// Not 0 once the segment was ended, until the next one is begun.
     pub closed: AtomicU32,
@@ -66,46 +78,52 @@ pub struct Control {
     /// Words in the current segment that aren't entries or exits.
     pub other_words: AtomicU64,
 
-    /// When recording went off in this thread, ticks; 0 while it is on. Stays until the record that says so is written.
+    /// When recording went off in this thread, ticks; 0 while it is on. Kept until the GAP record
+    /// is written.
     pub gap_ticks: AtomicU64,
-    /// Why: one of [`everycall_format::event::gap`].
+    /// The reason: one of [`everycall_format::event::gap`].
     pub gap_reason: AtomicU32,
-    /// Not 0 while the program leaves this thread out.
+    /// Not 0 while the program excludes this thread.
     pub left_out: AtomicU32,
 
     /// Not 0 while the slow path runs.
     pub busy: AtomicU32,
-    /// Open calls at the last look for those that triggers name.
+    /// Number of open calls at the last check for armed functions.
     pub looked_depth: AtomicU32,
-    /// Events at that look.
+    /// Events at that check.
     pub looked_events: AtomicU64,
-    /// When the program said that the thread ends, ticks; 0 before. Calls that were open then were told to triggers as far as they had
-    /// taken long enough.
+    /// When the program announced the thread's end, ticks; 0 before. Triggers have received the
+    /// calls that were open then and exceeded their thresholds.
     pub ending: AtomicU64,
 
-    /// The true lower end of the stack, as far as it is known: `stack_low` is above it where other stacks lie within this one.
+    /// The stack's true lower end, as far as known: `stack_low` is above it if other stacks lie
+    /// within this one.
     pub stack_end: AtomicU64,
-    /// Who runs the stack: [`running`] of a thread, or when it was left, ticks; 0 before it was first run.
+    /// The thread that runs the stack ([`running`]), or the time when it was left, ticks; 0 before
+    /// it first ran.
     pub runner: AtomicU64,
-    /// When the stack was left that is run again now, ticks, until the record that says so is written; else 0.
+    /// When the stack, now resumed, was left, ticks, until the GAP record is written; otherwise 0.
     pub resumed: AtomicU64,
     /// Number of the fiber whose stack this is; 0 for a thread's own.
     pub fiber: AtomicU32,
-    /// How exactly the stack's bounds are known: the runtime's own.
+    /// How exactly the stack's bounds are known; used by the runtime only.
     pub bounds: AtomicU32,
-    /// Place in the open-call stack, plus 1, of the outermost call of a signal handler on an alternate stack that lies above what it interrupted;
-    /// 0 where there is none. As long as it is open, every event comes to the slow path.
+    /// Index in the open-call stack, plus 1, of the outermost call of a signal handler on an
+    /// alternate stack above the stack that it interrupted; 0 if there is none. While it is open,
+    /// every event takes the slow path.
     pub handler: AtomicU32,
-    /// Where a handler of an exception has begun in a frame that inlined calls share, an address in it, else 0: it may have left some of them. The next
-    /// event, which comes to the slow path, decides.
+    /// An address in an exception handler that has begun in a frame that inlined calls share,
+    /// otherwise 0. Some of those calls may have been unwound; the next event, which takes the slow
+    /// path, decides.
     pub handled: AtomicU64,
-    /// Where a jump from another stack has gone on in this one: the stack pointer that a hook would have there; else 0. The next event, which comes to the
-    /// slow path, finds left what is below.
+    /// After a jump from another stack to this one: the stack pointer that a hook would have at the
+    /// target; otherwise 0. The next event, which takes the slow path, unwinds the frames below.
     pub jumped_to: AtomicU64,
-    /// Where the runtime keeps what it has to know of the calls beyond `open_limit`.
+    /// Address of the runtime's data on calls beyond `open_limit`.
     pub deep_base: AtomicU64,
-    /// The thread pointer of the thread whose own stack this is, 0 for a fiber's; with the lowest bit set once the program has asked the thread to end
-    /// (`pthread_cancel`), and the next one when that is some time ago.
+    /// The thread pointer of the thread whose own stack this is, 0 for a fiber's; with the lowest
+    /// bit set once the program has asked the thread to end (`pthread_cancel`), and the next bit
+    /// some time after that.
     pub thread: AtomicU64,
 }
 
@@ -140,7 +158,7 @@ impl Control {
     }
 }
 
-/// The same text for a constant function, where atomics are plain, and for loom, where they aren't.
+/// One definition for a `const` function with std's atomics, and for loom's, which aren't `const`.
 macro_rules! blank_control {
     ($($constant:tt)?) => {
         impl Control {

@@ -1,9 +1,10 @@
-//! Lists of what nobody has, which anybody takes from at any time.
+//! Lock-free lists of free indices.
 
 use crate::primitive::{AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
 
-/// A list of indices. Its head is index plus 1 of the first, 0 where there is none, and a counter of changes in the upper half, so that nobody
-/// takes a list for the one that he saw before. Each one on it names the next in the same way, wherever its owner keeps that.
+/// A list of indices. The head is the first index plus 1 (0: empty), with a counter of changes in
+/// the upper half, so that a changed list is never mistaken for the one seen before (ABA problem).
+/// Each element names the next one in the same way; the caller stores these links.
 #[derive(Clone, Copy, Debug)]
 pub struct FreeList<'a> {
     head: &'a AtomicU64,
@@ -16,8 +17,8 @@ impl<'a> FreeList<'a> {
         FreeList { head }
     }
 
-    /// Takes the first one off. `next` tells what an index names as its next one; somebody else may have it by then, and any answer will do.
-    /// `None` where there is none.
+    /// Removes the first element. `next` returns an index's link; if another thread has taken that
+    /// index meanwhile, any value will do. `None` if the list is empty.
     #[must_use]
     pub fn take(self, next: impl Fn(u32) -> Option<u32>) -> Option<u32> {
         let mut head = self.head.load(Acquire);
@@ -30,7 +31,7 @@ impl<'a> FreeList<'a> {
         }
     }
 
-    /// Puts `index` on, which is on no list; `set_next` keeps what it names as its next one.
+    /// Adds `index`, which must be on no list; `set_next` stores its link.
     pub fn give(self, index: u32, set_next: impl Fn(u32)) {
         let mut head = self.head.load(Relaxed);
         loop {

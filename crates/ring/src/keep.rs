@@ -1,17 +1,19 @@
-//! The request to all threads to leave their oldest segments alone for a moment: somebody is about to hold them.
+//! The request to all threads not to overwrite their oldest segments for a moment, because a
+//! process is about to pin them.
 //!
-//! Several may ask at the same time, and each wants the promise for as long as it needs it; whoever ends first must not
-//! take it from the others. So the arena's `keep_until` says both until when, and how many ask: its low byte counts the askers, and as a time
-//! its value is wrong by less than 256 ticks. The last one takes the request back. An asker that dies is never
-//! uncounted: then nobody takes the request back, and the time ends it.
+//! Several processes may request this at the same time, each for its own time; the first to finish
+//! must not end the request of the others. So the arena's `keep_until` holds both the time and the
+//! number of requests: its low byte is the count, and as a time its value is wrong by less than 256
+//! ticks. The last requester withdraws the request. A requester that dies stays counted: then the
+//! request ends by its time.
 
 use crate::pool::Pool;
 use crate::primitive::{AtomicU64, Ordering::AcqRel, Ordering::Relaxed};
 
-/// The byte that counts askers. Where it is full, nobody takes the request back.
+/// The byte that counts requests. If it is full, the request ends only by its time.
 const ASKERS: u64 = 0xff;
 
-/// A request; taken back when dropped.
+/// A request; withdrawn when dropped.
 #[derive(Debug)]
 pub struct Keep<'a> {
     field: &'a AtomicU64,
@@ -20,7 +22,7 @@ pub struct Keep<'a> {
 }
 
 impl<'a> Keep<'a> {
-    /// Asks for `length` ticks from now, by the clock `ticks`.
+    /// Requests `length` ticks from now, by the clock `ticks`.
     #[must_use]
     pub fn begin(pool: &Pool<'a>, ticks: fn() -> u64, length: u64) -> Keep<'a> {
         let mut keep = Keep { field: pool.keep_until, until: 0, ticks };
@@ -28,10 +30,10 @@ impl<'a> Keep<'a> {
         keep
     }
 
-    /// Asks for `length` ticks from now on.
+    /// Requests `length` ticks from now on.
     pub fn renew(&mut self, length: u64) {
         let now = (self.ticks)();
-        // One that ran out isn't counted any more where another began since.
+        // An expired request is no longer counted if another one began since.
         let is_counted = self.until > now;
         self.until = now.saturating_add(length) & !ASKERS;
         let until = self.until;
@@ -48,7 +50,7 @@ impl Drop for Keep<'_> {
     fn drop(&mut self) {
         let (until, ticks) = (self.until, self.ticks);
         let one_less = |value: u64| {
-            // Where ours ran out, those who are counted may have begun since.
+            // If ours has expired, the counted ones may have begun since.
             let is_counted = until > ticks() && value & ASKERS != ASKERS;
             let askers = (value & ASKERS).checked_sub(1).filter(|_| is_counted)?;
             Some(if askers == 0 { 0 } else { value & !ASKERS | askers })

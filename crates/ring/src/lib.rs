@@ -1,26 +1,28 @@
-//! The ring that one thread writes and anybody may read, the pool of segments that rings are made of, and the control
-//! block through which the hooks write.
+//! The ring that one thread writes and any number of readers read, the pool of segments that rings
+//! consist of, and the control block through which hooks write.
 //!
 //! ```text
 //!      pool of segments (shared memory)               Control (private memory)
 //!   +-----+-----+-----+-----+-----+-----+               position  next free slot
-//!   |A 4  |B 0  |A 5  |free |A 3  |B 1  | ...           end       slot behind the last usable one
+//!   |A 4  |B 0  |A 5  |free |A 3  |B 1  | ...           end       slot after the last usable one
 //!   +-----+-----+-----+-----+-----+-----+               ...
 //!           thread A is writing its segment 5
 //! ```
 //!
 //! Protocol:
 //! - A hook reserves a slot by adding to `position` in one instruction that no signal can split, and
-//!   goes to the slow path where the slot isn't below `end`. Nothing else moves `position`
-//!   but [`Ring::advance`], which runs with signals blocked, in the same thread.
-//! - [`Ring::advance`] takes the next segment: from the pool while the ring isn't full, then the ring's oldest. Where others
-//!   hold that one, they keep it and the ring takes another from the pool. It marks the segment, clears it from its
-//!   first word on, writes its segment record, takes the mark away and publishes its number in the shared header (release).
-//! - A reader holds the segments that it wants ([`Pool::hold`]), looks whose they are, copies, looks whether it still holds them and
-//!   releases them. One who can't write the memory looks at the segment's record before and after instead.
+//! takes the slow path if the slot isn't below `end`. Only [`Ring::advance`] also moves `position`;
+//! it runs with signals blocked, in the same thread.
+//! - [`Ring::advance`] takes the next segment: from the pool while the ring isn't full, then the ring's oldest. If others
+//! have pinned that one, they keep it and the ring takes another from the pool. It marks the
+//! segment, clears it from its first word on, writes its segment record, removes the mark and
+//! publishes its number in the shared header (release).
+//! - A reader pins the segments that it wants ([`Pool::hold`]), reads their owners, copies them, checks that
+//! they are still pinned and unpins them. A reader without write access compares the segment's
+//! record before and after the copy instead.
 //!
-//! This room knows the segment record and fillers, because it writes them, and no other record. It knows nothing of threads,
-//! modules or how a snapshot is saved.
+//! This crate writes the segment record and fillers, and knows no other record. It doesn't depend
+//! on threads, modules or the storage of snapshots.
 #![cfg_attr(not(loom), no_std)]
 
 mod clear;

@@ -1,7 +1,8 @@
-//! The pool of segments that the rings of all threads share, and whose they are.
+//! The pool of segments that the rings of all threads share, and the segments' owners.
 //!
-//! A segment's `holders` say who needs it ([`everycall_format::arena::holder`]). Nobody waits for anybody: every step is
-//! one atomic operation, and a process that dies between two of them costs a segment at most.
+//! A segment's `holders` are its owner and those that have pinned it
+//! ([`everycall_format::arena::holder`]). The protocol is wait-free for threads: every step is one
+//! atomic operation, and a process that dies between two of them costs at most one segment.
 
 use crate::free_list::FreeList;
 use crate::primitive::{
@@ -15,7 +16,7 @@ use everycall_format::arena::holder;
 pub struct SegmentEntry {
     /// A set of [`holder`].
     pub holders: AtomicU32,
-    /// Index, plus 1, of the segment that its thread went on to; in the pool, of the next one.
+    /// Index, plus 1, of the segment to which its thread advanced; in the pool, of the next one.
     pub next: AtomicU32,
     /// Its thread's slot.
     pub slot: AtomicU32,
@@ -25,26 +26,26 @@ pub struct SegmentEntry {
     pub number: AtomicU64,
     /// Events that the thread wrote before it.
     pub events_before: AtomicU64,
-    /// In the pool: bytes from its begin that may not be zero.
+    /// In the pool: bytes from its start that may be non-zero.
     pub written: AtomicU64,
 }
 
 #[cfg(not(loom))]
 const _: () = assert!(size_of::<SegmentEntry>() == size_of::<everycall_format::arena::SegmentEntry>());
 
-/// A segment that was taken out of the pool.
+/// A segment that was taken from the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Taken {
     /// Its place in the pool.
     pub index: u32,
-    /// Bytes from its begin that may not be zero.
+    /// Bytes from its start that may be non-zero.
     pub written: u64,
 }
 
-/// The pool, as its parts lie in the arena.
+/// The pool's parts in the arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool<'a> {
-    /// Whose the segments are.
+    /// The segments' entries: owners, holders, numbers.
     pub entries: &'a [SegmentEntry],
     /// The words of all segments.
     pub words: &'a [AtomicU64],
@@ -54,17 +55,17 @@ pub struct Pool<'a> {
     pub segment_words: usize,
     /// Segments taken from the pool's end so far.
     pub taken: &'a AtomicU32,
-    /// Those that were given back: a [`FreeList`].
+    /// Returned segments: a [`FreeList`].
     pub free: &'a AtomicU64,
-    /// Segments that belong to a thread or are held.
+    /// Segments that are owned by a thread or pinned.
     pub in_use: &'a AtomicU32,
-    /// Segments that the rings of all threads may hold together.
+    /// Segments that the rings of all threads together may have.
     pub ring_segments: &'a AtomicU32,
     /// Segments that may be in use beyond that.
     pub extra: u32,
-    /// Until then (ticks) rings take new segments rather than their oldest: [`crate::Keep`].
+    /// Time (ticks) until which rings take new segments rather than their oldest: [`crate::Keep`].
     pub keep_until: &'a AtomicU64,
-    /// How many have memory, from the first one on, where not all do.
+    /// Number of segments with memory, from the first one on, if not all have memory.
     pub room: Option<&'a AtomicU32>,
 }
 
@@ -87,7 +88,7 @@ impl<'a> Pool<'a> {
         (self.segment_words * everycall_format::event::WORD_SIZE) as u64
     }
 
-    /// Takes a segment for a ring that has room for it. `None` where the pool is empty.
+    /// Takes a segment for a ring that has room for it. `None` if the pool is empty.
     #[must_use]
     pub fn take(&self) -> Option<Taken> {
         let taken = self.take_given_back().or_else(|| {
@@ -101,7 +102,7 @@ impl<'a> Pool<'a> {
         Some(taken)
     }
 
-    /// Takes a segment beyond what the rings may hold. `None` where so many are held that there is none.
+    /// Takes a segment beyond the rings' limit. `None` if too many are pinned.
     #[must_use]
     pub fn take_extra(&self) -> Option<Taken> {
         let allowed = self.ring_segments.load(Relaxed).saturating_add(self.extra);
@@ -114,15 +115,15 @@ impl<'a> Pool<'a> {
         Some(Taken { index, written: entry(index)?.written.load(Relaxed) })
     }
 
-    /// Gives a segment back that nobody holds any more.
+    /// Returns a segment without holders.
     fn give_back(&self, index: u32) {
         let Some(entry) = self.entries.get(index as usize) else { return };
         self.in_use.fetch_sub(1, Relaxed);
         FreeList::new(self.free).give(index, |next| entry.next.store(next, Relaxed));
     }
 
-    /// Holds segment `index` with `bit`, unless nobody has it or it is being cleared. Whose it is has to be looked at
-    /// afterwards: from then on it stays so.
+    /// Pins segment `index` with `bit`, unless it has no holder or is being cleared. The caller
+    /// must read the segment's owner afterwards: from then on it stays the same.
     #[must_use]
     pub fn hold(&self, index: u32, bit: u32) -> bool {
         let held = |holders: u32| (holders != 0 && holders & holder::CLEARING == 0).then_some(holders | bit);
@@ -131,13 +132,15 @@ impl<'a> Pool<'a> {
             .is_some_and(|entry| entry.holders.fetch_update(AcqRel, Relaxed, held).is_ok())
     }
 
-    /// Whether `bit` still holds segment `index`: a thread that finds no other segment takes it away.
+    /// Whether `bit` still pins segment `index`: a thread that finds no other segment clears the
+    /// bit.
     #[must_use]
     pub fn is_held(&self, index: u32, bit: u32) -> bool {
         self.entries.get(index as usize).is_some_and(|entry| entry.holders.load(Acquire) & bit != 0)
     }
 
-    /// Takes `bit` from segment `index`; the last holder gives it back to the pool. Whether that was so.
+    /// Clears `bit` of segment `index`; the last holder returns the segment to the pool. Returns
+    /// whether this was the last holder.
     pub fn release(&self, index: u32, bit: u32) -> bool {
         let Some(entry) = self.entries.get(index as usize) else { return false };
         let less = |holders: u32| (holders & bit != 0).then_some(holders & !bit);
@@ -148,21 +151,21 @@ impl<'a> Pool<'a> {
         is_last
     }
 
-    /// Takes segment `index` from its owner for its next use, if nobody else holds it.
+    /// Takes segment `index` from its owner for its next use, if no other holder has pinned it.
     pub(crate) fn reuse(&self, index: u32) -> bool {
         self.entries.get(index as usize).is_some_and(|entry| {
             entry.holders.compare_exchange(holder::OWNER, holder::CLEARING, AcqRel, Relaxed).is_ok()
         })
     }
 
-    /// Takes segment `index` for its next use, whoever holds it.
+    /// Takes segment `index` for its next use, even if it is pinned.
     pub(crate) fn seize(&self, index: u32) {
         if let Some(entry) = self.entries.get(index as usize) {
             entry.holders.swap(holder::CLEARING, AcqRel);
         }
     }
 
-    /// Says whose a segment is that was taken.
+    /// Writes the owner of a segment that was taken.
     pub(crate) fn begin(&self, index: u32, slot: u32, generation: u32, number: u64, events_before: u64) {
         let Some(entry) = self.entries.get(index as usize) else { return };
         entry.next.store(0, Relaxed);
@@ -173,7 +176,7 @@ impl<'a> Pool<'a> {
         entry.written.store(self.segment_size(), Relaxed);
     }
 
-    /// From here on it may be held.
+    /// Allows it to be pinned from here on.
     pub(crate) fn open(&self, index: u32) {
         if let Some(entry) = self.entries.get(index as usize) {
             entry.holders.store(holder::OWNER, Release);

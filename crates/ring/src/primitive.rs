@@ -1,5 +1,5 @@
-//! The atomics in use: the real ones, or loom's where the model checker runs (`--cfg loom`). One text
-//! serves both.
+//! The atomics: std's, or loom's under the model checker (`--cfg loom`), so that one source serves
+//! both.
 
 #[cfg(not(loom))]
 pub(crate) use core::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};

@@ -1,4 +1,4 @@
-//! The writer's slow half: taking slots one by one, and going on to the next segment.
+//! The writer's slow half: takes slots one by one, and advances to the next segment.
 
 use crate::clear::clear;
 use crate::control::Control;
@@ -10,41 +10,46 @@ use everycall_format::event::{self, WORD_SIZE, Word, kind};
 /// Words of the record that begins each segment.
 pub const SEGMENT_RECORD_WORDS: usize = 4;
 
-/// Words at the end of each segment that are reserved and never used in order. A hook that finds
-/// its segment full has reserved one of them. Where a signal handler comes before it has looked, and goes on to
-/// the next segment, the hook then believes its slot and writes it: here, not over the next segment's record.
-/// So many hooks, each interrupted there by the next, are provided for.
+/// Spare words at the end of each segment. A hook that finds its segment full has reserved one of
+/// them. If a signal handler runs before the hook compares its slot, and advances to the next
+/// segment, the hook accepts its slot and writes it: here, not over the next segment's record. The
+/// spare words suffice for this number of hooks, each interrupted there by the next.
 pub const SPARE_WORDS: usize = 8;
 
 const SPARE_BYTES: u64 = (SPARE_WORDS * WORD_SIZE) as u64;
 
-/// Segments that are given back at one time at most: a thread that kept many isn't to stop for them.
+/// The most segments that are returned at a time, so that a thread that kept many doesn't pause
+/// long.
 const GIVE_BACK_MAX: u32 = 16;
 
-/// What to do where the pool has no segment for a ring that may have one more, or for one whose oldest segment is held by others.
+/// What to do if the pool has no segment for a ring that may have one more, or for a ring whose
+/// oldest segment others have pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
-    /// Come back with more in the pool, rather than take the oldest of a ring that may have more.
+    /// Fail, so that the caller can enlarge the pool, rather than take the oldest of a ring that
+    /// may have more.
     Ask,
-    /// Take it all the same: what it holds is lost to those who hold it.
+    /// Take the oldest nevertheless: its holders lose its events.
     Overwrite,
-    /// Come back later.
+    /// Fail; the caller tries again later.
     Wait,
 }
 
-/// What becomes of a ring that has as many segments as it may, or more. Segments beyond the limit that aren't needed are given back.
+/// What happens to a ring at its limit of segments, or beyond. Segments beyond the limit that
+/// aren't needed return to the pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Size {
-    /// None is needed: it goes back to its limit.
+    /// No segment is needed: the ring shrinks to its limit.
     Limit,
-    /// Those are needed that have any but the first so many events of the thread; it doesn't grow for them, and overwrites its oldest ones.
+    /// Segments with any event after the thread's first so many are needed. The ring doesn't grow
+    /// for them, and overwrites its oldest ones.
     Stay(u64),
-    /// The same, and it grows while its oldest one is needed, as long as there are others.
+    /// The same, but the ring grows while its oldest segment is needed and the pool has others.
     Grow(u64),
 }
 
 impl Size {
-    /// Events before which nothing is needed.
+    /// Number of the thread's first events that aren't needed.
     fn needed_from(self) -> u64 {
         match self {
             Size::Limit => u64::MAX,
@@ -53,26 +58,26 @@ impl Size {
     }
 }
 
-/// How a thread goes on to its next segment.
+/// How a thread advances to its next segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Advance {
     /// The time.
     pub ticks: u64,
     /// Open calls.
     pub open_calls: u32,
-    /// What becomes of a full ring.
+    /// What happens to a full ring.
     pub size: Size,
-    /// Where there is no segment.
+    /// What to do if there is no segment.
     pub shortage: Shortage,
 }
 
-/// One thread's ring: its segments in the pool, its control block and the shared number of the segment being written.
-/// All methods are for the owning thread, with signals blocked.
+/// One thread's ring: its segments in the pool, its control block and the shared number of the
+/// segment being written. All methods are for the owning thread, with signals blocked.
 #[derive(Clone, Copy)]
 pub struct Ring<'a> {
     pool: Pool<'a>,
     control: &'a Control,
-    /// Where readers find the number of the segment being written.
+    /// The number of the segment being written, as readers see it.
     published: &'a AtomicU64,
     /// The slot's generation.
     generation: u32,
@@ -85,7 +90,7 @@ impl<'a> Ring<'a> {
         Ring { pool, control, published, generation }
     }
 
-    /// Begins a ring of up to `limit` segments with number 0; `false` where the pool is empty.
+    /// Begins a ring of up to `limit` segments with number 0; `false` if the pool is empty.
     #[must_use]
     pub fn start(&self, limit: u32, ticks: u64, open_calls: u32) -> bool {
         let Some(taken) = self.pool.take() else { return false };
@@ -100,8 +105,8 @@ impl<'a> Ring<'a> {
         true
     }
 
-    /// Ends the segment: what is left of it becomes fillers, so that words of zero are lost events and nothing
-    /// else. `held_for_recorder`: it is to stay until the recorder has stored it.
+    /// Ends the segment. Fills its unused words with fillers, so that zero words are always lost
+    /// events. `held_for_recorder`: pins it until the recorder has stored it.
     pub fn close(&self, ticks: u64, held_for_recorder: bool) {
         let control = self.control;
         if control.closed.swap(1, Relaxed) != 0 {
@@ -120,8 +125,9 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Goes on in the next segment, after [`Ring::close`]. `fresh` is called with the address and the bytes of a segment that was
-    /// never written to its end before. False where there is none, by [`Shortage::Wait`] or [`Shortage::Ask`]: nothing has changed then.
+    /// Advances to the next segment, after [`Ring::close`]. Calls `fresh` with the address and size
+    /// in bytes of a segment that was never written to its end before. Returns false if there is no
+    /// segment, with [`Shortage::Wait`] or [`Shortage::Ask`]: then nothing has changed.
     #[must_use]
     pub fn advance(&self, how: Advance, fresh: impl FnOnce(u64, u64)) -> bool {
         let Some(taken) = self.next_segment(how) else { return false };
@@ -164,7 +170,7 @@ impl<'a> Ring<'a> {
         }
         let oldest = control.oldest.load(Relaxed);
         if !self.pool.reuse(oldest) {
-            // Others hold it: they may have it, if there is another one.
+            // Others have pinned it: leave it to them if there is another one.
             if let Some(other) = self.pool.take_extra() {
                 self.let_go();
                 control.ring_count.store(count, Relaxed);
@@ -180,11 +186,11 @@ impl<'a> Ring<'a> {
         Some(Taken { index: oldest, written: self.pool.segment_size() })
     }
 
-    /// Whether the oldest segment has events that are needed, or nothing comes behind it yet.
+    /// Whether the oldest segment has events that are needed, or is the only one.
     fn needs_oldest(&self, size: Size) -> bool {
         let entry = |index: u32| self.pool.entries.get(index as usize);
         let control = self.control;
-        // What comes behind the current segment is the next event.
+        // The next event follows the current segment.
         let end = match entry(control.oldest.load(Relaxed)).map_or(0, |oldest| oldest.next.load(Relaxed)) {
             0 => control.events.load(Relaxed),
             next => entry(next - 1).map_or(0, |next| next.events_before.load(Relaxed)),
@@ -192,7 +198,7 @@ impl<'a> Ring<'a> {
         end > size.needed_from()
     }
 
-    /// Lets the oldest segment go: to those who hold it, else to the pool.
+    /// Releases the oldest segment: to its other holders, otherwise to the pool.
     fn let_go(&self) {
         let oldest = self.forget_oldest();
         self.pool.release(oldest, holder::OWNER);
@@ -208,8 +214,9 @@ impl<'a> Ring<'a> {
         oldest
     }
 
-    /// Gives all segments back. For threads that have ended, and nobody reads their rings any more. `held_for_recorder`: the
-    /// last one is to stay until the recorder has stored it, like those before it.
+    /// Releases all segments. For ended threads with rings that are no longer read.
+    /// `held_for_recorder`: pins the last one until the recorder has stored it, like those before
+    /// it.
     pub fn give_up(&self, held_for_recorder: bool) {
         let control = self.control;
         let current = control.current.load(Relaxed);
@@ -227,7 +234,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// The events before the current segment, and its words as far as they are reserved.
+    /// The number of events before the current segment, and its reserved words.
     #[must_use]
     pub fn current(&self) -> (u64, &'a [AtomicU64]) {
         let control = self.control;
@@ -238,7 +245,7 @@ impl<'a> Ring<'a> {
         (control.events.load(Relaxed), words.get(..count).unwrap_or(words))
     }
 
-    /// Where the next word goes.
+    /// Address of the next word.
     fn cursor(&self) -> &'a AtomicU64 {
         let control = self.control;
         if control.held_position.load(Relaxed) != 0 { &control.held_position } else { &control.position }
@@ -250,8 +257,9 @@ impl<'a> Ring<'a> {
         self.control.segment.load(Relaxed)
     }
 
-    /// Entries and exits that the thread has written, those that are missing in their slots included. (A slot that was given up
-    /// while its hook was interrupted, and that the hook then writes all the same, isn't counted.)
+    /// Entries and exits that the thread has written, including those missing in their slots. (A
+    /// slot that was given up while its hook was interrupted, and that the hook then writes
+    /// nevertheless, isn't counted.)
     #[must_use]
     pub fn events(&self) -> u64 {
         match self.control.closed.load(Relaxed) {
@@ -260,7 +268,7 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// The same, up to `address` in the current segment: all words but those of other records.
+    /// The same, up to `address` in the current segment: all words except those of other records.
     fn events_up_to(&self, address: u64) -> u64 {
         let control = self.control;
         let begin = self.pool.address(control.current.load(Relaxed));
@@ -271,10 +279,12 @@ impl<'a> Ring<'a> {
     fn open_segment(&self, number: u64, taken: Taken, ticks: u64, open_calls: u32) {
         let control = self.control;
         let segment = self.pool.segment(taken.index);
-        // The mark first: nobody begins to hold it. The fences order what a reader may see; on x86-64 they cost nothing.
+        // The mark comes first, so that the segment can't be pinned from here on. The fences order
+        // what a reader may see; on x86-64 they cost nothing.
         self.pool.seize(taken.index);
-        // The first word first, so that a reader who finds the record of the old number finds all of
-        // it, and one who doesn't knows that the segment is being cleared. Who sees ...
+        // The first word is cleared first: a reader that finds the old record finds the whole
+        // segment, and one that doesn't knows that the segment is being cleared. A reader that sees
+        // ...
         let written = (taken.written as usize).div_ceil(WORD_SIZE);
         if let Some((first, rest)) = segment.get(..written).and_then(<[_]>::split_first) {
             fence(Release); // ... any of the clearing sees the mark,
@@ -320,7 +330,7 @@ impl<'a> Ring<'a> {
             <= self.control.segment_end.load(Relaxed)
     }
 
-    /// Writes `record` into the next slots; the caller has made sure of the room.
+    /// Writes `record` into the next slots; the caller has checked that it fits.
     pub fn push(&self, record: &[u64]) {
         let control = self.control;
         let cursor = self.cursor();
@@ -334,7 +344,7 @@ impl<'a> Ring<'a> {
         control.other_words.store(control.other_words.load(Relaxed) + others, Relaxed);
     }
 
-    /// A slot that a hook has reserved becomes a filler: its event takes another one.
+    /// Turns a slot that a hook has reserved into a filler: its event takes another slot.
     pub fn give_up_slot(&self, slot: &AtomicU64, ticks: u64) {
         slot.store(event::record_word(ticks, kind::FILLER, 0, 0), Relaxed);
         let control = self.control;
@@ -346,7 +356,7 @@ impl<'a> Ring<'a> {
         self.pool.words.get(address.wrapping_sub(self.pool.base) as usize / WORD_SIZE..).unwrap_or(&[])
     }
 
-    /// Hooks come to the slow path after `words` more, though the segment goes on.
+    /// Sends hooks to the slow path after `words` more words, though the segment continues.
     pub fn end_after(&self, words: usize) {
         let control = self.control;
         let end = control.position.load(Relaxed) + (words * WORD_SIZE) as u64;
@@ -355,9 +365,9 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// From now on every event comes to the slow path ([`Ring::push`] goes on where hooks were). Slots that hooks
-    /// have reserved beyond an early end ([`Ring::end_after`]) become fillers: one of those hooks may not have
-    /// looked yet, and will believe its slot.
+    /// Sends every event to the slow path from now on ([`Ring::push`] continues after the hooks'
+    /// last slot). Slots that hooks have reserved beyond an early end ([`Ring::end_after`]) become
+    /// fillers: one of those hooks may not have compared its slot yet, and will accept it.
     pub fn hold(&self) {
         let control = self.control;
         if control.held_position.load(Relaxed) == 0 {
@@ -378,8 +388,9 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Where the slots begin that nobody has written, before `address`. Somebody else has set the end to 0: nothing tells
-    /// how many hooks have reserved a slot since and found it so. They are the last ones before the position.
+    /// Start of the unwritten slots before `address`. Another thread has set the end to 0, so the
+    /// number of hooks that have reserved a slot since is unknown. Their slots are the last ones
+    /// before the position.
     fn written_up_to(&self, address: u64) -> u64 {
         let begin = self.pool.address(self.control.current.load(Relaxed));
         let mut first = address;
@@ -391,7 +402,7 @@ impl<'a> Ring<'a> {
         first
     }
 
-    /// Hooks write again by themselves.
+    /// Lets hooks write without the slow path again.
     pub fn release(&self) {
         let control = self.control;
         let held = control.held_position.load(Relaxed);

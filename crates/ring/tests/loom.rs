@@ -1,11 +1,13 @@
-//! Every order in which a writer and a reader can meet under the C11 memory model, as far as loom knows it.
+//! Every order in which a writer and a reader can meet under the C11 memory model, as far as loom
+//! knows it.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p everycall-ring --test loom`
 //!
-//! Two ways of reading are in use, both are checked: by holding a segment, and, for readers that can't write the memory, by
-//! the segment's own record before and after, as `everycall-reader` does it for arenas (with that crate's own
-//! `begins_segment`). What a reader believes of a word depends on no other word but the segment's record and its
-//! entry, so each word is looked at on its own: that keeps the models small.
+//! Two ways of reading are in use, both are checked: by holding a segment, and, for readers that
+//! can't write the memory, by the segment's own record before and after, as `everycall-reader` does
+//! it for arenas (with that crate's own `begins_segment`). What a reader believes of a word depends
+//! on no other word but the segment's record and its entry, so each word is looked at on its own:
+//! that keeps the models small.
 //!
 //! `LOOM_MAX_PREEMPTIONS=3` makes a quick run of it, without it the search is complete.
 #![cfg(loom)]
@@ -20,14 +22,15 @@ use loom::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use model::{Memory, Writer, expected, is_coming};
 use std::sync::atomic::AtomicU64 as Plain;
 
-/// Words of a segment: its record, an entry, an exit, and the spare ones, of which one is looked at.
+/// Words of a segment: its record, an entry, an exit, and the spare ones, of which one is looked
+/// at.
 const SEGMENT_WORDS: usize = EXIT + 1 + SPARE_WORDS;
 const EXIT: usize = SEGMENT_RECORD_WORDS + 1;
 /// Segments of the ring.
 const RING: u32 = 2;
 
-/// One meeting: the writer has come to segment `from` and goes on to segment `to`, while the reader looks at
-/// word `index` of place `place` in the pool.
+/// One meeting: the writer has come to segment `from` and goes on to segment `to`, while the reader
+/// looks at word `index` of place `place` in the pool.
 #[derive(Clone, Copy, Debug)]
 struct Meeting {
     /// Segments that the pool has beyond the ring's.
@@ -188,7 +191,8 @@ fn the_pool_is_nobodys_twice() {
     });
 }
 
-/// Two ask at the same time: as long as one of them does, the request stands; then it is taken back.
+/// Two ask at the same time: as long as one of them does, the request stands; then it is taken
+/// back.
 #[test]
 fn a_request_stands_as_long_as_anybody_asks() {
     const NOW: u64 = 1 << 32;

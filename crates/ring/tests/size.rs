@@ -66,12 +66,14 @@ fn what_is_needed_is_kept_and_no_more() {
         let oldest = if number < 4 { 0 } else { (number - 3).min(2) };
         assert_eq!(writer.has(), ((number - oldest + 1) as u32, oldest), "segment {number}");
     }
-    // It ended, and another one began in segment 17: 16 segments at most are given back at one time.
+    // It ended, and another one began in segment 17: 16 segments at most are given back at one
+    // time.
     writer.go_on(Size::Grow(17 * EVENTS));
     assert_eq!(writer.has(), (LIMIT, 17));
 }
 
-/// Calls that are all as short as two segments never take more than the ring has, though at each segment's end one is open.
+/// Calls that are all as short as two segments never take more than the ring has, though at each
+/// segment's end one is open.
 #[test]
 fn short_calls_after_each_other_take_nothing() {
     let memory = Memory::new(LIMIT, 100, WORDS);
@@ -83,7 +85,8 @@ fn short_calls_after_each_other_take_nothing() {
     assert_eq!(memory.pool().in_use.load(Relaxed), LIMIT);
 }
 
-/// The exact boundary: the event before which nothing is needed is the first one of a segment, or the last one of the one before.
+/// The exact boundary: the event before which nothing is needed is the first one of a segment, or
+/// the last one of the one before.
 #[test]
 fn the_segment_with_the_first_needed_event_stays() {
     for (first, oldest) in [(5 * EVENTS, 5), (5 * EVENTS - 1, 4), (5 * EVENTS + 1, 5)] {

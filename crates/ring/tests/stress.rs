@@ -1,8 +1,9 @@
-//! One writer at full speed, readers that hold segments and readers that don't: real threads, real atomics. Every word that
-//! a reader believes is the one that belongs there, or, in the newest segment, not yet written.
+//! One writer at full speed, readers that hold segments and readers that don't: real threads, real
+//! atomics. Every word that a reader believes is the one that belongs there, or, in the newest
+//! segment, not yet written.
 //!
-//! `RING_STRESS_SECONDS=5 cargo test --release -p everycall-ring --test stress -- --nocapture`; also under
-//! ThreadSanitizer and Miri, see `docs/design/memory-model.md`.
+//! `RING_STRESS_SECONDS=5 cargo test --release -p everycall-ring --test stress -- --nocapture`;
+//! also under ThreadSanitizer and Miri, see `docs/design/memory-model.md`.
 
 // A test may panic.
 #![allow(clippy::disallowed_methods)]
@@ -59,8 +60,8 @@ fn copy_head(memory: &Memory, place: u32) -> Vec<u64> {
     words.iter().map(|word| word.load(Relaxed)).collect()
 }
 
-/// Holds all segments that are there, then looks at each. The promise: what was there when it began to hold is all there, less the one that
-/// the writer may just have taken.
+/// Holds all segments that are there, then looks at each. The promise: what was there when it began
+/// to hold is all there, less the one that the writer may just have taken.
 fn hold_all(memory: &Memory, done: &AtomicBool, bit: u32, ring: u64) -> Tally {
     let pool = memory.pool();
     let mut tally = Tally::default();
@@ -89,7 +90,8 @@ fn hold_all(memory: &Memory, done: &AtomicBool, bit: u32, ring: u64) -> Tally {
         }
         numbers.sort_unstable();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each number once: {numbers:?}");
-        // As long as the pool has others for the writer: this asker may have been away for long, and both may hold many.
+        // As long as the pool has others for the writer: this asker may have been away for long,
+        // and both may hold many.
         let many = memory.entries.len() as u64 / 8;
         if tally.refused == 0 && after - newest < many && (numbers.len() as u64) < 2 * many {
             let oldest = (newest + 2).saturating_sub(ring);

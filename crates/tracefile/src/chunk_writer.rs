@@ -28,8 +28,8 @@ impl<W: Write> ChunkWriter<W> {
         Ok(writer)
     }
 
-    /// Ends the file and begins another one: `next` puts its output in the place of this one's, which is flushed. The bytes of
-    /// the file that ended.
+    /// Ends the file and begins another one: `next` replaces the output, which is flushed. Returns
+    /// the bytes of the file that ended.
     ///
     /// # Errors
     ///
@@ -77,12 +77,12 @@ impl<W: Write> ChunkWriter<W> {
         Ok(())
     }
 
-    /// The output, for what isn't written into it.
+    /// The output, for operations other than writing.
     pub fn output(&mut self) -> &mut W {
         &mut self.output
     }
 
-    /// Hands on what a buffer holds, so that it is there whatever happens to this process.
+    /// Flushes buffers, so that the data survives this process.
     ///
     /// # Errors
     ///

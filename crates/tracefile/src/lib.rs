@@ -1,15 +1,15 @@
-//! The one writer of trace files (`.ect`), in bounded memory, whoever has the bytes: the recorder, or what opens cores.
+//! The only writer of trace files (`.ect`), in bounded memory, for the recorder and for core dumps.
 //!
 //! - [`ChunkWriter`]: the file's header, chunks with their checksums, the end.
 //! - [`module_table`], [`texts`]: payloads.
 //! - [`Packer`]: event words in their smallest form.
-//! - [`Runs`]: segments on their way into events chunks.
-//! - [`Ring`]: a thread's ring, looked through once, then copied segment by segment.
+//! - [`Runs`]: turns segments into events chunks.
+//! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Invalid input leads to an error, never to a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 

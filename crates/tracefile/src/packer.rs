@@ -1,30 +1,30 @@
-//! Event words in the smallest form that a file may have them in.
+//! Compresses event words to the smallest encoding that a file may have.
 
 use everycall_format::ect::encoding;
 use everycall_format::event::WORD_SIZE;
 
-/// Higher levels take far more time for very little: the compact form has left few patterns.
+/// Higher levels take far more time for little gain: the compact form leaves few patterns.
 const LEVEL: i32 = 1;
-/// Bytes of the compact form below which zstd isn't asked: it takes 5 us and more for the smallest piece, and thousands of ended threads
-/// have a few events each.
+/// Bytes of the compact form below which zstd isn't tried: it takes at least 5 us for the smallest
+/// piece, and thousands of ended threads have a few events each.
 const LEAST: usize = 256;
-/// What zstd must save, as a share of the compact form, to be worth its time in all readers.
+/// The share of the compact form that zstd must save to be worth the readers' time.
 const SHARE: usize = 8;
 
-/// Packs event words, run after run; it keeps its buffers from one to the next.
+/// Compresses event words, run after run; reuses its buffers.
 #[derive(Default)]
 pub struct Packer {
     words: Vec<u64>,
     compact: Vec<u8>,
     zstd: Vec<u8>,
     compressor: Option<zstd::bulk::Compressor<'static>>,
-    /// What [`Packer::prepare`] came to.
+    /// The result of [`Packer::prepare`].
     prepared: Option<u32>,
 }
 
 impl Packer {
-    /// The words in `bytes` for one events chunk: how they are stored ([`encoding`]), and as which bytes. These are never
-    /// more than `bytes`.
+    /// The encoding ([`encoding`]) and encoded bytes of the words in `bytes`, for one events chunk.
+    /// Never longer than `bytes`.
     pub fn packed<'a>(&'a mut self, bytes: &'a [u8]) -> (u32, &'a [u8]) {
         let encoding = match self.prepared.take() {
             Some(encoding) => encoding,
@@ -37,7 +37,7 @@ impl Packer {
         }
     }
 
-    /// Does the work of [`Packer::packed`], which has to follow with the same bytes.
+    /// Does the work of [`Packer::packed`], which must follow with the same bytes.
     pub fn prepare(&mut self, bytes: &[u8]) {
         self.prepared = Some(self.pack(bytes));
     }
@@ -64,13 +64,13 @@ impl Packer {
         encoding::COMPACT
     }
 
-    /// Makes a frame of the compact form; `None` where zstd has no memory, or there is nothing to gain.
+    /// Makes a zstd frame of the compact form; `None` if zstd has no memory or saves too little.
     fn compress(&mut self) -> Option<()> {
         if self.compressor.is_none() {
             self.compressor = zstd::bulk::Compressor::new(LEVEL).ok();
         }
         self.zstd.clear();
-        // Without room for more than it may have at most, it fails, which is what is wanted then.
+        // The buffer has only the allowed size, so zstd fails if it saves too little, as intended.
         self.zstd.reserve(self.compact.len());
         self.compressor.as_mut()?.compress_to_buffer(&self.compact, &mut self.zstd).ok()?;
         Some(())

@@ -19,8 +19,8 @@ pub fn texts<'a>(fields: impl IntoIterator<Item = (u32, &'a [u8])>) -> Vec<u8> {
     payload
 }
 
-/// A MODULES payload of an arena's table, each entry with its path. Entries that aren't complete keep their place and are
-/// empty. Counts and warnings go into `summary`.
+/// A MODULES payload of an arena's table, each entry with its path. Incomplete entries keep their
+/// index and are empty. Counts and warnings go into `summary`.
 pub fn module_table(
     modules: impl IntoIterator<Item = (ModuleEntry, Vec<u8>)>,
     summary: &mut Summary,
@@ -45,7 +45,7 @@ pub fn module_table(
     [array(&entries), paths].concat()
 }
 
-/// Modules' files are packed quickly rather than tightly: somebody waits, and they are kept for a file that is gone, not for long.
+/// Module files are compressed fast rather than tightly: the user waits, and few files need it.
 const IMAGE_LEVEL: i32 = 1;
 
 /// The two parts of a MODULE_IMAGE payload: the file `bytes` of module number `module`.
@@ -55,7 +55,7 @@ const IMAGE_LEVEL: i32 = 1;
 /// There is no memory for it.
 pub fn module_image(module: u32, bytes: &[u8]) -> io::Result<[Vec<u8>; 2]> {
     let mut packed = Vec::new();
-    // As large as it can become; asked for, as modules may be.
+    // The largest possible size; allocated fallibly, because modules may be large.
     packed.try_reserve_exact(zstd::zstd_safe::compress_bound(bytes.len()))?;
     zstd::bulk::Compressor::new(IMAGE_LEVEL)?.compress_to_buffer(bytes, &mut packed)?;
     let record = ModuleImage { module, encoding: encoding::ZSTD, length: bytes.len() as u64 };

@@ -1,5 +1,5 @@
-//! One thread's ring: looked through once before it is copied, as the thread's record comes before its events and
-//! says what they are.
+//! One thread's ring. It is scanned once before it is copied, because the thread's record comes
+//! before its events and counts them.
 
 use std::io::{self, Write};
 
@@ -11,18 +11,19 @@ use crate::chunk_writer::ChunkWriter;
 use crate::runs::{Place, Runs};
 use crate::summary::{ThreadSummary, text_of};
 
-/// A thread's segments, wherever they lie.
+/// A thread's segments, from any source.
 pub trait Segments {
-    /// Gives each segment that is there, oldest first, with its number; its bytes are whole words. Segments that don't begin as
-    /// [`is_segment`] wants are left out. Memory that is still being written may give another answer the next time.
+    /// Passes each available segment to `take`, oldest first, with its number; its bytes are whole
+    /// words. Omits segments that [`is_segment`] rejects. Results may change while the memory is
+    /// being written.
     ///
     /// # Errors
     ///
-    /// Those of `take`, at once; where reading fails, a segment isn't there.
+    /// Errors of `take`, at once. A segment that can't be read is omitted.
     fn each(&self, take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()>;
 }
 
-/// A segment that holds what its number promises.
+/// A segment with the expected number.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     number: u64,
@@ -30,7 +31,7 @@ struct Segment {
     words: u64,
 }
 
-/// A thread's ring, looked through.
+/// A thread's ring after the scan.
 pub struct Ring<'a> {
     source: &'a dyn Segments,
     thread: ThreadHeader,
@@ -42,7 +43,7 @@ pub struct Ring<'a> {
 }
 
 impl<'a> Ring<'a> {
-    /// Looks through the ring of `thread`, whose segments have `segment_size` bytes.
+    /// Scans the ring of `thread`, with segments of `segment_size` bytes.
     pub fn survey(source: &'a dyn Segments, thread: ThreadHeader, segment_size: u64) -> Ring<'a> {
         let mut ring =
             Ring { source, thread, segment_size, segments: vec![], first_ticks: None, events: 0, holes: 0 };
@@ -61,7 +62,7 @@ impl<'a> Ring<'a> {
     fn survey_segment(&mut self, bytes: &[u8], number: u64, newest: bool) {
         let mut written = bytes;
         if newest {
-            // What the writer had not reached; before that, a zero word is a hole.
+            // The unwritten end; before that, a zero word is a lost event.
             while let Some(rest) = written.strip_suffix(&[0; WORD_SIZE]) {
                 written = rest;
             }
@@ -72,14 +73,15 @@ impl<'a> Ring<'a> {
         self.segments.push(Segment { number, words: (written.len() / WORD_SIZE) as u64 });
     }
 
-    /// Bytes that the thread ever wrote.
+    /// All bytes that the thread wrote, including overwritten ones.
     #[must_use]
     pub fn written(&self) -> u64 {
         let newest = self.segments.last().map_or(0, |segment| segment.words * WORD_SIZE as u64);
         self.thread.segment.saturating_mul(self.segment_size).saturating_add(newest)
     }
 
-    /// The thread's record: number `thread` of snapshot `snapshot`, in slot `slot` of process `pid`.
+    /// The thread's record: number `thread` of snapshot `snapshot`, in slot `slot` of process
+    /// `pid`.
     #[must_use]
     pub fn thread_record(
         &self,
@@ -129,8 +131,8 @@ impl<'a> Ring<'a> {
         }
     }
 
-    /// Writes the segments of the thread whose record is `record`, in runs of as many as an events chunk holds. `runs` is empty before
-    /// and afterwards; one for all threads keeps its buffers.
+    /// Writes the segments of the thread whose record is `record`, in runs of as many as an events
+    /// chunk holds. `runs` is empty before and afterwards; one for all threads keeps its buffers.
     ///
     /// # Errors
     ///
@@ -143,7 +145,8 @@ impl<'a> Ring<'a> {
     ) -> io::Result<()> {
         let mut surveyed = self.segments.iter().peekable();
         self.source.each(&mut |number, bytes| {
-            // A program that our child left behind may still write: what has come since isn't announced.
+            // A process that outlives our child may still write; newer events aren't in the
+            // thread's record.
             while surveyed.next_if(|segment| segment.number < number).is_some() {}
             let Some(segment) = surveyed.next_if(|segment| segment.number == number) else { return Ok(()) };
             let Some(bytes) = bytes.get(..segment.words as usize * WORD_SIZE) else { return Ok(()) };
@@ -157,16 +160,16 @@ impl<'a> Ring<'a> {
     }
 }
 
-/// What a segment holds.
+/// Counts of a segment's contents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Entries and exits, in whichever form.
     pub events: u64,
-    /// Words that were reserved and never written.
+    /// Lost events: words that were reserved and never written.
     pub holes: u64,
 }
 
-/// Counts what `written` words of a segment hold.
+/// Counts the contents of a segment's `written` words.
 #[must_use]
 pub fn tally(written: &[u8]) -> Tally {
     let mut tally = Tally::default();
@@ -184,7 +187,8 @@ fn words(bytes: &[u8]) -> impl Iterator<Item = u64> {
     bytes.as_chunks::<WORD_SIZE>().0.iter().map(|word| u64::from_le_bytes(*word))
 }
 
-/// Whether `bytes` begin as segment `number` does; otherwise another one is, or is being made, in its place.
+/// Whether `bytes` begin with the record of segment `number`; otherwise another segment replaces
+/// it, or is about to.
 #[must_use]
 pub fn is_segment(bytes: &[u8], number: u64) -> bool {
     segment_start(bytes, number).is_some()

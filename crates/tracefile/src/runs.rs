@@ -1,4 +1,4 @@
-//! Segments on their way into events chunks: several chunks at a time, so that all CPUs pack.
+//! Turns segments into events chunks, several chunks at a time, so that all CPUs compress.
 
 use std::io::{self, Write};
 use std::num::NonZero;
@@ -12,13 +12,13 @@ use crate::packer::Packer;
 
 /// The most bytes of words in one chunk.
 const RUN_BYTES: usize = (EVENTS_PAYLOAD_MAX - EventsRecord::BYTES) as usize;
-/// The most chunks at a time. Each takes up to 5 MiB, and with these, reading is what takes the time.
+/// The most chunks at a time. Each takes up to 5 MiB; with more, reading is the bottleneck.
 const RUNS_MAX: usize = 8;
 
-/// The most chunks that one loss takes: whoever scribbles over the number must not fill the disk with them.
+/// The most chunks for one loss: a program that overwrites the count must not fill the disk.
 const LOSS_CHUNKS_MAX: u32 = 256;
 
-/// Whose segment it is, and which one.
+/// A segment's thread and number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Place {
     /// Number of the snapshot.
@@ -31,12 +31,12 @@ pub struct Place {
 
 /// Chunks that aren't written yet.
 pub struct Runs {
-    /// How many are packed at a time.
+    /// How many are compressed at a time.
     limit: usize,
     /// Those with segments come first; the others keep their buffers.
     runs: Vec<Run>,
     filled: usize,
-    /// Where the segment would be that can follow in the same chunk.
+    /// The place of the segment that can follow in the same chunk.
     next: Option<Place>,
 }
 
@@ -59,7 +59,7 @@ impl Default for Runs {
 }
 
 impl Runs {
-    /// Takes a segment, whose words are `bytes`: a whole one, or a thread's last.
+    /// Adds a segment with the words `bytes`: a whole one, or a thread's last.
     ///
     /// # Errors
     ///
@@ -75,8 +75,9 @@ impl Runs {
         Ok(())
     }
 
-    /// Takes note of `count` events that are lost before the segment at `place`, which follows, or never comes. A chunk says how many up to
-    /// some billions; a count that would take more than [`LOSS_CHUNKS_MAX`] of them is cut.
+    /// Adds `count` events lost before the segment at `place`, which follows or never comes. A
+    /// chunk holds a count up to 2^32 - 1; a count that would take more than [`LOSS_CHUNKS_MAX`]
+    /// chunks is cut.
     ///
     /// # Errors
     ///
@@ -108,7 +109,7 @@ impl Runs {
         Ok(())
     }
 
-    /// Writes what there is, and forgets it.
+    /// Writes all pending chunks.
     ///
     /// # Errors
     ///
@@ -146,12 +147,12 @@ impl Run {
     }
 }
 
-/// Packs each run, the first one here and the others on threads of their own.
+/// Compresses each run, the first one here and the others on threads of their own.
 fn pack(runs: &mut [Run]) {
     let Some((first, others)) = runs.split_first_mut() else { return };
     thread::scope(|scope| {
         for Run { bytes, packer, .. } in others {
-            // Without a thread it will be packed when it is asked for.
+            // Without a thread, it is compressed when it is written.
             let _ = thread::Builder::new().spawn_scoped(scope, || packer.prepare(bytes));
         }
         first.packer.prepare(&first.bytes);

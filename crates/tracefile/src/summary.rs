@@ -27,7 +27,7 @@ pub struct Summary {
     pub threads: Vec<ThreadSummary>,
     /// Processes that were not followed.
     pub children: Vec<Child>,
-    /// What the runtime could not do, by [`everycall_format::arena::counter`].
+    /// The runtime's failures, by [`everycall_format::arena::counter`].
     pub counters: [u64; COUNTERS],
     /// Whether everything was stored while the program ran.
     pub streamed: bool,
@@ -35,7 +35,8 @@ pub struct Summary {
     pub earlier_files: u32,
     /// See above.
     pub earlier_size: u64,
-    /// Events that were overwritten before they were stored; they count as lost in their threads, too.
+    /// Events that were overwritten before they were stored; they count as lost in their threads,
+    /// too.
     pub missing: u64,
     /// Nanoseconds that threads waited for the disk, added up.
     pub stall_ns: u64,
@@ -43,9 +44,9 @@ pub struct Summary {
     pub cpu_ns: u64,
     /// Modules with traced code.
     pub modules: u32,
-    /// Whether parts of what threads wrote could not be had, besides overwritten ones; a warning says how much.
+    /// Whether events other than overwritten ones could not be read; a warning says how many.
     pub is_incomplete: bool,
-    /// What could not be recorded, as sentences.
+    /// Descriptions of what could not be recorded.
     pub warnings: Vec<String>,
 }
 
@@ -92,7 +93,7 @@ impl From<&ChildEntry> for Child {
 }
 
 impl Summary {
-    /// What the header of a traced process's arena tells.
+    /// The summary that the header of a traced process's arena gives.
     #[must_use]
     pub fn of(arena: &ArenaHeader) -> Summary {
         Summary {
@@ -117,7 +118,8 @@ impl Summary {
         self.threads.iter().map(|thread| thread.lost).fold(0, u64::saturating_add)
     }
 
-    /// The ring size, in bytes, that would have held every thread's events. `None` where no allowed one would.
+    /// The ring size, in bytes, that would have held every thread's events. `None` where no allowed
+    /// one would.
     #[must_use]
     pub fn ring_size_for_all(&self) -> Option<u64> {
         let written = self.threads.iter().map(|thread| thread.written).max().unwrap_or(0);

@@ -1,5 +1,5 @@
-//! The hooks' hot path in Rust, over the ring that ships: what the assembly does to the ring, step by
-//! step, so that a model checker, an interpreter or a sanitizer can run it.
+//! The hooks' hot path in Rust, over the ring that ships: what the assembly does to the ring, step
+//! by step, so that a model checker, an interpreter or a sanitizer can run it.
 //!
 //! Every word carries its place twice (its number in both halves), so that a word that was torn, or
 //! belongs to another segment, is known on sight.
@@ -153,7 +153,8 @@ impl<'m> Writer<'m> {
         Writer { memory, ring, next }
     }
 
-    /// One event, as a hook writes it: reserve, check the end, store. An exit's word comes in two halves.
+    /// One event, as a hook writes it: reserve, check the end, store. An exit's word comes in two
+    /// halves.
     pub fn event(&mut self) {
         let control = &self.memory.control;
         let word = event_word(self.next);
