@@ -4,10 +4,11 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids, parse_time};
+use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids};
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
 use everycall_triggers::Trigger;
+use everycall_units::{parse_size, parse_time};
 use regex::Regex;
 
 const EXAMPLES: &str = "\
@@ -417,14 +418,7 @@ fn ring_size(text: &str) -> Result<u64, String> {
 
 /// A number of bytes, such as `64K`, `256M` or `1G`.
 fn size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
-        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
-        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number = digits.parse::<u64>().ok().filter(|number| *number > 0);
-    let bytes = number.and_then(|number| number.checked_mul(1 << shift)).filter(|bytes| *bytes <= SIZE_MAX);
+    let bytes = parse_size(text.as_bytes()).filter(|bytes| (1..=SIZE_MAX).contains(bytes));
     bytes.ok_or_else(|| "write a size such as 64K, 256M or 1G".to_owned())
 }
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use everycall_coredump::{Core, ProcessFacts, Snapshot};
 use everycall_format::arena::ClockReading;
 use everycall_messages::say;
+use everycall_units::{Several, Size};
 
-use crate::amounts::{Several, Size};
 use crate::arguments::CoreArguments;
 use crate::crash_file;
 use crate::failure::Failure;

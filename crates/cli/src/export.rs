@@ -4,12 +4,12 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use everycall_export::{Count, Format, Note};
+use everycall_export::{Format, Note};
 use everycall_messages::say;
 use everycall_outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_timeline::Trace;
+use everycall_units::{Count, Several};
 
-use crate::amounts::Several;
 use crate::arguments::ExportArguments;
 use crate::exit_code;
 use crate::failure::Failure;

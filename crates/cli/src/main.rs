@@ -7,7 +7,7 @@
 //!           export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! traces    trace_view: timeline + symbols, as outputs want them;  symbol_names;  source_notes;  crash_file: crash files as traces
-//! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  amounts
+//! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written
 //! output    where outputs may stand;  memory: where there is none left
 //! ```
 
@@ -16,7 +16,6 @@
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
-mod amounts;
 mod arguments;
 mod core;
 mod crash_file;

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use everycall_export::Count;
 use everycall_format::env;
 use everycall_live::{Listed, LiveError, Reached};
 use everycall_messages::say;
+use everycall_units::{Count, OptionSize, Size};
 use serde_json::{Value, json};
 
-use crate::amounts::{OptionSize, Size};
 use crate::arguments::{PsArguments, TextFormat};
 use crate::crash_file::{self, LeftBehind};
 use crate::failure::Failure;

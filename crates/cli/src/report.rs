@@ -4,14 +4,12 @@ use std::ffi::OsStr;
 use std::fmt::{self, Write};
 use std::path::Path;
 
-use everycall_export::{Count, Duration};
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::env::{self, RING_SIZE_MAX};
 use everycall_messages::{say, say_text};
 use everycall_recorder::{Summary, ThreadSummary};
 use everycall_triggers::{Outcome, Tally};
-
-use crate::amounts::{OptionSize, Several, Size};
+use everycall_units::{Count, Duration, OptionSize, Several, Size};
 
 /// Threads and children that are named one by one.
 const NAMED_MAX: usize = 4;

@@ -3,8 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use everycall_symbols::{SourceRefusal, SourceText};
-
-use crate::amounts::Several;
+use everycall_units::Several;
 
 /// Copying a program keeps times to the second on some file systems.
 const TOLERANCE: Duration = Duration::from_secs(2);

@@ -24,8 +24,8 @@ use everycall_timeline::{Mark, MarkKind, TimelineEvent};
 use regex::Regex;
 
 pub(crate) use crate::filtered::{Event, Filtered, Point, PointKind, Start, Tail};
+use crate::parse::ParseError;
 use crate::source::{Source, Thread};
-use crate::units::ParseError;
 
 /// Which calls are shown; the default shows all. See the module's head for what each condition means.
 #[derive(Clone, Debug, Default)]

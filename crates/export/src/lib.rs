@@ -23,6 +23,7 @@ mod filtered;
 mod json;
 mod labels;
 mod names;
+mod parse;
 mod perfetto;
 mod protobuf;
 mod replay;
@@ -34,7 +35,6 @@ mod tails;
 #[cfg(test)]
 mod testing;
 mod text;
-mod units;
 
 use std::fmt;
 use std::io::{self, Write};
@@ -46,12 +46,14 @@ pub use everycall_timeline::{
 };
 pub use filter::{Filter, LabelPattern, parse_function};
 pub use names::{Details, FunctionName, Inlined, Names};
+pub use parse::{ParseError, parse_ids};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use shorten::shortened_name;
 pub use source::{Process, Source, Thread, TraceSource, end_ns, process_name};
 pub use text::type_name;
-pub use units::{Count, Duration, ParseError, parse_ids, parse_time};
+
+use everycall_units::Count;
 
 /// From this many slices on, an export says how to make it smaller.
 pub const MANY_SLICES: u64 = 2_000_000;

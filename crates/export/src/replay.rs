@@ -44,7 +44,7 @@ use crate::shorten::{Shortable, columns};
 use crate::sink::Sink;
 use crate::source::{Process, Source, Thread};
 use crate::text;
-use crate::units::{Count, Duration};
+use everycall_units::{Count, Duration};
 
 /// How many levels are indented.
 const LEVELS_INDENTED: usize = 16;

@@ -8,7 +8,7 @@ use crate::filter::{Point, PointKind, Tail};
 use crate::names::{Details, Functions, Inlined};
 use crate::shorten::shortened_name;
 use crate::source::Source;
-use crate::units::Count;
+use everycall_units::Count;
 
 /// What a mark is called in viewers.
 pub(crate) fn mark_title<'t>(source: &'t impl Source, mark: &Mark) -> Cow<'t, str> {

@@ -29,7 +29,6 @@ pub mod hub;
 pub mod label;
 pub mod site;
 pub mod site_set;
-pub mod time;
 pub mod trigger;
 mod wire;
 

@@ -2,15 +2,15 @@
 
 use std::fmt::{self, Write};
 
-use everycall_export::{Count, Duration, end_ns, process_name, shortened_name};
+use everycall_export::{end_ns, process_name, shortened_name};
 use everycall_format::arena::{COUNTERS, child_kind, counter};
 use everycall_format::ect::end;
 use everycall_reader::{Ending, Origin, Reason, Warning};
 use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
+use everycall_units::{Count, Duration, Several, Size};
 
 use super::Report;
 use super::profile::Row;
-use crate::amounts::{Several, Size};
 use crate::report::{is_signal, named_late, not_watched};
 
 /// Columns of the page.
