@@ -6,7 +6,7 @@
 //! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, gdb, info, replay,
 //!           export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
-//! traces    trace_view: timeline + symbols, as outputs want them;  symbol_names;  source_notes;  crash_file: crash files as traces
+//! traces    traces: opening them, and what is said of them;  source_notes: the same of sources
 //! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written
 //! output    where outputs may stand;  memory: where there is none left
 //! ```
@@ -18,7 +18,6 @@
 
 mod arguments;
 mod core;
-mod crash_file;
 mod exit_code;
 mod export;
 mod failure;
@@ -37,8 +36,7 @@ mod resolve;
 mod rotation;
 mod snapshot;
 mod source_notes;
-mod symbol_names;
-mod trace_view;
+mod traces;
 mod triggers;
 
 use std::ffi::OsString;

@@ -311,7 +311,7 @@ fn sources_that_are_not_what_was_built() {
     here.write("app.cpp", &changed);
     assert_eq!(here.shell("touch -d '+1 hour' app.cpp").code, Some(0));
     let newer = here.succeed("export -o app.json app.ect");
-    for words in ["app.cpp) is newer than the program", "app.cpp) is no UTF-8"] {
+    for words in ["app.cpp) is newer than the traced program", "app.cpp) is not valid UTF-8"] {
         assert!(newer.stderr.contains(words), "no {words:?} in {newer:?}");
     }
     std::fs::rename(here.path("app.cpp"), here.path("moved.cpp")).unwrap();

@@ -72,6 +72,24 @@ pub enum SymbolWarning {
     },
 }
 
+impl SymbolWarning {
+    /// Whether a [`PathMap`](crate::PathMap) to the right file mends it: its sentence says so.
+    #[must_use]
+    pub fn is_mended_by_path_map(&self) -> bool {
+        match self {
+            Self::Unreadable { .. }
+            | Self::NotUnderstood { .. }
+            | Self::OtherBuildId { .. }
+            | Self::ChangedFile { .. }
+            | Self::MissingSplitUnits { .. } => true,
+            Self::Unverified { .. }
+            | Self::DebugFileRefused { .. }
+            | Self::NoDebugInfo { .. }
+            | Self::DamagedDebugInfo { .. } => false,
+        }
+    }
+}
+
 impl fmt::Display for SymbolWarning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
