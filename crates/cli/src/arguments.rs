@@ -260,8 +260,8 @@ pub struct ReplayArguments {
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArguments {
-    /// vizviewer (Chrome JSON with source code), chrome, or perfetto (protobuf)
-    #[arg(short, long, default_value = "vizviewer")]
+    /// Format to write
+    #[arg(short, long, default_value = "vizviewer", value_parser = format())]
     pub format: Format,
     /// File to write, - for standard output; the trace's name with another ending unless told otherwise
     #[arg(short, long, value_name = "FILE")]
@@ -435,6 +435,15 @@ fn file_age(text: &str) -> Result<u64, String> {
         return Err("write a time of 100ms at least, such as 10s or 5m".to_owned());
     }
     Ok(time)
+}
+
+fn format() -> impl clap::builder::TypedValueParser<Value = Format> {
+    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+    let values = Format::ALL.map(|format| {
+        let facts = format.facts();
+        PossibleValue::new(facts.name).help(facts.description)
+    });
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Format>())
 }
 
 fn path_map() -> impl clap::builder::TypedValueParser<Value = PathMap> {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_analysis::{NameOptions, SymbolNames, TraceView};
-use everycall_export::{Format, Note};
+use everycall_export::{FormatFacts, Note};
 use everycall_messages::say;
 use everycall_outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_timeline::Trace;
@@ -25,13 +25,14 @@ const JSON_INLINES_MAX: u64 = 1_000_000;
 pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-    let default = || default_output(&arguments.trace, arguments.format);
+    let facts = arguments.format.facts();
+    let default = || default_output(&arguments.trace, &facts);
     let destination = Destination::new(arguments.output.as_deref(), default);
     destination.is_not(&arguments.trace)?;
     let mut file = traces::open(&arguments.trace)?;
     traces::select(&mut file, kept, &arguments.trace)?;
     let trace = traces::trace(&file, &arguments.trace)?;
-    let is_small = arguments.format == Format::Perfetto || calls(&trace) <= JSON_INLINES_MAX;
+    let is_small = !facts.repeats_inlined_calls || calls(&trace) <= JSON_INLINES_MAX;
     let has_inlines = arguments.inlines || is_small && !arguments.no_inlines;
     let options = NameOptions {
         inlines: has_inlines,
@@ -43,8 +44,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let view = TraceView::new(&trace, &names);
     traces::warn(&trace, &arguments.trace);
     // What a program was built from isn't for everybody.
-    let has_sources = arguments.format == Format::Vizviewer;
-    let mode = if has_sources && !arguments.shared { MODE_PRIVATE } else { MODE_SHARED };
+    let mode = if facts.has_sources && !arguments.shared { MODE_PRIVATE } else { MODE_SHARED };
     let out = destination.open(mode)?;
     let output = &destination.path;
     let shown = out.shown().to_owned();
@@ -72,7 +72,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         say!(
             "everycall: {slices} of {threads} in {}; {}",
             output.display(),
-            viewer(arguments.format, output)
+            facts.viewer.replace("{}", &output.display().to_string())
         );
     }
     if summary.lost_events > 0 {
@@ -86,18 +86,6 @@ fn calls(trace: &Trace<'_>) -> u64 {
     trace.threads().iter().map(|thread| thread.entries).sum()
 }
 
-/// How to look at an output.
-fn viewer(format: Format, output: &Path) -> String {
-    match format {
-        Format::Vizviewer => format!("open it with `vizviewer {}`", output.display()),
-        Format::Chrome | Format::Perfetto => "open it at https://ui.perfetto.dev".to_owned(),
-    }
-}
-
-fn default_output(trace: &Path, format: Format) -> PathBuf {
-    let ending = match format {
-        Format::Vizviewer | Format::Chrome => "json",
-        Format::Perfetto => "perfetto-trace",
-    };
-    Path::new(trace.file_name().unwrap_or(trace.as_os_str())).with_extension(ending)
+fn default_output(trace: &Path, format: &FormatFacts) -> PathBuf {
+    Path::new(trace.file_name().unwrap_or(trace.as_os_str())).with_extension(format.ending)
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use everycall_timeline::{EndKind, GapKind, LossKind, Mark, MarkKind, MarkName, SpanEndKind};
 
-use crate::filter::{Point, PointKind, Tail};
+use crate::filtered::{Point, PointKind, Tail};
 use crate::names::{Details, Functions, Inlined};
 use crate::shorten::shortened_name;
 use crate::source::Source;
