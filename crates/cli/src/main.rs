@@ -7,7 +7,7 @@
 //!           export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! traces    traces: opening them, and what is said of them;  source_notes: the same of sources
-//! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written
+//! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  counters: what the runtime's counters mean
 //! output    where outputs may stand;  memory: where there is none left
 //! ```
 
@@ -18,6 +18,7 @@
 
 mod arguments;
 mod core;
+mod counters;
 mod exit_code;
 mod export;
 mod failure;

@@ -334,7 +334,7 @@ fn options_that_make_no_sense() {
         ("replay --since yesterday t.ect", "yesterday"),
         ("replay --function ( t.ect", "regular expression"),
         ("replay --tid main t.ect", "thread or process number"),
-        ("export -f nonsense t.ect", "vizviewer, chrome or perfetto"),
+        ("export -f nonsense t.ect", "vizviewer, chrome, perfetto, csv"),
         ("replay --depth 0 t.ect", "--depth"),
         ("nonsense", "nonsense"),
         ("record --bogus -- ./app", "--bogus is no option"),

@@ -13,11 +13,11 @@ use std::io;
 
 use crate::draw::{Drawn, Pen};
 use crate::filter::Filter;
-use crate::filtered::{Event, PointKind};
+use crate::filtered::Event;
 use crate::names::{Functions, Names};
 use crate::portions::Portions;
 use crate::source::{Source, Thread, process_titles};
-use crate::{MANY_SLICES, Note, Summary};
+use crate::summary::{MANY_SLICES, Note, Summary};
 
 /// What is known while an output is written.
 pub(crate) struct Export<'a, S> {
@@ -202,27 +202,5 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<'_, K> {
             (self.notify)(Note::DeepCalls { calls: export.summary.deep_calls });
         }
         Ok(())
-    }
-}
-
-impl Summary {
-    /// Counts an event that was written.
-    pub(crate) fn event(&mut self, event: &Event) {
-        use everycall_timeline::MarkKind;
-
-        match event {
-            Event::Begin { .. } => {}
-            Event::End { .. } => self.slices += 1,
-            Event::Mark(mark) => self.marks += u64::from(!matches!(mark.kind, MarkKind::SpanEnd { .. })),
-            Event::Gap(_) => self.gaps += 1,
-            Event::Point(point) => {
-                let sum = match point.kind {
-                    PointKind::Lost(_) => &mut self.lost_events,
-                    PointKind::StrayExit(_) => &mut self.stray_exits,
-                    PointKind::LeftOut => return,
-                };
-                *sum = sum.saturating_add(point.count.unwrap_or(0));
-            }
-        }
     }
 }

@@ -36,7 +36,6 @@ use std::io::{self, Write};
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
-use crate::Summary;
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, Start, Tail};
@@ -44,6 +43,7 @@ use crate::names::{Details, FunctionId, Functions, Names};
 use crate::portions::Portions;
 use crate::shorten::{Shortable, columns};
 use crate::source::{Process, Source, Thread};
+use crate::summary::Summary;
 use crate::text;
 use everycall_units::{Count, Duration};
 

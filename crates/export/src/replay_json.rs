@@ -27,7 +27,6 @@ use std::io::{self, Write};
 
 use everycall_timeline::{EndKind, Gap, GapKind, Mark, MarkKind, SpanEndKind};
 
-use crate::Summary;
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, PointKind, Tail};
@@ -36,6 +35,7 @@ use crate::labels::{Labels, OpenLabels, put_value};
 use crate::names::{Details, Function, FunctionId, Functions, Names};
 use crate::portions::Portions;
 use crate::source::{Source, Thread};
+use crate::summary::Summary;
 use crate::tails::Tails as Jumping;
 use crate::text;
 

@@ -21,6 +21,9 @@
 //!
 //! This room knows the segment record and fillers, because it writes them, and no other record. It knows nothing of threads,
 //! modules or how a snapshot is saved.
+
+// Every public item says what it is, in which unit, and when it fails.
+#![deny(missing_docs, clippy::missing_errors_doc)]
 #![cfg_attr(not(loom), no_std)]
 
 mod clear;

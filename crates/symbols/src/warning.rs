@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::identity::BuildIdText;
+use crate::build_id::BuildIdText;
 
 /// Why functions of a module have fewer names, files or lines than they might, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -8,7 +8,7 @@
 //! - [`count`]: `1,234,567`, and `1 call` or `2 calls`.
 
 #![cfg_attr(not(test), no_std)]
-#![deny(missing_docs)]
+#![deny(missing_docs, clippy::missing_errors_doc)]
 #![cfg_attr(
     not(test),
     deny(clippy::expect_used, clippy::indexing_slicing, clippy::panic, clippy::unwrap_used)

@@ -2,7 +2,7 @@
 
 use everycall_analysis::{FunctionRow, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name};
-use everycall_format::arena::{child_kind, counter};
+use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, Origin};
 use everycall_timeline::{ClockQuality, NamedMarks};
@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use super::page::MARKS_LISTED;
 use super::{Report, kept_function};
+use crate::counters;
 
 /// The object, with a newline behind it.
 pub fn json(report: &Report<'_>) -> String {
@@ -234,7 +235,7 @@ fn kept_calls(report: &Report<'_>) -> Value {
 fn counters(report: &Report<'_>) -> Value {
     let counters = runtime_counts(report.trace);
     let counted = counters.iter().enumerate().filter(|(_, count)| **count > 0);
-    let entry = |(number, count): (usize, &u64)| json!({ "number": number, "count": count, "meaning": counter::MEANINGS.get(number) });
+    let entry = |(number, count): (usize, &u64)| json!({ "number": number, "count": count, "meaning": counters::meaning(number) });
     counted.map(entry).collect()
 }
 

@@ -4,13 +4,14 @@ use std::fmt::{self, Write};
 
 use everycall_analysis::{FunctionRow, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name, shortened_name};
-use everycall_format::arena::{child_kind, counter};
+use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, Origin, Reason, Warning};
 use everycall_timeline::{ClockQuality, Trace};
 use everycall_units::{Count, Duration, Several, Size};
 
 use super::{Report, kept_function};
+use crate::counters;
 use crate::report::{is_signal, named_late, not_watched};
 
 /// Columns of the page.
@@ -308,8 +309,7 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     heading(out, "What the runtime could not do")?;
     for (number, count) in counted {
-        let meaning =
-            counter::MEANINGS.get(number).copied().unwrap_or("of a kind that this version doesn't know");
+        let meaning = counters::meaning(number).unwrap_or("of a kind that this version doesn't know");
         writeln!(out, "  {:>8}  {meaning}", Count(*count).to_string())?;
     }
     Ok(())

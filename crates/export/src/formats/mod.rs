@@ -17,7 +17,7 @@ use crate::filter::Filter;
 use crate::names::Names;
 use crate::parse::ParseError;
 use crate::source::Source;
-use crate::{Note, Summary};
+use crate::summary::{Note, Summary};
 
 /// What `export` can write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
