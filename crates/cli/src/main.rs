@@ -7,7 +7,7 @@
 //!           export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! traces    traces: opening them, and what is said of them;  source_notes: the same of sources
-//! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  counters: what the runtime's counters mean
+//! words     arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  counters: what the runtime's counters mean
 //! output    where outputs may stand;  memory: where there is none left
 //! ```
 
@@ -24,6 +24,7 @@ mod export;
 mod failure;
 mod gdb;
 mod info;
+mod manual;
 mod memory;
 mod other_verbs;
 mod output;
@@ -119,6 +120,8 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Info(arguments) => info::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Export(arguments) => export::run(arguments),
+        Verb::Man(arguments) => manual::man(&arguments),
+        Verb::Completions(arguments) => manual::completions(&arguments),
         Verb::Integrate { folder } => integrate(&folder),
     }
 }
