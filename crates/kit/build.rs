@@ -53,7 +53,7 @@ fn main() {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let manifest = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
     let crates = manifest.parent().expect("the crate lies in the workspace").to_path_buf();
-    for part in ["runtime", "hooks", "ring", "patch", "format"] {
+    for part in ["runtime", "hooks", "ring", "patch", "format", "units"] {
         println!("cargo::rerun-if-changed={}", crates.join(part).display());
     }
     println!("cargo::rerun-if-changed=build.rs");

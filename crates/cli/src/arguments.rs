@@ -4,13 +4,18 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids, parse_time};
+use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids};
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
 use everycall_triggers::Trigger;
+use everycall_units::{parse_size, parse_time};
 use regex::Regex;
 
-const EXAMPLES: &str = "\
+/// What the command is for, in one line.
+pub const SUMMARY: &str = "Records every function call of a program, and shows what happened";
+
+/// What `--help` opens with.
+pub const EXAMPLES: &str = "\
 Records every function call of a program, and shows what happened.
 
   everycall cc -- g++ -O2 -g app.cpp -o app           builds it for tracing
@@ -32,8 +37,8 @@ pub struct Arguments {
 pub enum Verb {
     /// Run a compiler so that what it builds can be traced
     ///
-    /// Also as everycall-gcc, everycall-g++, everycall-clang and everycall-clang++, which are other names of this
-    /// program. `everycall cc --help` tells more.
+    /// The same as everycall-gcc, everycall-g++, everycall-clang and everycall-clang++, if this program is linked under these
+    /// names. `everycall cc --help` shows its options.
     #[command(disable_help_flag = true)]
     Cc {
         /// [--mode MODE] -- COMPILER ARGUMENTS...
@@ -42,40 +47,49 @@ pub enum Verb {
     },
     /// Run a program and write its trace
     ///
-    /// The program finds everything as without everycall, and this command ends with its exit status or signal.
+    /// The program's input, output and environment are unchanged. This command ends with its exit status or signal.
     #[command(override_usage = "everycall record [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
     Record(RecordArguments),
-    /// Find the functions of triggers, for programs that are started without record
+    /// Find the functions of triggers, for programs that run without `record`
     ///
-    /// Writes a file that EVERYCALL_TRIGGERS names where the program is started, by whomever: each call that is kept becomes a trace
-    /// in the folder that the program starts in, or that EVERYCALL_SNAPSHOT_FOLDER names. The file is for these very builds of the program and its
-    /// libraries.
+    /// Writes a trigger file; set EVERYCALL_TRIGGERS to its path in the program's environment. Each kept call becomes a
+    /// trace file in the program's starting folder, or in EVERYCALL_SNAPSHOT_FOLDER. The trigger file is valid only for these builds
+    /// of the program and its libraries.
     Resolve(ResolveArguments),
-    /// Get the trace of a running program, without touching it
+    /// Write the trace of a running program, without stopping it
     ///
-    /// The program needs not run under record. It gets no signal, and nothing in it waits: what its threads' rings hold at this moment
-    /// is held in its memory, copied into a file, and released.
+    /// The program does not need to be started with `record`. It gets no signal and never waits: the newest events of its
+    /// threads are protected from being overwritten while they are copied into the file.
     Snapshot(SnapshotArguments),
-    /// List the running programs of which snapshots can be taken, and the crash files of those that died
+    /// List running traced programs, and crash files of programs that have died
     Ps(PsArguments),
-    /// Get the trace out of a core dump
+    /// Extract the trace from a core dump
     ///
-    /// The program needs not have run under record. Cores packed by systemd-coredump (zstd, lz4) are read as they are, and so is
-    /// what `everycall snapshot` writes in gdb (see gdb-script).
+    /// The program does not need to have been started with `record`. Reads plain cores, cores compressed by systemd-coredump (zstd,
+    /// lz4), and files that `everycall snapshot` writes in gdb (see gdb-script).
     Core(CoreArguments),
     /// Print a command for gdb that takes a snapshot of a live process or a core
     ///
     /// In gdb: source <(everycall gdb-script), or keep it in a file; then: everycall snapshot FILE
     GdbScript,
-    /// Tell what a trace holds, and what it lost
+    /// Show what a trace contains, and what is missing in it
     Info(InfoArguments),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
     /// Write a trace for a viewer
     Export(ExportArguments),
+    /// Print a manual page, or install all of them
+    ///
+    /// `everycall man --install ~/.local/share/man` writes the pages of all verbs; then `man everycall` and
+    /// `man everycall-record` show them.
+    Man(ManArguments),
+    /// Print a script that completes verbs and options in a shell
+    ///
+    /// bash: everycall completions bash > ~/.local/share/bash-completion/completions/everycall
+    Completions(CompletionsArguments),
     /// Write pkg-config files and a CMake package for builds without a prefix
     Integrate {
-        /// Where to; it is made if it isn't there
+        /// Folder to write to; created if it does not exist
         folder: PathBuf,
     },
 }
@@ -83,47 +97,47 @@ pub enum Verb {
 /// `record`.
 #[derive(Debug, Args)]
 pub struct RecordArguments {
-    /// Trace file to write; PROGRAM.ect in the current folder unless told otherwise
+    /// Trace file to write [default: PROGRAM.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Memory for each thread's newest events: a power of two from 64K to 1G, 8 bytes for an event [default: 1M]
+    /// Memory for each thread's newest events: a power of two from 64K to 1G; an event takes 8 bytes [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = ring_size)]
     pub ring_size: Option<u64>,
-    /// Write all events to the file while the program runs, not the newest ones at its end
+    /// Write all events to the file while the program runs, instead of the newest ones at its end
     ///
-    /// Where the disk can't keep up, events are lost, and the file says where and how many.
+    /// If the disk is too slow, events are lost; the file says where and how many.
     #[arg(long)]
     pub stream: bool,
-    /// Let the program wait where the disk can't keep up, so that no event is lost
+    /// If the disk is too slow, make the program wait, so that no event is lost
     #[arg(long, requires = "stream")]
     pub stall: bool,
-    /// Memory for events that wait to be written, beside each thread's ring, such as 64M [default: 256M]
+    /// Memory for events that wait to be written, in addition to each thread's ring, such as 64M [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub stream_memory: Option<u64>,
-    /// Go on in another file after so many bytes: app.0001.ect, app.0002.ect, ... [default with --keep-files: 1G]
+    /// Start a new file after this many bytes: app.0001.ect, app.0002.ect, ... [default with --keep-files: 1G]
     #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub file_size: Option<u64>,
-    /// Go on in another file after this time, such as 10s
+    /// Start a new file after this time, such as 10s
     #[arg(long, value_name = "TIME", value_parser = file_age, requires = "stream")]
     pub file_age: Option<u64>,
-    /// Keep only the newest so many files, those of earlier runs with this name included
+    /// Keep only this many newest files, including those of earlier runs with this name
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
     pub keep_files: Option<u32>,
     #[command(flatten)]
     pub triggers: TriggerArguments,
-    /// Load the runtime into a program that carries none, for the traced plugins that it loads
+    /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
     /// The program has no traced functions itself, but starts one that has
     #[arg(long)]
     pub launcher: bool,
-    /// Record the program alone: what it forks or starts runs untraced and is listed
+    /// Record the program alone; processes that it forks or starts are listed, but not traced
     #[arg(long)]
     pub no_follow: bool,
-    /// Wait for every process that is recorded, not only for the program
+    /// Wait for all recorded processes, not only for the program
     #[arg(long, conflicts_with = "no_follow")]
     pub wait: bool,
-    /// Say nothing at the end
+    /// Print no report at the end
     #[arg(short, long)]
     pub quiet: bool,
     /// The program and its arguments
@@ -135,26 +149,28 @@ pub struct RecordArguments {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Slow calls")]
 pub struct TriggerArguments {
-    /// Keep the moment whenever a call takes longer, as in 'handle_request > 20ms'; may be given several times
+    /// Save a snapshot when a call takes longer, as in 'handle_request > 20ms'; repeatable
     ///
-    /// The function is named as people or the linker write it, with or without scope, result and parameters; * stands for anything. For each
-    /// call that is kept, the trace gets a snapshot of its own: all that it called, and all other threads as far back as their
-    /// memory reaches. Besides a time there are 'f > p99', longer than so many of a hundred of its calls in the last ten seconds; 'f entered'; and 'signal USR1' or
-    /// 'signal USR2': this command gets the signal, the program doesn't.
+    /// Each kept call adds a snapshot to the trace: all that it called, and the newest events of all other threads.
+    ///
+    /// The function's name may be mangled or demangled, with or without scope, return type and parameters; * matches anything.
+    ///
+    /// Conditions: 'f > 20ms' (a time); 'f > p99' (slower than 99% of its calls in the last ten seconds); 'f entered' (every
+    /// call); 'signal USR1' or 'signal USR2' (sent to this command, not to the program).
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
-    /// Keep so many calls of each trigger at most [default: 20]
+    /// Keep at most this many calls of each trigger [default: 20]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
     pub keep: Option<u32>,
-    /// Which ones, where there are more [default: slowest]
+    /// Which calls to keep if there are more [default: slowest]
     #[arg(long, value_enum, requires = "trigger")]
     pub keep_by: Option<KeepBy>,
-    /// Keep at most one of each trigger in this time; 0 for all of them [default: 1s]
+    /// Keep at most one call of each trigger per interval; 0 for no limit [default: 1s]
     ///
-    /// With --keep-by slowest, it is the slowest one of that time.
+    /// With --keep-by slowest, it is the slowest call of the interval.
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "trigger")]
     pub keep_every: Option<u64>,
-    /// Memory for the events of calls that may be kept, beyond each thread's own, such as 256M [default: 64M]
+    /// Memory for events of calls that may be kept, in addition to each thread's ring, such as 256M [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "trigger")]
     pub trigger_memory: Option<u64>,
 }
@@ -162,15 +178,15 @@ pub struct TriggerArguments {
 /// `resolve`.
 #[derive(Debug, Args)]
 pub struct ResolveArguments {
-    /// File to write; FILE.ecs in the current folder unless told otherwise
+    /// Trigger file to write [default: FILE.ecs in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Say nothing at the end
+    /// Print no report at the end
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
     pub triggers: TriggerArguments,
-    /// The program, and libraries that it loads while it runs; those that it is linked with, of its own, are found
+    /// The program, and the libraries that it loads at run time; libraries that it links are found automatically
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
@@ -178,15 +194,15 @@ pub struct ResolveArguments {
 /// `snapshot`.
 #[derive(Debug, Args)]
 pub struct SnapshotArguments {
-    /// Trace file to write; PROGRAM-PID.ect in the current folder unless told otherwise
+    /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// At least the last so much, such as 200ms; everything that is there unless told otherwise
+    /// Write only the newest events, covering at least this time, such as 200ms [default: all that the rings hold]
     ///
-    /// Events are kept in pieces of 4 to 64 KiB, of which whole ones are written: the trace may reach back further.
+    /// Segments of 4 to 64 KiB are written whole, so the trace may reach back further.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub last: Option<u64>,
-    /// Say nothing at the end
+    /// Print no report at the end
     #[arg(short, long)]
     pub quiet: bool,
     /// Process ids, as `everycall ps` lists them
@@ -197,10 +213,10 @@ pub struct SnapshotArguments {
 /// `ps`.
 #[derive(Debug, Args)]
 pub struct PsArguments {
-    /// Folders with crash files, besides that of EVERYCALL_CRASH and those of the programs that run
+    /// Folders with crash files, in addition to EVERYCALL_CRASH and the folders of running programs
     #[arg(value_name = "FOLDER")]
     pub folders: Vec<PathBuf>,
-    /// For people or for programs
+    /// Output format: text for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
 }
@@ -208,26 +224,44 @@ pub struct PsArguments {
 /// `core`.
 #[derive(Debug, Args)]
 pub struct CoreArguments {
-    /// Trace file to write; the core's name with .ect behind it, in the current folder, unless told otherwise
+    /// Trace file to write [default: the core's name and .ect, in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The program's file, where it isn't at the path that it ran from
+    /// The program's file, if it is not at the path that it ran from
     #[arg(long, value_name = "FILE")]
     pub exe: Option<PathBuf>,
-    /// The calls of this process, where the core holds memory of several
+    /// Process whose calls to extract, if the core contains memory of several
     #[arg(long, value_name = "PID")]
     pub pid: Option<u32>,
-    /// Say nothing at the end
+    /// Print no report at the end
     #[arg(short, long)]
     pub quiet: bool,
     /// Core dump
     pub core: PathBuf,
 }
 
+/// `man`.
+#[derive(Debug, Args)]
+pub struct ManArguments {
+    /// Verb whose page to print; that of the whole command unless told otherwise
+    #[arg(conflicts_with = "install")]
+    pub verb: Option<String>,
+    /// Write all pages into the folder man1 below this one
+    #[arg(long, value_name = "FOLDER")]
+    pub install: Option<PathBuf>,
+}
+
+/// `completions`.
+#[derive(Debug, Args)]
+pub struct CompletionsArguments {
+    /// Shell
+    pub shell: clap_complete::Shell,
+}
+
 /// `info`.
 #[derive(Debug, Args)]
 pub struct InfoArguments {
-    /// For people or for programs
+    /// Output format: text for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
     #[command(flatten)]
@@ -239,10 +273,10 @@ pub struct InfoArguments {
 /// `replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArguments {
-    /// A tree for people, or one JSON object per line and call
+    /// Output format: an indented tree, or JSON with one object per line and call
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
-    /// Show below each call which calls the compiler inlined into its function: there are no times of these
+    /// Show below each call which calls the compiler inlined into its function; these have no times
     #[arg(long)]
     pub inlines: bool,
     /// When to use colours
@@ -259,28 +293,28 @@ pub struct ReplayArguments {
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArguments {
-    /// vizviewer (Chrome JSON with source code), chrome, or perfetto (protobuf)
-    #[arg(short, long, default_value = "vizviewer")]
+    /// Format to write
+    #[arg(short, long, default_value = "vizviewer", value_parser = format())]
     pub format: Format,
-    /// File to write, - for standard output; the trace's name with another ending unless told otherwise
+    /// File to write, - for standard output [default: the trace's name with the format's extension]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Tell in each slice's details which calls the compiler inlined [default: but in JSON of more than 1,000,000 calls]
+    /// Show in each slice's details which calls the compiler inlined [default: on, except for JSON with more than 1,000,000 calls]
     #[arg(long)]
     pub inlines: bool,
     /// Leave out which calls the compiler inlined
     #[arg(long, conflicts_with = "inlines")]
     pub no_inlines: bool,
-    /// Include sources from below this folder, too
+    /// Also include sources below this folder; repeatable
     ///
-    /// Without it, they are those below the folder that the compiler ran in or below one around it, where --map-source says, and of the compilers' and
-    /// packages' own folders, such as /usr/include.
+    /// Always included are sources below the compiler's working folder or one of its parents, in --map-source targets, and in system
+    /// folders such as /usr/include.
     #[arg(long, value_name = "FOLDER")]
     pub source_folder: Vec<PathBuf>,
-    /// Include sources wherever they lie, and where they aren't what was compiled
+    /// Include sources from any folder, even if they changed since compilation
     #[arg(long)]
     pub any_source: bool,
-    /// Let others read the output, also where it holds sources
+    /// Let other users read the output even if it contains sources
     #[arg(long)]
     pub shared: bool,
     #[command(flatten)]
@@ -293,36 +327,36 @@ pub struct ExportArguments {
 
 /// Which calls are shown.
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Which calls")]
+#[command(next_help_heading = "Filters")]
 pub struct FilterArguments {
     /// Processes, such as 1234 or 1234,1240
     #[arg(long, value_name = "PIDS")]
     pid: Vec<String>,
-    /// Threads, and fibers, by the numbers that `everycall info` shows, such as 1234 or 1234,1000000003
+    /// Threads and fibers by their numbers in `everycall info`, such as 1234 or 1234,1000000003
     #[arg(long, value_name = "TIDS")]
     tid: Vec<String>,
-    /// From this time on, such as 1.5ms, counted from the trace's beginning
+    /// Start at this time, such as 1.5ms after the beginning of the trace
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     since: Option<u64>,
-    /// Up to this time, counted from the trace's beginning
+    /// Stop at this time after the beginning of the trace
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     until: Option<u64>,
-    /// Only what happened in this time before the trace's last event, and what was open then
+    /// Only calls within this time before the trace's last event, including calls still open then
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     last: Option<u64>,
-    /// Leave out calls that took less
+    /// Leave out shorter calls
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     min_duration: Option<u64>,
-    /// Only calls of functions whose name matches, with all that they call
+    /// Only calls of functions whose name matches, and all that they call
     #[arg(long, value_name = "REGEX", value_parser = parse_function)]
     function: Option<Regex>,
-    /// Only calls that the program gave this label, with all that they call
+    /// Only calls with this label, and all that they call
     #[arg(long, value_name = "NAME[=VALUE]")]
     label: Option<LabelPattern>,
-    /// Only the moment of this kept call, as `everycall info` numbers them
+    /// Only the snapshot of this kept call, by its number in `everycall info`
     #[arg(long, value_name = "NUMBER")]
     pub kept: Option<usize>,
-    /// Only so many levels of nesting
+    /// Only this many levels of nesting
     #[arg(long, value_name = "LEVELS", value_parser = clap::value_parser!(u32).range(1..))]
     depth: Option<u32>,
 }
@@ -356,19 +390,19 @@ impl FilterArguments {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Names")]
 pub struct SymbolArguments {
-    /// Binaries that were recorded below OLD lie below NEW
+    /// Look for binaries that were recorded below OLD in NEW
     #[arg(long, value_name = "OLD=NEW", value_parser = path_map())]
     pub map_path: Vec<PathMap>,
-    /// Sources that were compiled below OLD lie below NEW
+    /// Look for sources that were compiled below OLD in NEW
     #[arg(long, value_name = "OLD=NEW", value_parser = path_map())]
     pub map_source: Vec<PathMap>,
     /// Folder with debugging information, laid out like /usr/lib/debug
     #[arg(long, value_name = "FOLDER")]
     pub debug_dir: Vec<PathBuf>,
-    /// Whole names: `std::vector<int, std::allocator<int> >`, not `std::vector<int>`
+    /// Show full names: `std::vector<int, std::allocator<int> >` instead of `std::vector<int>`
     ///
-    /// Else names are shown without the standard library's defaults, inline namespaces and tags; patterns match both. JSON for programs always
-    /// has whole names.
+    /// By default, the standard library's default arguments, inline namespaces and ABI tags are left out. Patterns match both
+    /// forms. JSON always has full names.
     #[arg(long)]
     pub full_names: bool,
 }
@@ -417,14 +451,7 @@ fn ring_size(text: &str) -> Result<u64, String> {
 
 /// A number of bytes, such as `64K`, `256M` or `1G`.
 fn size(text: &str) -> Result<u64, String> {
-    let (digits, shift) = match text.as_bytes().last() {
-        Some(b'K' | b'k') => (&text[..text.len() - 1], 10),
-        Some(b'M' | b'm') => (&text[..text.len() - 1], 20),
-        Some(b'G' | b'g') => (&text[..text.len() - 1], 30),
-        _ => (text, 0),
-    };
-    let number = digits.parse::<u64>().ok().filter(|number| *number > 0);
-    let bytes = number.and_then(|number| number.checked_mul(1 << shift)).filter(|bytes| *bytes <= SIZE_MAX);
+    let bytes = parse_size(text.as_bytes()).filter(|bytes| (1..=SIZE_MAX).contains(bytes));
     bytes.ok_or_else(|| "write a size such as 64K, 256M or 1G".to_owned())
 }
 
@@ -441,6 +468,15 @@ fn file_age(text: &str) -> Result<u64, String> {
         return Err("write a time of 100ms at least, such as 10s or 5m".to_owned());
     }
     Ok(time)
+}
+
+fn format() -> impl clap::builder::TypedValueParser<Value = Format> {
+    use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+    let values = Format::ALL.map(|format| {
+        let facts = format.facts();
+        PossibleValue::new(facts.name).help(facts.description)
+    });
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Format>())
 }
 
 fn path_map() -> impl clap::builder::TypedValueParser<Value = PathMap> {

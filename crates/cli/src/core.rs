@@ -5,18 +5,17 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use everycall_analysis::{crash_files, open_for_reading};
 use everycall_coredump::{Core, ProcessFacts, Snapshot};
 use everycall_format::arena::ClockReading;
 use everycall_messages::say;
+use everycall_units::{Several, Size};
 
-use crate::amounts::{Several, Size};
 use crate::arguments::CoreArguments;
-use crate::crash_file;
 use crate::failure::Failure;
 use crate::info::signal_name;
 use crate::output::{Destination, Output};
 use crate::report::{self, Moment};
-use crate::trace_view;
 
 /// How long the counter's rate is measured, to find out whether it is still the one of the core.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -30,7 +29,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let output = Destination::new(arguments.output.as_deref(), || default_output(path));
     output.is_not(path)?;
     everycall_recorder::outlive_size_limit();
-    let file = trace_view::open_at_once(path)
+    let file = open_for_reading(path)
         .map_err(|error| failed(&format!("can't be read: {error}; name a core dump that you may read")))?;
     if !file.metadata().is_ok_and(|data| data.is_file()) {
         return Err(failed(&"is not a regular file; name a core dump"));
@@ -39,7 +38,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let image = core.arena().map_err(|error| failed(&error))?;
     let crash = core.crash();
     let mut snapshot = match &crash {
-        Some(_) => crash_file::read(&core, &image).map(|(snapshot, _)| snapshot),
+        Some(_) => crash_files::read(&core, &image).map(|(snapshot, _)| snapshot),
         None => Snapshot::read(&image, core.process()),
     }
     .map_err(|error| failed(&error))?;

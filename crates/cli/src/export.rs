@@ -4,18 +4,19 @@ use std::io::BufWriter;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use everycall_export::{Count, Format, Note};
+use everycall_analysis::{NameOptions, SymbolNames, TraceView};
+use everycall_export::{FormatFacts, Note};
 use everycall_messages::say;
 use everycall_outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_timeline::Trace;
+use everycall_units::{Count, Several};
 
-use crate::amounts::Several;
 use crate::arguments::ExportArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination};
-use crate::symbol_names::SymbolNames;
-use crate::trace_view::{self, TraceView};
+use crate::source_notes;
+use crate::traces;
 
 /// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each one repeats it.
 const JSON_INLINES_MAX: u64 = 1_000_000;
@@ -24,22 +25,26 @@ const JSON_INLINES_MAX: u64 = 1_000_000;
 pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-    let default = || default_output(&arguments.trace, arguments.format);
+    let facts = arguments.format.facts();
+    let default = || default_output(&arguments.trace, &facts);
     let destination = Destination::new(arguments.output.as_deref(), default);
     destination.is_not(&arguments.trace)?;
-    let mut file = trace_view::open(&arguments.trace)?;
-    trace_view::select(&mut file, kept, &arguments.trace)?;
-    let trace = trace_view::trace(&file, &arguments.trace)?;
-    let is_small = arguments.format == Format::Perfetto || calls(&trace) <= JSON_INLINES_MAX;
+    let mut file = traces::open(&arguments.trace)?;
+    traces::select(&mut file, kept, &arguments.trace)?;
+    let trace = traces::trace(&file, &arguments.trace)?;
+    let is_small = !facts.repeats_inlined_calls || calls(&trace) <= JSON_INLINES_MAX;
     let has_inlines = arguments.inlines || is_small && !arguments.no_inlines;
-    let names = SymbolNames::new(&file, &trace, &arguments.symbols)
-        .with_inlines(has_inlines)
-        .with_sources_from(&arguments.source_folder, arguments.any_source);
+    let options = NameOptions {
+        inlines: has_inlines,
+        source_folders: arguments.source_folder.clone(),
+        any_source: arguments.any_source,
+        ..traces::name_options(&arguments.symbols)
+    };
+    let names = SymbolNames::new(&file, &trace, options);
     let view = TraceView::new(&trace, &names);
-    trace_view::warn(&trace, &arguments.trace);
+    traces::warn(&trace, &arguments.trace);
     // What a program was built from isn't for everybody.
-    let has_sources = arguments.format == Format::Vizviewer;
-    let mode = if has_sources && !arguments.shared { MODE_PRIVATE } else { MODE_SHARED };
+    let mode = if facts.has_sources && !arguments.shared { MODE_PRIVATE } else { MODE_SHARED };
     let out = destination.open(mode)?;
     let output = &destination.path;
     let shown = out.shown().to_owned();
@@ -50,9 +55,11 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let written = out.into_inner().map_err(|error| Failure::writing(&shown, error.into_error()))?;
     let is_direct = written.is_direct();
     written.finish()?;
-    trace_view::explain_emptiness(&summary, &filter, &view, &arguments.trace);
-    names.warn();
-    names.warn_of_sources();
+    traces::explain_emptiness(&summary, &filter, &view, &arguments.trace);
+    traces::warn_of_names(&names);
+    for note in names.source_notes() {
+        say!("everycall: {}", source_notes::sentence(&note));
+    }
     if !has_inlines && !arguments.no_inlines {
         say!(
             "everycall: which calls were inlined is left out, as it would make a file of so many calls much larger; --inlines \
@@ -65,7 +72,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         say!(
             "everycall: {slices} of {threads} in {}; {}",
             output.display(),
-            viewer(arguments.format, output)
+            facts.viewer.replace("{}", &output.display().to_string())
         );
     }
     if summary.lost_events > 0 {
@@ -79,18 +86,6 @@ fn calls(trace: &Trace<'_>) -> u64 {
     trace.threads().iter().map(|thread| thread.entries).sum()
 }
 
-/// How to look at an output.
-fn viewer(format: Format, output: &Path) -> String {
-    match format {
-        Format::Vizviewer => format!("open it with `vizviewer {}`", output.display()),
-        Format::Chrome | Format::Perfetto => "open it at https://ui.perfetto.dev".to_owned(),
-    }
-}
-
-fn default_output(trace: &Path, format: Format) -> PathBuf {
-    let ending = match format {
-        Format::Vizviewer | Format::Chrome => "json",
-        Format::Perfetto => "perfetto-trace",
-    };
-    Path::new(trace.file_name().unwrap_or(trace.as_os_str())).with_extension(ending)
+fn default_output(trace: &Path, format: &FormatFacts) -> PathBuf {
+    Path::new(trace.file_name().unwrap_or(trace.as_os_str())).with_extension(format.ending)
 }

@@ -6,8 +6,8 @@
 //! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, gdb, info, replay,
 //!           export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
-//! traces    trace_view: timeline + symbols, as outputs want them;  symbol_names;  source_notes;  crash_file: crash files as traces
-//! words     arguments;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  amounts
+//! traces    traces: opening them, and what is said of them;  source_notes: the same of sources
+//! words     arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  counters: what the runtime's counters mean
 //! output    where outputs may stand;  memory: where there is none left
 //! ```
 
@@ -16,15 +16,15 @@
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
-mod amounts;
 mod arguments;
 mod core;
-mod crash_file;
+mod counters;
 mod exit_code;
 mod export;
 mod failure;
 mod gdb;
 mod info;
+mod manual;
 mod memory;
 mod other_verbs;
 mod output;
@@ -38,8 +38,7 @@ mod resolve;
 mod rotation;
 mod snapshot;
 mod source_notes;
-mod symbol_names;
-mod trace_view;
+mod traces;
 mod triggers;
 
 use std::ffi::OsString;
@@ -121,6 +120,8 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Info(arguments) => info::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Export(arguments) => export::run(arguments),
+        Verb::Man(arguments) => manual::man(&arguments),
+        Verb::Completions(arguments) => manual::completions(&arguments),
         Verb::Integrate { folder } => integrate(&folder),
     }
 }

@@ -4,10 +4,8 @@
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;
 
-use everycall_export::Count;
 use everycall_recorder::Progress;
-
-use crate::amounts::Size;
+use everycall_units::{Count, Size};
 
 /// What is told of the progress, if anybody sees it.
 pub fn line(quiet: bool) -> Option<Box<dyn FnMut(Progress)>> {

@@ -4,15 +4,14 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use everycall_export::Count;
+use everycall_analysis::crash_files::{self, LeftBehind};
 use everycall_format::env;
 use everycall_live::{Listed, LiveError, Reached};
 use everycall_messages::say;
+use everycall_units::{Count, OptionSize, Size};
 use serde_json::{Value, json};
 
-use crate::amounts::{OptionSize, Size};
 use crate::arguments::{PsArguments, TextFormat};
-use crate::crash_file::{self, LeftBehind};
 use crate::failure::Failure;
 use crate::output::print;
 
@@ -59,7 +58,7 @@ fn left_behind(
     folders.extend(arguments.folders.iter().cloned());
     let mut seen = BTreeSet::new();
     for folder in folders.iter().filter(|folder| seen.insert(folder.canonicalize().ok())) {
-        match crash_file::left_behind(folder) {
+        match crash_files::left_behind(folder) {
             Ok((more, other)) => {
                 left.extend(more);
                 odd.extend(other);

@@ -15,8 +15,8 @@ use everycall_outfile::{MODE_PRIVATE, OutFile};
 use everycall_recorder::{
     Ended, Launch, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
 };
+use everycall_units::Size;
 
-use crate::amounts::Size;
 use crate::arguments::RecordArguments;
 use crate::exit_code;
 use crate::failure::Failure;

@@ -3,6 +3,7 @@
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
+use everycall_analysis::{NameOptions, SymbolNames, TraceView};
 use everycall_export::ReplayStyle;
 use rustix::termios::tcgetwinsize;
 
@@ -10,21 +11,21 @@ use crate::arguments::{Colour, ReplayArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::BUFFER;
-use crate::symbol_names::SymbolNames;
-use crate::trace_view::{self, TraceView};
+use crate::traces;
 
 /// Runs the verb.
 pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-    let mut file = trace_view::open(&arguments.trace)?;
-    trace_view::select(&mut file, kept, &arguments.trace)?;
-    let trace = trace_view::trace(&file, &arguments.trace)?;
-    let names = SymbolNames::new(&file, &trace, &arguments.symbols)
-        .with_inlines(arguments.inlines)
-        .with_full_names(matches!(arguments.format, TextFormat::Json));
+    let mut file = traces::open(&arguments.trace)?;
+    traces::select(&mut file, kept, &arguments.trace)?;
+    let trace = traces::trace(&file, &arguments.trace)?;
+    let options = traces::name_options(&arguments.symbols);
+    let full_names = options.full_names || arguments.format == TextFormat::Json;
+    let options = NameOptions { inlines: arguments.inlines, full_names, ..options };
+    let names = SymbolNames::new(&file, &trace, options);
     let view = TraceView::new(&trace, &names);
-    trace_view::warn(&trace, &arguments.trace);
+    traces::warn(&trace, &arguments.trace);
     let stdout = io::stdout();
     let mut out = BufWriter::with_capacity(BUFFER, stdout.lock());
     let written = match arguments.format {
@@ -35,8 +36,8 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     };
     let summary =
         written.and_then(|summary| out.flush().map(|()| summary)).map_err(Failure::writing_to_stdout)?;
-    trace_view::explain_emptiness(&summary, &filter, &view, &arguments.trace);
-    names.warn();
+    traces::explain_emptiness(&summary, &filter, &view, &arguments.trace);
+    traces::warn_of_names(&names);
     Ok(ExitCode::SUCCESS)
 }
 

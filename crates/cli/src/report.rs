@@ -4,14 +4,14 @@ use std::ffi::OsStr;
 use std::fmt::{self, Write};
 use std::path::Path;
 
-use everycall_export::{Count, Duration};
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::env::{self, RING_SIZE_MAX};
 use everycall_messages::{say, say_text};
 use everycall_recorder::{Summary, ThreadSummary};
-use everycall_triggers::{Outcome, Tally};
+use everycall_triggers::{Condition, Outcome, Tally, Trigger};
+use everycall_units::{Count, Duration, OptionSize, Several, Size};
 
-use crate::amounts::{OptionSize, Several, Size};
+use crate::counters;
 
 /// Threads and children that are named one by one.
 const NAMED_MAX: usize = 4;
@@ -66,7 +66,7 @@ pub fn print_triggers(outcome: &Outcome, output: &Path) {
 
 /// Whether a trigger is a signal, which is of no function.
 pub fn is_signal(trigger: &str) -> bool {
-    trigger.trim_start().starts_with("signal ")
+    trigger.parse::<Trigger>().is_ok_and(|trigger| matches!(trigger.condition, Condition::Signal(_)))
 }
 
 /// What came of a trigger.
@@ -194,7 +194,8 @@ fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.lost() > 0 {
         writeln!(out, "  lost: {} between the others", Several(summary.lost(), "event", "events"))?;
     }
-    for (number, (meaning, count)) in counter::MEANINGS.iter().zip(summary.counters).enumerate() {
+    for (number, count) in summary.counters.into_iter().enumerate() {
+        let Some(meaning) = counters::meaning(number) else { continue };
         // Children are listed by themselves.
         if count == 0 || matches!(number, counter::FORKED_CHILDREN | counter::STALL_TICKS) {
             continue;

@@ -11,8 +11,8 @@ use everycall_messages::say;
 use everycall_outfile::MODE_PRIVATE;
 use everycall_symbols::site_report;
 use everycall_triggers::{SetBuilder, SetError};
+use everycall_units::Several;
 
-use crate::amounts::Several;
 use crate::arguments::ResolveArguments;
 use crate::exit_code;
 use crate::failure::Failure;

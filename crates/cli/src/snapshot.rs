@@ -4,9 +4,9 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use everycall_export::Duration;
 use everycall_live::{ProcessFacts, Reached};
 use everycall_messages::say;
+use everycall_units::Duration;
 
 use crate::arguments::SnapshotArguments;
 use crate::exit_code;

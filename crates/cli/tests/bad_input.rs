@@ -311,7 +311,7 @@ fn sources_that_are_not_what_was_built() {
     here.write("app.cpp", &changed);
     assert_eq!(here.shell("touch -d '+1 hour' app.cpp").code, Some(0));
     let newer = here.succeed("export -o app.json app.ect");
-    for words in ["app.cpp) is newer than the program", "app.cpp) is no UTF-8"] {
+    for words in ["app.cpp) is newer than the traced program", "app.cpp) is not valid UTF-8"] {
         assert!(newer.stderr.contains(words), "no {words:?} in {newer:?}");
     }
     std::fs::rename(here.path("app.cpp"), here.path("moved.cpp")).unwrap();
@@ -334,7 +334,7 @@ fn options_that_make_no_sense() {
         ("replay --since yesterday t.ect", "yesterday"),
         ("replay --function ( t.ect", "regular expression"),
         ("replay --tid main t.ect", "thread or process number"),
-        ("export -f nonsense t.ect", "vizviewer, chrome or perfetto"),
+        ("export -f nonsense t.ect", "vizviewer, chrome, perfetto, csv"),
         ("replay --depth 0 t.ect", "--depth"),
         ("nonsense", "nonsense"),
         ("record --bogus -- ./app", "--bogus is no option"),

@@ -11,9 +11,10 @@ use std::io;
 use std::time::Instant;
 
 use everycall_export::{
-    Begin, Count, End, EndKind, Filter, Format, FunctionName, Location, MarkName, Names, Process,
-    ReplayStyle, Source, TailCall, Thread, TimelineEvent, export, parse_function, replay, replay_json,
+    Begin, End, EndKind, Filter, Format, FunctionName, Location, MarkName, Names, Process, ReplayStyle,
+    Source, TailCall, Thread, TimelineEvent, export, parse_function, replay, replay_json,
 };
+use everycall_units::Count;
 
 const FUNCTIONS: u64 = 5_000;
 const LEVELS: usize = 30;

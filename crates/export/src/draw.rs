@@ -11,7 +11,7 @@
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
-use crate::filter::{Event, Point, Start};
+use crate::filtered::{Event, Point, Start};
 use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
 use crate::tails::{Jumps, Tails};
@@ -33,6 +33,20 @@ pub(crate) enum Drawn {
     Mark(Mark),
     /// Recording was off: a slice without anything in it.
     Gap(Gap),
+}
+
+impl Drawn {
+    /// When it is drawn; a slice's end is, where it ends.
+    #[inline]
+    pub(crate) fn at_ns(&self) -> u64 {
+        match self {
+            Drawn::Begin { at_ns, .. } => *at_ns,
+            Drawn::End(slice) => slice.end_ns,
+            Drawn::Point(point) => point.at_ns,
+            Drawn::Mark(mark) => mark.at_ns,
+            Drawn::Gap(gap) => gap.at_ns,
+        }
+    }
 }
 
 /// A whole slice.

@@ -23,9 +23,10 @@ use std::str::FromStr;
 use everycall_timeline::{Mark, MarkKind, TimelineEvent};
 use regex::Regex;
 
-pub(crate) use crate::filtered::{Event, Filtered, Point, PointKind, Start, Tail};
+use crate::filtered::Filtered;
+use crate::parse::ParseError;
 use crate::source::{Source, Thread};
-use crate::units::ParseError;
+use crate::window::Window;
 
 /// Which calls are shown; the default shows all. See the module's head for what each condition means.
 #[derive(Clone, Debug, Default)]
@@ -124,17 +125,6 @@ impl Filter {
         let labelled = self.label.as_ref().map(|label| labelled_calls(source, index, label));
         Filtered::new(source.events(index), window, labelled)
     }
-}
-
-/// The conditions, with `last` resolved.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Window {
-    pub(crate) since_ns: u64,
-    pub(crate) until_ns: u64,
-    pub(crate) min_duration_ns: u64,
-    pub(crate) depth: usize,
-    /// Whether only some calls, with all that they call, are shown.
-    pub(crate) selects: bool,
 }
 
 /// The calls of a thread that carry a label, by their place among its begins. A call is begun before it gets

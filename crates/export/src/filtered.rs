@@ -11,8 +11,8 @@ use everycall_timeline::{
 };
 use rustc_hash::FxHashSet;
 
-use crate::filter::Window;
 use crate::names::{FunctionId, Functions};
+use crate::window::Window;
 
 /// So many points wait behind a held call before equal ones are added up.
 const HELD_POINTS_MAX: usize = 1024;

@@ -1,153 +1,60 @@
 //! Outputs of a finished timeline.
 //!
 //! ```text
-//! Source (threads, events) -> filter -> replay                      a tree of calls, or JSON lines
+//! Source (threads, events) -> filter -> replay, csv                 a tree of calls, JSON lines, CSV
 //! Names  (functions, sources)  `-> draw -> chrome, vizviewer         Chrome JSON
-//!                                    `---> perfetto                  protobuf
+//!        `------- driver ------'    `---> perfetto                  protobuf
 //! ```
 //!
 //! Everything streams: memory holds the open calls of one thread and the functions that occurred, whatever
 //! the length of the trace. Nothing is repaired here: what the timeline says is shown, and what it says is
 //! missing is shown as missing. No files are opened: names and sources come through [`Names`].
 
+// Every public item says what it is, in which unit, and when it fails.
+#![deny(missing_docs, clippy::missing_errors_doc)]
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
-mod chrome;
 mod draw;
+mod driver;
 mod excerpt;
 mod filter;
 mod filtered;
+mod formats;
 mod json;
 mod labels;
 mod names;
-mod perfetto;
-mod protobuf;
+mod parse;
+mod portions;
 mod replay;
 mod replay_json;
 mod shorten;
-mod sink;
 mod source;
+mod summary;
 mod tails;
 #[cfg(test)]
 mod testing;
 mod text;
-mod units;
+mod window;
 
-use std::fmt;
 use std::io::{self, Write};
-use std::str::FromStr;
 
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
     MarkName, SpanEndKind, TailCall, TimelineEvent, Trace,
 };
 pub use filter::{Filter, LabelPattern, parse_function};
+pub use formats::{Format, FormatFacts};
 pub use names::{Details, FunctionName, Inlined, Names};
+pub use parse::{ParseError, parse_ids};
 pub use replay::{ReplayStyle, replay};
 pub use replay_json::replay_json;
 pub use shorten::shortened_name;
 pub use source::{Process, Source, Thread, TraceSource, end_ns, process_name};
+pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
-pub use units::{Count, Duration, ParseError, parse_ids, parse_time};
-
-/// From this many slices on, an export says how to make it smaller.
-pub const MANY_SLICES: u64 = 2_000_000;
-
-/// What `export` can write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Format {
-    /// Chrome JSON, with source code for vizviewer's panel.
-    Vizviewer,
-    /// Chrome JSON alone.
-    Chrome,
-    /// Perfetto's own.
-    Perfetto,
-}
-
-impl Format {
-    /// All of them.
-    pub const ALL: [Format; 3] = [Format::Vizviewer, Format::Chrome, Format::Perfetto];
-
-    /// As written on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Vizviewer => "vizviewer",
-            Format::Chrome => "chrome",
-            Format::Perfetto => "perfetto",
-        }
-    }
-}
-
-impl FromStr for Format {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Format, ParseError> {
-        Format::ALL.into_iter().find(|format| format.name() == text).ok_or_else(|| ParseError {
-            text: text.to_owned(),
-            reason: "is not a format; choose vizviewer, chrome or perfetto".to_owned(),
-        })
-    }
-}
-
-/// Something that people should know about an export. `Display` gives the sentence.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Note {
-    /// There are more slices than viewers handle well. It comes when the number is passed, before the rest is
-    /// written.
-    ManySlices,
-    /// Calls were nested more deeply than viewers show.
-    DeepCalls {
-        /// How many calls were added up into slices that say so.
-        calls: u64,
-    },
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match *self {
-            Note::ManySlices => write!(
-                out,
-                "more than {} slices: viewers will be slow or run out of memory; choose a part with --last, \
-                 --since and --until, --tid, --function or --depth, or leave out short calls with \
-                 --min-duration",
-                Count(MANY_SLICES)
-            ),
-            Note::DeepCalls { calls } => write!(
-                out,
-                "{} calls lie deeper than the {} levels that viewers draw; slices named \"{}\" stand for \
-                 them, and --function starts a tree at a function of your choice",
-                Count(calls),
-                draw::LEVELS,
-                text::DEEPER
-            ),
-        }
-    }
-}
-
-/// What was written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
-    /// Slices, or calls in the outputs for people.
-    pub slices: u64,
-    /// Calls that slices named "deeper calls not shown" stand for.
-    pub deep_calls: u64,
-    /// Threads with at least one event.
-    pub threads: u64,
-    /// Events known to be missing within what was written, where they were counted.
-    pub lost_events: u64,
-    /// Exits that closed no call.
-    pub stray_exits: u64,
-    /// Labels, instants and spans.
-    pub marks: u64,
-    /// Times that recording was off.
-    pub gaps: u64,
-    /// Slices whose stamps were moved by some nanoseconds so that viewers nest them rightly.
-    pub moved_slices: u64,
-}
 
 /// Writes what `filter` lets through to `out`, which need not be buffered. Each note is given to `notify` as
 /// soon as it is known.
@@ -163,54 +70,5 @@ pub fn export(
     notify: &mut dyn FnMut(Note),
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let mut tally = Tally { summary: Summary::default(), notify };
-    match format {
-        Format::Vizviewer => chrome::write(source, names, filter, true, &mut tally, out)?,
-        Format::Chrome => chrome::write(source, names, filter, false, &mut tally, out)?,
-        Format::Perfetto => perfetto::write(source, names, filter, &mut tally, out)?,
-    }
-    let summary = tally.summary;
-    if summary.deep_calls > 0 {
-        notify(Note::DeepCalls { calls: summary.deep_calls });
-    }
-    Ok(summary)
-}
-
-impl Summary {
-    fn mark(&mut self, mark: &Mark) {
-        self.marks += u64::from(!matches!(mark.kind, MarkKind::SpanEnd { .. }));
-    }
-
-    fn point(&mut self, point: &filter::Point) {
-        let sum = match point.kind {
-            filter::PointKind::Lost(_) => &mut self.lost_events,
-            filter::PointKind::StrayExit(_) => &mut self.stray_exits,
-            filter::PointKind::LeftOut => return,
-        };
-        *sum = sum.saturating_add(point.count.unwrap_or(0));
-    }
-}
-
-/// Counts while an export is written.
-struct Tally<'a> {
-    summary: Summary,
-    notify: &'a mut dyn FnMut(Note),
-}
-
-impl Tally<'_> {
-    #[inline]
-    fn slice(&mut self, slice: &draw::Slice) {
-        self.summary.slices += 1;
-        if self.summary.slices == MANY_SLICES + 1 {
-            (self.notify)(Note::ManySlices);
-        }
-        if slice.has_remarks() {
-            self.summary.moved_slices += u64::from(slice.moved.is_some());
-            self.summary.deep_calls += if slice.what.is_none() { slice.calls } else { 0 };
-        }
-    }
-
-    fn point(&mut self, point: &filter::Point) {
-        self.summary.point(point);
-    }
+    formats::write(format, source, names, filter, notify, out)
 }

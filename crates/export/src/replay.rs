@@ -31,20 +31,21 @@
 //! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then
 //!   their scopes, then their end.
 
-use std::borrow::Cow;
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
 
-use everycall_timeline::{EndKind, Mark, MarkKind};
+use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
-use crate::Summary;
-use crate::filter::{Event, Filter, Point, Start, Tail};
+use crate::driver::{self, Export, Sink};
+use crate::filter::Filter;
+use crate::filtered::{Event, Point, Start, Tail};
 use crate::names::{Details, FunctionId, Functions, Names};
+use crate::portions::Portions;
 use crate::shorten::{Shortable, columns};
-use crate::sink::Sink;
 use crate::source::{Process, Source, Thread};
+use crate::summary::Summary;
 use crate::text;
-use crate::units::{Count, Duration};
+use everycall_units::{Count, Duration};
 
 /// How many levels are indented.
 const LEVELS_INDENTED: usize = 16;
@@ -74,35 +75,40 @@ pub fn replay(
     style: ReplayStyle,
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let mut functions = Functions::new(names, filter.function.as_ref());
-    let mut page = Page {
-        sink: Sink::new(out),
+    let page = &mut Page {
+        sink: Portions::new(out),
         style,
         time_width: (source.end_ns() / 1_000_000).to_string().len() + 7,
         labels: Vec::new(),
-        summary: Summary::default(),
+        begun: None,
+        stack: Vec::new(),
+        lines: 0,
+        is_first: true,
     };
-    let window = filter.window(source.last_event_ns());
-    for (index, thread) in source.threads().iter().enumerate() {
-        if filter.admits_thread(thread) {
-            let mut events = filter.apply(source, index, window);
-            let process = source.processes().get(thread.process).filter(|_| source.processes().len() > 1);
-            let title = title(thread, process);
-            let next = |functions: &mut Functions<'_>| events.next(functions);
-            page.thread(&title, &mut functions, next, |mark| text::mark_title(source, mark))?;
-        }
-    }
-    page.sink.finish()?;
-    Ok(page.summary)
+    driver::run(source, names, filter, page)
 }
 
 struct Page<'a> {
-    sink: Sink<'a>,
+    sink: Portions<'a>,
     style: ReplayStyle,
     time_width: usize,
     /// By function; empty for those that weren't shown yet.
     labels: Vec<Label>,
-    summary: Summary,
+    /// A call whose line waits for what comes next: one without shown calls in it takes one line.
+    begun: Option<Begun>,
+    stack: Vec<Open>,
+    /// Lines of the thread so far.
+    lines: u64,
+    /// Whether no thread was shown yet.
+    is_first: bool,
+}
+
+/// A call that began just now.
+#[derive(Clone, Copy)]
+struct Begun {
+    function: FunctionId,
+    start_ns: u64,
+    start: Start,
 }
 
 /// A function as it is shown.
@@ -151,75 +157,75 @@ fn title(thread: &Thread, process: Option<&Process>) -> String {
     title
 }
 
-impl Page<'_> {
-    fn thread<'n>(
-        &mut self,
-        title: &str,
-        functions: &mut Functions<'_>,
-        mut next: impl FnMut(&mut Functions<'_>) -> Option<Event>,
-        mark_title: impl Fn(&Mark) -> Cow<'n, str>,
-    ) -> io::Result<()> {
-        let mut stack: Vec<Open> = Vec::new();
-        let mut lines = 0;
-        let mut event = next(functions);
-        if event.is_some() {
-            self.heading(title);
-        }
-        while let Some(present) = event.take() {
-            event = next(functions);
-            lines += 1;
-            match present {
-                Event::Begin { function, start_ns, start } => match event {
-                    Some(Event::End { end_ns, how, .. }) => {
-                        let times = (start_ns, end_ns);
-                        self.leaf(functions, stack.len(), function, times, start, how);
-                        self.summary.slices += 1;
-                        event = next(functions);
-                    }
-                    _ => {
-                        self.opening(functions, stack.len(), function, start_ns, start);
-                        stack.push(Open { function, line: lines });
-                    }
-                },
-                Event::End { start_ns, end_ns, start, how, .. } => {
-                    let Some(open) = stack.pop() else { continue };
-                    let far = (lines - open.line > LINES_NEAR).then_some(open.function);
-                    self.closing(stack.len(), far, (start_ns, end_ns), start.cut, how);
-                    self.summary.slices += 1;
-                }
-                Event::Point(point) => {
-                    self.point(functions, stack.len(), &point);
-                    self.summary.point(&point);
-                }
-                Event::Mark(mark) => {
-                    self.mark(stack.len(), &mark, &mark_title(&mark));
-                    self.summary.mark(&mark);
-                }
-                Event::Gap(gap) => {
-                    let indent = self.line_start(stack.len(), gap.at_ns);
-                    let what = format!(
-                        "{} for {}",
-                        text::gap_name(gap.why),
-                        Duration { ns: gap.until_ns - gap.at_ns }
-                    );
-                    let resumed = gap
-                        .resumed_by
-                        .map(|thread| format!("; resumed by thread {thread}"))
-                        .unwrap_or_default();
-                    self.remark(indent, &what, &format!("{}{resumed}", text::gap_reason(gap.why)));
-                    self.summary.gaps += 1;
-                }
+impl<'a, S: Source> Sink<'a, S> for Page<'a> {
+    fn portions(&mut self) -> &mut Portions<'a> {
+        &mut self.sink
+    }
+
+    fn thread(&mut self, export: &mut Export<'_, S>, _: usize, thread: &Thread) {
+        let processes = export.source.processes();
+        let process = processes.get(thread.process).filter(|_| processes.len() > 1);
+        self.heading(&title(thread, process));
+        self.stack.clear();
+        self.lines = 0;
+    }
+
+    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
+        let functions = &export.functions;
+        export.summary.event(&event);
+        if let Event::End { start_ns, end_ns, start, how, .. } = event {
+            if let Some(begun) = self.begun.take() {
+                let times = (begun.start_ns, end_ns);
+                self.leaf(functions, self.stack.len(), begun.function, times, begun.start, how);
+                return;
             }
-            self.sink.spill()?;
+            self.lines += 1;
+            let Some(open) = self.stack.pop() else { return };
+            let far = (self.lines - open.line > LINES_NEAR).then_some(open.function);
+            return self.closing(self.stack.len(), far, (start_ns, end_ns), start.cut, how);
         }
-        Ok(())
+        self.open(functions);
+        self.lines += 1;
+        match event {
+            Event::Begin { function, start_ns, start } => {
+                self.begun = Some(Begun { function, start_ns, start });
+            }
+            Event::Point(point) => self.point(functions, self.stack.len(), &point),
+            Event::Mark(mark) => {
+                self.mark(self.stack.len(), &mark, &text::mark_title(export.source, &mark));
+            }
+            Event::Gap(gap) => self.gap(&gap),
+            Event::End { .. } => {}
+        }
+    }
+
+    fn thread_end(&mut self, export: &mut Export<'_, S>) {
+        self.open(&export.functions);
+    }
+}
+
+impl Page<'_> {
+    /// Writes the line of the call that began last, now that something happens in it.
+    fn open(&mut self, functions: &Functions<'_>) {
+        if let Some(Begun { function, start_ns, start }) = self.begun.take() {
+            self.opening(functions, self.stack.len(), function, start_ns, start);
+            self.stack.push(Open { function, line: self.lines });
+        }
+    }
+
+    fn gap(&mut self, gap: &Gap) {
+        let indent = self.line_start(self.stack.len(), gap.at_ns);
+        let duration = Duration { ns: gap.until_ns - gap.at_ns };
+        let what = format!("{} for {duration}", text::gap_name(gap.why));
+        let resumed = gap.resumed_by.map(|thread| format!("; resumed by thread {thread}"));
+        let why = format!("{}{}", text::gap_reason(gap.why), resumed.unwrap_or_default());
+        self.remark(indent, &what, &why);
     }
 
     fn heading(&mut self, title: &str) {
-        if self.summary.threads > 0 {
+        if !std::mem::take(&mut self.is_first) {
             self.sink.put(b"\n");
         }
-        self.summary.threads += 1;
         self.ink(Ink::Heading, format_args!("== {title} =="));
         self.sink.put(b"\n\n");
     }

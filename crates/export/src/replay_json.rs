@@ -27,13 +27,15 @@ use std::io::{self, Write};
 
 use everycall_timeline::{EndKind, Gap, GapKind, Mark, MarkKind, SpanEndKind};
 
-use crate::Summary;
-use crate::filter::{Event, Filter, Point, PointKind, Tail};
+use crate::driver::{self, Export, Sink};
+use crate::filter::Filter;
+use crate::filtered::{Event, Point, PointKind, Tail};
 use crate::json::{put_number, put_string};
 use crate::labels::{Labels, OpenLabels, put_value};
 use crate::names::{Details, Function, FunctionId, Functions, Names};
-use crate::sink::Sink;
+use crate::portions::Portions;
 use crate::source::{Source, Thread};
+use crate::summary::Summary;
 use crate::tails::Tails as Jumping;
 use crate::text;
 
@@ -48,75 +50,84 @@ pub fn replay_json(
     filter: &Filter,
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
-    let mut summary = Summary::default();
-    let mut functions = Functions::new(names, filter.function.as_ref());
-    let mut tails = Tails::default();
-    let mut sink = Sink::new(out);
-    let window = filter.window(source.last_event_ns());
-    for (index, thread) in source.threads().iter().enumerate() {
-        if !filter.admits_thread(thread) {
-            continue;
-        }
-        let head = head(thread);
-        let mut events = filter.apply(source, index, window);
-        let mut labels = OpenLabels::default();
-        let mut jumps = Jumping::default();
-        let mut depth = 0u64;
-        let mut any = false;
-        while let Some(event) = events.next(&mut functions) {
-            any = true;
-            match event {
-                Event::Begin { start, .. } => {
-                    depth += 1;
-                    jumps.begin(depth as usize, start.tail);
-                }
-                Event::End { function, start_ns, end_ns, start, how } => {
-                    let has_labels = labels.end(depth as usize);
-                    let tail = jumps.end(depth as usize, how).tail;
-                    depth -= 1;
-                    summary.slices += 1;
-                    let bytes = &mut sink.bytes;
-                    bytes.extend_from_slice(&head);
-                    bytes.extend_from_slice(b",\"depth\":");
-                    put_number(bytes, depth);
-                    bytes.extend_from_slice(b",\"start_ns\":");
-                    put_number(bytes, start_ns);
-                    bytes.extend_from_slice(b",\"dur_ns\":");
-                    put_number(bytes, end_ns.saturating_sub(start_ns));
-                    bytes.extend_from_slice(tails.get(function, &functions));
-                    if start.cut || start.caller_unsure || how != EndKind::Returned {
-                        put_remarks(bytes, text::remarks(start.cut, start.caller_unsure, how));
-                    }
-                    if let Some(tail) = tail {
-                        put_tail(bytes, tail, &functions);
-                    }
-                    if has_labels {
-                        put_labels(bytes, labels.ended(), source);
-                    }
-                    bytes.extend_from_slice(b"}\n");
-                }
-                Event::Point(point) => {
-                    put_point(&mut sink.bytes, &head, &point, &functions);
-                    summary.point(&point);
-                }
-                Event::Mark(mark) => {
-                    if mark.kind == MarkKind::Label && depth > 0 {
-                        labels.add(depth as usize, mark.name, mark.value);
-                    }
-                    put_mark(&mut sink.bytes, &head, &mark, source);
-                    summary.mark(&mark);
-                }
-                Event::Gap(gap) => {
-                    put_gap(&mut sink.bytes, &head, &gap);
-                    summary.gaps += 1;
-                }
-            }
-            sink.spill()?;
-        }
-        summary.threads += u64::from(any);
+    let sink = &mut JsonLines {
+        portions: Portions::new(out),
+        tails: Tails::default(),
+        head: Vec::new(),
+        labels: OpenLabels::default(),
+        jumps: Jumping::default(),
+        depth: 0,
+    };
+    driver::run(source, names, filter, sink)
+}
+
+/// The output.
+struct JsonLines<'o> {
+    portions: Portions<'o>,
+    tails: Tails,
+    /// How each line of the thread begins.
+    head: Vec<u8>,
+    labels: OpenLabels,
+    jumps: Jumping,
+    /// Open calls of the thread.
+    depth: u64,
+}
+
+impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
+    fn portions(&mut self) -> &mut Portions<'o> {
+        &mut self.portions
     }
-    sink.finish()?;
-    Ok(summary)
+
+    fn thread(&mut self, _: &mut Export<'_, S>, _: usize, thread: &Thread) {
+        self.head = head(thread);
+        self.labels = OpenLabels::default();
+        self.jumps = Jumping::default();
+        self.depth = 0;
+    }
+
+    #[inline]
+    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
+        let JsonLines { tails, head, labels, jumps, depth, .. } = self;
+        let (bytes, functions) = (&mut self.portions.bytes, &export.functions);
+        export.summary.event(&event);
+        match event {
+            Event::Begin { start, .. } => {
+                *depth += 1;
+                jumps.begin(*depth as usize, start.tail);
+            }
+            Event::End { function, start_ns, end_ns, start, how } => {
+                let has_labels = labels.end(*depth as usize);
+                let tail = jumps.end(*depth as usize, how).tail;
+                *depth -= 1;
+                bytes.extend_from_slice(head);
+                bytes.extend_from_slice(b",\"depth\":");
+                put_number(bytes, *depth);
+                bytes.extend_from_slice(b",\"start_ns\":");
+                put_number(bytes, start_ns);
+                bytes.extend_from_slice(b",\"dur_ns\":");
+                put_number(bytes, end_ns.saturating_sub(start_ns));
+                bytes.extend_from_slice(tails.get(function, functions));
+                if start.cut || start.caller_unsure || how != EndKind::Returned {
+                    put_remarks(bytes, text::remarks(start.cut, start.caller_unsure, how));
+                }
+                if let Some(tail) = tail {
+                    put_tail(bytes, tail, functions);
+                }
+                if has_labels {
+                    put_labels(bytes, labels.ended(), export.source);
+                }
+                bytes.extend_from_slice(b"}\n");
+            }
+            Event::Point(point) => put_point(bytes, head, &point, functions),
+            Event::Mark(mark) => {
+                if mark.kind == MarkKind::Label && *depth > 0 {
+                    labels.add(*depth as usize, mark.name, mark.value);
+                }
+                put_mark(bytes, head, &mark, export.source);
+            }
+            Event::Gap(gap) => put_gap(bytes, head, &gap),
+        }
+    }
 }
 
 /// What is the same in all lines of a thread.

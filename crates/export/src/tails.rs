@@ -5,7 +5,7 @@
 
 use everycall_timeline::EndKind;
 
-use crate::filter::Tail;
+use crate::filtered::Tail;
 
 /// What a call has to do with jumps.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -114,10 +114,10 @@ mod tests {
         let (mut begun, mut ended) = (Vec::new(), Vec::new());
         for event in calls.filtered() {
             match event {
-                crate::filter::Event::Begin { start, .. } => {
+                crate::filtered::Event::Begin { start, .. } => {
                     begun.push(tails.begin(1, start.tail).arrives_by)
                 }
-                crate::filter::Event::End { how, .. } => ended.push(tails.end(1, how).leaves_by),
+                crate::filtered::Event::End { how, .. } => ended.push(tails.end(1, how).leaves_by),
                 _ => {}
             }
         }
@@ -130,9 +130,11 @@ mod tests {
     fn jumps_in_a_row_take_no_memory() {
         let mut calls = Calls::default();
         calls.begin(0, 0);
-        let Some(crate::filter::Event::Begin { function: of, .. }) = calls.filtered().pop() else { panic!() };
+        let Some(crate::filtered::Event::Begin { function: of, .. }) = calls.filtered().pop() else {
+            panic!()
+        };
         let mut tails = Tails::new(0);
-        let tail = Some(crate::filter::Tail { of, is_sure: true });
+        let tail = Some(crate::filtered::Tail { of, is_sure: true });
         for _ in 0..1_000_000 {
             tails.begin(1, tail);
             tails.end(1, EndKind::Jumped);

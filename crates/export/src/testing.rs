@@ -7,7 +7,8 @@ use everycall_timeline::{
     TimelineEvent,
 };
 
-use crate::filter::{Event, Filter};
+use crate::filter::Filter;
+use crate::filtered::Event;
 use crate::names::{FunctionId, FunctionName, Functions, Names};
 use crate::source::{Process, Source, Thread};
 

@@ -4,11 +4,11 @@ use std::borrow::Cow;
 
 use everycall_timeline::{EndKind, GapKind, LossKind, Mark, MarkKind, MarkName, SpanEndKind};
 
-use crate::filter::{Point, PointKind, Tail};
+use crate::filtered::{Point, PointKind, Tail};
 use crate::names::{Details, Functions, Inlined};
 use crate::shorten::shortened_name;
 use crate::source::Source;
-use crate::units::Count;
+use everycall_units::Count;
 
 /// What a mark is called in viewers.
 pub(crate) fn mark_title<'t>(source: &'t impl Source, mark: &Mark) -> Cow<'t, str> {

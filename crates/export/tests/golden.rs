@@ -71,6 +71,7 @@ fn outputs() -> Vec<(&'static str, Writer)> {
         ("everything.vizviewer.json", exported(Format::Vizviewer)),
         ("everything.chrome.json", exported(Format::Chrome)),
         ("everything.pftrace", exported(Format::Perfetto)),
+        ("everything.csv", exported(Format::Csv)),
         ("everything.replay.txt", replayed(ReplayStyle::default(), Filter::default())),
         ("everything.terminal.txt", replayed(terminal, Filter::default())),
         (
@@ -83,6 +84,7 @@ fn outputs() -> Vec<(&'static str, Writer)> {
         ("filtered.replay.txt", replayed(ReplayStyle::default(), slow)),
         ("family.chrome.json", of_family(Format::Chrome)),
         ("family.pftrace", of_family(Format::Perfetto)),
+        ("family.csv", of_family(Format::Csv)),
         (
             "family.replay.txt",
             Box::new(|out| {
@@ -125,6 +127,7 @@ fn outputs() -> Vec<(&'static str, Writer)> {
         ),
         ("unsure.chrome.json", of_unsure(Format::Chrome)),
         ("unsure.pftrace", of_unsure(Format::Perfetto)),
+        ("unsure.csv", of_unsure(Format::Csv)),
         (
             "unsure.terminal.txt",
             Box::new(move |out| {

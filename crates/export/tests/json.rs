@@ -277,7 +277,7 @@ fn many_slices_are_noted_once_and_early() {
 
 #[test]
 fn an_empty_trace_is_a_whole_file() {
-    for format in Format::ALL.into_iter().filter(|format| *format != Format::Perfetto) {
+    for format in [Format::Vizviewer, Format::Chrome] {
         let (trace, summary, _) = exported(format, &Program::default(), &Book::default());
         assert_eq!(trace["traceEvents"].as_array().unwrap().len(), 0);
         assert_eq!(summary, Summary::default());

@@ -32,14 +32,16 @@
 //! **Open-call stack.** Entries follow the sentinel without a hole; the first one whose word is zero
 //! ends it (a hook writes the word last, and clears it first when the call ends).
 
+use crate::trigger;
+/// Bytes of the arena's header, and of each thread's.
+#[doc(inline)]
+pub use crate::wire::PAGE;
 use crate::wire::wire_struct;
 
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
 pub const ARENA_VERSION: u32 = 2;
-/// Bytes of the arena's header, and of each thread's.
-pub const PAGE: u64 = 4096;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -200,28 +202,8 @@ pub mod counter {
     pub const SIGNALS_FAILED: usize = 16;
     /// Events of stacks that found no free slot; they are in no ring.
     pub const FIBER_EVENTS: usize = 17;
-
-    /// What each one means, for reports; in the order of the numbers.
-    pub const MEANINGS: [&str; 18] = [
-        "threads that found no free ring and ran untraced",
-        "rings of ended threads that were given to new ones",
-        "ring segments of ended threads that were given up for new ones",
-        "modules that were too large for what is left of the code space, and stayed off",
-        "sites that could not be switched on",
-        "modules whose path could not be found",
-        "forked children, which ran untraced",
-        "events of code outside all modules",
-        "modules whose files record did not take hold of in time: named as long as the files stay as they are",
-        "second runtimes in the process, which stood aside",
-        "modules of another version, which stayed off",
-        "ticks that threads waited until their events were stored",
-        "modules for which the module table had no room: their calls are shown as those of an unknown module",
-        "entries of unloaded modules that were given to others",
-        "times that a crash file got no more room on its disk: rings stayed shorter, or threads untraced",
-        "signals for a snapshot that came while one was being written, which is theirs too",
-        "snapshots for signals that could not be written: no folder, no room, or too many others",
-        "events of fibers that found no free ring",
-    ];
+    /// How many there are so far; later ones of [`COUNTERS`](super::COUNTERS) are 0.
+    pub const COUNT: usize = 18;
 }
 
 wire_struct! {
@@ -512,7 +494,7 @@ impl ArenaHeader {
         let children_offset = modules_offset + u64::from(MODULE_CAPACITY) * size_of::<ModuleEntry>() as u64;
         let paths_offset = children_offset + u64::from(CHILD_CAPACITY) * size_of::<ChildEntry>() as u64;
         let segment_table_offset =
-            (paths_offset + PATHS_SIZE).next_multiple_of(PAGE) + crate::trigger::area_size(trigger_sites);
+            (paths_offset + PATHS_SIZE).next_multiple_of(PAGE) + trigger::area_size(trigger_sites);
         let threads_offset = (segment_table_offset
             + u64::from(segment_capacity) * size_of::<SegmentEntry>() as u64)
             .next_multiple_of(PAGE);
@@ -627,6 +609,29 @@ pub const fn open_call_bytes(capacity: u32) -> u64 {
     (capacity as u64 * size_of::<OpenCall>() as u64).next_multiple_of(PAGE)
 }
 
+impl ArenaHeader {
+    /// Where the triggers lie: behind the paths. `None` where the arena has no room for any.
+    #[must_use]
+    pub const fn triggers_at(&self) -> Option<u64> {
+        if self.trigger_sites == 0 {
+            return None;
+        }
+        match self.paths_offset.checked_add(self.paths_size) {
+            Some(end) => end.checked_next_multiple_of(PAGE),
+            None => None,
+        }
+    }
+
+    /// Whether the triggers lie before what comes behind them.
+    pub(crate) fn triggers_fit(&self) -> bool {
+        self.trigger_sites == 0
+            || self
+                .triggers_at()
+                .and_then(|at| at.checked_add(trigger::area_size(self.trigger_sites)))
+                .is_some_and(|end| end <= self.segment_table_offset)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -664,6 +669,22 @@ mod tests {
             let mut bad = good;
             change(&mut bad);
             assert!(!bad.is_consistent(good.arena_size), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn triggers_have_their_place() {
+        let plain = ArenaHeader::with_layout(1 << 20, 4, 0);
+        assert_eq!(plain.triggers_at(), None);
+        let with = ArenaHeader::with_triggers(1 << 20, 4, 0, trigger::SITES);
+        assert!(with.is_consistent(with.arena_size));
+        assert_eq!(
+            with.segment_table_offset - with.triggers_at().unwrap(),
+            trigger::area_size(trigger::SITES)
+        );
+        for sites in [trigger::SITES + 4096, u32::MAX] {
+            let lie = ArenaHeader { trigger_sites: sites, ..with };
+            assert!(!lie.is_consistent(with.arena_size), "{sites}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Environment variables that a traced process reads. All begin with `EVERYCALL_`; programs that run
 //! with elevated rights (`AT_SECURE`) ignore them.
 
-use crate::time::parse_time;
+use everycall_units::{parse_size, parse_time_bytes};
 
 /// Path of the recorder's [hub](crate::hub). Set by `record`, not by people.
 pub const RECORDER: &str = "EVERYCALL_RECORDER";
@@ -92,7 +92,7 @@ pub fn parse_keep_ended(text: &[u8]) -> Option<KeepEnded> {
         Some(seconds) if seconds.iter().all(u8::is_ascii_digit) => {
             parse_size(seconds)?.checked_mul(1_000_000_000)?
         }
-        Some(time) => parse_time(time).ok()?,
+        Some(time) => parse_time_bytes(time).ok()?,
     };
     Some(KeepEnded { bytes, nanoseconds })
 }
@@ -103,28 +103,6 @@ pub const RING_SIZE_MIN: u64 = 64 << 10;
 pub const RING_SIZE_MAX: u64 = 1 << 30;
 /// Ring unless told otherwise.
 pub const RING_SIZE_DEFAULT: u64 = 1 << 20;
-
-/// Reads a size such as `65536`, `64K`, `1M` or `1G` (also `KiB`, `MiB`, `GiB`, any case).
-/// `None` where it is none.
-#[must_use]
-pub fn parse_size(text: &[u8]) -> Option<u64> {
-    let digits = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
-    let (number, unit) = text.split_at_checked(digits)?;
-    let number = number
-        .iter()
-        .try_fold(0_u64, |number, byte| number.checked_mul(10)?.checked_add(u64::from(byte - b'0')))?;
-    let (unit, tail) = unit.split_first().map_or((None, &[][..]), |(unit, tail)| (Some(unit), tail));
-    let shift = match unit.map(u8::to_ascii_lowercase) {
-        None => 0,
-        Some(b'k') => 10,
-        Some(b'm') => 20,
-        Some(b'g') => 30,
-        Some(_) => return None,
-    };
-    let unit_ends_well =
-        tail.is_empty() || tail.eq_ignore_ascii_case(b"ib") || tail.eq_ignore_ascii_case(b"b");
-    (digits > 0 && unit_ends_well).then(|| number.checked_mul(1 << shift)).flatten()
-}
 
 /// Reads a ring size: [`parse_size`], a power of two from [`RING_SIZE_MIN`] to [`RING_SIZE_MAX`].
 #[must_use]
@@ -140,14 +118,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes() {
-        assert_eq!(parse_size(b"65536"), Some(65536));
-        assert_eq!(parse_size(b"64k"), Some(65536));
-        assert_eq!(parse_size(b"1MiB"), Some(1 << 20));
-        assert_eq!(parse_size(b"2GB"), Some(2 << 30));
-        for bad in [&b""[..], b"k", b"1x", b"1Mx", b"-1", b"99999999999999999999", b"18446744073709551615G"] {
-            assert_eq!(parse_size(bad), None, "{:?}", core::str::from_utf8(bad));
-        }
+    fn ring_sizes() {
         assert_eq!(parse_ring_size(b"1M"), Some(1 << 20));
         assert_eq!(parse_ring_size(b"32K"), None);
         assert_eq!(parse_ring_size(b"100000"), None);

@@ -19,7 +19,8 @@
 //! This crate does no I/O, reads no clock and holds no policy. A change here changes
 //! `docs/format.md`, a version number below it, and leaves old files readable.
 #![no_std]
-
+// Every public item says what it is, in which unit, and when it fails.
+#![deny(missing_docs, clippy::missing_errors_doc)]
 pub mod arena;
 pub mod crash;
 pub mod ect;
@@ -29,7 +30,6 @@ pub mod hub;
 pub mod label;
 pub mod site;
 pub mod site_set;
-pub mod time;
 pub mod trigger;
 mod wire;
 

@@ -12,8 +12,7 @@
 //! come, all of them are written into the other half, and count from when [`TriggerHeader::sites`] says so.
 //! The traced process counts and posts calls: it takes a free [`TriggeredCall`], fills it and says so in its state.
 
-use crate::arena::{ArenaHeader, PAGE};
-use crate::wire::wire_struct;
+use crate::wire::{PAGE, wire_struct};
 
 /// Triggers in one arena.
 pub const RULES: u32 = 24;
@@ -227,29 +226,6 @@ pub const fn area_size(sites: u32) -> u64 {
     (SITES_OFFSET + sites as u64 * size_of::<TriggerSite>() as u64).next_multiple_of(PAGE)
 }
 
-impl ArenaHeader {
-    /// Where the triggers lie: behind the paths. `None` where the arena has no room for any.
-    #[must_use]
-    pub const fn triggers_at(&self) -> Option<u64> {
-        if self.trigger_sites == 0 {
-            return None;
-        }
-        match self.paths_offset.checked_add(self.paths_size) {
-            Some(end) => end.checked_next_multiple_of(PAGE),
-            None => None,
-        }
-    }
-
-    /// Whether the triggers lie before what comes behind them.
-    pub(crate) fn triggers_fit(&self) -> bool {
-        self.trigger_sites == 0
-            || self
-                .triggers_at()
-                .and_then(|at| at.checked_add(area_size(self.trigger_sites)))
-                .is_some_and(|end| end <= self.segment_table_offset)
-    }
-}
-
 const _: () = assert!(RULES_OFFSET + RULES as u64 * size_of::<TriggerRule>() as u64 <= CALLS_OFFSET);
 const _: () = assert!(CALLS_OFFSET + CALLS as u64 * size_of::<TriggeredCall>() as u64 <= SITES_OFFSET);
 
@@ -274,18 +250,5 @@ mod tests {
         }
         assert_eq!(Sites::of(3, 10).at(2), SITES_OFFSET + 64);
         assert_eq!(Sites::of(1 << 31 | 3, 10).at(2), SITES_OFFSET + 7 * 32);
-    }
-
-    #[test]
-    fn triggers_have_their_place() {
-        let plain = ArenaHeader::with_layout(1 << 20, 4, 0);
-        assert_eq!(plain.triggers_at(), None);
-        let with = ArenaHeader::with_triggers(1 << 20, 4, 0, SITES);
-        assert!(with.is_consistent(with.arena_size));
-        assert_eq!(with.segment_table_offset - with.triggers_at().unwrap(), area_size(SITES));
-        for sites in [SITES + 4096, u32::MAX] {
-            let lie = ArenaHeader { trigger_sites: sites, ..with };
-            assert!(!lie.is_consistent(with.arena_size), "{sites}");
-        }
     }
 }

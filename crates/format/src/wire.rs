@@ -1,6 +1,9 @@
 //! Plain structures with a fixed little-endian layout, read and written field by field, so that no
 //! side needs `unsafe` or the host's own layout to take part.
 
+/// Bytes of a page, to which the parts of shared memory are aligned.
+pub const PAGE: u64 = 4096;
+
 /// A field of a [`Wire`] structure.
 pub trait Field: Copy {
     /// Bytes that the field takes.

@@ -16,9 +16,31 @@ use everycall_format::event::WORD_SIZE;
 use everycall_ring::Pool;
 
 use crate::error::LiveError;
-use crate::find::{self, Reached};
 use crate::mapping::Mapping;
 use crate::process::ProcessFacts;
+
+/// Arenas of our own are larger than this; so a smaller segment needs no look.
+const SEGMENT_MIN: u64 = 1 << 20;
+
+/// How an arena was reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reached {
+    /// It belongs to `record`, whose process id is this, as that process sees itself.
+    Recorder(u32),
+    /// It is the process's own.
+    Own,
+}
+
+impl Reached {
+    pub(crate) fn of(recorder: u32) -> Reached {
+        if recorder == 0 { Reached::Own } else { Reached::Recorder(recorder) }
+    }
+}
+
+/// Whether a mapping of so many bytes may be an arena.
+pub(crate) fn may_be_arena(size: u64) -> bool {
+    size >= SEGMENT_MIN
+}
 
 /// Thread slots that are looked at.
 const THREADS_MAX: u32 = 1 << 16;
@@ -44,7 +66,7 @@ static NO_FIELD: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0))
 impl LiveArena {
     /// The arena in `mapping`. `None` where there is none.
     pub(crate) fn open(mapping: Mapping, process: &ProcessFacts) -> Result<Option<LiveArena>, LiveError> {
-        if !find::may_be_arena(mapping.size()) {
+        if !may_be_arena(mapping.size()) {
             return Ok(None);
         }
         let Some(layout) = read::<ArenaHeader>(&mapping, 0).filter(|header| header.magic == ARENA_MAGIC)

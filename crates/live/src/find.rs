@@ -28,17 +28,6 @@ const FILE: &str = "/memfd:everycall-arena (deleted)";
 const SEGMENT: &str = "/SYSV00000000 (deleted)";
 /// An arena of our own that others can't map.
 const ANONYMOUS: &str = "/dev/zero (deleted)";
-/// Arenas of our own are larger than this; so a smaller segment needs no look.
-const SEGMENT_MIN: u64 = 1 << 20;
-
-/// How an arena was reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reached {
-    /// It belongs to `record`, whose process id is this, as that process sees itself.
-    Recorder(u32),
-    /// It is the process's own.
-    Own,
-}
 
 /// A shared mapping.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -318,17 +307,6 @@ pub(crate) fn may_be_traced(pid: u32) -> bool {
         let mut kinds = maps.lines().filter_map(Line::parse).filter_map(|line| line.shared());
         kinds.any(|kind| kind != SharedKind::Anonymous)
     })
-}
-
-impl Reached {
-    pub(crate) fn of(recorder: u32) -> Reached {
-        if recorder == 0 { Reached::Own } else { Reached::Recorder(recorder) }
-    }
-}
-
-/// Whether a mapping of so many bytes may be an arena.
-pub(crate) fn may_be_arena(size: u64) -> bool {
-    size >= SEGMENT_MIN
 }
 
 #[cfg(test)]

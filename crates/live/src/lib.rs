@@ -35,9 +35,9 @@ mod scribbled;
 mod take;
 mod write;
 
-pub use arena::LiveArena;
+pub use arena::{LiveArena, Reached};
 pub use error::LiveError;
-pub use find::{Reached, attach, attach_to_file};
+pub use find::{attach, attach_to_file};
 pub use list::{Listed, list};
 pub use process::ProcessFacts;
 pub use take::{Snapshot, cpu_nanoseconds, take};

@@ -12,8 +12,9 @@ use everycall_recorder::proc_files::all_processes;
 use everycall_ring::SegmentEntry;
 
 use crate::arena::LiveArena;
+use crate::arena::Reached;
 use crate::error::LiveError;
-use crate::find::{self, Reached, attach};
+use crate::find::{self, attach};
 use crate::process::ProcessFacts;
 
 /// A process that can be asked.

@@ -14,10 +14,10 @@ use crate::error::{Error, Found, Warning, warn};
 use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
-use crate::segments::FileSegments;
+use crate::segments::{EventWords, FileSegments};
 use crate::source::ReadAt;
 use crate::triggers;
-use crate::words;
+use crate::words::{self, WINDOW_MAX};
 
 /// Bytes of a chunk's payload that are read at once: what is larger is damaged, or made to take memory. (Modules' files are read piece by
 /// piece.)
@@ -26,8 +26,6 @@ const PAYLOAD_MAX: u64 = 64 << 20;
 const IMAGE_BASE: u64 = 64 << 20;
 /// ... and as a multiple of its packed ones. Programs' files become a quarter of their size.
 const IMAGE_RATIO: u64 = 16;
-/// The largest zstd window that is read.
-pub(crate) const WINDOW_MAX: u64 = 32 << 20;
 /// Threads and snapshots that events may name without a record of their own.
 const PLACEHOLDERS_MAX: usize = 4096;
 
@@ -168,20 +166,6 @@ impl<'a> TraceFile<'a> {
     fn is_cut(&self, chunk: &Chunk) -> bool {
         chunk.length > self.size.saturating_sub(chunk.payload_at())
     }
-
-    /// The event words of an events chunk, the number of their first segment, and how many events are lost before that. Of a chunk that the
-    /// file's end cuts, the words that are there; their checksum is lost.
-    pub(crate) fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u64>, u32), Warning> {
-        let malformed = |problem| Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem };
-        if chunk.length > ect::EVENTS_PAYLOAD_MAX {
-            return Err(malformed("it is larger than any such chunk"));
-        }
-        let is_cut = self.is_cut(chunk);
-        let bytes = if is_cut { self.payload_unchecked(chunk)? } else { self.payload(chunk)? };
-        let record = EventsRecord::read(&bytes).ok_or(malformed("its record is cut"))?;
-        let words = words::decode(&record, bytes.get(EventsRecord::SIZE..).unwrap_or_default(), is_cut);
-        Ok((record.first_segment, words.map_err(malformed)?, record.lost))
-    }
 }
 
 /// Copies, and tells the failures of either side apart.
@@ -222,6 +206,20 @@ impl Read for Payload<'_> {
         self.at += count as u64;
         self.left -= count as u64;
         Ok(count)
+    }
+}
+
+impl EventWords for TraceFile<'_> {
+    fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u64>, u32), Warning> {
+        let malformed = |problem| Warning::ChunkMalformed { at: chunk.at, kind: chunk.kind, problem };
+        if chunk.length > ect::EVENTS_PAYLOAD_MAX {
+            return Err(malformed("it is larger than any such chunk"));
+        }
+        let is_cut = self.is_cut(chunk);
+        let bytes = if is_cut { self.payload_unchecked(chunk)? } else { self.payload(chunk)? };
+        let record = EventsRecord::read(&bytes).ok_or(malformed("its record is cut"))?;
+        let words = words::decode(&record, bytes.get(EventsRecord::SIZE..).unwrap_or_default(), is_cut);
+        Ok((record.first_segment, words.map_err(malformed)?, record.lost))
     }
 }
 

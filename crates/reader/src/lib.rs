@@ -10,6 +10,8 @@
 //! damaged part costs that part alone, and what was left out comes back as a [`Warning`]. The crate
 //! opens no files, symbolizes nothing and draws nothing; times stay in ticks.
 
+// Every public item says what it is, in which unit, and when it fails.
+#![deny(missing_docs, clippy::missing_errors_doc)]
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
@@ -33,8 +35,7 @@ pub use arena::ArenaImage;
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    Child, Ending, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, SegmentCursor,
-    Snapshot, Source, Thread, ThreadKey,
+    Child, Ending, KeptCall, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording,
+    SegmentCursor, Snapshot, Source, Thread, ThreadKey, Trigger,
 };
 pub use source::{ReadAt, Seekable};
-pub use triggers::{KeptCall, Trigger};

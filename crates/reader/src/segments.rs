@@ -6,12 +6,18 @@ use everycall_format::event::{RECORD_MAX_PAYLOAD, WORD_SIZE};
 use crate::chunks::Chunk;
 use crate::error::Warning;
 use crate::event::begins_segment;
-use crate::file::TraceFile;
 use crate::model::SegmentCursor;
+
+/// A file whose events chunks can be read.
+pub(crate) trait EventWords {
+    /// The event words of an events chunk, the number of their first segment, and how many events are lost before that. Of a chunk
+    /// that the file's end cuts, the words that are there; their checksum is lost.
+    fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u64>, u32), Warning>;
+}
 
 /// Goes through a thread's chunks, holding one of them.
 pub(crate) struct FileSegments<'f> {
-    file: &'f TraceFile<'f>,
+    file: &'f dyn EventWords,
     chunks: std::slice::Iter<'f, Chunk>,
     tid: u32,
     /// Words of a segment; 0 where the snapshot's facts are lost.
@@ -32,7 +38,7 @@ pub(crate) struct FileSegments<'f> {
 impl<'f> FileSegments<'f> {
     /// The segments in `chunks`; `segment_size` is what the snapshot says.
     pub fn new(
-        file: &'f TraceFile<'f>,
+        file: &'f dyn EventWords,
         chunks: &'f [Chunk],
         tid: u32,
         segment_size: u64,

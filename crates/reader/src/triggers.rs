@@ -4,60 +4,8 @@ use everycall_format::event::{ESCAPE_FIRST, EXIT};
 use everycall_format::trigger::call_flags;
 use everycall_format::{Wire, ect};
 
-use crate::model::Recording;
+use crate::model::{KeptCall, Recording, Trigger};
 use crate::payload::{Array, TABLE_MAX};
-
-/// A trigger of the recording, and what came of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Trigger {
-    /// As it was written, such as `handle_request > 20ms`.
-    pub text: Vec<u8>,
-    /// Functions that it names, in all modules.
-    pub functions: u64,
-    /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
-    pub late: u64,
-    /// Functions beside these that it names, and whose calls were never looked at: there was no room for them.
-    pub unwatched: u64,
-    /// Calls that met its condition.
-    pub fired: u64,
-    /// Calls of these that were kept.
-    pub kept: u64,
-    /// Calls of these that were to be kept and couldn't be.
-    pub missed: u64,
-}
-
-/// A call that was kept: a snapshot of its process, taken when it had ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct KeptCall {
-    /// [`Snapshot::number`](crate::Snapshot::number) of its snapshot.
-    pub snapshot: u32,
-    /// Index in [`Recording::processes`].
-    pub process: usize,
-    /// Index in [`Recording::triggers`].
-    pub trigger: usize,
-    /// Index of its thread in the snapshot; `None` where that isn't there.
-    pub thread: Option<usize>,
-    /// Kernel thread id.
-    pub tid: u32,
-    /// Name of its thread, without the padding; empty where the thread isn't there.
-    pub thread_name: Vec<u8>,
-    /// Code offset of its entry; `None` where the file has none that makes sense.
-    pub offset: Option<u32>,
-    /// When it was entered, in ticks.
-    pub start_ticks: u64,
-    /// When it was left, in ticks.
-    pub end_ticks: u64,
-    /// What it had to exceed, in ticks.
-    pub threshold_ticks: u64,
-    /// Whether there was a call; else somebody asked for the moment.
-    pub is_call: bool,
-    /// Whether it was kept when it was entered, and its end isn't known.
-    pub is_entry: bool,
-    /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was noticed.
-    pub is_unwound: bool,
-    /// Events of its thread since its entry that were overwritten before they could be copied.
-    pub missing: u64,
-}
 
 /// Takes in the triggers of a chunk. `Err` says what is wrong with it.
 pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(), &'static str> {

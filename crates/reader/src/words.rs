@@ -6,8 +6,8 @@ use std::io::Read;
 use everycall_format::ect::{EVENTS_PAYLOAD_MAX, EventsRecord, encoding};
 use everycall_format::event::WORD_SIZE;
 
-use crate::file::WINDOW_MAX;
-
+/// The largest zstd window that is read.
+pub(crate) const WINDOW_MAX: u64 = 32 << 20;
 /// The words in `bytes`, of which the chunk's record is `record`. Where `is_cut`, bytes are missing at the end, and those words
 /// come back that are there.
 ///

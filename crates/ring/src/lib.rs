@@ -23,6 +23,9 @@
 //!
 //! This crate writes the segment record and fillers, and knows no other record. It doesn't depend
 //! on threads, modules or the storage of snapshots.
+
+// Every public item says what it is, in which unit, and when it fails.
+#![deny(missing_docs, clippy::missing_errors_doc)]
 #![cfg_attr(not(loom), no_std)]
 
 mod clear;

@@ -1,11 +1,11 @@
 //! Which file a module was, and whether the one found is still that.
 
-use std::fmt;
 use std::fs::Metadata;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
+use crate::build_id::BuildIdText;
 use crate::warning::SymbolWarning;
 
 /// A module as it was recorded.
@@ -60,18 +60,5 @@ impl<'a> ModuleIdentity<'a> {
             return Ok(Some(SymbolWarning::Unverified { path: found_at.to_path_buf() }));
         }
         Ok(None)
-    }
-}
-
-/// A build id, shown as hexadecimal digits.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BuildIdText(pub Vec<u8>);
-
-impl fmt::Display for BuildIdText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.0.is_empty() {
-            return f.write_str("none");
-        }
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
     }
 }

@@ -15,6 +15,8 @@
 //! are bounded by the input's size (see [`MEMORY_BASE_BYTES`]), and a panic in a library that reads it
 //! becomes a warning.
 
+// Every public item says what it is, in which unit, and when it fails.
+#![deny(missing_docs, clippy::missing_errors_doc)]
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
@@ -22,6 +24,7 @@
 
 mod address_ranges;
 mod budget;
+mod build_id;
 mod debug;
 mod elf;
 mod exits;
@@ -40,9 +43,10 @@ mod table;
 mod warning;
 
 pub use budget::MEMORY_BASE_BYTES;
+pub use build_id::BuildIdText;
 pub use everycall_demangle::short_name;
 pub use function::{Function, FunctionEntry, FunctionId, InlinedCall, Leave, NameSource};
-pub use identity::{BuildIdText, ModuleIdentity};
+pub use identity::ModuleIdentity;
 pub use module::ModuleSymbols;
 pub use name::{Thunk, demangle, shown_name, split_part};
 pub use options::{PathMap, PathMapError, SymbolOptions};

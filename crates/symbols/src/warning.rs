@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::identity::BuildIdText;
+use crate::build_id::BuildIdText;
 
 /// Why functions of a module have fewer names, files or lines than they might, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -70,6 +70,24 @@ pub enum SymbolWarning {
         /// How many there are.
         count: usize,
     },
+}
+
+impl SymbolWarning {
+    /// Whether a [`PathMap`](crate::PathMap) to the right file mends it: its sentence says so.
+    #[must_use]
+    pub fn is_mended_by_path_map(&self) -> bool {
+        match self {
+            Self::Unreadable { .. }
+            | Self::NotUnderstood { .. }
+            | Self::OtherBuildId { .. }
+            | Self::ChangedFile { .. }
+            | Self::MissingSplitUnits { .. } => true,
+            Self::Unverified { .. }
+            | Self::DebugFileRefused { .. }
+            | Self::NoDebugInfo { .. }
+            | Self::DamagedDebugInfo { .. } => false,
+        }
+    }
 }
 
 impl fmt::Display for SymbolWarning {

@@ -13,6 +13,8 @@
 //! The crate knows no output format and no symbols; a caller who has the modules' code can veto a pairing and
 //! tell which exits are jumps into other functions, see [`Code`].
 
+// Every public item says what it is, in which unit, and when it fails.
+#![deny(missing_docs, clippy::missing_errors_doc)]
 // Messages go through `everycall_messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
@@ -31,6 +33,7 @@ mod scan;
 mod slots;
 mod spans;
 mod thread;
+mod thread_info;
 mod trace;
 
 pub use clock::{Clock, ClockQuality};
@@ -45,4 +48,5 @@ pub use location::{Location, ModuleMap};
 pub use marks::{MarkNames, NamedMarks};
 pub use pairing_stats::PairingStats;
 pub use thread::ThreadEvents;
-pub use trace::{FIBERS_FROM, ThreadInfo, Trace};
+pub use thread_info::{FIBERS_FROM, ThreadInfo};
+pub use trace::Trace;

@@ -10,7 +10,7 @@ use crate::marks::MarkNames;
 use crate::order::{Batch, Ordered};
 use crate::pairing::{Cuts, ListedCall, Pairing};
 use crate::pairing_stats::PairingStats;
-use crate::trace::ThreadInfo;
+use crate::thread_info::ThreadInfo;
 
 /// Steps that are worked off together; what comes out of them is kept until it is asked for.
 const STEPS_AT_ONCE: usize = 512;

@@ -3,8 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use everycall_export::parse_time;
-use everycall_format::time::UNITS_ALLOWED;
+use everycall_units::{UNITS_ALLOWED, parse_time};
 
 use crate::pattern::Pattern;
 

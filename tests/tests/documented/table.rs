@@ -60,6 +60,18 @@ pub const TABLE: &[(&str, Run)] = &[
         ),
     ),
     ("--mode xray", So("everycall cc --mode xray -- clang-19 app.c -o app_c && ./app_c")),
+    (
+        "everycall man --install ~/.local/share/man",
+        So(
+            "everycall man --install pages && for verb in record replay export; do test -s pages/man1/everycall-$verb.1 || exit 1; done",
+        ),
+    ),
+    (
+        "everycall completions bash > ~/.local/share/bash-completion/completions/everycall",
+        So("everycall completions bash > completions.bash && bash -n completions.bash"),
+    ),
+    ("everycall completions zsh", So("everycall completions zsh | grep -q '#compdef everycall'")),
+    ("everycall completions fish", So("everycall completions fish | grep -q 'complete -c everycall'")),
     // Recording.
     ("record --stream", So("everycall record --stream -o app.ect -- ./app args")),
     ("record --stream --stall", So("everycall record --stream --stall -o app.ect -- ./app args")),

@@ -21,7 +21,7 @@ const LONG: [&str; 14] = [
     "everycall-runtime/lib",
     "everycall-tests/hooks_unwinding",
     "everycall-tests/triggers",
-    "everycall-build/behaviour",
+    "everycall-compiler/behaviour",
     "everycall-tests/trees",
     "everycall-tests/large_files",
     "everycall-tests/families",
@@ -30,7 +30,7 @@ const LONG: [&str; 14] = [
 /// What `--quick` runs: binaries, and parts of names of their tests (none: all of them). Chosen by measured time and by what they notice: each stage of
 /// the product (compile, hooks, record, stream, snapshot, triggers, decode, symbolize, export, commands), in one mode or a few, and the kept files.
 const QUICK: &[(&str, &[&str])] = &[
-    ("everycall-build/behaviour", &["diagnostics_and_exit_codes", "modes_mix"]),
+    ("everycall-compiler/behaviour", &["diagnostics_and_exit_codes", "modes_mix"]),
     ("everycall-compact/round_trip", &[]),
     ("everycall-coredump/cores", &[]),
     ("everycall-demangle/cxxfilt", &[]),

@@ -1,15 +1,16 @@
 //! What a trace holds, for programs: one JSON object.
 
+use everycall_analysis::{FunctionRow, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name};
-use everycall_format::arena::{child_kind, counter};
+use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, Origin};
 use everycall_timeline::{ClockQuality, NamedMarks};
 use serde_json::{Value, json};
 
-use super::Report;
-use super::page::{MARKS_LISTED, lost, most_marks, runtime_counts};
-use super::profile::Row;
+use super::page::MARKS_LISTED;
+use super::{Report, kept_function};
+use crate::counters;
 
 /// The object, with a newline behind it.
 pub fn json(report: &Report<'_>) -> String {
@@ -30,9 +31,9 @@ pub fn json(report: &Report<'_>) -> String {
         "ended": ended(report),
         "clock": clock(report),
         "calls": report.profile.calls,
-        "functions": report.profile.functions,
+        "functions": report.profile.function_count(),
         "unwound_calls": report.profile.unwound,
-        "unmatched_exits": report.profile.unmatched_exits,
+        "unmatched_exits": report.profile.orphan_exits,
         "calls_too_deep": report.profile.too_deep,
         "marks": marks(report),
         "processes": processes(report),
@@ -42,8 +43,8 @@ pub fn json(report: &Report<'_>) -> String {
         "triggers": triggers(report),
         "kept_calls": kept_calls(report),
         "runtime_counts": counters(report),
-        "most_calls": report.profile.by_calls.iter().map(function).collect::<Vec<_>>(),
-        "most_own_time": report.profile.by_own_time.iter().map(function).collect::<Vec<_>>(),
+        "most_calls": report.by_calls.iter().map(function).collect::<Vec<_>>(),
+        "most_own_time": report.by_own_time.iter().map(function).collect::<Vec<_>>(),
         "warnings": report.warnings,
     });
     format!("{value:#}\n")
@@ -123,7 +124,7 @@ fn threads(report: &Report<'_>) -> Value {
             "events": thread.events,
             "first_ns": thread.reach.map(|(first, _)| first),
             "last_ns": thread.reach.map(|(_, last)| last),
-            "lost_events": lost(thread),
+            "lost_events": lost_events(thread),
             "dropped_busy": thread.lost_busy,
             "gaps": thread.gaps,
             "gaps_ns": thread.gaps_ns,
@@ -145,7 +146,7 @@ fn threads(report: &Report<'_>) -> Value {
 }
 
 fn marks(report: &Report<'_>) -> Value {
-    let names = most_marks(report.trace);
+    let names = marks_by_count(report.trace);
     let sum =
         |count: fn(&NamedMarks) -> u64| names.iter().map(|named| count(named)).fold(0, u64::saturating_add);
     let listed = names.iter().take(MARKS_LISTED).map(|named| {
@@ -219,7 +220,7 @@ fn kept_calls(report: &Report<'_>) -> Value {
             "pid": kept.pid,
             "tid": kept.tid,
             "thread": kept.thread,
-            "function": kept.function,
+            "function": kept_function(kept),
             "start_ns": kept.start_ns,
             "took_ns": kept.took_ns,
             "threshold_ns": kept.threshold_ns,
@@ -234,11 +235,11 @@ fn kept_calls(report: &Report<'_>) -> Value {
 fn counters(report: &Report<'_>) -> Value {
     let counters = runtime_counts(report.trace);
     let counted = counters.iter().enumerate().filter(|(_, count)| **count > 0);
-    let entry = |(number, count): (usize, &u64)| json!({ "number": number, "count": count, "meaning": counter::MEANINGS.get(number) });
+    let entry = |(number, count): (usize, &u64)| json!({ "number": number, "count": count, "meaning": counters::meaning(number) });
     counted.map(entry).collect()
 }
 
-fn function(row: &Row) -> Value {
+fn function(row: &FunctionRow) -> Value {
     json!({
         "name": row.name,
         "symbols": row.symbols,

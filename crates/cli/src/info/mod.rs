@@ -1,51 +1,65 @@
 //! `everycall info`: what a trace holds, and what it lost.
 //!
-//! - `profile`: calls and time per function.
 //! - `page`: for people; `json`: for programs.
 
 mod json;
-mod kept;
 mod page;
-mod profile;
 
 use std::path::Path;
 use std::process::ExitCode;
 
+use everycall_analysis::{
+    FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, kept_calls,
+};
 use everycall_timeline::Trace;
 
 use crate::arguments::{InfoArguments, TextFormat};
 use crate::failure::Failure;
 use crate::output::print;
-use crate::symbol_names::SymbolNames;
-use crate::trace_view::{self, TraceView};
-use kept::Kept;
+use crate::traces;
 pub use page::signal_name;
-use profile::Profile;
+
+/// Functions that are listed in each order.
+const FUNCTIONS_LISTED: usize = 10;
 
 /// All that is told about a trace.
 struct Report<'a> {
     path: &'a Path,
     trace: &'a Trace<'a>,
     profile: Profile,
-    kept: Vec<Kept>,
+    by_calls: Vec<FunctionRow>,
+    by_own_time: Vec<FunctionRow>,
+    kept: Vec<KeptCall>,
     /// Sentences about damage and about names, in this order.
     warnings: Vec<String>,
+}
+
+/// What stands for the name of a kept call's function.
+fn kept_function(kept: &KeptCall) -> &str {
+    match &kept.function {
+        Some(function) => function,
+        None if !kept.is_call => "(no call: asked for)",
+        None => "unknown",
+    }
 }
 
 /// Runs the verb.
 pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let path = &arguments.trace;
-    let mut file = trace_view::open(path)?;
-    trace_view::select(&mut file, None, path)?;
-    let trace = trace_view::trace(&file, path)?;
-    let names = SymbolNames::new(&file, &trace, &arguments.symbols)
-        .with_full_names(matches!(arguments.format, TextFormat::Json));
+    let mut file = traces::open(path)?;
+    traces::select(&mut file, None, path)?;
+    let trace = traces::trace(&file, path)?;
+    let options = traces::name_options(&arguments.symbols);
+    let full_names = options.full_names || arguments.format == TextFormat::Json;
+    let names = SymbolNames::new(&file, &trace, NameOptions { full_names, ..options });
     let view = TraceView::new(&trace, &names);
-    let profile = Profile::of(&trace, &view, &names);
+    let profile = Profile::of(&view);
     let mut warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
-    warnings.extend(names.warnings());
-    let kept = kept::all(&trace, &names);
-    let report = Report { path, trace: &trace, profile, kept, warnings };
+    let by_calls = profile.top(Order::Calls, FUNCTIONS_LISTED, &names);
+    let by_own_time = profile.top(Order::OwnTime, FUNCTIONS_LISTED, &names);
+    let kept = kept_calls(&trace, &names);
+    warnings.extend(names.warnings().iter().map(ToString::to_string));
+    let report = Report { path, trace: &trace, profile, by_calls, by_own_time, kept, warnings };
     print(&match arguments.format {
         TextFormat::Text => page::page(&report),
         TextFormat::Json => json::json(&report),

@@ -2,15 +2,16 @@
 
 use std::fmt::{self, Write};
 
-use everycall_export::{Count, Duration, end_ns, process_name, shortened_name};
-use everycall_format::arena::{COUNTERS, child_kind, counter};
+use everycall_analysis::{FunctionRow, lost_events, marks_by_count, runtime_counts};
+use everycall_export::{end_ns, process_name, shortened_name};
+use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, Origin, Reason, Warning};
-use everycall_timeline::{ClockQuality, NamedMarks, ThreadInfo, Trace};
+use everycall_timeline::{ClockQuality, Trace};
+use everycall_units::{Count, Duration, Several, Size};
 
-use super::Report;
-use super::profile::Row;
-use crate::amounts::{Several, Size};
+use super::{Report, kept_function};
+use crate::counters;
 use crate::report::{is_signal, named_late, not_watched};
 
 /// Columns of the page.
@@ -43,8 +44,8 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     counters(out, report)?;
     triggers(out, report)?;
     marks(out, report)?;
-    functions(out, "Most calls", &report.profile.by_calls)?;
-    functions(out, "Most own time", &report.profile.by_own_time)?;
+    functions(out, "Most calls", &report.by_calls)?;
+    functions(out, "Most own time", &report.by_own_time)?;
     warnings(out, report)
 }
 
@@ -75,13 +76,13 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     let mut calls = format!(
         "{} of {}",
         Several(profile.calls, "call", "calls"),
-        Several(profile.functions, "function", "functions")
+        Several(profile.function_count() as u64, "function", "functions")
     );
     if profile.unwound > 0 {
         write!(calls, "; {} left by exception, longjmp or thread end", Count(profile.unwound))?;
     }
-    if profile.unmatched_exits > 0 {
-        write!(calls, "; {} without a call", Several(profile.unmatched_exits, "exit", "exits"))?;
+    if profile.orphan_exits > 0 {
+        write!(calls, "; {} without a call", Several(profile.orphan_exits, "exit", "exits"))?;
     }
     if profile.too_deep > 0 {
         write!(calls, "; {} deeper than can be shown", Several(profile.too_deep, "more", "more"))?;
@@ -238,7 +239,7 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
             thread
                 .reach
                 .map_or("-".to_owned(), |(first, _)| Duration { ns: end - first.min(end) }.to_string()),
-            Count(lost(thread)).to_string(),
+            Count(lost_events(thread)).to_string(),
             if thread.segments_overwritten > 0 { "overwritten" } else { "kept" },
         )?;
     }
@@ -254,11 +255,6 @@ fn threads(out: &mut String, report: &Report<'_>) -> fmt::Result {
         paragraph(out, &note)?;
     }
     Ok(())
-}
-
-/// Events of a thread that are known to be missing.
-pub fn lost(thread: &ThreadInfo) -> u64 {
-    thread.losses.saturating_add(thread.missing)
 }
 
 fn modules(out: &mut String, report: &Report<'_>) -> fmt::Result {
@@ -313,26 +309,10 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     heading(out, "What the runtime could not do")?;
     for (number, count) in counted {
-        let meaning =
-            counter::MEANINGS.get(number).copied().unwrap_or("of a kind that this version doesn't know");
+        let meaning = counters::meaning(number).unwrap_or("of a kind that this version doesn't know");
         writeln!(out, "  {:>8}  {meaning}", Count(*count).to_string())?;
     }
     Ok(())
-}
-
-/// What the runtime counted, in all processes. Counts only grow, so a process's last snapshot has all of its.
-pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
-    let mut last = vec![None; trace.processes().len()];
-    for snapshot in trace.snapshots() {
-        if let Some(last) = last.get_mut(snapshot.process) {
-            *last = Some(&snapshot.counters);
-        }
-    }
-    let mut sums = [0_u64; COUNTERS];
-    for counters in last.into_iter().flatten() {
-        sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
-    }
-    sums
 }
 
 /// How long the trace is, and which part of the run that is where older calls aren't in it.
@@ -388,7 +368,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
             time(kept.took_ns),
             time(kept.threshold_ns),
             kept.tid,
-            shortened_name(&clean(&kept.function), WIDTH - 56)
+            shortened_name(&clean(kept_function(kept)), WIDTH - 56)
         )?;
         let mut notes = Vec::new();
         if kept.is_entry {
@@ -417,7 +397,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
 }
 
 fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    let names = most_marks(report.trace);
+    let names = marks_by_count(report.trace);
     if names.is_empty() {
         return Ok(());
     }
@@ -435,16 +415,7 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
     Ok(())
 }
 
-/// The names of labels, instants and spans, those that occur most first.
-pub fn most_marks<'t>(trace: &'t Trace<'_>) -> Vec<&'t NamedMarks> {
-    let count = |named: &NamedMarks| named.labels.saturating_add(named.instants).saturating_add(named.spans);
-    // Types of exceptions are names too.
-    let mut names: Vec<_> = trace.mark_names().all().iter().filter(|named| count(named) > 0).collect();
-    names.sort_by_key(|named| (std::cmp::Reverse(count(named)), &named.name));
-    names
-}
-
-fn functions(out: &mut String, title: &str, rows: &[Row]) -> fmt::Result {
+fn functions(out: &mut String, title: &str, rows: &[FunctionRow]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }

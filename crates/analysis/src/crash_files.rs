@@ -3,6 +3,7 @@
 //! While its process runs, a snapshot of that is taken; else the file says all. Either way the trace goes into memory and from
 //! there through the reader, as every other one.
 
+use std::error::Error;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Read, Seek, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -12,49 +13,47 @@ use everycall_coredump::{Core, CrashFacts, Snapshot};
 use everycall_format::arena::ARENA_MAGIC;
 use everycall_format::crash::ENDING;
 use everycall_format::ect;
-use everycall_messages::say;
-use rustix::fs::{MemfdFlags, memfd_create};
+use rustix::fs::{MemfdFlags, OFlags, memfd_create};
 
-use crate::failure::Failure;
-use crate::output::BUFFER;
+/// Bytes gathered before they are written.
+const BUFFER: usize = 256 << 10;
 
-/// The trace in `file`, if it is an arena; `None` where it is something else.
-pub fn trace_of(file: &mut File, path: &Path) -> Result<Option<File>, Failure> {
-    let failed = |reason: &dyn std::fmt::Display| Failure::of(path, reason);
+/// A trace made in memory, and what could not be taken, as sentences.
+type MadeTrace = (File, Vec<String>);
+
+/// The trace in `file`, with what could not be taken of it, if it is an arena; `None` where it is something else.
+pub(crate) fn trace_of(file: &mut File) -> Result<Option<MadeTrace>, Box<dyn Error + Send + Sync>> {
     // The arena's magic is the beginning of a trace's.
     let mut magic = [0; 16];
     let is_arena = file.read_exact(&mut magic).is_ok()
         && magic.starts_with(&ARENA_MAGIC.to_le_bytes())
         && magic != ect::MAGIC;
-    file.rewind().map_err(|error| failed(&error))?;
+    file.rewind()?;
     if !is_arena {
         return Ok(None);
     }
-    let memory = memfd_create("everycall-trace", MemfdFlags::CLOEXEC).map_err(|error| failed(&error))?;
-    let mut trace = File::from(memory);
+    let mut trace = File::from(memfd_create("everycall-trace", MemfdFlags::CLOEXEC)?);
     let version = env!("CARGO_PKG_VERSION");
     let mut out = BufWriter::with_capacity(BUFFER, &mut trace);
     let summary = if let Some(arena) = everycall_live::attach_to_file(file) {
-        let snapshot = everycall_live::take(&arena, None).map_err(|error| failed(&error))?;
-        snapshot.write(&mut out, version)
+        everycall_live::take(&arena, None)?.write(&mut out, version)?
     } else {
-        let file = file.try_clone().map_err(|error| failed(&error))?;
-        let core = Core::open(file, None).map_err(|error| failed(&error))?;
-        let image = core.arena().map_err(|error| failed(&error))?;
-        let (snapshot, _) = read(&core, &image).map_err(|error| failed(&error))?;
-        snapshot.write(&mut out, version)
+        let core = Core::open(file.try_clone()?, None)?;
+        let image = core.arena()?;
+        let (snapshot, _) = read(&core, &image)?;
+        snapshot.write(&mut out, version)?
     };
-    let summary =
-        summary.and_then(|summary| out.flush().map(|()| summary)).map_err(|error| failed(&error))?;
+    out.flush()?;
     drop(out);
-    for warning in &summary.warnings {
-        say!("everycall: {}: {warning}", path.display());
-    }
-    trace.rewind().map_err(|error| failed(&error))?;
-    Ok(Some(trace))
+    trace.rewind()?;
+    Ok(Some((trace, summary.warnings)))
 }
 
 /// The snapshot of a crash file, with all that is known of its process.
+///
+/// # Errors
+///
+/// The arena in it is damaged beyond use.
 pub fn read<'a>(
     core: &Core<'_>,
     image: &'a everycall_reader::ArenaImage<'a>,
@@ -77,25 +76,33 @@ pub fn read<'a>(
 }
 
 /// Whether clocks read now go on from those of the file.
-pub fn is_of_this_boot(crash: &CrashFacts) -> bool {
+fn is_of_this_boot(crash: &CrashFacts) -> bool {
     let boot = std::fs::read("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     !crash.boot.is_empty() && boot.trim_ascii_end() == crash.boot
 }
 
 /// A crash file that nobody writes any more.
+#[derive(Clone, Debug)]
 pub struct LeftBehind {
+    /// The file.
     pub path: PathBuf,
+    /// The process that wrote it, by its number then.
     pub pid: u32,
     /// The words of the command line, or the name alone.
     pub command: Vec<String>,
     /// When the process wrote last, in nanoseconds since 1970, as far as that is known.
     pub last_ns: Option<u64>,
+    /// Threads that it holds.
     pub threads: usize,
     /// Bytes that it takes on the disk.
     pub disk: u64,
 }
 
-/// The crash files in `folder` that nobody writes any more, and why others couldn't be read.
+/// The crash files in `folder` that nobody writes any more, and sentences that say why others couldn't be read.
+///
+/// # Errors
+///
+/// The folder can't be read.
 pub fn left_behind(folder: &Path) -> io::Result<(Vec<LeftBehind>, Vec<String>)> {
     let (mut found, mut odd) = (Vec::new(), Vec::new());
     for entry in std::fs::read_dir(folder)? {
@@ -103,9 +110,8 @@ pub fn left_behind(folder: &Path) -> io::Result<(Vec<LeftBehind>, Vec<String>)> 
         if !path.as_os_str().as_encoded_bytes().ends_with(ENDING.as_bytes()) {
             continue;
         }
-        const NO_FOLLOW: i32 = 0o400_000;
-        const NO_BLOCK: i32 = 0o4_000;
-        let file = OpenOptions::new().read(true).custom_flags(NO_FOLLOW | NO_BLOCK).open(&path);
+        let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
+        let file = OpenOptions::new().read(true).custom_flags(flags).open(&path);
         let file = file.and_then(|file| Ok((file.metadata()?, file)));
         let (facts, file) = match file {
             Ok((facts, file)) if facts.is_file() => (facts, file),
@@ -134,7 +140,7 @@ pub fn left_behind(folder: &Path) -> io::Result<(Vec<LeftBehind>, Vec<String>)> 
 
 type Facts = (u32, CrashFacts, Option<u64>, usize);
 
-fn look_at(file: File) -> Result<Facts, Box<dyn std::error::Error>> {
+fn look_at(file: File) -> Result<Facts, Box<dyn Error>> {
     let core = Core::open(file, None)?;
     let image = core.arena()?;
     let (snapshot, crash) = read(&core, &image)?;

@@ -1,7 +1,7 @@
 //! Messages within packets that several kinds of packets share.
 
+use crate::formats::protobuf::Message;
 use crate::labels::Labels;
-use crate::protobuf::Message;
 use crate::source::{Process, Source};
 use crate::text;
 

@@ -1,8 +1,8 @@
 //! What is the same for all slices of a function: written once in each sequence, and named by numbers in each slice.
 
-use crate::filter::Tail;
+use crate::filtered::Tail;
+use crate::formats::protobuf::Message;
 use crate::names::{FunctionId, Functions};
-use crate::protobuf::Message;
 use crate::text;
 
 use super::fields::{annotation, event, interned};

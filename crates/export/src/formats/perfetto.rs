@@ -11,7 +11,7 @@
 //! Times are nanoseconds since the trace's origin, on what Perfetto takes for the boot clock. A slice's name
 //! is written where its thread first uses it, and is a number from there on, so that a begin or an end takes
 //! about a dozen bytes. The remarks of a slice are annotations of its end: `remark`, `calls`,
-//! `true_start_ns`, `true_dur_ns`, with the meanings that they have in [`crate::chrome`].
+//! `true_start_ns`, `true_dur_ns`, with the meanings that they have in `chrome`.
 //!
 //! Tail calls carry `tail_call_of` or `perhaps_tail_call_of` at their begin, and the chain's flow: an arrow from the call that jumped.
 //!
@@ -32,14 +32,15 @@ use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 use rustc_hash::FxHashMap;
 
 use crate::draw::{Drawn, Pen, Slice};
-use crate::filter::{Filter, Point};
+use crate::driver::{DrawnSink, Export};
+use crate::filtered::Point;
+use crate::formats::protobuf::Message;
 use crate::labels::Labels;
-use crate::names::{FunctionId, Functions, Names};
-use crate::protobuf::Message;
-use crate::sink::Sink;
-use crate::source::{Source, Thread, process_titles};
+use crate::names::{FunctionId, Functions};
+use crate::portions::Portions;
+use crate::source::{Source, Thread};
 use crate::tails::Jumps;
-use crate::{Tally, text};
+use crate::text;
 
 use self::details::{DetailTexts, put_jumped, put_tail};
 use self::fields::{annotation, event, interned, packet};
@@ -57,90 +58,78 @@ const SEQUENCE_FIRST: u64 = 2;
 /// Number of [`text::DEEPER`]; functions come behind it.
 const NAME_DEEPER: u64 = 1;
 
-pub(crate) fn write(
-    source: &impl Source,
-    names: &dyn Names,
-    filter: &Filter,
-    tally: &mut Tally<'_>,
-    out: &mut dyn io::Write,
-) -> io::Result<()> {
-    let mut functions = Functions::new(names, filter.function.as_ref());
-    let mut sink = Sink::new(out);
-    let mut titles = process_titles(source);
-    let mut any_process = false;
-    let window = filter.window(source.last_event_ns());
-    if let Some(realtime_ns) = source.origin_realtime_ns() {
-        put_packet(&mut sink.bytes, |packet| {
-            packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
-            packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
-                put_clock(snapshot, CLOCK_BOOTTIME, 0, false);
-                put_clock(snapshot, CLOCK_REALTIME, realtime_ns, false);
+/// The output.
+pub(crate) struct Perfetto<'o> {
+    portions: Portions<'o>,
+    any_process: bool,
+    track: Track,
+}
+
+impl<'o> Perfetto<'o> {
+    pub(crate) fn new(out: &'o mut dyn io::Write) -> Self {
+        Perfetto { portions: Portions::new(out), any_process: false, track: Track::default() }
+    }
+}
+
+impl<'o, S: Source> DrawnSink<'o, S> for Perfetto<'o> {
+    fn portions(&mut self) -> &mut Portions<'o> {
+        &mut self.portions
+    }
+
+    fn begin(&mut self, export: &mut Export<'_, S>) {
+        let bytes = &mut self.portions.bytes;
+        if let Some(realtime_ns) = export.source.origin_realtime_ns() {
+            put_packet(bytes, |packet| {
+                packet.number(packet::SEQUENCE, SEQUENCE_PROCESS);
+                packet.message(packet::CLOCK_SNAPSHOT, |snapshot| {
+                    put_clock(snapshot, CLOCK_BOOTTIME, 0, false);
+                    put_clock(snapshot, CLOCK_REALTIME, realtime_ns, false);
+                });
             });
-        });
-    }
-    put_family(&mut sink.bytes, source.processes());
-    let mut track = Track::default();
-    let mut next_chain = 1;
-    for (index, thread) in source.threads().iter().enumerate() {
-        if !filter.admits_thread(thread) {
-            continue;
         }
-        let mut events = filter.apply(source, index, window);
-        let mut pen = Pen::new(next_chain);
-        let mut any = false;
-        while let Some(event) = events.next(&mut functions) {
-            let Some(drawn) = pen.draw(event) else { continue };
-            let at_ns = match &drawn {
-                Drawn::Begin { at_ns, .. } => *at_ns,
-                Drawn::End(slice) => slice.end_ns,
-                Drawn::Point(point) => point.at_ns,
-                Drawn::Mark(mark) => mark.at_ns,
-                Drawn::Gap(gap) => gap.at_ns,
-            };
-            if !any {
-                any = true;
-                if let Some(title) = titles.remove(&thread.pid) {
-                    any_process = true;
-                    put_process(&mut sink.bytes, thread.pid, &title, at_ns);
-                }
-                track.begin(index, at_ns);
-                track.put_head(&mut sink.bytes, thread);
-            }
-            match drawn {
-                Drawn::Begin { what, is_tail: false, .. } => {
-                    track.put_begin(&mut sink.bytes, at_ns, what, &functions);
-                }
-                Drawn::Begin { what, .. } => {
-                    track.put_tail_call(&mut sink.bytes, at_ns, what, pen.jumps(), &functions);
-                }
-                Drawn::End(slice) => {
-                    track.put_end(&mut sink.bytes, at_ns, &slice, &pen, source);
-                    tally.slice(&slice);
-                }
-                Drawn::Point(point) => {
-                    track.put_point(&mut sink.bytes, &point, &functions);
-                    tally.point(&point);
-                }
-                Drawn::Mark(mark) => {
-                    track.put_mark(&mut sink.bytes, &mark, source);
-                    tally.summary.mark(&mark);
-                }
-                Drawn::Gap(gap) => {
-                    track.put_gap(&mut sink.bytes, &gap);
-                    tally.summary.gaps += 1;
-                }
-            }
-            sink.spill()?;
+        put_family(bytes, export.source.processes());
+    }
+
+    fn thread(
+        &mut self,
+        _: &mut Export<'_, S>,
+        index: usize,
+        thread: &Thread,
+        process: Option<&str>,
+        at_ns: u64,
+    ) {
+        let bytes = &mut self.portions.bytes;
+        if let Some(title) = process {
+            self.any_process = true;
+            put_process(bytes, thread.pid, title, at_ns);
         }
-        next_chain = pen.next_chain();
-        tally.summary.threads += u64::from(any);
+        self.track.begin(index, at_ns);
+        self.track.put_head(bytes, thread);
     }
-    // Nothing at all would be no trace to Perfetto.
-    if !any_process {
-        let (pid, name) = source.processes().first().map_or((0, ""), |first| (first.pid, &first.name));
-        put_process(&mut sink.bytes, pid, name, 0);
+
+    #[inline]
+    fn draw(&mut self, export: &mut Export<'_, S>, drawn: &Drawn, pen: &Pen) {
+        let (bytes, track, functions) = (&mut self.portions.bytes, &mut self.track, &export.functions);
+        let at_ns = drawn.at_ns();
+        match drawn {
+            Drawn::Begin { what, is_tail: false, .. } => track.put_begin(bytes, at_ns, *what, functions),
+            Drawn::Begin { what, .. } => track.put_tail_call(bytes, at_ns, *what, pen.jumps(), functions),
+            Drawn::End(slice) => track.put_end(bytes, at_ns, slice, pen, export.source),
+            Drawn::Point(point) => track.put_point(bytes, point, functions),
+            Drawn::Mark(mark) => track.put_mark(bytes, mark, export.source),
+            Drawn::Gap(gap) => track.put_gap(bytes, gap),
+        }
     }
-    sink.finish()
+
+    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
+        // Nothing at all would be no trace to Perfetto.
+        if !self.any_process {
+            let first = export.source.processes().first();
+            let (pid, name) = first.map_or((0, ""), |first| (first.pid, &first.name));
+            put_process(&mut self.portions.bytes, pid, name, 0);
+        }
+        Ok(())
+    }
 }
 
 /// One thread's sequence.

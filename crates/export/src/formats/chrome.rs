@@ -36,98 +36,114 @@ use everycall_timeline::{Gap, Mark, MarkKind};
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::draw::{Drawn, Pen, Slice};
+use crate::driver::{DrawnSink, Export};
 use crate::excerpt::excerpt;
-use crate::filter::{Filter, Point};
+use crate::filtered::Point;
 use crate::json::{put_microseconds, put_number, put_string};
 use crate::labels::put_value;
 use crate::names::{Function, FunctionId, Functions, Names};
-use crate::sink::Sink;
-use crate::source::{Source, Thread, process_titles};
+use crate::portions::Portions;
+use crate::source::{Source, Thread};
 use crate::tails::Jumps;
-use crate::{Tally, text};
+use crate::text;
 
-pub(crate) fn write(
-    source: &impl Source,
-    names: &dyn Names,
-    filter: &Filter,
+/// The output.
+pub(crate) struct Chrome<'o> {
+    portions: Portions<'o>,
     with_sources: bool,
-    tally: &mut Tally<'_>,
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    let mut functions = Functions::new(names, filter.function.as_ref());
-    let mut titles = Titles::default();
-    let mut sink = Sink::new(out);
-    sink.put(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-    let mut first = true;
-    let mut processes = process_titles(source);
-    let window = filter.window(source.last_event_ns());
-    let mut prefix = Vec::new();
-    let mut next_chain = 1;
-    for (index, thread) in source.threads().iter().enumerate() {
-        if !filter.admits_thread(thread) {
-            continue;
+    titles: Titles,
+    is_first: bool,
+    /// The thread, and its place among all.
+    thread: (Thread, usize),
+    /// How each slice of the thread begins.
+    prefix: Vec<u8>,
+}
+
+impl<'o> Chrome<'o> {
+    pub(crate) fn new(out: &'o mut dyn Write, with_sources: bool) -> Self {
+        let thread = Thread { process: 0, pid: 0, tid: 0, name: String::new() };
+        Chrome {
+            portions: Portions::new(out),
+            with_sources,
+            titles: Titles::default(),
+            is_first: true,
+            thread: (thread, 0),
+            prefix: Vec::new(),
         }
-        let mut events = filter.apply(source, index, window);
-        let mut pen = Pen::new(next_chain);
-        let mut any = false;
-        while let Some(event) = events.next(&mut functions) {
-            if !any {
-                any = true;
-                if let Some(title) = processes.remove(&thread.pid) {
-                    put_metadata(&mut sink.bytes, &mut first, thread, "process_name", &title);
-                }
-                if !thread.name.is_empty() {
-                    put_metadata(&mut sink.bytes, &mut first, thread, "thread_name", &thread.name);
-                }
-                prefix.clear();
-                prefix.extend_from_slice(b"{\"ph\":\"X\",");
-                put_thread(&mut prefix, thread);
-                prefix.extend_from_slice(b"\"ts\":");
-            }
-            match pen.draw(event) {
-                Some(Drawn::End(slice)) => {
-                    put_separator(&mut sink.bytes, &mut first);
-                    sink.put(&prefix);
-                    put_slice(&mut sink.bytes, &slice, &mut titles, &functions);
-                    let has_details = slice.what.is_some_and(|function| !titles.details(function).is_empty());
-                    if slice.has_remarks() || has_details {
-                        if slice.has_jumps {
-                            put_arrows(&mut sink.bytes, pen.jumps());
-                        }
-                        put_remarks(&mut sink.bytes, &slice, &pen, source, (&mut titles, &functions));
+    }
+}
+
+impl<'o, S: Source> DrawnSink<'o, S> for Chrome<'o> {
+    fn portions(&mut self) -> &mut Portions<'o> {
+        &mut self.portions
+    }
+
+    fn begin(&mut self, _: &mut Export<'_, S>) {
+        self.portions.put(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    }
+
+    fn thread(
+        &mut self,
+        _: &mut Export<'_, S>,
+        index: usize,
+        thread: &Thread,
+        process: Option<&str>,
+        _: u64,
+    ) {
+        let bytes = &mut self.portions.bytes;
+        if let Some(title) = process {
+            put_metadata(bytes, &mut self.is_first, thread, "process_name", title);
+        }
+        if !thread.name.is_empty() {
+            put_metadata(bytes, &mut self.is_first, thread, "thread_name", &thread.name);
+        }
+        self.prefix.clear();
+        self.prefix.extend_from_slice(b"{\"ph\":\"X\",");
+        put_thread(&mut self.prefix, thread);
+        self.prefix.extend_from_slice(b"\"ts\":");
+        self.thread = (thread.clone(), index);
+    }
+
+    #[inline]
+    fn draw(&mut self, export: &mut Export<'_, S>, drawn: &Drawn, pen: &Pen) {
+        if matches!(drawn, Drawn::Begin { .. }) {
+            // A slice is written when it ends.
+            return;
+        }
+        let Chrome { titles, prefix, thread: (thread, index), .. } = self;
+        let bytes = &mut self.portions.bytes;
+        put_separator(bytes, &mut self.is_first);
+        match drawn {
+            Drawn::End(slice) => {
+                bytes.extend_from_slice(prefix);
+                put_slice(bytes, slice, titles, &export.functions);
+                let has_details = slice.what.is_some_and(|function| !titles.details(function).is_empty());
+                if slice.has_remarks() || has_details {
+                    if slice.has_jumps {
+                        put_arrows(bytes, pen.jumps());
                     }
-                    sink.put(b"}");
-                    tally.slice(&slice);
+                    put_remarks(bytes, slice, pen, export.source, (titles, &export.functions));
                 }
-                Some(Drawn::Mark(mark)) => {
-                    put_separator(&mut sink.bytes, &mut first);
-                    put_mark(&mut sink.bytes, thread, index, &mark, source);
-                    tally.summary.mark(&mark);
-                }
-                Some(Drawn::Gap(gap)) => {
-                    put_separator(&mut sink.bytes, &mut first);
-                    sink.put(&prefix);
-                    put_gap(&mut sink.bytes, &gap);
-                    tally.summary.gaps += 1;
-                }
-                Some(Drawn::Point(point)) => {
-                    put_separator(&mut sink.bytes, &mut first);
-                    put_point(&mut sink.bytes, thread, &point, &functions);
-                    tally.point(&point);
-                }
-                Some(Drawn::Begin { .. }) | None => {}
+                bytes.push(b'}');
             }
-            sink.spill()?;
+            Drawn::Mark(mark) => put_mark(bytes, thread, *index, mark, export.source),
+            Drawn::Gap(gap) => {
+                bytes.extend_from_slice(prefix);
+                put_gap(bytes, gap);
+            }
+            Drawn::Point(point) => put_point(bytes, thread, point, &export.functions),
+            Drawn::Begin { .. } => {}
         }
-        next_chain = pen.next_chain();
-        tally.summary.threads += u64::from(any);
     }
-    sink.put(b"\n]");
-    if with_sources {
-        put_file_info(&mut sink, &functions, &titles, names)?;
+
+    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
+        self.portions.put(b"\n]");
+        if self.with_sources {
+            put_file_info(&mut self.portions, &export.functions, &self.titles, export.names)?;
+        }
+        self.portions.put(b"}\n");
+        Ok(())
     }
-    sink.put(b"}\n");
-    sink.finish()
 }
 
 /// Slice names, as JSON.
@@ -416,7 +432,7 @@ fn put_point(bytes: &mut Vec<u8>, thread: &Thread, point: &Point, functions: &Fu
 
 /// The sources of the functions that occurred, each file once.
 fn put_file_info(
-    sink: &mut Sink<'_>,
+    sink: &mut Portions<'_>,
     functions: &Functions<'_>,
     titles: &Titles,
     names: &dyn Names,

@@ -3,17 +3,14 @@
 use std::collections::{BTreeSet, HashMap};
 
 use everycall_symbols::Thunk;
-use everycall_timeline::{Begin, EndKind, Gap, GapKind, Location, TailCall, TimelineEvent, Trace};
+use everycall_timeline::{Begin, EndKind, Gap, GapKind, Location, TailCall, TimelineEvent};
 
-use crate::symbol_names::{FunctionGroup, SymbolNames};
-use crate::trace_view::TraceView;
-
-/// Functions that are listed.
-const LISTED: usize = 10;
+use crate::names::{FunctionGroup, SymbolNames};
+use crate::view::TraceView;
 
 /// What one function did: clones of it, such as what compilers make of one constructor, are the same function.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Row {
+pub struct FunctionRow {
     /// Demangled name.
     pub name: String,
     /// The linker's names of what was called: more than one where there are clones.
@@ -33,28 +30,34 @@ pub struct Row {
     pub own_ns: u64,
 }
 
-/// The functions of a trace.
+/// By what functions are ordered, the largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Number of calls.
+    Calls,
+    /// Nanoseconds in the function itself.
+    OwnTime,
+    /// Nanoseconds in the function and what it called.
+    TotalTime,
+}
+
+/// The functions of a trace, with their calls and their time.
 #[derive(Clone, Debug, Default)]
 pub struct Profile {
-    /// Those with most calls.
-    pub by_calls: Vec<Row>,
-    /// Those with most own time.
-    pub by_own_time: Vec<Row>,
-    /// Functions that occurred.
-    pub functions: u64,
+    functions: Vec<Function>,
     /// Calls of all functions.
     pub calls: u64,
-    /// Calls that were left by an exception, longjmp or the end of their thread.
+    /// Calls that were unwound: left by an exception, longjmp or the end of their thread.
     pub unwound: u64,
-    /// Exits that fit no call.
-    pub unmatched_exits: u64,
-    /// Calls that lie deeper than what is shown: of these, nothing else is known here.
+    /// Exits whose entry is not in the trace.
+    pub orphan_exits: u64,
+    /// Calls beyond the depth limit: they are in no other number here.
     pub too_deep: u64,
-    /// By thread, exits of thunks that have no entry.
+    /// By index of a thread in the trace: exits of thunks, which have no entry.
     pub thunk_exits: Vec<u64>,
 }
 
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy, Debug, Default)]
 struct Sums {
     calls: u64,
     total_ns: u64,
@@ -86,6 +89,7 @@ struct OpenCall {
     is_led_to: bool,
 }
 
+#[derive(Clone, Debug)]
 struct Function {
     /// Where it was entered, the lowest one first at the end.
     locations: Vec<Location>,
@@ -146,24 +150,61 @@ impl<'a> Totals<'a> {
 
 impl Profile {
     /// Goes through the timeline of every thread.
-    pub fn of(trace: &Trace<'_>, view: &TraceView<'_>, names: &SymbolNames<'_>) -> Profile {
+    #[must_use]
+    pub fn of(view: &TraceView<'_>) -> Profile {
         let mut profile = Profile::default();
+        let names = view.names();
         let function_of = |location| names.group(location);
         let leads_on = |location| names.leads_on(location);
         let mut totals = Totals::new(&function_of, &leads_on);
-        for thread in 0..trace.threads().len() {
+        for thread in 0..view.trace().threads().len() {
             let mut timeline = view.timeline(thread);
             profile.add_thread(timeline.by_ref(), &mut totals);
             profile.thunk_exits.push(timeline.stats().thunk_exits);
             profile.too_deep += timeline.stats().too_deep;
         }
-        let mut functions = totals.functions;
-        functions.iter_mut().for_each(|function| function.locations.sort_unstable());
-        profile.functions = functions.len() as u64;
-        profile.calls = functions.iter().map(|function| function.sums.calls).sum();
-        profile.by_calls = top(&functions, |sums| sums.calls, names);
-        profile.by_own_time = top(&functions, |sums| sums.own_ns, names);
+        profile.functions = totals.functions;
+        profile.functions.iter_mut().for_each(|function| function.locations.sort_unstable());
+        profile.calls = profile.functions.iter().map(|function| function.sums.calls).sum();
         profile
+    }
+
+    /// How many functions occurred.
+    #[must_use]
+    pub fn function_count(&self) -> usize {
+        self.functions.len()
+    }
+
+    /// The first `count` functions in this order, with their names; those whose number is 0 are left out.
+    ///
+    /// `names` are those that the profile was made with.
+    #[must_use]
+    pub fn top(&self, order: Order, count: usize, names: &SymbolNames<'_>) -> Vec<FunctionRow> {
+        let by = |function: &Function| match order {
+            Order::Calls => function.sums.calls,
+            Order::OwnTime => function.sums.own_ns,
+            Order::TotalTime => function.sums.total_ns,
+        };
+        // Any of its locations names it; the lowest makes the choice the same each time.
+        let lowest = |function: &Function| function.locations.first().copied();
+        let mut sorted: Vec<_> = self.functions.iter().filter(|function| by(function) > 0).collect();
+        sorted.sort_by_key(|function| (std::cmp::Reverse(by(function)), lowest(function)));
+        let row = |function: &Function| {
+            let name = names.name(lowest(function)?);
+            let symbols: BTreeSet<_> = function.locations.iter().filter_map(|at| names.symbol(*at)).collect();
+            let Sums { calls, total_ns, own_ns } = function.sums;
+            Some(FunctionRow {
+                name: name.name.into_owned(),
+                symbols: symbols.into_iter().collect(),
+                module: name.module.into_owned(),
+                file: name.file.map(std::borrow::Cow::into_owned),
+                line: name.line,
+                calls,
+                total_ns,
+                own_ns,
+            })
+        };
+        sorted.into_iter().filter_map(row).take(count).collect()
     }
 
     fn add_thread(&mut self, events: impl Iterator<Item = TimelineEvent>, totals: &mut Totals<'_>) {
@@ -195,7 +236,7 @@ impl Profile {
                     sums.own_ns = sums.own_ns.saturating_add(duration.saturating_sub(inner));
                     self.unwound += u64::from(matches!(end.how, EndKind::Unwound | EndKind::UnwoundLate));
                 }
-                TimelineEvent::Instant(_) => self.unmatched_exits += 1,
+                TimelineEvent::Instant(_) => self.orphan_exits += 1,
                 TimelineEvent::Gap(Gap { at_ns, until_ns, why: GapKind::Suspended, .. }) => {
                     // Its thread ran something else meanwhile.
                     if let Some(call) = open.last_mut() {
@@ -206,29 +247,6 @@ impl Profile {
             }
         }
     }
-}
-
-fn top(all: &[Function], by: impl Fn(&Sums) -> u64, names: &SymbolNames<'_>) -> Vec<Row> {
-    // Any of its locations names it; the lowest makes the choice the same each time.
-    let lowest = |function: &Function| function.locations.first().copied();
-    let mut sorted: Vec<_> = all.iter().filter(|function| by(&function.sums) > 0).collect();
-    sorted.sort_by_key(|function| (std::cmp::Reverse(by(&function.sums)), lowest(function)));
-    let row = |function: &Function| {
-        let name = names.name(lowest(function)?);
-        let symbols: BTreeSet<_> = function.locations.iter().filter_map(|at| names.symbol(*at)).collect();
-        let Sums { calls, total_ns, own_ns } = function.sums;
-        Some(Row {
-            name: name.name.into_owned(),
-            symbols: symbols.into_iter().collect(),
-            module: name.module.into_owned(),
-            file: name.file.map(std::borrow::Cow::into_owned),
-            line: name.line,
-            calls,
-            total_ns,
-            own_ns,
-        })
-    };
-    sorted.into_iter().filter_map(row).take(LISTED).collect()
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ffi::OsStr;
+use std::fmt;
 use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -13,16 +14,14 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use everycall_export::{Details, FunctionName, Inlined, Names};
-use everycall_messages::say;
 use everycall_reader::{Module, Source, TraceFile};
 use everycall_symbols::{
     FunctionId, InlinedCall, Leave, ModuleIdentity, ModuleSymbols, PathMap, SourceFinder, SymbolOptions,
-    Thunk, short_name,
+    SymbolWarning, Thunk, short_name,
 };
 use everycall_timeline::{Code, Location, Trace};
 
-use crate::arguments::SymbolArguments;
-use crate::source_notes::SourceNotes;
+use crate::source_notes::{SourceNote, SourceNotes};
 
 /// Inlined calls that are shown of one function; the rest is counted.
 const INLINED_SHOWN: usize = 16;
@@ -30,8 +29,6 @@ const INLINED_SHOWN: usize = 16;
 const IMAGES_BASE: u64 = 128 << 20;
 /// ... and as a multiple of the trace's. Such files become a quarter of their size.
 const IMAGES_RATIO: u64 = 16;
-/// Sentences about symbols that are shown; the rest is counted.
-const WARNINGS_SHOWN: usize = 10;
 
 /// One function of a trace; equal ids are the same function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -60,6 +57,52 @@ pub enum FunctionGroup {
     At(Location),
 }
 
+/// How functions are named, and where their binaries and sources are looked for.
+#[derive(Clone, Debug, Default)]
+pub struct NameOptions {
+    /// Binaries that were recorded below one folder lie below another.
+    pub binary_maps: Vec<PathMap>,
+    /// Sources that were compiled below one folder lie below another.
+    pub source_maps: Vec<PathMap>,
+    /// Folders with debugging information, laid out like `/usr/lib/debug`, which is asked too, after them.
+    pub debug_dirs: Vec<PathBuf>,
+    /// Sources below these folders are allowed, too.
+    pub source_folders: Vec<PathBuf>,
+    /// Sources are allowed from everywhere, also where they aren't what was compiled.
+    pub any_source: bool,
+    /// Whole names: no default template arguments are left out.
+    pub full_names: bool,
+    /// The calls that were inlined into each function are told.
+    pub inlines: bool,
+}
+
+/// What kept functions of a module from being named in full. `Display` is a sentence with advice.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum NameWarning {
+    /// Its file, or its debugging information.
+    Symbols(SymbolWarning),
+    /// The copy of its file that the trace holds, as a sentence.
+    Image(String),
+}
+
+impl NameWarning {
+    /// Whether a [`PathMap`] to the right file mends it.
+    #[must_use]
+    pub fn is_mended_by_path_map(&self) -> bool {
+        matches!(self, NameWarning::Symbols(warning) if warning.is_mended_by_path_map())
+    }
+}
+
+impl fmt::Display for NameWarning {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NameWarning::Symbols(warning) => warning.fmt(out),
+            NameWarning::Image(sentence) => out.write_str(sentence),
+        }
+    }
+}
+
 /// The functions and sources of a trace.
 pub struct SymbolNames<'a> {
     file: &'a TraceFile<'static>,
@@ -79,7 +122,8 @@ pub struct SymbolNames<'a> {
     modules_of_sources: RefCell<HashMap<String, usize>>,
     /// Paths of sources that are no UTF-8, by what is shown of them.
     odd_paths: RefCell<HashMap<String, Arc<Path>>>,
-    warnings: RefCell<BTreeSet<String>>,
+    /// By their sentences: each is told once.
+    warnings: RefCell<BTreeMap<String, NameWarning>>,
     /// Bytes that modules' files which the trace holds may still take.
     image_bytes_left: Cell<u64>,
 }
@@ -110,14 +154,12 @@ impl Write for Image {
 
 impl<'a> SymbolNames<'a> {
     /// The names of `trace`, which was made of `file`.
-    pub fn new(
-        file: &'a TraceFile<'static>,
-        trace: &'a Trace<'_>,
-        arguments: &SymbolArguments,
-    ) -> SymbolNames<'a> {
-        let mut options =
-            SymbolOptions { binary_maps: arguments.map_path.clone(), ..SymbolOptions::default() };
-        options.debug_dirs.splice(0..0, arguments.debug_dir.iter().cloned());
+    pub fn new(file: &'a TraceFile<'static>, trace: &'a Trace<'_>, wanted: NameOptions) -> SymbolNames<'a> {
+        let maps_paths = !wanted.binary_maps.is_empty();
+        let mut options = SymbolOptions { binary_maps: wanted.binary_maps, ..SymbolOptions::default() };
+        options.debug_dirs.splice(0..0, wanted.debug_dirs);
+        let sources =
+            SourceFinder::new(wanted.source_maps).allowing(wanted.source_folders, wanted.any_source);
         let modules = &file.recording().modules;
         let clock = trace.clock();
         let ended = trace.process_end().map(|end| clock.ns(end.ticks));
@@ -125,40 +167,21 @@ impl<'a> SymbolNames<'a> {
             file,
             modules,
             options,
-            has_inlines: false,
-            has_full_names: arguments.full_names,
-            maps_paths: !arguments.map_path.is_empty(),
+            has_inlines: wanted.inlines,
+            has_full_names: wanted.full_names,
+            maps_paths,
             ended_ns: clock
                 .origin_realtime_ns()
                 .zip(ended)
                 .map(|(origin, ended)| origin.saturating_add(ended)),
             opened: RefCell::new(modules.iter().map(|_| None).collect()),
-            sources: RefCell::new(SourceFinder::new(arguments.map_source.clone())),
+            sources: RefCell::new(sources),
             source_notes: RefCell::default(),
             modules_of_sources: RefCell::default(),
             odd_paths: RefCell::default(),
             warnings: RefCell::default(),
             image_bytes_left: Cell::new(IMAGES_BASE.saturating_add(file.size().saturating_mul(IMAGES_RATIO))),
         }
-    }
-
-    /// With the calls that were inlined into each function, or without.
-    #[must_use]
-    pub fn with_inlines(self, has_inlines: bool) -> Self {
-        SymbolNames { has_inlines, ..self }
-    }
-
-    /// With sources from below these folders, too, or from any.
-    #[must_use]
-    pub fn with_sources_from(self, folders: &[PathBuf], any: bool) -> Self {
-        let finder = self.sources.take().allowing(folders.iter().cloned(), any);
-        SymbolNames { sources: RefCell::new(finder), ..self }
-    }
-
-    /// With whole names, also where nobody asked for them.
-    #[must_use]
-    pub fn with_full_names(self, has_full_names: bool) -> Self {
-        SymbolNames { has_full_names: self.has_full_names || has_full_names, ..self }
     }
 
     /// A name as it is shown.
@@ -245,33 +268,17 @@ impl<'a> SymbolNames<'a> {
         }
     }
 
-    /// Says what kept modules from being named in full.
-    pub fn warn(&self) {
-        self.collect_warnings();
-        let warnings = self.warnings.borrow();
-        for warning in warnings.iter().take(WARNINGS_SHOWN) {
-            say!("everycall: {warning}");
-        }
-        if warnings.len() > WARNINGS_SHOWN {
-            say!("everycall: and {} more of this kind", warnings.len() - WARNINGS_SHOWN);
-        }
-        if !warnings.is_empty() && warnings.iter().any(|warning| warning.contains("map its path")) {
-            say!(
-                "everycall: paths are mapped with --map-path OLD=NEW (binaries) and --map-source OLD=NEW (sources)"
-            );
-        }
-    }
-
-    /// What kept modules from being named in full, as sentences.
-    pub fn warnings(&self) -> Vec<String> {
-        self.collect_warnings();
-        self.warnings.borrow().iter().cloned().collect()
-    }
-
-    fn collect_warnings(&self) {
+    /// What kept modules that were looked at so far from being named in full, in the order of their sentences.
+    #[must_use]
+    pub fn warnings(&self) -> Vec<NameWarning> {
         let mut opened = self.opened.borrow_mut();
         let of_modules = opened.iter_mut().flatten().flat_map(ModuleSymbols::take_warnings);
-        self.warnings.borrow_mut().extend(of_modules.map(|warning| warning.to_string()));
+        of_modules.for_each(|warning| self.note(NameWarning::Symbols(warning)));
+        self.warnings.borrow().values().cloned().collect()
+    }
+
+    fn note(&self, warning: NameWarning) {
+        self.warnings.borrow_mut().insert(warning.to_string(), warning);
     }
 
     fn shown_path(&self, path: &Arc<Path>) -> String {
@@ -312,7 +319,7 @@ impl<'a> SymbolNames<'a> {
         match copied {
             Ok(_) => Some(image.bytes.into()),
             Err(error) => {
-                self.warnings.borrow_mut().insert(error.to_string());
+                self.note(NameWarning::Image(error.to_string()));
                 None
             }
         }
@@ -427,11 +434,10 @@ impl SymbolNames<'_> {
         written.into_iter().chain(traced).min()
     }
 
-    /// Says which sources could not be shown as they were.
-    pub fn warn_of_sources(&self) {
-        for sentence in self.source_notes.borrow().sentences() {
-            say!("everycall: {sentence}");
-        }
+    /// Which sources that were asked for so far could not be shown as they were compiled.
+    #[must_use]
+    pub fn source_notes(&self) -> Vec<SourceNote> {
+        self.source_notes.borrow().all()
     }
 }
 

@@ -5,14 +5,14 @@ use std::io::{self, Write};
 const PORTION: usize = 256 << 10;
 
 /// Collects bytes and hands them on when there are many.
-pub(crate) struct Sink<'a> {
+pub(crate) struct Portions<'a> {
     pub(crate) bytes: Vec<u8>,
     out: &'a mut dyn Write,
 }
 
-impl<'a> Sink<'a> {
+impl<'a> Portions<'a> {
     pub(crate) fn new(out: &'a mut dyn Write) -> Self {
-        Sink { bytes: Vec::with_capacity(PORTION + PORTION / 4), out }
+        Portions { bytes: Vec::with_capacity(PORTION + PORTION / 4), out }
     }
 
     #[inline]
@@ -33,7 +33,8 @@ impl<'a> Sink<'a> {
         Ok(())
     }
 
-    pub(crate) fn finish(mut self) -> io::Result<()> {
+    /// Writes what is left.
+    pub(crate) fn finish(&mut self) -> io::Result<()> {
         self.write_out()?;
         self.out.flush()
     }

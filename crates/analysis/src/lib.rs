@@ -1,0 +1,52 @@
+//! Traces with their symbols: open a recording, name its functions, sum up its time per function.
+//!
+//! ```text
+//! open            path -> TraceFile             .ect files, and crash files read as if they were
+//! names           TraceFile + Trace -> SymbolNames    functions, sources, inlined calls; opened on demand
+//! view            Trace + SymbolNames -> TraceView    the timeline, its pairings checked by the code
+//! profile         TraceView -> Profile          calls, own and total time per function
+//! kept_calls      Trace + SymbolNames -> Vec<KeptCall>
+//! crash_files     the arenas that processes left behind
+//! ```
+//!
+//! It opens files that the trace names, and writes nothing anywhere: warnings are returned as values.
+//! `examples/profile.rs` is a whole program.
+//!
+//! ```no_run
+//! use everycall_analysis::{NameOptions, Order, Profile, SymbolNames, TraceView, open};
+//! use everycall_timeline::Trace;
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let opened = open("app.ect".as_ref())?;
+//! let trace = Trace::open(&opened.file)?;
+//! let names = SymbolNames::new(&opened.file, &trace, NameOptions::default());
+//! let profile = Profile::of(&TraceView::new(&trace, &names));
+//! for row in profile.top(Order::OwnTime, 10, &names) {
+//!     println!("{} ns in {}", row.own_ns, row.name);
+//! }
+//! # Ok(())
+//! # }
+//! ```
+
+#![deny(missing_docs, clippy::missing_errors_doc)]
+// Who prints what is found is somebody else.
+#![deny(clippy::print_stderr, clippy::print_stdout)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
+
+pub mod crash_files;
+mod kept;
+mod names;
+mod open;
+mod profile;
+mod source_notes;
+mod totals;
+mod view;
+
+pub use kept::{KeptCall, kept_calls};
+pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
+pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
+pub use profile::{FunctionRow, Order, Profile};
+pub use source_notes::{SourceNote, SourceProblem};
+pub use totals::{lost_events, marks_by_count, runtime_counts};
+pub use view::TraceView;

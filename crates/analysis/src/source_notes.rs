@@ -1,0 +1,108 @@
+//! Source files that couldn't be shown as the program was built from them.
+
+use std::time::{Duration, SystemTime};
+
+use everycall_symbols::{SourceRefusal, SourceText};
+
+/// Copying a program keeps times to the second on some file systems.
+const TOLERANCE: Duration = Duration::from_secs(2);
+
+/// Why a source file is not shown, or may not be what was compiled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SourceProblem {
+    /// It isn't there, or can't be read as text.
+    Missing,
+    /// It lies outside of the allowed folders, or is not the file that was compiled.
+    Withheld,
+    /// It was changed after the program was built.
+    Newer,
+    /// It is not UTF-8; what isn't is replaced by U+FFFD.
+    NotUtf8,
+}
+
+/// Source files with one problem.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SourceNote {
+    /// What is wrong with them.
+    pub problem: SourceProblem,
+    /// How many there are.
+    pub count: u64,
+    /// Path of the first one.
+    pub first: String,
+    /// Why the first one was refused, if it was.
+    pub refusal: Option<SourceRefusal>,
+}
+
+/// What was noticed.
+#[derive(Debug, Default)]
+pub(crate) struct SourceNotes(Vec<SourceNote>);
+
+impl SourceNotes {
+    /// A file that is shown as `name`; `built`: when what was built from it was there at the latest, where that is known.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        found: &Result<SourceText, SourceRefusal>,
+        built: Option<SystemTime>,
+    ) {
+        match found {
+            Ok(source) => {
+                let is_newer = source.modified.zip(built).is_some_and(|(modified, built)| {
+                    modified.duration_since(built).is_ok_and(|later| later > TOLERANCE)
+                });
+                if is_newer {
+                    self.count(SourceProblem::Newer, name, None);
+                }
+                if source.is_lossy {
+                    self.count(SourceProblem::NotUtf8, name, None);
+                }
+            }
+            Err(refusal @ (SourceRefusal::Outside(_) | SourceRefusal::NotCompiled(_))) => {
+                self.count(SourceProblem::Withheld, name, Some(refusal));
+            }
+            Err(refusal) => self.count(SourceProblem::Missing, name, Some(refusal)),
+        }
+    }
+
+    /// One for each problem that there is.
+    pub(crate) fn all(&self) -> Vec<SourceNote> {
+        let mut notes = self.0.clone();
+        notes.sort_by_key(|note| note.problem as u8);
+        notes
+    }
+
+    fn count(&mut self, problem: SourceProblem, name: &str, refusal: Option<&SourceRefusal>) {
+        match self.0.iter_mut().find(|note| note.problem == problem) {
+            Some(note) => note.count += 1,
+            None => self.0.push(SourceNote {
+                problem,
+                count: 1,
+                first: name.to_owned(),
+                refusal: refusal.cloned(),
+            }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::PathBuf;
+
+    #[test]
+    fn problems_are_counted_with_their_first_file() {
+        let mut notes = SourceNotes::default();
+        assert!(notes.all().is_empty());
+        notes.add("/x.c", &Err(SourceRefusal::Outside("/x.c".into())), None);
+        let refusal = SourceRefusal::Unreadable(PathBuf::from("a.c"), "No such file".to_owned());
+        for name in ["a.c", "b.c"] {
+            notes.add(name, &Err(refusal.clone()), None);
+        }
+        notes.add("c.c", &Err(SourceRefusal::NotText("c.c".into())), None);
+        let found = notes.all();
+        let [missing, withheld] = &found[..] else { panic!("{found:?}") };
+        assert_eq!((missing.problem, missing.count), (SourceProblem::Missing, 3));
+        assert_eq!((&*missing.first, missing.refusal.as_ref()), ("a.c", Some(&refusal)));
+        assert_eq!((withheld.problem, withheld.count), (SourceProblem::Withheld, 1));
+    }
+}

@@ -1,0 +1,37 @@
+//! Sums over a whole trace.
+
+use everycall_format::arena::COUNTERS;
+use everycall_timeline::{NamedMarks, ThreadInfo, Trace};
+
+/// What the runtime counted, in all processes; indexed by `everycall_format::arena::counter`.
+#[must_use]
+pub fn runtime_counts(trace: &Trace<'_>) -> [u64; COUNTERS] {
+    // Counts only grow, so a process's last snapshot has all of its.
+    let mut last = vec![None; trace.processes().len()];
+    for snapshot in trace.snapshots() {
+        if let Some(last) = last.get_mut(snapshot.process) {
+            *last = Some(&snapshot.counters);
+        }
+    }
+    let mut sums = [0_u64; COUNTERS];
+    for counters in last.into_iter().flatten() {
+        sums.iter_mut().zip(counters).for_each(|(sum, count)| *sum = sum.saturating_add(*count));
+    }
+    sums
+}
+
+/// Events of a thread that are known to be missing between others.
+#[must_use]
+pub fn lost_events(thread: &ThreadInfo) -> u64 {
+    thread.losses.saturating_add(thread.missing)
+}
+
+/// The names of labels, instants and spans, those that occur most first.
+#[must_use]
+pub fn marks_by_count<'t>(trace: &'t Trace<'_>) -> Vec<&'t NamedMarks> {
+    let count = |named: &NamedMarks| named.labels.saturating_add(named.instants).saturating_add(named.spans);
+    // Types of exceptions are names too.
+    let mut names: Vec<_> = trace.mark_names().all().iter().filter(|named| count(named) > 0).collect();
+    names.sort_by_key(|named| (std::cmp::Reverse(count(named)), &named.name));
+    names
+}

@@ -1,0 +1,110 @@
+//! What all verbs that read traces share: opening one, and saying what is damaged, missing or empty.
+
+use std::io;
+use std::path::Path;
+
+use everycall_analysis::{NameOptions, OpenError, Selection, SymbolNames, TraceView};
+use everycall_export::{self as export, Source as _};
+use everycall_messages::say;
+use everycall_reader::TraceFile;
+use everycall_timeline::Trace;
+
+use crate::arguments::SymbolArguments;
+use crate::failure::Failure;
+
+/// Sentences about symbols that are shown; the rest is counted.
+const WARNINGS_SHOWN: usize = 10;
+
+/// Opens a trace file or a crash file.
+pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
+    // Whoever reads a trace writes something next.
+    everycall_recorder::outlive_size_limit();
+    let opened = everycall_analysis::open(path).map_err(|error| {
+        let advice = match &error {
+            OpenError::Unreadable(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                "; ask its owner for it: traces are private unless their owner shares them"
+            }
+            OpenError::Unreadable(_) => "; name a trace file that is there",
+            OpenError::NotRegular => "; name a trace file made by `everycall record`",
+            _ => "",
+        };
+        Failure::of(path, format!("{error}{advice}"))
+    })?;
+    for warning in &opened.warnings {
+        say!("everycall: {}: {warning}", path.display());
+    }
+    Ok(opened.file)
+}
+
+/// Leaves the moment of kept call `number` in a file, counted from 1; without a number, the recording.
+pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path) -> Result<(), Failure> {
+    let selection = number.map_or(Selection::Recording, Selection::KeptCall);
+    everycall_analysis::select(file, selection).map_err(|count| {
+        let there = match count {
+            0 => "no calls were kept; `everycall record --trigger` keeps them".to_owned(),
+            count => format!("its kept calls have numbers from 1 to {count}; `everycall info` lists them"),
+        };
+        Failure::of(path, there)
+    })
+}
+
+/// The timeline of an opened file.
+pub fn trace<'a>(file: &'a TraceFile<'static>, path: &Path) -> Result<Trace<'a>, Failure> {
+    Trace::open(file).map_err(|error| Failure::of(path, error))
+}
+
+/// How names are to be given and found.
+pub fn name_options(arguments: &SymbolArguments) -> NameOptions {
+    NameOptions {
+        binary_maps: arguments.map_path.clone(),
+        source_maps: arguments.map_source.clone(),
+        debug_dirs: arguments.debug_dir.clone(),
+        full_names: arguments.full_names,
+        ..NameOptions::default()
+    }
+}
+
+/// Says what is damaged or missing in a trace.
+pub fn warn(trace: &Trace<'_>, path: &Path) {
+    for warning in trace.warnings() {
+        say!("everycall: {}: {warning}", path.display());
+    }
+}
+
+/// Says what kept modules from being named in full.
+pub fn warn_of_names(names: &SymbolNames<'_>) {
+    let warnings = names.warnings();
+    for warning in warnings.iter().take(WARNINGS_SHOWN) {
+        say!("everycall: {warning}");
+    }
+    if warnings.len() > WARNINGS_SHOWN {
+        say!("everycall: and {} more of this kind", warnings.len() - WARNINGS_SHOWN);
+    }
+    if warnings.iter().any(|warning| warning.is_mended_by_path_map()) {
+        say!(
+            "everycall: paths are mapped with --map-path OLD=NEW (binaries) and --map-source OLD=NEW (sources)"
+        );
+    }
+}
+
+/// Says why an output is empty: people wonder.
+pub fn explain_emptiness(
+    summary: &export::Summary,
+    filter: &export::Filter,
+    view: &TraceView<'_>,
+    trace: &Path,
+) {
+    if summary.slices > 0 {
+        return;
+    }
+    let trace = trace.display();
+    if let Some(label) = &filter.label
+        && !view.has_label(&label.name)
+    {
+        say!("everycall: no label in {trace} is called {}; `everycall info {trace}` lists them", label.name);
+    } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
+        say!("everycall: no call in {trace} passes the filter; leave out some of its options");
+    } else {
+        say!("everycall: {trace} holds no calls; `everycall info {trace}` tells what was recorded");
+    }
+}

@@ -1,0 +1,206 @@
+//! The loop that all outputs share: threads, filter, events.
+//!
+//! ```text
+//! Source -> filter -> Event -> Sink                      outputs of calls as they were: replay, JSON lines, CSV
+//!                       `-> Pen -> Drawn -> DrawnSink    outputs for viewers: Chrome JSON, Perfetto
+//! ```
+//!
+//! An output is a [`Sink`] or a [`DrawnSink`]: it is told of each thread that has something to show, then of what happens in
+//! it, and puts bytes into its [`Portions`]. Which threads and calls there are, when bytes are handed on, and what is counted
+//! where, is decided here.
+
+use std::io;
+
+use crate::draw::{Drawn, Pen};
+use crate::filter::Filter;
+use crate::filtered::Event;
+use crate::names::{Functions, Names};
+use crate::portions::Portions;
+use crate::source::{Source, Thread, process_titles};
+use crate::summary::{MANY_SLICES, Note, Summary};
+
+/// What is known while an output is written.
+pub(crate) struct Export<'a, S> {
+    /// The trace.
+    pub(crate) source: &'a S,
+    /// Who knows names and sources.
+    pub(crate) names: &'a dyn Names,
+    /// The functions that occurred so far.
+    pub(crate) functions: Functions<'a>,
+    /// What was written so far. Threads are counted here; all else by [`Summary::event`] or for viewers.
+    pub(crate) summary: Summary,
+}
+
+/// An output of events.
+pub(crate) trait Sink<'o, S: Source> {
+    /// Where its bytes go.
+    fn portions(&mut self) -> &mut Portions<'o>;
+
+    /// Before everything else.
+    fn begin(&mut self, export: &mut Export<'_, S>) {
+        let _ = export;
+    }
+
+    /// A thread that has events; they follow. `index` is its place in [`Source::threads`].
+    fn thread(&mut self, export: &mut Export<'_, S>, index: usize, thread: &Thread);
+
+    /// Something that happened in the thread.
+    fn event(&mut self, export: &mut Export<'_, S>, event: Event);
+
+    /// The thread has no more events.
+    fn thread_end(&mut self, export: &mut Export<'_, S>) {
+        let _ = export;
+    }
+
+    /// After everything else.
+    ///
+    /// # Errors
+    ///
+    /// Those of its [`Portions`].
+    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
+        let _ = export;
+        Ok(())
+    }
+}
+
+/// Writes what `filter` lets through into `sink`.
+pub(crate) fn run<'o, S: Source>(
+    source: &S,
+    names: &dyn Names,
+    filter: &Filter,
+    sink: &mut impl Sink<'o, S>,
+) -> io::Result<Summary> {
+    let functions = Functions::new(names, filter.function.as_ref());
+    let mut export = Export { source, names, functions, summary: Summary::default() };
+    sink.begin(&mut export);
+    let window = filter.window(source.last_event_ns());
+    for (index, thread) in source.threads().iter().enumerate() {
+        if !filter.admits_thread(thread) {
+            continue;
+        }
+        let mut events = filter.apply(source, index, window);
+        let mut any = false;
+        while let Some(event) = events.next(&mut export.functions) {
+            if !any {
+                any = true;
+                export.summary.threads += 1;
+                sink.thread(&mut export, index, thread);
+            }
+            sink.event(&mut export, event);
+            sink.portions().spill()?;
+        }
+        if any {
+            sink.thread_end(&mut export);
+            sink.portions().spill()?;
+        }
+    }
+    sink.end(&mut export)?;
+    sink.portions().finish()?;
+    Ok(export.summary)
+}
+
+/// An output of what viewers can draw.
+pub(crate) trait DrawnSink<'o, S: Source> {
+    /// Where its bytes go.
+    fn portions(&mut self) -> &mut Portions<'o>;
+
+    /// Before everything else.
+    fn begin(&mut self, export: &mut Export<'_, S>);
+
+    /// A thread that has something to draw, first at `at_ns`. `process` is the title of its process, where this is the first thread of it.
+    fn thread(
+        &mut self,
+        export: &mut Export<'_, S>,
+        index: usize,
+        thread: &Thread,
+        process: Option<&str>,
+        at_ns: u64,
+    );
+
+    /// Something to draw in the thread. `pen` has drawn it, and knows labels and jumps of slices.
+    fn draw(&mut self, export: &mut Export<'_, S>, drawn: &Drawn, pen: &Pen);
+
+    /// After everything else.
+    ///
+    /// # Errors
+    ///
+    /// Those of its [`Portions`].
+    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()>;
+}
+
+/// Writes what can be drawn of what `filter` lets through into `sink`.
+pub(crate) fn draw<'o, S: Source>(
+    source: &S,
+    names: &dyn Names,
+    filter: &Filter,
+    notify: &mut dyn FnMut(Note),
+    sink: impl DrawnSink<'o, S>,
+) -> io::Result<Summary> {
+    let titles = process_titles(source);
+    let mut drawing = Drawing { sink, notify, titles, pen: Pen::new(1), is_new: None };
+    run(source, names, filter, &mut drawing)
+}
+
+/// Draws the events of an output for viewers.
+struct Drawing<'n, K> {
+    sink: K,
+    notify: &'n mut dyn FnMut(Note),
+    /// Of processes that have had no thread yet.
+    titles: Titles,
+    pen: Pen,
+    /// The thread, until something of it is drawn.
+    is_new: Option<(usize, Thread)>,
+}
+
+type Titles = rustc_hash::FxHashMap<u32, String>;
+
+impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<'_, K> {
+    fn portions(&mut self) -> &mut Portions<'o> {
+        self.sink.portions()
+    }
+
+    fn begin(&mut self, export: &mut Export<'_, S>) {
+        self.sink.begin(export);
+    }
+
+    fn thread(&mut self, _: &mut Export<'_, S>, index: usize, thread: &Thread) {
+        // Numbers of chains go on: they are the whole output's.
+        self.pen = Pen::new(self.pen.next_chain());
+        self.is_new = Some((index, thread.clone()));
+    }
+
+    #[inline]
+    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
+        let Some(drawn) = self.pen.draw(event) else { return };
+        if let Some((index, thread)) = self.is_new.take() {
+            let title = self.titles.remove(&thread.pid);
+            self.sink.thread(export, index, &thread, title.as_deref(), drawn.at_ns());
+        }
+        self.sink.draw(export, &drawn, &self.pen);
+        let summary = &mut export.summary;
+        match drawn {
+            Drawn::Begin { .. } => {}
+            Drawn::End(slice) => {
+                summary.slices += 1;
+                if summary.slices == MANY_SLICES + 1 {
+                    (self.notify)(Note::ManySlices);
+                }
+                if slice.has_remarks() {
+                    summary.moved_slices += u64::from(slice.moved.is_some());
+                    summary.deep_calls += if slice.what.is_none() { slice.calls } else { 0 };
+                }
+            }
+            Drawn::Point(point) => summary.event(&Event::Point(point)),
+            Drawn::Mark(mark) => summary.event(&Event::Mark(mark)),
+            Drawn::Gap(gap) => summary.event(&Event::Gap(gap)),
+        }
+    }
+
+    fn end(&mut self, export: &mut Export<'_, S>) -> io::Result<()> {
+        self.sink.end(export)?;
+        if export.summary.deep_calls > 0 {
+            (self.notify)(Note::DeepCalls { calls: export.summary.deep_calls });
+        }
+        Ok(())
+    }
+}

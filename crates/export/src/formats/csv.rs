@@ -1,0 +1,244 @@
+//! Comma-separated values (RFC 4180, with plain newlines): a header, then a line for each call, written when it ends.
+//!
+//! ```text
+//! kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks
+//! call,1,2,main,1,7,1234,f(int),app,/src/file.cpp,12,,
+//! lost,1,2,main,1,99,,,,,,7,overwritten before they were read
+//! ```
+//!
+//! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin.
+//! - `depth` counts the shown calls around the call.
+//! - `remarks` are those of the other outputs, such as `cut at end` or `unwound`, with `; ` between them.
+//! - Other kinds of lines: `lost`, `orphan exit` and `left out` (`value` is how many, empty where nobody counted), `label`,
+//!   `instant`, `throw`, `catch`, `span`, `orphan span end` (the name in the column of functions, `value` what it was given),
+//!   `not recorded` and `suspended`. Whoever wants calls alone selects those of kind `call`.
+
+use std::io::Write;
+
+use everycall_timeline::{Gap, GapKind, Mark, MarkKind};
+
+use crate::driver::{Export, Sink};
+use crate::filtered::{Event, Point, PointKind};
+use crate::json::put_number;
+use crate::names::{Function, FunctionId, Functions};
+use crate::portions::Portions;
+use crate::source::{Source, Thread};
+use crate::text;
+
+const HEADER: &[u8] =
+    b"kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks\n";
+
+/// The output.
+pub(crate) struct Csv<'o> {
+    portions: Portions<'o>,
+    /// `,pid,tid,thread,` of the thread.
+    thread: Vec<u8>,
+    /// By function: `,function,module,file,line,`; empty for those that had no line yet.
+    functions: Vec<Vec<u8>>,
+    /// Open calls of the thread.
+    depth: u64,
+}
+
+impl<'o> Csv<'o> {
+    pub(crate) fn new(out: &'o mut dyn Write) -> Self {
+        Csv { portions: Portions::new(out), thread: Vec::new(), functions: Vec::new(), depth: 0 }
+    }
+
+    /// All up to the times.
+    fn head(&mut self, kind: &str) -> &mut Vec<u8> {
+        let bytes = &mut self.portions.bytes;
+        bytes.extend_from_slice(kind.as_bytes());
+        bytes.extend_from_slice(&self.thread);
+        put_number(bytes, self.depth);
+        bytes.push(b',');
+        bytes
+    }
+
+    fn call(&mut self, event: &Event, functions: &Functions<'_>) {
+        let Event::End { function, start_ns, end_ns, start, how } = *event else { return };
+        self.learn(function, functions);
+        put_times(self.head("call"), start_ns, Some(end_ns));
+        let bytes = &mut self.portions.bytes;
+        bytes.extend_from_slice(&self.functions[function.index()]);
+        bytes.push(b',');
+        put_remarks(bytes, text::remarks(start.cut, start.caller_unsure, how));
+    }
+
+    fn learn(&mut self, id: FunctionId, functions: &Functions<'_>) {
+        if self.functions.len() <= id.index() {
+            self.functions.resize_with(id.index() + 1, Vec::new);
+        }
+        let known = &mut self.functions[id.index()];
+        if known.is_empty() {
+            put_function(known, functions.get(id));
+        }
+    }
+
+    fn point(&mut self, point: &Point, functions: &Functions<'_>) {
+        let (kind, function) = match point.kind {
+            PointKind::Lost(_) => ("lost", None),
+            PointKind::StrayExit(function) => ("orphan exit", Some(function)),
+            PointKind::LeftOut => ("left out", None),
+        };
+        put_times(self.head(kind), point.at_ns, None);
+        if let Some(function) = function {
+            self.learn(function, functions);
+            self.portions.put(&self.functions[function.index()]);
+        } else {
+            self.portions.put(NO_FUNCTION);
+        }
+        let bytes = &mut self.portions.bytes;
+        if let Some(count) = point.count {
+            put_number(bytes, count);
+        }
+        bytes.push(b',');
+        let (_, detail) = text::point(point, functions);
+        put_remarks(bytes, function.is_none().then_some(detail).into_iter());
+    }
+
+    fn mark(&mut self, mark: &Mark, source: &impl Source) {
+        let (kind, start) = match mark.kind {
+            MarkKind::Label => ("label", None),
+            MarkKind::Instant => ("instant", None),
+            MarkKind::Throw => ("throw", None),
+            MarkKind::Catch => ("catch", None),
+            MarkKind::StraySpanEnd => ("orphan span end", None),
+            MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
+            // Its end has all of it.
+            MarkKind::SpanBegin { .. } => return,
+        };
+        let start_ns = start.map_or(mark.at_ns, |(start_ns, ..)| start_ns);
+        put_times(self.head(kind), start_ns, start.map(|_| mark.at_ns));
+        let bytes = &mut self.portions.bytes;
+        bytes.push(b',');
+        if matches!(mark.kind, MarkKind::Throw | MarkKind::Catch) {
+            put_text(bytes, &text::type_name(source.mark_name(mark.name)).unwrap_or_default());
+        } else {
+            put_text(bytes, text::mark_name(source, mark.name));
+        }
+        bytes.extend_from_slice(b",,,,");
+        if let Some(value) = mark.value {
+            put_number(bytes, value);
+        }
+        bytes.push(b',');
+        match start {
+            Some((_, start_cut, how)) => put_remarks(bytes, text::span_remarks(start_cut, how)),
+            None => bytes.push(b'\n'),
+        }
+    }
+
+    fn gap(&mut self, gap: &Gap) {
+        let kind = if gap.why == GapKind::Suspended { "suspended" } else { "not recorded" };
+        put_times(self.head(kind), gap.at_ns, Some(gap.until_ns));
+        self.portions.put(NO_FUNCTION);
+        let bytes = &mut self.portions.bytes;
+        bytes.push(b',');
+        let resumed = gap.resumed_by.map(|thread| format!("resumed by thread {thread}"));
+        put_remarks(bytes, std::iter::once(text::gap_reason(gap.why)).chain(resumed.as_deref()));
+    }
+}
+
+impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
+    fn portions(&mut self) -> &mut Portions<'o> {
+        &mut self.portions
+    }
+
+    fn begin(&mut self, _: &mut Export<'_, S>) {
+        self.portions.put(HEADER);
+    }
+
+    fn thread(&mut self, _: &mut Export<'_, S>, _: usize, thread: &Thread) {
+        self.depth = 0;
+        self.thread.clear();
+        for number in [thread.pid, thread.tid] {
+            self.thread.push(b',');
+            put_number(&mut self.thread, number.into());
+        }
+        self.thread.push(b',');
+        put_text(&mut self.thread, &thread.name);
+        self.thread.push(b',');
+    }
+
+    fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
+        export.summary.event(&event);
+        match event {
+            Event::Begin { .. } => self.depth += 1,
+            Event::End { .. } => {
+                self.depth -= 1;
+                self.call(&event, &export.functions);
+            }
+            Event::Point(point) => self.point(&point, &export.functions),
+            Event::Mark(mark) => self.mark(&mark, export.source),
+            Event::Gap(gap) => self.gap(&gap),
+        }
+    }
+}
+
+/// The columns of a function where there is none.
+const NO_FUNCTION: &[u8] = b",,,,,";
+
+fn put_function(bytes: &mut Vec<u8>, function: &Function) {
+    for text in [&function.name, &function.module, function.file.as_deref().unwrap_or_default()] {
+        bytes.push(b',');
+        put_text(bytes, text);
+    }
+    bytes.push(b',');
+    if let Some(line) = function.line {
+        put_number(bytes, line.into());
+    }
+    bytes.push(b',');
+}
+
+/// Begin and duration; the latter is empty for what has none.
+fn put_times(bytes: &mut Vec<u8>, start_ns: u64, end_ns: Option<u64>) {
+    put_number(bytes, start_ns);
+    bytes.push(b',');
+    if let Some(end_ns) = end_ns {
+        put_number(bytes, end_ns.saturating_sub(start_ns));
+    }
+}
+
+/// The last column, and the end of the line.
+fn put_remarks<'t>(bytes: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) {
+    let mut text = String::new();
+    for remark in remarks {
+        if !text.is_empty() {
+            text.push_str("; ");
+        }
+        text.push_str(remark);
+    }
+    put_text(bytes, &text);
+    bytes.push(b'\n');
+}
+
+/// A text, in quotes where it must be.
+fn put_text(bytes: &mut Vec<u8>, text: &str) {
+    if !text.contains([',', '"', '\n', '\r']) {
+        return bytes.extend_from_slice(text.as_bytes());
+    }
+    bytes.push(b'"');
+    for byte in text.bytes() {
+        if byte == b'"' {
+            bytes.push(byte);
+        }
+        bytes.push(byte);
+    }
+    bytes.push(b'"');
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_are_quoted_where_they_must_be() {
+        let quoted = |text: &str| {
+            let mut bytes = Vec::new();
+            put_text(&mut bytes, text);
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(quoted("f(int)"), "f(int)");
+        assert_eq!(quoted("f(int, char)"), "\"f(int, char)\"");
+        assert_eq!(quoted("a \"b\"\nc"), "\"a \"\"b\"\"\nc\"");
+    }
+}

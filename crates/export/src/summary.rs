@@ -1,0 +1,88 @@
+//! What was written, and what people should know about it.
+
+use std::fmt;
+
+use everycall_timeline::MarkKind;
+use everycall_units::Count;
+
+use crate::filtered::{Event, PointKind};
+use crate::{draw, text};
+
+/// From this many slices on, an export says how to make it smaller.
+pub const MANY_SLICES: u64 = 2_000_000;
+
+/// Something that people should know about an export. `Display` gives the sentence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Note {
+    /// There are more slices than viewers handle well. It comes when the number is passed, before the rest is
+    /// written.
+    ManySlices,
+    /// Calls were nested more deeply than viewers show.
+    DeepCalls {
+        /// How many calls were added up into slices that say so.
+        calls: u64,
+    },
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Note::ManySlices => write!(
+                out,
+                "more than {} slices: viewers will be slow or run out of memory; choose a part with --last, \
+                 --since and --until, --tid, --function or --depth, or leave out short calls with \
+                 --min-duration",
+                Count(MANY_SLICES)
+            ),
+            Note::DeepCalls { calls } => write!(
+                out,
+                "{} calls lie deeper than the {} levels that viewers draw; slices named \"{}\" stand for \
+                 them, and --function starts a tree at a function of your choice",
+                Count(calls),
+                draw::LEVELS,
+                text::DEEPER
+            ),
+        }
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Summary {
+    /// Slices, or calls in the outputs for people.
+    pub slices: u64,
+    /// Calls that slices named "deeper calls not shown" stand for.
+    pub deep_calls: u64,
+    /// Threads with at least one event.
+    pub threads: u64,
+    /// Events known to be missing within what was written, where they were counted.
+    pub lost_events: u64,
+    /// Exits that closed no call.
+    pub stray_exits: u64,
+    /// Labels, instants and spans.
+    pub marks: u64,
+    /// Times that recording was off.
+    pub gaps: u64,
+    /// Slices whose stamps were moved by some nanoseconds so that viewers nest them rightly.
+    pub moved_slices: u64,
+}
+
+impl Summary {
+    /// Counts an event that was written.
+    pub(crate) fn event(&mut self, event: &Event) {
+        match event {
+            Event::Begin { .. } => {}
+            Event::End { .. } => self.slices += 1,
+            Event::Mark(mark) => self.marks += u64::from(!matches!(mark.kind, MarkKind::SpanEnd { .. })),
+            Event::Gap(_) => self.gaps += 1,
+            Event::Point(point) => {
+                let sum = match point.kind {
+                    PointKind::Lost(_) => &mut self.lost_events,
+                    PointKind::StrayExit(_) => &mut self.stray_exits,
+                    PointKind::LeftOut => return,
+                };
+                *sum = sum.saturating_add(point.count.unwrap_or(0));
+            }
+        }
+    }
+}
