@@ -9,8 +9,8 @@ use crate::error::CoreError;
 
 /// The name of the mapping under `record`, as the kernel shows it.
 const MAPPING_NAME: &[u8] = b"/memfd:everycall-arena";
-/// Bytes that a table in use may have, of modules, children or paths: tables of strangers may claim anything, and a core's holes read
-/// as zeros for as long as one likes.
+/// Bytes that a table in use may have, of modules, children or paths: tables of strangers may claim
+/// anything, and a core's holes read as zeros for as long as one likes.
 const TABLE_MAX: u64 = 16 << 20;
 /// Thread slots that may be in use.
 const THREADS_MAX: u32 = 1 << 16;
@@ -43,8 +43,9 @@ pub(crate) fn header(bytes: &[u8]) -> Result<Option<ArenaHeader>, Error> {
     if sane { Ok(Some(header)) } else { Err(Error::NotAnArena { available: header.arena_size }) }
 }
 
-/// Finds the arena of process `pid`, or that of the core's own process. Its mapping may be split into many, as parts that were never
-/// used are left out of cores; the first part begins with its header.
+/// Finds the arena of process `pid`, or that of the core's own process. Its mapping may be split
+/// into many, as parts that were never used are left out of cores; the first part begins with its
+/// header.
 pub(crate) fn find(file: &dyn ReadAt, core: &Elf, pid: Option<u32>) -> Result<Place, CoreError> {
     let mut places = Vec::new();
     let mut unreadable = None;

@@ -1,4 +1,4 @@
-//! What a crash file says of its process: nobody else can, once it is dead.
+//! A crash file's data on its process, the only source after the process has died.
 
 use everycall_format::arena::ClockReading;
 use everycall_format::crash::{Beginning, COMMAND_MAX, CRASH_MAGIC, CRASH_OFFSET, CrashRecord};
@@ -12,11 +12,11 @@ pub struct CrashFacts {
     pub name: Vec<u8>,
     /// The words of its command line, as far as they were kept: about 1,900 bytes.
     pub command: Vec<Vec<u8>>,
-    /// The folder that it was started in; empty where that isn't known.
+    /// The folder that it was started in; empty if that isn't known.
     pub folder: Vec<u8>,
     /// The kernel's id of the boot that it ran in, as `/proc/sys/kernel/random/boot_id` has it.
     pub boot: Vec<u8>,
-    /// What the clocks said while it ran; at most two readings.
+    /// Clock readings from its lifetime; at most two.
     pub latest: Vec<ClockReading>,
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Load {
 pub struct ProcessFacts {
     /// Process id.
     pub pid: Option<u32>,
-    /// Its parent's; 0 where unknown.
+    /// Its parent's; 0 if unknown.
     pub parent: u32,
     /// Command name, of 15 bytes at most.
     pub name: Vec<u8>,
@@ -61,7 +61,8 @@ pub struct ProcessFacts {
     pub threads: u32,
     /// The signal that the first thread was given, where there was one.
     pub signal: Option<u32>,
-    /// Whether that signal ended the process: the kernel made the core. Otherwise a debugger did, and the process went on.
+    /// Whether that signal ended the process: the kernel made the core. Otherwise a debugger did,
+    /// and the process continued.
     pub has_ended: bool,
     /// Paths of mapped files, with the address of their first mapping.
     pub files: Vec<(Vec<u8>, u64)>,
@@ -87,14 +88,14 @@ pub(crate) struct Elf {
     /// By address; empty ones are left out.
     pub loads: Vec<Load>,
     pub process: ProcessFacts,
-    /// Bytes that the headers speak of and the file hasn't.
+    /// Bytes that the headers declare and the file lacks.
     pub cut: u64,
 }
 
 /// What an ELF header says about the program headers.
 pub(crate) struct Outline {
     pub program_headers_at: u64,
-    /// `None` where it is in the first section header.
+    /// `None` if it is in the first section header.
     pub program_headers: Option<u64>,
     section_headers_at: u64,
 }
@@ -222,7 +223,7 @@ impl ProcessFacts {
                 NT_FILE => FILES_MAX,
                 _ => continue,
             };
-            // No more than the file has: sizes in it are a stranger's.
+            // At most the file's size: sizes in it aren't trusted.
             let length = u64::from(size).min(limit).min(file.size()?.saturating_sub(data_at));
             let mut data = vec![0; length as usize];
             let count = file.read_full_at(data_at, &mut data)?;

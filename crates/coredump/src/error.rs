@@ -1,4 +1,4 @@
-//! Why nothing came out of a file, each as a sentence that ends in what to do.
+//! Why a file gave no trace; each message ends with a remedy.
 
 use std::fmt;
 use std::io;

@@ -1,5 +1,5 @@
-//! Core dumps of traced programs: finds everycall's memory in them and writes a trace of it, as if somebody had asked for one at
-//! the moment of the crash.
+//! Core dumps of traced programs: finds everycall's memory in them and writes a trace, like a
+//! snapshot at the moment of the crash.
 //!
 //! ```text
 //! core, core.zst, core.lz4 --\                           /-- ArenaImage (everycall-reader) --> Snapshot --> .ect
@@ -7,12 +7,13 @@
 //!  crash file
 //! ```
 //!
-//! It needs no gdb, no debugging information and not the program: the arena describes itself. Every number in the input is
-//! a stranger's. What a core left out of our memory, because nobody ever wrote there, reads as zeros.
+//! It needs neither gdb nor debugging information nor the program: the arena describes itself. No
+//! number in the input is trusted. Memory that a core omits, because it was never written, reads as
+//! zeros.
 
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Invalid input leads to an error, never to a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![forbid(unsafe_code)]
 
@@ -46,11 +47,12 @@ pub struct Core<'a> {
 }
 
 impl<'a> Core<'a> {
-    /// Opens a core, packed or not, or an arena, and finds the memory of the core's process, or of process `pid`.
+    /// Opens a core, packed or not, or an arena, and finds the memory of the core's process, or of
+    /// process `pid`.
     ///
     /// # Errors
     ///
-    /// It is something else, it can't be read, or our memory isn't in it.
+    /// It is another kind of file, can't be read, or doesn't contain the arena.
     pub fn open(file: File, pid: Option<u32>) -> Result<Core<'a>, CoreError> {
         match Input::open(file)? {
             Input::Core(file) => Core::of_elf(file, pid),
@@ -94,7 +96,7 @@ impl<'a> Core<'a> {
         self.found.as_ref().map(|(elf, _)| &elf.process)
     }
 
-    /// What a crash file says about its process; `None` where this is none.
+    /// What a crash file says about its process; `None` if this is none.
     #[must_use]
     pub fn crash(&self) -> Option<CrashFacts> {
         if self.found.is_some() { None } else { crash::read(self.bytes.as_ref()) }
@@ -113,7 +115,7 @@ impl<'a> Core<'a> {
         .map_err(CoreError::Arena)
     }
 
-    /// Bytes of the arena that the core should have, and that its file, cut, hasn't.
+    /// Bytes of the arena that are missing because the core's file is truncated.
     ///
     /// # Errors
     ///

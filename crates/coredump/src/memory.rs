@@ -9,8 +9,8 @@ use crate::elf::Load;
 /// Bytes of an event word.
 const WORD: u64 = everycall_format::event::WORD_SIZE as u64;
 
-/// A range of the process's memory. What the core left out, because it was never touched or because the core was cut, reads as
-/// zeros.
+/// A range of the process's memory. Parts that the core omits, because they were never touched or
+/// because the core is truncated, read as zeros.
 pub(crate) struct Window<'a> {
     file: &'a dyn ReadAt,
     /// By address.
@@ -24,8 +24,8 @@ impl<'a> Window<'a> {
         Window { file, loads, base, size: size.min(u64::MAX - base) }
     }
 
-    /// How many of the bytes of `load` are in the file. Where it was cut within a word, that word isn't: half an event would be a
-    /// wrong one.
+    /// The bytes of `load` that are in the file, without a word that is cut: half an event would be
+    /// a wrong one.
     fn there(&self, load: &Load) -> io::Result<u64> {
         let available = self.file.size()?.saturating_sub(load.offset);
         Ok(if available < load.size { available & !(WORD - 1) } else { load.size })
@@ -52,7 +52,7 @@ impl ReadAt for Window<'_> {
         }
         let address = self.base + offset;
         let behind = self.loads.partition_point(|load| load.address <= address);
-        // Until the next one begins; in a stranger's file they may overlap.
+        // Up to the next one; in a hostile file they may overlap.
         let until = self.loads.get(behind).map_or(u64::MAX, |next| next.address);
         let mut count = left.min(until - address);
         let load = behind.checked_sub(1).and_then(|index| self.loads.get(index));

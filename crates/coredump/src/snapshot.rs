@@ -1,4 +1,4 @@
-//! A trace of an arena that was left behind: one snapshot, as the runtime left it.
+//! A trace of a dead process's arena: one snapshot of its last state.
 
 use std::io::{self, Write};
 
@@ -19,10 +19,10 @@ use crate::elf::ProcessFacts;
 
 /// The only snapshot of the file.
 const SNAPSHOT: u32 = 0;
-/// Warnings that are told one by one.
+/// Warnings that are reported one by one.
 const WARNINGS_MAX: usize = 8;
 
-/// An arena, read as far as its tables go, with what is known besides.
+/// An arena with its tables, and further facts about its process.
 pub struct Snapshot<'a> {
     image: &'a ArenaImage<'a>,
     modules: Vec<(ModuleEntry, Vec<u8>)>,
@@ -87,7 +87,7 @@ impl<'a> Snapshot<'a> {
         self.reached
     }
 
-    /// Adds readings of the same clocks, which tell how fast the counter runs.
+    /// Adds readings of the same clocks, which give the counter's rate.
     pub fn add_clock_readings(&mut self, readings: &[ClockReading]) {
         self.clock.extend_from_slice(readings);
     }
@@ -103,7 +103,8 @@ impl<'a> Snapshot<'a> {
         self.crash = Some(crash);
     }
 
-    /// When the process wrote its newest event, in nanoseconds since 1970, as far as its clocks tell.
+    /// When the process wrote its newest event, in nanoseconds since 1970, as far as its clocks
+    /// tell.
     #[must_use]
     pub fn reached_realtime_ns(&self) -> Option<u64> {
         let last = self.clock.last().filter(|last| last.realtime_ns != 0)?;
@@ -116,12 +117,12 @@ impl<'a> Snapshot<'a> {
         })
     }
 
-    /// Says something in the report.
+    /// Adds a warning to the report.
     pub fn add_warning(&mut self, warning: String) {
         self.warnings.push(warning);
     }
 
-    /// Says in the report that something is missing of what threads wrote.
+    /// Reports events as missing.
     pub fn add_missing(&mut self, warning: String) {
         self.is_incomplete = true;
         self.add_warning(warning);
@@ -132,7 +133,7 @@ impl<'a> Snapshot<'a> {
         for (module, path) in &mut self.modules {
             if module.flags & module_flags::EXECUTABLE != 0 {
                 *path = new_path.to_vec();
-                // Of the file that was mapped, which this one isn't.
+                // These describe the mapped file, not this one.
                 (module.device, module.inode) = (0, 0);
             }
         }
@@ -197,7 +198,8 @@ impl<'a> Snapshot<'a> {
         Ok(summary)
     }
 
-    /// Words of the command line, as far as they are known: the kernel keeps its beginning, with blanks between the words.
+    /// Words of the command line, as far as they are known: the kernel keeps its beginning, with
+    /// blanks between the words.
     fn command(&self) -> Vec<&[u8]> {
         if let Some(crash) = self.crash.as_ref().filter(|crash| !crash.command.is_empty()) {
             return crash.command.iter().map(Vec::as_slice).collect();
@@ -289,7 +291,8 @@ impl<'a> Snapshot<'a> {
         Ok(())
     }
 
-    /// Nanoseconds that `ticks` take, by the first and the last reading; as many as ticks where the rate isn't known.
+    /// Nanoseconds that `ticks` take, by the first and the last reading; as many as ticks where the
+    /// rate isn't known.
     fn nanoseconds(&self, ticks: u64) -> u64 {
         let (Some(first), Some(last)) = (self.clock.first(), self.clock.last()) else { return ticks };
         let span = u128::from(last.ticks.saturating_sub(first.ticks));
@@ -341,7 +344,7 @@ impl Segments for ImageSegments<'_> {
         let mut words = Vec::new();
         let mut bytes = Vec::new();
         while let Some(segment) = cursor.next_segment(&mut words) {
-            // What can't be read was counted before.
+            // Unreadable segments were counted before.
             let Ok(number) = segment else { continue };
             bytes.clear();
             bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));

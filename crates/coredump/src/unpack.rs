@@ -1,7 +1,8 @@
 //! Packed cores, unpacked into a temporary file that has no name.
 //!
-//! Only what a reader will ask for is kept: the headers, the notes, and memory that is, or may be, ours. The rest of a
-//! core, most of it, is unpacked and forgotten; its place in the file is a hole.
+//! Only what a reader will ask for is kept: the headers, the notes, and memory that is, or may be,
+//! ours. The rest of a core, most of it, is unpacked and forgotten; its place in the file is a
+//! hole.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -76,7 +77,8 @@ impl<R: Read> Sieve<R> {
         self.memory(&loads)
     }
 
-    /// Everything after the headers, `loads` by their places in the file. In a core, these are in the order of addresses, too.
+    /// Everything after the headers, `loads` by their places in the file. In a core, these are in
+    /// the order of addresses, too.
     fn memory(&mut self, loads: &[Load]) -> Result<(), CoreError> {
         let mut ours: Vec<std::ops::Range<u64>> = Vec::new();
         let mut kept = 0;

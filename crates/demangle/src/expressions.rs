@@ -320,7 +320,8 @@ impl<'a> Parser<'a> {
         if !self.eat_text("sr") {
             return self.base_name();
         }
-        // A type as any other, as gcc writes it, or scopes that end in `E`, which aren't substituted.
+        // A type as any other, as gcc writes it, or scopes that end in `E`, which aren't
+        // substituted.
         let read: [fn(&mut Self) -> Option<Id>; 2] = if self.are_scopes_plain {
             [Self::in_scopes, Self::in_type]
         } else {

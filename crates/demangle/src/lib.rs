@@ -1,10 +1,12 @@
 //! C++ linker names (Itanium C++ ABI) as people write them, in the spelling of GNU `c++filt`.
 //!
-//! Names come from strangers' files. Parsing makes at most one node for each byte, or little more, and prints what the nodes say; since
-//! nodes are shared (substitutions), a short name may stand for a text without end: depth, steps and the text's size are bounded, and
-//! a name beyond any bound is `None`. No `unsafe`, nothing that panics, no state between names.
+//! Names come from strangers' files. Parsing makes at most one node for each byte, or little more,
+//! and prints what the nodes say; since nodes are shared (substitutions), a short name may stand
+//! for a text without end: depth, steps and the text's size are bounded, and a name beyond any
+//! bound is `None`. No `unsafe`, nothing that panics, no state between names.
 //!
-//! What the grammar's words mean is in the [ABI](https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling); the functions of the parser
+//! What the grammar's words mean is in the
+//! [ABI](https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling); the functions of the parser
 //! are named after its productions.
 
 #![forbid(unsafe_code)]
@@ -24,12 +26,13 @@ pub use short::short_name;
 /// Longest text that a name may stand for.
 pub const TEXT_MAX: usize = 32 << 10;
 
-/// The function or object that a linker name is that of: `void f<int>(int)` for `_Z1fIiEvT_`. `None` for what is no such name.
+/// The function or object that a linker name is that of: `void f<int>(int)` for `_Z1fIiEvT_`.
+/// `None` for what is no such name.
 #[must_use]
 pub fn demangle(linkage_name: &str) -> Option<String> {
     let rest = linkage_name.strip_prefix("_Z").or_else(|| linkage_name.strip_prefix("__Z"))?;
-    // Compilers don't agree on whether scopes in expressions may be substituted later: a name that can't be read one way is read the
-    // other way.
+    // Compilers don't agree on whether scopes in expressions may be substituted later: a name that
+    // can't be read one way is read the other way.
     let mut parser = None;
     for are_scopes_plain in [false, true] {
         let mut attempt = parser::Parser::new(rest);
@@ -47,7 +50,8 @@ pub fn demangle(linkage_name: &str) -> Option<String> {
     print::text(&parser.nodes, &parser.lists, root)
 }
 
-/// The type that a mangled type stands for: `std::vector<int, std::allocator<int> >` for `St6vectorIiSaIiEE`.
+/// The type that a mangled type stands for: `std::vector<int, std::allocator<int> >` for
+/// `St6vectorIiSaIiEE`.
 #[must_use]
 pub fn demangle_type(mangled: &str) -> Option<String> {
     let mut parser = parser::Parser::new(mangled);

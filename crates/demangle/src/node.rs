@@ -1,4 +1,5 @@
-//! What a name is made of. Nodes lie in one table and refer to each other by index; several may refer to one.
+//! What a name is made of. Nodes lie in one table and refer to each other by index; several may
+//! refer to one.
 
 /// Index of a node.
 pub(crate) type Id = u32;
@@ -34,7 +35,7 @@ pub(crate) enum Reference {
     Right,
 }
 
-/// A function's type; of an encoding the name stands between result and parameters.
+/// A function's type; in an encoding, the name is between result and parameters.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Function {
     pub(crate) result: Option<Id>,
@@ -62,7 +63,7 @@ pub(crate) enum Node<'a> {
     Template(Id, List),
     /// An argument that is a pack.
     Pack(List),
-    /// `T_`: its number, and the argument that it stands for, where that is known.
+    /// `T_`: its number, and its argument, if known.
     Parameter(u32, Option<Id>),
     /// `name[abi:tag]`.
     Tagged(Id, &'a str),
@@ -82,7 +83,8 @@ pub(crate) enum Node<'a> {
     },
     Unnamed(u32),
     Binding(List),
-    /// `friend name`: a function that a template's class befriends, and whose constraints make it a member of sorts.
+    /// `friend name`: a function that a template's class befriends, and whose constraints make it a
+    /// member of sorts.
     Friend(Id),
     Operator(&'static str),
     LiteralOperator(Id),

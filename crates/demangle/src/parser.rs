@@ -58,7 +58,7 @@ impl<'a> Parser<'a> {
         self.at >= self.text.len()
     }
 
-    /// The byte so many behind the next one, 0 behind the end.
+    /// The byte at this distance after the next one; 0 after the end.
     pub(crate) fn peek_at(&self, ahead: usize) -> u8 {
         self.text.as_bytes().get(self.at + ahead).copied().unwrap_or(0)
     }
@@ -155,7 +155,7 @@ impl<'a> Parser<'a> {
         Some(self.list(&ids))
     }
 
-    /// Reads, or stands where it stood.
+    /// Reads, or restores the position on failure.
     pub(crate) fn attempt<T>(&mut self, read: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let (at, substitutions, forward) = (self.at, self.substitutions.len(), self.forward.len());
         let result = read(self);
@@ -220,7 +220,7 @@ impl<'a> Parser<'a> {
         Some(encoding)
     }
 
-    /// Types up to where `is_end` says so; at least one, of which `v` alone is none.
+    /// Types until `is_end`; at least one; `v` alone means none.
     pub(crate) fn parameters(&mut self, is_end: impl Fn(&Self) -> bool) -> Option<List> {
         if self.eat(b'v') {
             return Some(List::default());
@@ -441,7 +441,7 @@ impl<'a> Parser<'a> {
         Some(())
     }
 
-    /// A name without scope; `scope` is what it stands in.
+    /// A name without scope; `scope` is its enclosing scope.
     pub(crate) fn unqualified_name(
         &mut self,
         scope: Option<Id>,

@@ -1,7 +1,7 @@
 //! Names and types as text.
 //!
-//! A type may stand around what has it: `void (*f())(int)`. So each is printed in two parts, what comes before (`left`) and what comes
-//! behind (`right`).
+//! A type may stand around what has it: `void (*f())(int)`. So each is printed in two parts, what
+//! comes before (`left`) and what comes behind (`right`).
 
 use crate::TEXT_MAX;
 use crate::node::{Function, Id, List, Node, Qualifiers, Reference};
@@ -37,11 +37,12 @@ pub(crate) struct Printer<'p, 'a> {
     steps: u32,
     /// Which one of each pack is meant, within an expansion.
     pub(crate) element: Option<u32>,
-    /// Lambdas whose signature is being printed.
+    /// Lambdas with a signature that is being printed.
     lambdas: u32,
-    /// Arguments of the functions that have been begun, each with the place of what is around it, from 1.
+    /// Arguments of the functions that have been begun, each with the place of what is around it,
+    /// from 1.
     templates: Vec<(List, Scope)>,
-    /// The function whose arguments `T_` stands for.
+    /// The function to whose arguments `T_` refers.
     template: Scope,
 }
 
@@ -110,9 +111,10 @@ impl<'p, 'a> Printer<'p, 'a> {
         Some(())
     }
 
-    /// What a parameter stands for in `scope`: its argument, and of a pack the element that is meant, with the scope of that.
-    /// `None` where that can't be known. Names are made shorter with parameters in them, so that one that was read within one
-    /// function may be meant as another's: the function counts that is being printed.
+    /// What a parameter stands for in `scope`: its argument, and of a pack the element that is
+    /// meant, with the scope of that. `None` if that can't be known. Names are made shorter with
+    /// parameters in them, so that one that was read within one function may be meant as another's:
+    /// the function counts that is being printed.
     fn argument(&self, id: Id, scope: Scope) -> Option<(Id, Scope)> {
         let Node::Parameter(index, read) = self.node(id)? else { return None };
         if self.lambdas > 0 {
@@ -130,7 +132,7 @@ impl<'p, 'a> Printer<'p, 'a> {
         }
     }
 
-    /// What stands behind parameters.
+    /// The text after the parameters.
     fn resolved(&mut self, mut id: Id, mut scope: Scope) -> Option<(Id, Scope)> {
         // Arguments may be parameters in turn.
         for _ in 0..DEPTH_MAX {
@@ -154,7 +156,8 @@ impl<'p, 'a> Printer<'p, 'a> {
         })
     }
 
-    /// The type that a reference refers to with its scope, and whether it is an rvalue reference: those to references collapse.
+    /// The type that a reference refers to with its scope, and whether it is an rvalue reference:
+    /// those to references collapse.
     fn collapsed(&mut self, mut id: Id, mut is_right: bool) -> Option<(Id, Scope, bool)> {
         let mut scope = self.template;
         for _ in 0..DEPTH_MAX {
@@ -410,7 +413,7 @@ impl<'p, 'a> Printer<'p, 'a> {
             }
             Node::Qualified(inner, qualifiers) => {
                 self.left(inner)?;
-                // An argument may be `const` by itself.
+                // An argument may itself be `const`.
                 let (behind, _) = self.resolved(inner, self.template)?;
                 let has = match self.node(behind)? {
                     Node::Qualified(_, has) if behind != inner => has,

@@ -8,7 +8,8 @@
 //! | what has a name of its own: `std::basic_string<char>` | `std::string` |
 //! | `> >` | `>>` |
 //!
-//! All else stays. It works on the text, so that names out of debugging information are shortened alike.
+//! All else stays. It works on the text, so that names out of debugging information are shortened
+//! alike.
 
 /// Brackets within each other; a name with more stays as it is.
 const DEPTH_MAX: u32 = 128;
@@ -45,7 +46,7 @@ impl Reader<'_> {
     /// Text up to a comma or a closing bracket that isn't opened in it.
     fn part(&mut self) -> Option<String> {
         let mut out = String::new();
-        // Where the name that is being read begins, with its scopes.
+        // Start of the name that is being read, with its scopes.
         let mut begin = 0;
         while let Some(character) = self.rest().chars().next() {
             let is_boundary = !out.ends_with(is_word);
@@ -97,7 +98,7 @@ impl Reader<'_> {
         Some(out)
     }
 
-    /// What stands in brackets, which the next character opens.
+    /// The bracketed text that the next character opens.
     fn brackets(&mut self, close: char) -> Option<Vec<String>> {
         if self.depth >= DEPTH_MAX {
             return None;
@@ -107,7 +108,7 @@ impl Reader<'_> {
         let mut parts = Vec::new();
         loop {
             let mut part = self.part()?;
-            // Of an expression, where it is no bracket: `(a)>(b)`.
+            // In an expression, where it is an operator, not a bracket: `(a)>(b)`.
             while close != '>' && self.rest().starts_with('>') {
                 self.at += 1;
                 part.push('>');
@@ -156,7 +157,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Whether an inline namespace of the library's came next, which is left out.
+    /// Whether an inline namespace of the library came next, which is omitted.
     fn skips_namespace(&mut self) -> bool {
         let Some(end) = self.rest().find("::") else { return false };
         let name = &self.rest()[..end];

@@ -15,7 +15,7 @@ impl<'a> Parser<'a> {
         let mut arguments = Vec::new();
         while !self.eat(b'E') {
             let argument = if is_own {
-                // Arguments aren't in terms of themselves, but those behind may be in terms of those before.
+                // Arguments don't refer to themselves, but later ones may refer to earlier ones.
                 let argument = self.template_argument()?;
                 self.levels.truncate(1);
                 self.levels.first_mut()?.push(argument);
@@ -53,7 +53,7 @@ impl<'a> Parser<'a> {
                 let arguments = parser.until_end(Self::template_argument)?;
                 Some(parser.node(Node::Pack(arguments)))
             }
-            // The parameter, where the argument alone wouldn't tell which template it is of; it isn't shown.
+            // The parameter, if the argument alone doesn't identify the template; it isn't shown.
             [b'T', b'y' | b'n' | b't' | b'p' | b'k'] => {
                 parser.parameter_head(0)?;
                 parser.template_argument()
@@ -85,7 +85,8 @@ impl<'a> Parser<'a> {
         Some(self.node(Node::Parameter(index, argument)))
     }
 
-    /// The declaration of a template parameter: `Ty`, `Tn TYPE`, `Tt .. E`, `Tp DECLARATION`, `Tk CONCEPT`.
+    /// The declaration of a template parameter: `Ty`, `Tn TYPE`, `Tt .. E`, `Tp DECLARATION`, `Tk
+    /// CONCEPT`.
     pub(crate) fn parameter_head(&mut self, index: u32) -> Option<Id> {
         self.deeper(|parser| {
             let kind = parser.peek_at(1);

@@ -31,7 +31,7 @@ fn builtin(letter: u8) -> Option<&'static str> {
     })
 }
 
-/// Those behind a `D`.
+/// The types after a `D`.
 fn long_builtin(letter: u8) -> Option<&'static str> {
     Some(match letter {
         b'd' => "decimal64",
@@ -131,7 +131,8 @@ impl<'a> Parser<'a> {
             }
             [b'S', next] if next != b't' => {
                 let known = self.substitution()?;
-                // Of a conversion's own arguments, or of what the conversion leads to: the latter where only that can be read.
+                // Of a conversion's own arguments, or of what the conversion leads to: the latter
+                // where only that can be read.
                 if self.peek() != b'I' {
                     return Some(known);
                 }
@@ -166,7 +167,7 @@ impl<'a> Parser<'a> {
         Some(self.substitutable(ty))
     }
 
-    /// The type behind one letter.
+    /// The type of one letter.
     fn around(&mut self, node: impl FnOnce(Id) -> Node<'a>) -> Option<Id> {
         self.skip(1);
         let ty = self.ty()?;

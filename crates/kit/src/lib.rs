@@ -1,7 +1,7 @@
-//! The compiled runtime and the headers, inside the binary, and their way into files where compilers and the dynamic linker
-//! need some.
+//! The compiled runtime and the headers, inside the binary, and their way into files where
+//! compilers and the dynamic linker need some.
 
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::ffi::OsStr;
@@ -26,11 +26,12 @@ pub const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.rs
 /// Where the kit lies in a cache folder.
 const FOLDER: &str = concat!("kit-", env!("CARGO_PKG_VERSION"), "-", env!("EVERYCALL_KIT_CHECKSUM"));
 
-/// The folder that holds this version's kit; unpacks it where that hasn't happened. The folder's name carries
-/// the version and a checksum of the content, so it never changes once it is there, and versions don't meet.
+/// The folder that holds this version's kit; unpacks it where that hasn't happened. The folder's
+/// name carries the version and a checksum of the content, so it never changes once it is there,
+/// and versions don't meet.
 ///
-/// It lies in `$XDG_CACHE_HOME/everycall`, else `~/.cache/everycall`, else, for users without a home that can be written, in
-/// `/var/tmp/everycall-UID`.
+/// It lies in `$XDG_CACHE_HOME/everycall`, else `~/.cache/everycall`, else, for users without a
+/// home that can be written, in `/var/tmp/everycall-UID`.
 ///
 /// # Errors
 /// Where none of these can be made or written.
@@ -53,8 +54,8 @@ fn unpack_below(cache: Option<&Path>, shared: &Path) -> io::Result<PathBuf> {
 
 /// As [`unpack`], below a folder of the caller's choice.
 ///
-/// What lies there is linked into programs. So nobody else may be able to put anything in its place between our look and the linker's, and
-/// the files are compared byte by byte.
+/// What lies there is linked into programs. So nobody else may be able to put anything in its place
+/// between our look and the linker's, and the files are compared byte by byte.
 ///
 /// # Errors
 /// Where the folder can't be made or written, or somebody else could put something in its place.

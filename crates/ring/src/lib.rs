@@ -10,16 +10,16 @@
 //! ```
 //!
 //! Protocol:
-//! - A hook reserves a slot by adding to `position` in one instruction that no signal can split, and
-//! takes the slow path if the slot isn't below `end`. Only [`Ring::advance`] also moves `position`;
-//! it runs with signals blocked, in the same thread.
-//! - [`Ring::advance`] takes the next segment: from the pool while the ring isn't full, then the ring's oldest. If others
-//! have pinned that one, they keep it and the ring takes another from the pool. It marks the
-//! segment, clears it from its first word on, writes its segment record, removes the mark and
-//! publishes its number in the shared header (release).
-//! - A reader pins the segments that it wants ([`Pool::hold`]), reads their owners, copies them, checks that
-//! they are still pinned and unpins them. A reader without write access compares the segment's
-//! record before and after the copy instead.
+//! - A hook reserves a slot by adding to `position` in one instruction that no signal can split,
+//!   and takes the slow path if the slot isn't below `end`. Only [`Ring::advance`] also moves
+//!   `position`; it runs with signals blocked, in the same thread.
+//! - [`Ring::advance`] takes the next segment: from the pool while the ring isn't full, then the
+//!   ring's oldest. If others have pinned that one, they keep it and the ring takes another from
+//!   the pool. It marks the segment, clears it from its first word on, writes its segment record,
+//!   removes the mark and publishes its number in the shared header (release).
+//! - A reader pins the segments that it wants ([`Pool::hold`]), reads their owners, copies them,
+//!   checks that they are still pinned and unpins them. A reader without write access compares the
+//!   segment's record before and after the copy instead.
 //!
 //! This crate writes the segment record and fillers, and knows no other record. It doesn't depend
 //! on threads, modules or the storage of snapshots.

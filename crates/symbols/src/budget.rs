@@ -1,4 +1,5 @@
-//! Bounds on what one input may cost: units of work, so that the same input always ends the same way.
+//! Bounds on what one input may cost: units of work, so that the same input always ends the same
+//! way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,7 +25,8 @@ impl From<gimli::Error> for DebugError {
     }
 }
 
-/// Work left for one module's debugging information; a unit is about one byte read or one entry looked at.
+/// Work left for one module's debugging information; a unit is about one byte read or one entry
+/// looked at.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: Cell<u64>,
@@ -33,8 +35,8 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// A budget for inputs of `size` bytes in total. Honest files use less than two units per byte: each byte
-    /// is read once, and some again for references between units.
+    /// A budget for inputs of `size` bytes in total. Honest files use less than two units per byte:
+    /// each byte is read once, and some again for references between units.
     pub(crate) fn for_input(size: u64) -> Self {
         Self {
             left: Cell::new(size.saturating_mul(16).saturating_add(MEMORY_BASE_BYTES)),

@@ -9,7 +9,8 @@ use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ReadRef, Se
 
 use crate::budget::MEMORY_BASE_BYTES;
 
-/// Longer linker names are taken for damage: reading them again and again would take quadratic time.
+/// Longer linker names are taken for damage: reading them again and again would take quadratic
+/// time.
 const NAME_SIZE_MAX: usize = 32 << 10;
 
 pub(crate) type Elf<'d> = ElfFile64<'d, LittleEndian>;
@@ -35,7 +36,7 @@ pub(crate) fn parse(data: &[u8]) -> Result<Elf<'_>, String> {
     Elf::parse(data).map_err(|error| format!("its headers are damaged ({error})"))
 }
 
-/// The GNU build id; empty where there is none.
+/// The GNU build id; empty if there is none.
 pub(crate) fn build_id<'d>(elf: &Elf<'d>) -> &'d [u8] {
     elf.build_id().ok().flatten().unwrap_or_default()
 }
@@ -62,8 +63,8 @@ impl CodeSections {
         Self { ranges }
     }
 
-    /// The code section that holds `address`. Sections are few, but for the objects of hostile files:
-    /// those get no answer beyond the first thousand.
+    /// The code section that holds `address`. Sections are few, but for the objects of hostile
+    /// files: those get no answer beyond the first thousand.
     pub(crate) fn holding(&self, address: u64) -> Option<&Range<u64>> {
         self.ranges.iter().take(1024).find(|range| range.contains(&address))
     }
@@ -120,15 +121,15 @@ pub(crate) struct InflateBudget {
 }
 
 impl InflateBudget {
-    /// Honest compression makes debugging information three to four times smaller, and the rest of the file
-    /// isn't compressed.
+    /// Honest compression makes debugging information three to four times smaller, and the rest of
+    /// the file isn't compressed.
     pub(crate) fn for_file(size: usize) -> Self {
         Self { left: MEMORY_BASE_BYTES / 4 + 3 * size as u64 }
     }
 }
 
-/// Contents of a section, decompressed where they are compressed (zlib, zstd, and GNU's older `.zdebug`).
-/// Empty where there is no such section.
+/// Contents of a section, decompressed where they are compressed (zlib, zstd, and GNU's older
+/// `.zdebug`). Empty where there is no such section.
 ///
 /// # Errors
 ///
@@ -156,7 +157,7 @@ pub(crate) fn section<'d>(
     compressed.decompress().map_err(damaged)
 }
 
-/// Where `part` lies inside `whole`; `None` where it doesn't.
+/// Where `part` lies inside `whole`; `None` if it doesn't.
 pub(crate) fn range_within(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;

@@ -1,7 +1,8 @@
 //! How functions are left: at an exit that returns, or at one that jumps into another function.
 //!
-//! An exit's address is where its hook returns to. Where the module lists its sites, the site tells what it is;
-//! else the instruction at that address does. Exits that are known by their function alone tell nothing.
+//! An exit's address is where its hook returns to. Where the module lists its sites, the site tells
+//! what it is; else the instruction at that address does. Exits that are known by their function
+//! alone tell nothing.
 
 use object::read::elf::ProgramHeader;
 use object::{LittleEndian, elf};
@@ -36,7 +37,7 @@ pub(crate) enum Leaving {
 /// The exits of one module, as its file tells them.
 #[derive(Default)]
 pub(crate) struct Exits {
-    /// Where hooks of exits return to, ascending, and whether a jump follows, and where.
+    /// Return addresses of exit hooks, ascending, with the target of a following jump, if any.
     sites: Vec<(u64, Option<u64>)>,
     /// Code in the file: first address, first byte, bytes.
     code: Vec<(u64, u64, u64)>,
@@ -82,8 +83,8 @@ impl Exits {
         Self { sites, code, slots }
     }
 
-    /// How the exit at `address` leaves its function; `None` where that isn't known. `is_start` says whether a function
-    /// begins at an address. `image` is the module's file.
+    /// How the exit at `address` leaves its function; `None` if that isn't known. `is_start` says
+    /// whether a function begins at an address. `image` is the module's file.
     pub(crate) fn at(&self, image: &[u8], address: u64, is_start: bool) -> Option<Leaving> {
         let at = self.sites.partition_point(|site| site.0 < address);
         if let Some((_, jump)) = self.sites.get(at).filter(|site| site.0 == address) {
@@ -95,7 +96,7 @@ impl Exits {
                 },
             };
         }
-        // An exit's hook returns behind a call; what is a function's first address came without it.
+        // An exit's hook returns to the address after a call; a function's first address isn't one.
         if is_start || !self.follows_call(image, address) {
             return None;
         }
@@ -109,7 +110,8 @@ impl Exits {
             || through_slot.is_some_and(|bytes| bytes.starts_with(&[0xff, 0x15]))
     }
 
-    /// What the function at `start` calls first of all, as it does the hook of its entry: an address, or the slot with one.
+    /// What the function at `start` calls first of all, as it does the hook of its entry: an
+    /// address, or the slot with one.
     pub(crate) fn first_call(&self, image: &[u8], start: u64) -> Option<u64> {
         let mut rest = self.bytes(image, start)?;
         let size = rest.len();
@@ -143,7 +145,8 @@ impl Exits {
         let size = rest.len();
         // Nested functions keep a register around their hooks.
         rest = rest.strip_prefix(&[0x41, 0x5a]).unwrap_or(rest);
-        // Prefixes that mean nothing to jumps and returns, or to processors without their extension; then REX.
+        // Prefixes that mean nothing to jumps and returns, or to processors without their
+        // extension; then REX.
         while let [0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65, after @ ..] = rest {
             rest = after;
         }

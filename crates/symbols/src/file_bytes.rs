@@ -2,11 +2,11 @@
 //!
 //! # Safety
 //!
-//! A mapping shows what others do to the file. Linkers and package managers replace files instead of
-//! rewriting them, and up to [`READ_SIZE_MAX`] the bytes are ours; beyond that a file that is cut short while
-//! we read it ends this process with SIGBUS, which is the price for not reading gigabytes of DWARF to name
-//! ten functions. No safe interface to `mmap` exists, as the contents may change at any time; every parser
-//! above only sees `&[u8]` and checks what it reads.
+//! A mapping shows what others do to the file. Linkers and package managers replace files instead
+//! of rewriting them, and up to [`READ_SIZE_MAX`] the bytes are ours; beyond that a file that is
+//! cut short while we read it ends this process with SIGBUS, which is the price for not reading
+//! gigabytes of DWARF to name ten functions. No safe interface to `mmap` exists, as the contents
+//! may change at any time; every parser above only sees `&[u8]` and checks what it reads.
 #![allow(unsafe_code)]
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -35,7 +35,8 @@ impl FileBytes {
             file.take(READ_SIZE_MAX).read_to_end(&mut bytes)?;
             return Ok((Self::Read(bytes), metadata));
         }
-        // SAFETY: the mapping is private and read-only; see the file's head for changes from outside.
+        // SAFETY: the mapping is private and read-only; see the file's head for changes from
+        // outside.
         let mapping = unsafe { memmap2::Mmap::map(&file)? };
         Ok((Self::Mapped(mapping), metadata))
     }
@@ -67,7 +68,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
-/// Opens the regular file that `path`, which has no links left in it, names: nothing that was put there since.
+/// Opens the regular file that `path`, which has no links left in it, names: nothing that was put
+/// there since.
 pub(crate) fn open_resolved(path: &Path) -> io::Result<(File, Metadata)> {
     if !std::fs::symlink_metadata(path)?.is_file() {
         return Err(not_regular());

@@ -11,7 +11,8 @@ use crate::elf::Elf;
 /// Linkers merge equal common entries, so honest files have few.
 const COMMON_ENTRIES_MAX: usize = 4096;
 
-/// The ranges that frame description entries cover, in the order of the section; as many as can be read.
+/// The ranges that frame description entries cover, in the order of the section; as many as can be
+/// read.
 pub(crate) fn function_ranges(elf: &Elf<'_>) -> Vec<Range<u64>> {
     let mut ranges = Vec::new();
     let Some(section) = elf.section_by_name(".eh_frame") else { return ranges };

@@ -16,12 +16,12 @@ impl FunctionId {
     }
 }
 
-/// Where a function's name comes from.
+/// The source of a function's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameSource {
     /// An ELF symbol.
     Symbol,
-    /// DWARF, where there is no symbol.
+    /// DWARF, if there is no symbol.
     Dwarf,
     /// A stub of the procedure linkage table, named after its target.
     Plt,
@@ -36,11 +36,12 @@ pub struct Function {
     pub name: String,
     /// The name that the linker knows, with the suffix of a part.
     pub linkage_name: Option<String>,
-    /// What the compiler split off or specialised, such as `cold`, `part.0`, `isra.0`, `constprop.0.cold`.
+    /// What the compiler split off or specialised, such as `cold`, `part.0`, `isra.0`,
+    /// `constprop.0.cold`.
     pub part: Option<String>,
-    /// For a `.cold` part: the function that it is a part of, where that is certain.
+    /// For a `.cold` part: its function, if that is certain.
     pub whole: Option<FunctionId>,
-    /// Where the name comes from.
+    /// The source of the name.
     pub source: NameSource,
     /// First image address.
     pub start: u64,
@@ -53,9 +54,9 @@ pub struct Function {
 }
 
 impl Function {
-    /// What part this is, where it is a function of its own under the same name: of a coroutine `resume`, `destroy`,
-    /// `cleanup` or `await_suspend`, beside the function that makes the coroutine; `resolver`, which chooses among the versions of a
-    /// function.
+    /// What part this is, where it is a function of its own under the same name: of a coroutine
+    /// `resume`, `destroy`, `cleanup` or `await_suspend`, beside the function that makes the
+    /// coroutine; `resolver`, which chooses among the versions of a function.
     #[must_use]
     pub fn own_part(&self) -> Option<&'static str> {
         self.part.as_deref().and_then(own_part)
@@ -67,8 +68,9 @@ impl Function {
         with_own_part(self.name.clone(), self.own_part())
     }
 
-    /// Whether there may be other functions under this one's name that are the same in the source: parts, specialised
-    /// copies and versions of it, thunks, and what compilers make of constructors and destructors.
+    /// Whether there may be other functions under this one's name that are the same in the source:
+    /// parts, specialised copies and versions of it, thunks, and what compilers make of
+    /// constructors and destructors.
     #[must_use]
     pub fn may_have_clones(&self) -> bool {
         self.part.is_some()
@@ -76,14 +78,14 @@ impl Function {
             || self.linkage_name.as_deref().is_some_and(crate::name::is_structor)
     }
 
-    /// What kind of thunk this is, if any: another way into the function whose name it has.
+    /// What kind of thunk this is, if any: another entry point of the function with its name.
     #[must_use]
     pub fn thunk(&self) -> Option<Thunk> {
         thunk(self.linkage_name.as_deref()?)
     }
 }
 
-/// A call that the compiler inlined: the function's code stands in its place.
+/// A call that the compiler inlined: it is replaced by the function's code.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InlinedCall {
     /// Inlined calls around it.
@@ -118,7 +120,7 @@ pub struct FunctionEntry<'a> {
     pub start: u64,
     /// Length in bytes; zero where unknown.
     pub size: u64,
-    /// The linker's name as stored, with the suffix of a part; empty where there is no symbol.
+    /// The linker's name as stored, with the suffix of a part; empty if there is no symbol.
     pub linkage_name: &'a [u8],
     /// Whether this is a stub of the procedure linkage table.
     pub is_plt: bool,

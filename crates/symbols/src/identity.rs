@@ -13,14 +13,15 @@ use crate::warning::SymbolWarning;
 pub struct ModuleIdentity<'a> {
     /// The path that the module was loaded from, or a name such as `linux-vdso.so.1`.
     pub path: &'a Path,
-    /// The GNU build id of the loaded module; empty where it had none.
+    /// The GNU build id of the loaded module; empty if it had none.
     pub build_id: &'a [u8],
-    /// The ELF image kept with the trace. Where it is given, nothing is opened.
+    /// The ELF image kept with the trace. If it is given, no file is opened.
     pub image: Option<Arc<[u8]>>,
-    /// The file's size in bytes when it was loaded, where known. Only asked where there is no build id.
+    /// The file's size in bytes when it was loaded, where known. Only asked where there is no build
+    /// id.
     pub file_size: Option<u64>,
-    /// The file's modification time when it was loaded, in nanoseconds since 1970, where known. Only
-    /// asked where there is no build id.
+    /// The file's modification time when it was loaded, in nanoseconds since 1970, where known.
+    /// Only asked where there is no build id.
     pub modified_ns: Option<i128>,
 }
 

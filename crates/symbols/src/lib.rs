@@ -7,19 +7,20 @@
 //!                            DWARF, unit by unit, when asked
 //! ```
 //!
-//! [`ModuleSymbols::open`] always yields something usable: where a file is missing, stripped, damaged or
-//! not the one that was traced, functions are named `module+0xoffset` and a [`SymbolWarning`] says why.
-//! [`site_report`] tells what `record` needs to know of an ELF file, [`SourceFinder`] reads source text.
+//! [`ModuleSymbols::open`] always yields something usable: where a file is missing, stripped,
+//! damaged or not the one that was traced, functions are named `module+0xoffset` and a
+//! [`SymbolWarning`] says why. [`site_report`] returns the facts that `record` needs about an ELF
+//! file, [`SourceFinder`] reads source text.
 //!
-//! This crate knows nothing of traces, threads or time. Every input is taken to be hostile: work and memory
-//! are bounded by the input's size (see [`MEMORY_BASE_BYTES`]), and a panic in a library that reads it
-//! becomes a warning.
+//! This crate knows nothing of traces, threads or time. Every input is taken to be hostile: work
+//! and memory are bounded by the input's size (see [`MEMORY_BASE_BYTES`]), and a panic in a library
+//! that reads it becomes a warning.
 
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
+// Invalid input leads to an error, never to a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod address_ranges;

@@ -1,7 +1,7 @@
 //! Finding a module's file and the files with its debugging information.
 //!
-//! Nothing is taken on trust: a module must have the recorded build id, a debug file the same build id or the
-//! checksum that the link names. What is found and refused becomes a warning.
+//! Nothing is taken on trust: a module must have the recorded build id, a debug file the same build
+//! id or the checksum that the link names. What is found and refused becomes a warning.
 
 use std::ffi::OsStr;
 use std::fs::Metadata;
@@ -18,7 +18,7 @@ use crate::identity::ModuleIdentity;
 use crate::options::{PathMap, SymbolOptions};
 use crate::warning::SymbolWarning;
 
-/// Memory for unpacking, in bytes; `xz` uses 8 MiB unless told otherwise.
+/// Memory for unpacking, in bytes; `xz` uses 8 MiB by default.
 const XZ_DICTIONARY_SIZE_MAX: usize = 16 << 20;
 const XZ_BUFFER_SIZE: NonZeroUsize = NonZeroUsize::new(16 << 10).unwrap();
 
@@ -184,8 +184,8 @@ fn debug_link_files(module: &Path, recorded: &Path, name: &OsStr, options: &Symb
     files
 }
 
-/// Opens a file with debugging information: with the module's build id, or without one where the checksum
-/// of the link vouches for it. A missing file is no matter.
+/// Opens a file with debugging information: with the module's build id, or without one where the
+/// checksum of the link vouches for it. A missing file is no matter.
 fn open_debug_file(
     path: &Path,
     build_id: &[u8],

@@ -23,13 +23,15 @@ const TARGETS_MAX: usize = 8;
 
 /// The functions of one module.
 ///
-/// Opening reads the symbols; DWARF is read unit by unit when [`function`](Self::function) asks for it.
+/// Opening reads the symbols; DWARF is read unit by unit when [`function`](Self::function) asks for
+/// it.
 pub struct ModuleSymbols {
     path: PathBuf,
-    /// What stands before `+0x` in the names of functions without one.
+    /// The text before `+0x` in the names of functions without a symbol.
     short_name: String,
     table: FunctionTable,
-    /// Addresses that were asked for and lie in no function of the table; their ids follow the table's.
+    /// Addresses that were asked for and lie in no function of the table; their ids follow the
+    /// table's.
     strays: Vec<u64>,
     stray_ids: HashMap<u64, FunctionId>,
     functions: Vec<Option<Box<Function>>>,
@@ -87,7 +89,8 @@ impl ModuleSymbols {
         }
     }
 
-    /// The function that holds an image address. Addresses in no known function get an id of their own each.
+    /// The function that holds an image address. Addresses in no known function get an id of their
+    /// own each.
     pub fn function_at(&mut self, image_address: u64) -> FunctionId {
         if let Some(id) = self.table.find(image_address) {
             return id;
@@ -100,7 +103,8 @@ impl ModuleSymbols {
         id
     }
 
-    /// All that is known of a function. The first call for a function of a compilation unit reads the unit.
+    /// All that is known of a function. The first call for a function of a compilation unit reads
+    /// the unit.
     ///
     /// # Panics
     ///
@@ -121,8 +125,9 @@ impl ModuleSymbols {
         self.table.entries()
     }
 
-    /// The name that [`function`](Self::function) would give, from symbols alone: cheap enough to match patterns
-    /// against every function. (Of functions that were folded into one, it may be another one's.)
+    /// The name that [`function`](Self::function) would give, from symbols alone: cheap enough to
+    /// match patterns against every function. (Of functions that were folded into one, it may be
+    /// another one's.)
     pub fn name(&self, id: FunctionId) -> String {
         match self.table.entry(id) {
             Some(entry) => self.name_entry(&entry).0,
@@ -130,8 +135,8 @@ impl ModuleSymbols {
         }
     }
 
-    /// How a function is left at the exit whose hook returns to this image address; `None` where that isn't known, as for
-    /// exits that are recorded by their function's own address.
+    /// How a function is left at the exit whose hook returns to this image address; `None` if that
+    /// isn't known, as for exits that are recorded by their function's own address.
     pub fn leave(&mut self, image_address: u64) -> Option<Leave> {
         let is_start = self.is_start(image_address);
         let (exits, image) = self.exits()?;
@@ -165,7 +170,8 @@ impl ModuleSymbols {
         Some((self.exits.get_or_insert_with(|| read(file, Exits::of)), &file.bytes))
     }
 
-    /// Whether code at an image address is of the function that is entered at another one; `None` where that isn't known.
+    /// Whether code at an image address is of the function that is entered at another one; `None`
+    /// if that isn't known.
     pub fn is_same_function(&mut self, entry: u64, code: u64) -> Option<bool> {
         let (entry_row, code_row) = (self.table.find(entry)?, self.table.find(code)?);
         if entry_row == code_row {
@@ -189,7 +195,8 @@ impl ModuleSymbols {
         (!self.is_without_entry(code_row, entry_row)).then_some(false)
     }
 
-    /// Whether a row doesn't begin with the call of a hook that a function does: then it is a part of some function.
+    /// Whether a row doesn't begin with the call of a hook that a function does: then it is a part
+    /// of some function.
     fn is_without_entry(&mut self, row: FunctionId, function: FunctionId) -> bool {
         let mut first_call = |id: FunctionId| {
             let start = self.table.start(id.index())?;
@@ -199,7 +206,8 @@ impl ModuleSymbols {
         first_call(function).is_some_and(|hook| first_call(row) != Some(hook))
     }
 
-    /// Whether an image address lies in a thunk that has no entry's hook: gcc's `fentry` gives those that it expands an exit's alone.
+    /// Whether an image address lies in a thunk that has no entry's hook: gcc's `fentry` gives
+    /// those that it expands an exit's alone.
     pub fn is_bare_thunk(&mut self, image_address: u64) -> bool {
         let Some(id) = self.table.find(image_address) else { return false };
         if self.function(id).thunk().is_none() || self.table.owner(id).is_some() {
@@ -211,7 +219,8 @@ impl ModuleSymbols {
             .is_some_and(|(start, (exits, image))| exits.first_call(image, start).is_none())
     }
 
-    /// Whether a function is called by this linker name; `None` where the name stands for a choice of functions.
+    /// Whether a function is called by this linker name; `None` if the name stands for a choice of
+    /// functions.
     pub fn is_called(&mut self, id: FunctionId, linkage_name: &str) -> Option<bool> {
         let Some(start) = self.table.start(id.index()) else { return Some(false) };
         let Some(names) = self.all_names() else { return Some(false) };
@@ -221,8 +230,9 @@ impl ModuleSymbols {
         (!names.is_indirect(linkage_name.as_bytes())).then_some(false)
     }
 
-    /// The other names of a function: linkers fold functions whose code is the same, and sources give one function
-    /// several names. In alphabetical order, at most eight, and how many more there are.
+    /// The other names of a function: linkers fold functions whose code is the same, and sources
+    /// give one function several names. In alphabetical order, at most eight, and how many more
+    /// there are.
     pub fn twins(&mut self, id: FunctionId) -> (Vec<String>, usize) {
         let Some(entry) = self.table.entry(id) else { return (Vec::new(), 0) };
         let start = entry.start;
@@ -234,8 +244,8 @@ impl ModuleSymbols {
         (twins, others.count())
     }
 
-    /// The calls that the compiler inlined into a function, as far as its debugging information says: each before those
-    /// inlined into it, at most 256, and how many more there are.
+    /// The calls that the compiler inlined into a function, as far as its debugging information
+    /// says: each before those inlined into it, at most 256, and how many more there are.
     pub fn inlined(&mut self, id: FunctionId) -> (Vec<InlinedCall>, u64) {
         let inlined = self.inlined_calls(id).unwrap_or_default();
         let named = |call: crate::debug::InlinedCall| {
@@ -246,8 +256,9 @@ impl ModuleSymbols {
         (inlined.calls.into_iter().map(named).collect(), inlined.more)
     }
 
-    /// Whether code at an image address was inlined there of a function with an entry of its own; `None` where debugging
-    /// information doesn't say. `is_callees`: the innermost function that was inlined there isn't meant, which is being called.
+    /// Whether code at an image address was inlined there of a function with an entry of its own;
+    /// `None` if debugging information doesn't say. `is_callees`: the innermost function that was
+    /// inlined there isn't meant, which is being called.
     pub fn is_inlined_at(&mut self, image_address: u64, id: FunctionId, is_callees: bool) -> Option<bool> {
         let around = self.table.find(image_address)?;
         let inlined = self.inlined_calls(around)?;
@@ -267,7 +278,8 @@ impl ModuleSymbols {
         let innermost = inlined.calls.iter().rposition(|call| is_there(&call));
         let calls = &inlined.calls[..innermost.map_or(0, |innermost| innermost + usize::from(!is_callees))];
         let is_inlined = calls.iter().filter(is_there).any(|call| is_its(&call.name));
-        // Code that the compiler has made one of that of several places is said to be of what is around all of them, or to be inlined nowhere in particular.
+        // Code that the compiler has made one of that of several places is said to be of what is
+        // around all of them, or to be inlined nowhere in particular.
         let is_anywhere = inlined.calls.iter().filter(is_there).any(|call| call.line.is_none());
         let mut is_known = || {
             let is_several = is_anywhere || self.is_of_several_places(around, image_address, is_callees);
@@ -283,13 +295,15 @@ impl ModuleSymbols {
         entry.is_some_and(|entry| debug.is_of_several_places(entry, image_address, is_hook))
     }
 
-    /// Whether gcc compiled the function at an image address; `None` where debugging information doesn't say.
+    /// Whether gcc compiled the function at an image address; `None` if debugging information
+    /// doesn't say.
     pub fn is_by_gcc(&mut self, image_address: u64) -> Option<bool> {
         let id = self.table.find(image_address)?;
         self.inlined_calls(id)?.by_gcc
     }
 
-    /// What debugging information says of the calls inlined into a function; `None` where there is none of it.
+    /// What debugging information says of the calls inlined into a function; `None` if there is
+    /// none of it.
     fn inlined_calls(&mut self, id: FunctionId) -> Option<InlinedCalls> {
         let entry = self.declaration(id).entry?;
         let DebugState::Read(debug) = &mut self.debug else { return None };
@@ -298,8 +312,8 @@ impl ModuleSymbols {
         Some(inlined)
     }
 
-    /// Whether several functions have the name that this one's would be without the suffix of a part: then names
-    /// don't tell which of them a part belongs to.
+    /// Whether several functions have the name that this one's would be without the suffix of a
+    /// part: then names don't tell which of them a part belongs to.
     pub fn is_ambiguous(&mut self, id: FunctionId) -> bool {
         let Some(entry) = self.table.entry(id) else { return false };
         let name = String::from_utf8_lossy(entry.linkage_name).into_owned();
@@ -368,8 +382,9 @@ impl ModuleSymbols {
         self.declared_as_target(function)
     }
 
-    /// A thunk is declared where the function is that it leads to: compilers give it the line of its class, or none. Where
-    /// functions of several files have that name, it is the one of the thunk's file.
+    /// A thunk is declared where the function is that it leads to: compilers give it the line of
+    /// its class, or none. Where functions of several files have that name, it is the one of the
+    /// thunk's file.
     fn declared_as_target(&mut self, function: Function) -> Function {
         let Some(target) = function.linkage_name.as_deref().and_then(thunk_target) else { return function };
         let candidates = self.rows_named(target.as_bytes());
@@ -401,8 +416,8 @@ impl ModuleSymbols {
         (demangle(whole), part.map(str::to_owned), linkage_name)
     }
 
-    /// Where a linker folded functions with the same code, the one whose declaration was found gives the name: so that
-    /// name and line belong together.
+    /// Where a linker folded functions with the same code, the one whose declaration was found
+    /// gives the name: so that name and line belong together.
     fn called_as_declared(&mut self, function: Function, entry_name: Option<Vec<u8>>) -> Function {
         let Some(entry_name) = entry_name else { return function };
         let start = function.start;
@@ -465,8 +480,9 @@ impl ModuleSymbols {
         }
     }
 
-    /// The function that a `.cold` part belongs to: by its sites, else by name where one function has it, else by the entry in
-    /// DWARF that both share. Functions of several files may have one name.
+    /// The function that a `.cold` part belongs to: by its sites, else by name where one function
+    /// has it, else by the entry in DWARF that both share. Functions of several files may have one
+    /// name.
     fn whole_of(&mut self, id: FunctionId, entry: Option<EntryId>) -> Option<FunctionId> {
         let name = self.table.entry(id)?.linkage_name.to_vec();
         let cold = name.windows(5).position(|word| word == b".cold")?;
@@ -514,7 +530,7 @@ impl Function {
     }
 }
 
-/// Reads something of a file; nothing where the reader gives up on it.
+/// Reads something of a file; nothing if the reader gives up on it.
 fn read<T: Default>(file: &LocatedFile, of: impl Fn(&elf::Elf<'_>) -> T) -> T {
     let read = || elf::parse(&file.bytes).map(|elf| of(&elf)).unwrap_or_default();
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()

@@ -26,8 +26,9 @@ const PART_WORDS: [&str; 12] = [
 const VERSION_WORDS: [&str; 12] =
     ["default", "arch_", "avx", "sse", "ssse", "popcnt", "bmi", "fma", "xop", "aes", "pclmul", "ifunc"];
 
-/// Splits `f.part.0.cold` into `f` and `part.0.cold`, and takes off the number that link-time optimisation and gcc's
-/// nested functions tell local functions of one name apart by: `f.2847`. A C name that merely holds a dot stays whole.
+/// Splits `f.part.0.cold` into `f` and `part.0.cold`, and takes off the number that link-time
+/// optimisation and gcc's nested functions tell local functions of one name apart by: `f.2847`. A C
+/// name that merely holds a dot stays whole.
 pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
     // The first byte may be a dot of the name itself.
     let Some(dot) = linkage_name.bytes().skip(1).position(|byte| byte == b'.').map(|at| at + 1) else {
@@ -37,7 +38,8 @@ pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
         return coroutine;
     }
     if linkage_name.starts_with("_Z") || linkage_name.starts_with("_R") {
-        // Mangled names hold no dot, but for Rust's legacy ones, which end in `E`: `_ZN4core..$E.llvm.1`.
+        // Mangled names hold no dot, but for Rust's legacy ones, which end in `E`:
+        // `_ZN4core..$E.llvm.1`.
         let Some(end) = mangled_end(linkage_name) else { return (linkage_name, None) };
         return (&linkage_name[..end], Some(&linkage_name[end + 1..]));
     }
@@ -54,8 +56,9 @@ pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
     }
 }
 
-/// Splits gcc's names of a coroutine's body, `_Z3genPZ3geniE13_Z3geni.Frame.actor`, into the coroutine's own name,
-/// which the frame's type carries, and `actor` or `destroy`. (clang's are plain: `_Z3geni.resume`.)
+/// Splits gcc's names of a coroutine's body, `_Z3genPZ3geniE13_Z3geni.Frame.actor`, into the
+/// coroutine's own name, which the frame's type carries, and `actor` or `destroy`. (clang's are
+/// plain: `_Z3geni.resume`.)
 fn split_gcc_coroutine(linkage_name: &str) -> Option<(&str, Option<&str>)> {
     const FRAME: &str = ".Frame";
     let dot = linkage_name.find(".Frame.")?;
@@ -68,10 +71,11 @@ fn split_gcc_coroutine(linkage_name: &str) -> Option<(&str, Option<&str>)> {
     Some((&frame_type[start..], Some(part)))
 }
 
-/// What a part is that is a function of its own beside the one that it is split from, in words that are the same for every
-/// compiler: of a coroutine, whose plain name is the function that makes it, `resume` (gcc's `actor`), `destroy`,
-/// `cleanup` (destroys one that lies in its caller's frame) and `await_suspend` (clang's wrappers of that call); `resolver`, which
-/// chooses among the versions of a function.
+/// What a part is that is a function of its own beside the one that it is split from, in words that
+/// are the same for every compiler: of a coroutine, whose plain name is the function that makes it,
+/// `resume` (gcc's `actor`), `destroy`, `cleanup` (destroys one that lies in its caller's frame)
+/// and `await_suspend` (clang's wrappers of that call); `resolver`, which chooses among the
+/// versions of a function.
 pub(crate) fn own_part(part: &str) -> Option<&'static str> {
     let first = part.split('.').next()?;
     match first {
@@ -81,7 +85,8 @@ pub(crate) fn own_part(part: &str) -> Option<&'static str> {
     }
 }
 
-/// The name that people are shown for a linker name: that of the source, and what it is a part of its own of, `gen(int) [resume]`.
+/// The name that people are shown for a linker name: that of the source, and what it is a part of
+/// its own of, `gen(int) [resume]`.
 pub fn shown_name(linkage_name: &str) -> String {
     let (whole, part) = split_part(linkage_name);
     with_own_part(demangle(whole), part.and_then(own_part))
@@ -114,16 +119,17 @@ fn mangled_end(name: &str) -> Option<usize> {
     };
     let mut dots = name.match_indices('.').map(|(at, _)| at);
     let first = dots.clone().next()?;
-    // Legacy Rust names write `::` and closures with dots inside (`..`, `$u7b$`), and end in `17h<hash>E`.
+    // Legacy Rust names write `::` and closures with dots inside (`..`, `$u7b$`), and end in
+    // `17h<hash>E`.
     if name[..first].ends_with('E') || !name.contains("17h") {
         return Some(first);
     }
     dots.find(|&at| name[..at].ends_with('E') && is_suffix(at))
 }
 
-/// The source name of a linker name without part suffix: C++ (Itanium) and Rust (legacy and v0), with
-/// parameters, and for Rust without the hash. A thunk has the name of the function that it leads to: it is a way into it.
-/// Other names, and those that no demangler understands, stay.
+/// The source name of a linker name without part suffix: C++ (Itanium) and Rust (legacy and v0),
+/// with parameters, and for Rust without the hash. A thunk has the name of the function that it
+/// leads to: it is a way into it. Other names, and those that no demangler understands, stay.
 pub fn demangle(linkage_name: &str) -> String {
     if linkage_name.len() > MANGLED_SIZE_MAX || !linkage_name.starts_with('_') {
         return linkage_name.to_owned();
@@ -132,7 +138,8 @@ pub fn demangle(linkage_name: &str) -> String {
     demangle_whole(target.as_deref().unwrap_or(linkage_name), linkage_name)
 }
 
-/// Whether a demangled name is that of a function with this plain name, in whichever scope and with whichever parameters.
+/// Whether a demangled name is that of a function with this plain name, in whichever scope and with
+/// whichever parameters.
 pub(crate) fn is_named(demangled: &str, plain: &str) -> bool {
     !plain.is_empty()
         && demangled.match_indices(plain).any(|(at, _)| {
@@ -144,7 +151,7 @@ pub(crate) fn is_named(demangled: &str, plain: &str) -> bool {
         })
 }
 
-/// A text without what stands in brackets.
+/// A text without its bracketed parts.
 fn without_brackets(text: &str) -> String {
     let mut depth = 0_i32;
     let mut outside = String::new();
@@ -167,7 +174,8 @@ pub enum Thunk {
     Result,
 }
 
-/// What kind of thunk a name is that of, with or without a part's suffix, and the name of the function that it leads to, without `_Z`.
+/// What kind of thunk a name is that of, with or without a part's suffix, and the name of the
+/// function that it leads to, without `_Z`.
 fn split_thunk(linkage_name: &str) -> Option<(Thunk, &str)> {
     let rest = split_part(linkage_name).0.strip_prefix("_ZT")?;
     let (kind, target) = match rest.as_bytes().first()? {
@@ -178,7 +186,8 @@ fn split_thunk(linkage_name: &str) -> Option<(Thunk, &str)> {
     (!target.is_empty()).then_some((kind, target))
 }
 
-/// The linker's name of the function that the thunk of this name leads to; `None` for other functions.
+/// The linker's name of the function that the thunk of this name leads to; `None` for other
+/// functions.
 pub(crate) fn thunk_target(linkage_name: &str) -> Option<String> {
     Some(format!("_Z{}", split_thunk(linkage_name)?.1))
 }
@@ -188,7 +197,7 @@ pub(crate) fn thunk(linkage_name: &str) -> Option<Thunk> {
     Some(split_thunk(linkage_name)?.0)
 }
 
-/// What stands behind `h NUMBER _` or `v NUMBER _ NUMBER _`: by how much a thunk moves a pointer.
+/// The text after `h NUMBER _` or `v NUMBER _ NUMBER _`: a thunk's pointer adjustment.
 fn without_offset(text: &str) -> Option<&str> {
     let number = |text: &'_ str| -> Option<usize> {
         let digits = text.strip_prefix('n').unwrap_or(text);
@@ -226,7 +235,7 @@ fn is_rust(linkage_name: &str) -> bool {
     hash.is_some_and(|hash| hash.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
-/// Without the hash. `None` where it isn't Rust's, or would be longer than any name may be.
+/// Without the hash. `None` if it isn't Rust's, or would be longer than any name may be.
 fn demangle_rust(linkage_name: &str) -> Option<String> {
     let demangled = catch_unwind(|| {
         let name = rustc_demangle::try_demangle(linkage_name).ok()?;
@@ -250,7 +259,8 @@ impl Write for Bounded {
     }
 }
 
-/// Whether a linker name is that of a C++ constructor or destructor: these have several under one name in the source.
+/// Whether a linker name is that of a C++ constructor or destructor: these have several under one
+/// name in the source.
 pub(crate) fn is_structor(linkage_name: &str) -> bool {
     let is_kind = |word: &[u8]| matches!(word, [b'C', b'1'..=b'5', b'E' | b'I'] | [b'D', b'0'..=b'5', b'E']);
     linkage_name.starts_with("_ZN") && linkage_name.as_bytes().windows(3).any(is_kind)

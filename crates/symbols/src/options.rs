@@ -1,4 +1,4 @@
-//! Where to look for binaries and their debugging information.
+//! Where to search for binaries and their debugging information.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -13,7 +13,8 @@ pub struct SymbolOptions {
     /// Directories laid out like `/usr/lib/debug` (`.build-id/xx/yyyy.debug`, or the binary's own
     /// path below it), asked in this order. Defaults to `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
-    /// The cache of the debuginfod client, only ever read. Defaults to the place that the client uses.
+    /// The cache of the debuginfod client, only ever read. Defaults to the place that the client
+    /// uses.
     pub debuginfod_cache: Option<PathBuf>,
 }
 
@@ -104,10 +105,11 @@ impl PathMap {
         Some(if rest.as_os_str().is_empty() { new.to_path_buf() } else { new.join(rest) })
     }
 
-    /// The path under the longest matching rule; `None` where no rule matches.
+    /// The path under the longest matching rule; `None` if no rule matches.
     #[must_use]
     pub fn apply_all(maps: &[Self], path: &Path) -> Option<PathBuf> {
-        // Of equally long rules the first wins, so the search goes backwards (max_by_key keeps the last).
+        // Of equally long rules the first wins, so the search goes backwards (max_by_key keeps the
+        // last).
         maps.iter()
             .rev()
             .filter_map(|map| Some((map.old.len(), map.apply(path)?)))

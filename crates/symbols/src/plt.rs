@@ -30,7 +30,8 @@ pub(crate) fn section_ranges(elf: &Elf<'_>) -> Vec<Range<u64>> {
         .collect()
 }
 
-/// The stubs of `.plt`, `.plt.sec` and `.plt.got` whose jump leads through a slot with a known target.
+/// The stubs of `.plt`, `.plt.sec` and `.plt.got` whose jump leads through a slot with a known
+/// target.
 pub(crate) fn stubs<'d>(elf: &Elf<'d>) -> Vec<Stub<'d>> {
     let mut stubs = Vec::new();
     if elf.architecture() != Architecture::X86_64 {

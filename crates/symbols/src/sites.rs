@@ -38,7 +38,8 @@ pub enum LinkKind {
 pub struct NoteReport {
     /// The object carries the runtime itself, rather than the part that finds it.
     pub is_runtime: bool,
-    /// Version of the table through which modules and runtime meet; zero for the module part without one.
+    /// Version of the table through which modules and runtime meet; zero for the module part
+    /// without one.
     pub abi: u32,
 }
 
@@ -47,7 +48,8 @@ pub struct NoteReport {
 pub struct SiteReport {
     /// The machine, as the ELF header states it (62 is x86-64, 183 is aarch64).
     pub machine: u16,
-    /// Whether the file is of the 64-bit class. The rest is filled in for 64-bit little-endian files only.
+    /// Whether the file is of the 64-bit class. The rest is filled in for 64-bit little-endian
+    /// files only.
     pub is_64_bit: bool,
     /// How it is linked.
     pub link: LinkKind,
@@ -61,7 +63,7 @@ pub struct SiteReport {
     pub hooks_undefined: bool,
     /// Plain hooks that the file defines itself.
     pub hooks_defined: bool,
-    /// The note of everycall, where the file has one.
+    /// The note of everycall, if the file has one.
     pub note: Option<NoteReport>,
 }
 
@@ -197,9 +199,9 @@ fn dynamic_value(elf: &Elf<'_>, tag: elf::DynamicTag) -> Option<u64> {
     entries.iter().find(|entry| entry.d_tag(LittleEndian) == tag).map(|entry| entry.d_val.get(LittleEndian))
 }
 
-/// Whether plain hooks are (undefined, defined) in either symbol table. A tool that only defines them, such
-/// as a library of hooks, calls none: definitions count where the file also has code that isn't the hooks,
-/// which the caller knows from the note.
+/// Whether plain hooks are (undefined, defined) in either symbol table. A tool that only defines
+/// them, such as a library of hooks, calls none: definitions count where the file also has code
+/// that isn't the hooks, which the caller knows from the note.
 fn plain_hooks(elf: &Elf<'_>) -> (bool, bool) {
     let (mut undefined, mut defined) = (false, false);
     for table in [elf.elf_symbol_table(), elf.elf_dynamic_symbol_table()] {
@@ -239,7 +241,7 @@ fn note(elf: &Elf<'_>) -> Option<NoteReport> {
 pub(crate) struct SiteEntry {
     /// Of the site or sled.
     pub address: u64,
-    /// Where the function begins that it is one of.
+    /// Start of its function.
     pub function: u64,
     /// As the list has it.
     pub kind: u32,

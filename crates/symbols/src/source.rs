@@ -1,8 +1,9 @@
 //! Source text for paths that compilers recorded.
 //!
-//! The paths come out of binaries, so they may name anything, a private file of the user's for one: only regular text files outside of the
-//! kernel's file systems are read, each and all of them up to a limit. What goes into an output for others
-//! ([`SourceFinder::compiled`]) has to look like what was compiled, too:
+//! The paths come out of binaries, so they may name anything, a private file of the user's for one:
+//! only regular text files outside of the kernel's file systems are read, each and all of them up
+//! to a limit. What goes into an output for others ([`SourceFinder::compiled`]) has to look like
+//! what was compiled, too:
 //!
 //! - it lies below the folder that the compiler ran in, or below one around it (down to the second level), or below a folder that is allowed;
 //! - it has the checksum that the line table has (DWARF 5, clang); or, where there is none, the name of a source file, and no part of
@@ -20,7 +21,8 @@ use std::time::SystemTime;
 use crate::file_bytes::open_resolved;
 use crate::options::PathMap;
 
-/// Largest source file, in bytes. Programs that come as one file (SQLite's has 9 MB) are sources too.
+/// Largest source file, in bytes. Programs that come as one file (SQLite's has 9 MB) are sources
+/// too.
 const FILE_SIZE_MAX: u64 = 16 << 20;
 /// Largest amount of text from one finder, in bytes.
 const TOTAL_SIZE_MAX: u64 = 64 << 20;
@@ -102,7 +104,7 @@ pub struct CompiledSource {
     pub folder: Option<PathBuf>,
 }
 
-/// Folders of compilers and packages, whose headers anybody may read.
+/// Folders of compilers and packages, with public headers.
 const SYSTEM_FOLDERS: [&str; 6] = [
     "/usr/include",
     "/usr/lib/gcc",
@@ -128,7 +130,8 @@ const ENDINGS: [&str; 34] = [
     "cu",
 ];
 
-/// Whether a path is that of a source file by its looks: as files are called, and not in a hidden folder.
+/// Whether a path is that of a source file by its looks: as files are called, and not in a hidden
+/// folder.
 fn looks_like_source(path: &Path) -> bool {
     let is_hidden = path.components().any(|part| part.as_os_str().as_encoded_bytes().starts_with(b"."));
     let ending = path.extension().and_then(|ending| ending.to_str());
@@ -145,7 +148,7 @@ pub struct SourceText {
     pub is_lossy: bool,
     /// Its checksum.
     pub md5: [u8; 16],
-    /// When it was written last, where the file system knows.
+    /// When it was last modified, if the file system knows.
     pub modified: Option<SystemTime>,
     /// The path, without links, of the file that was opened.
     pub place: PathBuf,
@@ -157,7 +160,7 @@ pub struct SourceText {
 #[derive(Debug, Default)]
 pub struct SourceFinder {
     maps: Vec<PathMap>,
-    /// Where not empty, only files below one of these are read.
+    /// If not empty, only files below one of these are read.
     roots: Vec<PathBuf>,
     /// Folders besides those of compilers that [`SourceFinder::compiled`] takes sources from.
     allowed: Vec<PathBuf>,
@@ -180,12 +183,12 @@ impl SourceFinder {
         self
     }
 
-    /// The text of the file that a compiler recorded as `path`; bytes that are not UTF-8 become replacement
-    /// characters.
+    /// The text of the file that a compiler recorded as `path`; bytes that are not UTF-8 become
+    /// replacement characters.
     ///
     /// # Errors
     ///
-    /// The reason, where there is no text. It is the same each time that the path is asked for.
+    /// The reason, if there is no text. It is the same each time that the path is asked for.
     pub fn text(&mut self, path: &Path) -> Result<Arc<str>, SourceRefusal> {
         self.source(path).map(|source| source.text)
     }
@@ -214,7 +217,8 @@ impl SourceFinder {
         self
     }
 
-    /// The same for an output that others may see, as far as it is the file that was compiled; see the head.
+    /// The same for an output that others may see, as far as it is the file that was compiled; see
+    /// the head.
     ///
     /// # Errors
     ///
@@ -251,13 +255,14 @@ impl SourceFinder {
         }
         let folder = compiled.folder.as_deref().and_then(|folder| folder.canonicalize().ok());
         let below = folder.as_deref().and_then(|folder| {
-            // Build folders lie beside the sources or below, at any depth; the first level belongs to the system.
+            // Build folders lie beside the sources or below, at any depth; the first level belongs
+            // to the system.
             let around = folder.ancestors().skip(1).filter(|parent| parent.components().count() > 2);
             let own = Some(folder).filter(|folder| folder.parent().is_some());
             own.into_iter().chain(around).find_map(|folder| resolved.strip_prefix(folder).ok())
         });
         let Some(below) = below else { return Err(SourceRefusal::Outside(mapped.to_path_buf())) };
-        // A checksum tells more than any name.
+        // A checksum is stronger evidence than any name.
         if compiled.md5.is_none() && !looks_like_source(below) {
             return Err(SourceRefusal::NotCompiled(mapped.to_path_buf()));
         }

@@ -1,7 +1,9 @@
-//! The function table of a module: every function with its range and linker name, sorted by address.
+//! The function table of a module: every function with its range and linker name, sorted by
+//! address.
 //!
-//! Rows come, in this order of trust, from symbols with a size, symbols without one, stubs of the procedure
-//! linkage table, unwind entries, and the site lists of traced modules. One start address has one row.
+//! Rows come, in this order of trust, from symbols with a size, symbols without one, stubs of the
+//! procedure linkage table, unwind entries, and the site lists of traced modules. One start address
+//! has one row.
 
 use everycall_format::site::{SITES_SECTION, XRAY_SECTION};
 use object::elf;
@@ -34,7 +36,8 @@ struct Candidate<'d> {
 }
 
 impl Candidate<'_> {
-    /// By address, best first. The beginnings of names are enough to make the order the same each time.
+    /// By address, best first. The beginnings of names are enough to make the order the same each
+    /// time.
     fn order(&self) -> (u64, u8, usize, &[u8]) {
         let length = self.name.len();
         (self.start, self.rank, length, &self.name[..length.min(NAME_COMPARED_SIZE)])
@@ -60,13 +63,14 @@ pub(crate) struct FunctionTable {
 }
 
 impl FunctionTable {
-    /// Builds the table from a module and the files with its debugging information, best first; either
-    /// may be missing.
+    /// Builds the table from a module and the files with its debugging information, best first;
+    /// either may be missing.
     pub(crate) fn build(module: Option<&Elf<'_>>, debug_files: &[Elf<'_>]) -> Self {
         let mut candidates = Vec::new();
         let mut sites = Vec::new();
         let mut string_size = 0;
-        // Symbols of a module and of its debugging information are the same: the first full table is enough.
+        // Symbols of a module and of its debugging information are the same: the first full table
+        // is enough.
         for elf in module.into_iter().chain(debug_files) {
             let code = CodeSections::of(elf);
             candidates.extend(code_symbols(elf, &code, false).map(|symbol| from_symbol(&symbol)));
@@ -102,7 +106,7 @@ impl FunctionTable {
             let mut starts: Vec<u64> = sites.iter().map(|site| site.function).collect();
             starts.sort_unstable();
             starts.dedup();
-            // Where nothing else tells where a part begins that lies elsewhere, its sites do.
+            // Sites give the start of a part at another address if nothing else does.
             let is_elsewhere = |site: &&SiteEntry| {
                 let following = starts.partition_point(|start| *start <= site.address);
                 starts[..following].last() != Some(&site.function)
@@ -134,7 +138,8 @@ impl FunctionTable {
         }
     }
 
-    /// `name_size_max` bounds the memory for names in bytes: symbols of a hostile file may share one long name.
+    /// `name_size_max` bounds the memory for names in bytes: symbols of a hostile file may share
+    /// one long name.
     fn from_candidates(
         mut candidates: Vec<Candidate<'_>>,
         code: &CodeSections,
@@ -143,7 +148,8 @@ impl FunctionTable {
         candidates.sort_by(|a, b| a.order().cmp(&b.order()));
         let mut names = Vec::new();
         let mut rows: Vec<Row> = Vec::new();
-        // The end of what is known to belong to an earlier function: a label inside isn't a function.
+        // The end of what is known to belong to an earlier function: a label inside isn't a
+        // function.
         let mut covered_until = 0;
         for group in candidates.chunk_by(|a, b| a.start == b.start) {
             let best = &group[0];
@@ -197,7 +203,8 @@ impl FunctionTable {
         self.rows.get(index).map(|row| row.start)
     }
 
-    /// The function that a row's code belongs to, itself or another one, as far as sites in it tell.
+    /// The function that a row's code belongs to, itself or another one, as far as sites in it
+    /// tell.
     pub(crate) fn owner(&self, id: FunctionId) -> Option<FunctionId> {
         let owner = self.rows.get(id.index())?.owner?;
         (self.rows[owner.index()].owner == Some(owner)).then_some(owner)
@@ -238,7 +245,8 @@ fn from_symbol<'d>(symbol: &CodeSymbol<'d>) -> Candidate<'d> {
         elf::STB_WEAK => 1,
         _ => 2,
     };
-    // An indirect function and its resolver share an address; the one that runs there is the resolver.
+    // An indirect function and its resolver share an address; the one that runs there is the
+    // resolver.
     let kind = match symbol.kind {
         elf::STT_FUNC => 0,
         elf::STT_GNU_IFUNC => 3,

@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use crate::build_id::BuildIdText;
 
-/// Why functions of a module have fewer names, files or lines than they might, and what to do about it.
+/// Why functions of a module have fewer names, files or lines than they might, and what to do about
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SymbolWarning {
@@ -37,7 +38,8 @@ pub enum SymbolWarning {
         /// The file.
         path: PathBuf,
     },
-    /// Neither build id nor size nor time tell whether the file is the one that was traced; it was used.
+    /// Neither build id nor size nor time tell whether the file is the one that was traced; it was
+    /// used.
     Unverified {
         /// The file.
         path: PathBuf,

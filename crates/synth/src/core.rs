@@ -26,8 +26,8 @@ pub struct Core {
 }
 
 impl Core {
-    /// Adds memory at `address` as kernels dump what is marked in parts: pages of zeros are left out, and each run of others
-    /// is a piece by itself.
+    /// Adds memory at `address` as kernels dump what is marked in parts: pages of zeros are left
+    /// out, and each run of others is a piece by itself.
     pub fn add_in_pieces(&mut self, address: u64, bytes: &[u8]) {
         let mut is_open = false;
         for (index, page) in bytes.chunks(PAGE).enumerate() {

@@ -30,8 +30,8 @@ impl File {
         File { bytes, chunks: 0, process: 0, is_compact: false }
     }
 
-    /// The whole file of a process with one snapshot, taken at its end, in version 1.0: later files say more of
-    /// processes, see [`File::of_family`].
+    /// The whole file of a process with one snapshot, taken at its end, in version 1.0: later files
+    /// say more of processes, see [`File::of_family`].
     #[must_use]
     pub fn of(process: &Process) -> Vec<u8> {
         File::new(1, 0).whole(process)
@@ -78,8 +78,8 @@ impl File {
         file.end()
     }
 
-    /// The same as a stream of version 2.2: each process as it was announced while it ran, with events of all threads mixed and in compact
-    /// form, and once more when it had ended.
+    /// The same as a stream of version 2.2: each process as it was announced while it ran, with
+    /// events of all threads mixed and in compact form, and once more when it had ended.
     #[must_use]
     pub fn of_stream(members: &[Member]) -> Vec<u8> {
         let mut file = File::new(2, 2);

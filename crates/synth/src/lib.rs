@@ -40,7 +40,8 @@ pub struct Process {
 }
 
 impl Process {
-    /// One with one thread, which began at `start_ticks`, and one module, whose code offset `0x1000 + n` is address `n` of its image.
+    /// One with one thread, which began at `start_ticks`, and one module, whose code offset `0x1000
+    /// + n` is address `n` of its image.
     #[must_use]
     pub fn of_one_thread(ring: Ring, start_ticks: u64, end_ticks: u64) -> Process {
         let start = 0x40_0000;

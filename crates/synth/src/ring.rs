@@ -158,7 +158,7 @@ impl Ring {
         self.record(ticks, 3, how, &[depth as u32, left]);
     }
 
-    /// Reserves a slot for an entry at `ticks`, which [`Ring::fill`] completes; `None` where the entry
+    /// Reserves a slot for an entry at `ticks`, which [`Ring::fill`] completes; `None` if the entry
     /// would take the slow path.
     pub fn reserve(&mut self, ticks: u64) -> Option<(u64, usize)> {
         let current = self.segments.back_mut()?;
@@ -220,7 +220,8 @@ impl Ring {
         self.resumed_with(from, ticks, thread, 1);
     }
 
-    /// The next call was made by the instruction whose last byte is at a code offset, or in no module.
+    /// The next call was made by the instruction whose last byte is at a code offset, or in no
+    /// module.
     pub fn caller(&mut self, ticks: u64, offset: Option<u32>) {
         self.record(ticks, 9, 0, offset.as_slice());
     }

@@ -19,7 +19,7 @@ impl Rng {
         self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
     }
 
-    /// A number below `end`; 0 where that is 0.
+    /// A number below `end`; 0 if that is 0.
     pub fn below(&mut self, end: u64) -> u64 {
         (self.number() >> 11).checked_rem(end).unwrap_or(0)
     }

@@ -54,7 +54,8 @@ impl UnitVisitor for Collector<'_> {
         )
     }
 
-    /// Gives functions in the unit's ranges that have no declaration the line of their first instruction.
+    /// Gives functions in the unit's ranges that have no declaration the line of their first
+    /// instruction.
     fn visit_lines<'a>(&mut self, walk: &mut Walk<'a>, unit: &Unit<Slice<'a>>) -> Result<(), DebugError> {
         let declared: HashSet<u32> = self
             .findings

@@ -46,7 +46,7 @@ pub(crate) struct InlinedCalls {
     pub calls: Vec<InlinedCall>,
     /// How many more there are.
     pub more: u64,
-    /// Whether gcc compiled it, where that is said.
+    /// Whether gcc compiled it, if the producer is known.
     pub by_gcc: Option<bool>,
 }
 
@@ -57,7 +57,8 @@ pub(super) struct Inlines {
     of: HashMap<(u32, usize), InlinedCalls>,
     /// Units that gcc compiled, and that others did.
     by_gcc: HashMap<u32, bool>,
-    /// By unit, code that was made one of that of several places: where it begins and ends, ascending, and whether it has a line.
+    /// By unit, code that was made one of that of several places: where it begins and ends,
+    /// ascending, and whether it has a line.
     several_places: HashMap<u32, Vec<(u64, u64, bool)>>,
     names: HashMap<Arc<[u8]>, ()>,
     paths: HashMap<Arc<Path>, ()>,
@@ -76,7 +77,8 @@ impl Inlines {
         InlinedCalls { by_gcc, ..self.of.get(&entry).cloned().unwrap_or_default() }
     }
 
-    /// Whether code of a unit that was read is that of several places. `is_hook`: it calls a hook, which never has a column.
+    /// Whether code of a unit that was read is that of several places. `is_hook`: it calls a hook,
+    /// which never has a column.
     pub(super) fn is_of_several_places(&self, unit: u32, address: u64, is_hook: bool) -> bool {
         let Some(ranges) = self.several_places.get(&unit) else { return false };
         let before = ranges.partition_point(|range| range.0 <= address);
@@ -140,7 +142,7 @@ pub(super) struct InlineReader<'i> {
 struct Scope {
     /// Depth of the entry that opens it.
     depth: isize,
-    /// The function, where it has code.
+    /// The function, if it has code.
     function: Option<usize>,
     /// Level of a call inlined into it.
     level: u32,
@@ -209,7 +211,7 @@ impl UnitVisitor for InlineReader<'_> {
 }
 
 impl InlineReader<'_> {
-    /// What an entry says; `None` where it doesn't name a function, or there is no room for the name.
+    /// What an entry says; `None` if it doesn't name a function, or there is no room for the name.
     fn call<'a>(
         &mut self,
         walk: &mut Walk<'a>,

@@ -6,9 +6,9 @@
 //!                                      +-- skeleton? --> .dwp, else .dwo
 //! ```
 //!
-//! gimli reads the format. addr2line isn't used on top of it: what is wanted here is the line of a declaration,
-//! where it answers for the line at an address (which may be that of an inlined callee), and hostile files
-//! need the bounds that `units` describes.
+//! gimli reads the format. addr2line isn't used on top of it: what is wanted here is the line of a
+//! declaration, where it answers for the line at an address (which may be that of an inlined
+//! callee), and hostile files need the bounds that `units` describes.
 
 mod collect;
 mod file;
@@ -45,11 +45,11 @@ pub(crate) type EntryId = (u32, usize);
 pub(crate) struct Declaration {
     pub file: Option<Arc<Path>>,
     pub line: Option<u32>,
-    /// The name, where the table has none.
+    /// The name, if the table has none.
     pub name: Option<String>,
     /// The entry in DWARF: ranges of one function share it.
     pub entry: Option<EntryId>,
-    /// The name of that entry, where it isn't the table's: linkers fold functions with the same code.
+    /// The name of that entry, if it isn't the table's: linkers fold functions with the same code.
     pub entry_name: Option<Vec<u8>>,
 }
 
@@ -72,7 +72,8 @@ pub(crate) struct DebugInfo {
 }
 
 impl DebugInfo {
-    /// Loads the sections and finds out which unit covers which addresses; `None` where there are no units.
+    /// Loads the sections and finds out which unit covers which addresses; `None` if there are no
+    /// units.
     pub(crate) fn load(
         located: &LocatedFile,
         shared: Option<&LocatedFile>,
@@ -177,7 +178,8 @@ impl DebugInfo {
         self.inlines.of(entry)
     }
 
-    /// Whether code of the function with this entry, whose inlined calls were read, is that of several places. `is_hook`: it calls a hook.
+    /// Whether code of the function with this entry, whose inlined calls were read, is that of
+    /// several places. `is_hook`: it calls a hook.
     pub(crate) fn is_of_several_places(&self, entry: EntryId, address: u64, is_hook: bool) -> bool {
         self.inlines.is_of_several_places(entry.0, address, is_hook)
     }

@@ -1,4 +1,4 @@
-//! Units whose entries lie in `.dwo` files, or collected in a `.dwp` file.
+//! Units with entries in `.dwo` files, or collected in a `.dwp` file.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -61,7 +61,7 @@ impl SplitUnits {
         self.missing.take()
     }
 
-    /// Goes through the unit that `skeleton` stands for. Where it can't be found, that is noted.
+    /// Walks the unit of `skeleton`. If it can't be found, notes that.
     pub(super) fn read(
         &mut self,
         parent: &Dwarf<Slice<'_>>,
@@ -123,7 +123,8 @@ fn read_split<'a>(
         unit.copy_relocated_attributes(skeleton);
         let mut walk = Walk::new(&units, None);
         walk.skeleton = Some(skeleton);
-        // File numbers mean the split file's own line table where it has one (gcc), else the skeleton's (clang).
+        // File numbers mean the split file's own line table where it has one (gcc), else the
+        // skeleton's (clang).
         let own = split.debug_line.program(gimli::DebugLineOffset(0), 8, skeleton.comp_dir, skeleton.name);
         let of_skeleton = || Some((skeleton.line_program.clone()?, parent));
         walk.split_lines = own.ok().map(|program| (program, split)).or_else(of_skeleton);

@@ -1,8 +1,9 @@
-//! Units of one DWARF file: where they lie, and how to open one without doing more work than the file is worth.
+//! Units of one DWARF file: where they lie, and how to open one without doing more work than the
+//! file is worth.
 //!
-//! Two things make naive readers quadratic on hostile files, so they are bounded here. Abbreviation tables end
-//! where the next one starts, as linkers lay them out, so overlapping tables are errors. And headers of line
-//! programs, which several units may share, are paid for each time.
+//! Two things make naive readers quadratic on hostile files, so they are bounded here. Abbreviation
+//! tables end where the next one starts, as linkers lay them out, so overlapping tables are errors.
+//! And headers of line programs, which several units may share, are paid for each time.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -117,7 +118,8 @@ impl<'a> Units<'a> {
         Ok(table)
     }
 
-    /// Pays for the header of the line program at `offset`: its files and directories are all read at once.
+    /// Pays for the header of the line program at `offset`: its files and directories are all read
+    /// at once.
     fn spend_line_header(&self, offset: DebugLineOffset) -> Result<(), DebugError> {
         let data = self.dwarf.debug_line.reader().slice();
         let Some(header) = data.get(offset.0..) else { return Ok(()) };

@@ -32,7 +32,7 @@ pub(super) struct Found {
     pub plain_name: Option<Vec<u8>>,
 }
 
-/// Where the entries of a unit come from: the module's own file, or a split unit with its skeleton.
+/// The source of a unit's entries: the module's own file, or a split unit with its skeleton.
 pub(super) struct Walk<'a> {
     /// Units of the file that holds the entries.
     pub units: &'a Units<'a>,
@@ -40,7 +40,8 @@ pub(super) struct Walk<'a> {
     pub shared: Option<&'a Units<'a>>,
     /// The skeleton, for split units: it has the directory.
     pub skeleton: Option<&'a Unit<Slice<'a>>>,
-    /// The line program that file numbers of split units refer to, and the file that holds its strings.
+    /// The line program that file numbers of split units refer to, and the file that holds its
+    /// strings.
     pub split_lines: Option<(IncompleteLineProgram<Slice<'a>>, &'a Dwarf<Slice<'a>>)>,
     paths: HashMap<(bool, usize, u64), Option<Rc<Path>>>,
 }
@@ -50,8 +51,8 @@ impl<'a> Walk<'a> {
         Self { units, shared, skeleton: None, split_lines: None, paths: HashMap::new() }
     }
 
-    /// Calls `take` for each function with code: with the entry's offset, and with the start addresses of its
-    /// ranges. `take` says whether it wants to know more.
+    /// Calls `take` for each function with code: with the entry's offset, and with the start
+    /// addresses of its ranges. `take` says whether it wants to know more.
     pub(super) fn functions(
         &mut self,
         unit: &Rc<Unit<Slice<'a>>>,
@@ -130,8 +131,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Collects what the entry says, and what the entries say that it refers to: the nearest word counts, for
-    /// file and line each, as compilers leave out what a definition shares with its declaration.
+    /// Collects what the entry says, and what the entries say that it refers to: the nearest word
+    /// counts, for file and line each, as compilers leave out what a definition shares with its
+    /// declaration.
     pub(super) fn describe(
         &mut self,
         unit: &Rc<Unit<Slice<'a>>>,
@@ -261,8 +263,8 @@ impl<'a> Walk<'a> {
         Some(path)
     }
 
-    /// Runs the unit's line program and calls `take` with address, file and line of each row. For functions that
-    /// have no declaration: of assembly, or where only line tables were asked for.
+    /// Runs the unit's line program and calls `take` with address, file and line of each row. For
+    /// functions that have no declaration: of assembly, or where only line tables were asked for.
     pub(super) fn lines(
         &mut self,
         unit: &Unit<Slice<'a>>,
@@ -281,8 +283,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Runs the unit's line program and calls `take` with the begin and end of code that has no line of its own, or a line, but no column where other code has one: compilers
-    /// say so of code that they made one of that of several places. Whether it has a line.
+    /// Runs the unit's line program and calls `take` with the begin and end of code that has no
+    /// line of its own, or a line, but no column where other code has one: compilers say so of code
+    /// that they made one of that of several places. Whether it has a line.
     pub(super) fn code_of_several_places(
         &self,
         unit: &Unit<Slice<'a>>,
