@@ -111,7 +111,7 @@ fn losses_are_counted_exactly() {
     let (stored, lost) = events(&trace);
     assert!(lost > 1_000_000 && stored > 1_000, "{stored} stored, {lost} lost");
     assert_eq!(stored + lost, events_of(2, 200_000));
-    assert!(said(&output).contains(" were overwritten; --stall lets the program wait"), "{}", said(&output));
+    assert!(said(&output).contains(" were overwritten; --stall makes the program wait"), "{}", said(&output));
     let replay =
         place.command(everycall()).args(["replay", "--depth", "2"]).arg(&file).output().expect("it runs");
     let text = String::from_utf8_lossy(&replay.stdout).into_owned();

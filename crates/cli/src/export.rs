@@ -62,8 +62,8 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     }
     if !has_inlines && !arguments.no_inlines {
         say!(
-            "everycall: which calls were inlined is left out, as it would make a file of so many calls much larger; --inlines \
-             includes it"
+            "everycall: inlined calls are left out, because they would make a file with this many calls much larger; --inlines \
+             includes them"
         );
     }
     if !is_direct {
@@ -76,7 +76,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         );
     }
     if summary.lost_events > 0 {
-        say!("everycall: {} events are missing between them; they are marked", Count(summary.lost_events));
+        say!("everycall: {} events are missing; the gaps are marked", Count(summary.lost_events));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -44,7 +44,7 @@ impl Destination {
             (Some(output), Some(input)) if output == input => Err(Failure::new(
                 exit_code::USAGE,
                 format!(
-                    "{} is what is read here, and would be overwritten; name another file with -o",
+                    "{} is the input, and would be overwritten; name another file with -o",
                     self.path.display()
                 ),
             )),

@@ -75,8 +75,8 @@ fn trigger_text(tally: &Tally) -> String {
     let unseen = named_late(*late) + &not_watched(*unwatched);
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
-        (0, 0) if is_signal(text) => format!("{text}: it never came"),
-        (0, 0) => format!("{text}: no function of that name came"),
+        (0, 0) if is_signal(text) => format!("{text}: never received"),
+        (0, 0) => format!("{text}: no function of that name was loaded"),
         (_, 0) => {
             format!("{text}: never, in {}{}", Several(*functions, "function", "functions"), unseen)
         }
@@ -84,7 +84,7 @@ fn trigger_text(tally: &Tally) -> String {
             let [one, several] = if is_signal(text) { ["time", "times"] } else { ["call", "calls"] };
             let mut sentence = format!("{text}: {}, {} kept", Several(*fired, one, several), Count(*kept));
             for (count, what) in
-                [(suppressed, "not kept for --keep and --keep-every"), (*missed, "that could not be kept")]
+                [(suppressed, "skipped by --keep or --keep-every"), (*missed, "that could not be kept")]
             {
                 if count > 0 {
                     // Writing to a string doesn't fail.
@@ -113,7 +113,7 @@ pub fn not_watched(functions: u64) -> String {
     match functions {
         0 => String::new(),
         count => format!(
-            "; {} more that it names had no room and weren't looked at: write a narrower pattern",
+            "; {} more were not armed: too many match; write a narrower pattern",
             Several(count, "function", "functions")
         ),
     }
@@ -183,7 +183,7 @@ fn stream(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.missing > 0 {
         writeln!(
             out,
-            "  record couldn't keep up: {} were overwritten; --stall lets the program wait, --stream-memory holds more",
+            "  record couldn't keep up: {} were overwritten; --stall makes the program wait, --stream-memory buffers more",
             Several(summary.missing, "event", "events")
         )?;
     }
@@ -192,7 +192,7 @@ fn stream(out: &mut String, summary: &Summary) -> fmt::Result {
 
 fn losses(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.lost() > 0 {
-        writeln!(out, "  lost: {} between the others", Several(summary.lost(), "event", "events"))?;
+        writeln!(out, "  lost: {} within the recorded time", Several(summary.lost(), "event", "events"))?;
     }
     for (number, count) in summary.counters.into_iter().enumerate() {
         let Some(meaning) = counters::meaning(number) else { continue };
@@ -325,7 +325,7 @@ fn running(out: &mut String, summary: &Summary) -> fmt::Result {
     if summary.untraced_processes > 0 {
         writeln!(
             out,
-            "  {} that found no memory ready ran untraced",
+            "  {} not traced: no memory was ready",
             Several(summary.untraced_processes.into(), "process", "processes")
         )?;
     }
@@ -417,10 +417,10 @@ mod tests {
             fired,
             ..Tally::default()
         };
-        assert_eq!(trigger_text(&tally("signal USR1", 0, 0)), "signal USR1: it never came");
+        assert_eq!(trigger_text(&tally("signal USR1", 0, 0)), "signal USR1: never received");
         assert_eq!(
             trigger_text(&tally("signal USR1", 0, 1)),
-            "signal USR1: 1 time, 0 kept, 1 not kept for --keep and --keep-every"
+            "signal USR1: 1 time, 0 kept, 1 skipped by --keep or --keep-every"
         );
         assert!(trigger_text(&tally("f > 1ms", 1, 2)).starts_with("f > 1ms: 2 calls, 0 kept"));
     }

@@ -27,14 +27,12 @@ fn reason(refusal: &SourceRefusal) -> String {
     match refusal {
         SourceRefusal::Unreadable(_, reason) => reason.clone(),
         SourceRefusal::Relative(_) => "its path is relative".to_owned(),
-        SourceRefusal::Forbidden(_) => "it lies in a file system of the kernel's".to_owned(),
-        SourceRefusal::Outside(_) => "it lies outside of the folders that sources are taken from".to_owned(),
-        SourceRefusal::NotCompiled(_) => {
-            "it isn't the file that was compiled, as far as can be told".to_owned()
-        }
+        SourceRefusal::Forbidden(_) => "it is in a kernel file system".to_owned(),
+        SourceRefusal::Outside(_) => "it is outside the allowed folders".to_owned(),
+        SourceRefusal::NotCompiled(_) => "it is probably not the file that was compiled".to_owned(),
         SourceRefusal::TooLarge(_, size) => format!("it has {size} bytes"),
-        SourceRefusal::NotText(_) => "it holds NUL bytes, so it is no text that can be shown".to_owned(),
-        SourceRefusal::LimitReached(_) => "there is too much text before it".to_owned(),
+        SourceRefusal::NotText(_) => "it contains NUL bytes".to_owned(),
+        SourceRefusal::LimitReached(_) => "the limit for all sources together is reached".to_owned(),
         other => other.to_string(),
     }
 }

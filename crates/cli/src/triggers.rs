@@ -99,7 +99,7 @@ fn look_at_program(
     for (trigger, _) in triggers.iter().zip(counts).filter(nameless) {
         let sentence = nothing_found(trigger, &objects.traced);
         if objects.may_bring_more(!arguments.no_follow) {
-            say!("everycall: {sentence}; what the program loads or starts later may have one");
+            say!("everycall: {sentence}; libraries and programs loaded later may have one");
         } else {
             return Err(Failure::new(exit_code::NOT_RECORDED, sentence));
         }
@@ -112,10 +112,10 @@ pub fn nothing_found(trigger: &Trigger, objects: &[PathBuf]) -> String {
     let shown: Vec<String> = objects.iter().map(|object| object.display().to_string()).collect();
     let near = Functions::near(trigger, objects);
     let near = match near.as_slice() {
-        [] => "; * stands for any text".to_owned(),
+        [] => "; * matches any text".to_owned(),
         [one] => format!("; there is {one}"),
         [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
     };
     let pattern = trigger.pattern().map(ToString::to_string).unwrap_or_default();
-    format!("no function of {} is meant by `{pattern}`{near}", shown.join(", "))
+    format!("no function in {} matches `{pattern}`{near}", shown.join(", "))
 }

@@ -36,8 +36,8 @@ impl fmt::Display for Note {
             ),
             Note::DeepCalls { calls } => write!(
                 out,
-                "{} calls lie deeper than the {} levels that viewers draw; slices named \"{}\" stand for \
-                 them, and --function starts a tree at a function of your choice",
+                "{} calls are beyond the {} levels that viewers draw; slices named \"{}\" stand for \
+                 them. --function starts the tree at a function of your choice",
                 Count(calls),
                 draw::LEVELS,
                 text::DEEPER

@@ -148,7 +148,7 @@ pub(crate) fn gap_reason(why: GapKind) -> &'static str {
         GapKind::Thread => "the program left this thread out",
         GapKind::Disabled => "tracing was disabled",
         GapKind::Suspended => "no thread ran this stack",
-        GapKind::Other(_) => "for a reason that this version doesn't know",
+        GapKind::Other(_) => "unknown to this version",
     }
 }
 
@@ -175,10 +175,10 @@ pub(crate) fn detail_key(point: &Point) -> &'static str {
 
 fn reason(why: LossKind) -> &'static str {
     match why {
-        LossKind::Hole => "a hook was left before it wrote its event",
+        LossKind::Hole => "a hook was interrupted before it wrote its event",
         LossKind::Busy => "the tracer was busy in this thread",
         LossKind::Segments => "a part of the ring is missing or damaged",
-        LossKind::Other(_) => "for a reason that this version doesn't know",
+        LossKind::Other(_) => "unknown to this version",
     }
 }
 

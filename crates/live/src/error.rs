@@ -52,7 +52,7 @@ impl fmt::Display for LiveError {
             ),
             LiveError::NotOurs(error) => write!(
                 out,
-                "only the process's own user and root may look at it ({error}); ask as one of these, such as with sudo"
+                "only the process's own user and root may read it ({error}); run as one of these, for example with sudo"
             ),
             LiveError::NotTraced => out.write_str(
                 "the process isn't traced: build its program with `everycall cc -- g++ ...`, then start it; `everycall ps` \
@@ -60,8 +60,7 @@ impl fmt::Display for LiveError {
             ),
             LiveError::Inherited { from } => write!(
                 out,
-                "the process is a forked child that isn't followed: it has its parent's memory and writes nothing there; ask \
-                 {from} for the parent's calls"
+                "the process is a forked child that is not recorded; for its parent's calls, take a snapshot of {from}"
             ),
             LiveError::Version(version) => write!(
                 out,
@@ -69,15 +68,15 @@ impl fmt::Display for LiveError {
                  version {ARENA_VERSION}; ask with that version, or build the program anew"
             ),
             LiveError::Damaged => out.write_str(
-                "the process's memory of everycall is damaged: its sizes contradict each other; the program may have written \
-                 over it, and has to be started anew",
+                "the process's trace memory is damaged: its sizes contradict each other; the program may have overwritten it. \
+                 Restart the program",
             ),
             LiveError::Unreachable => out.write_str(
                 "the process is traced, but its memory can't be reached from outside: the system refused it a shared segment \
                  (a seccomp filter, or the limits kernel.shmmax, shmall, shmmni); start it under `everycall record`",
             ),
             LiveError::NoRecorder => out.write_str(
-                "the process's recorder is gone, and with it the way to its memory; root can still ask (sudo)",
+                "the process's recorder is gone; only root can still read its memory (sudo)",
             ),
             LiveError::NoCrashFile(path) => write!(
                 out,
@@ -91,8 +90,7 @@ impl fmt::Display for LiveError {
             ),
             LiveError::Map(error) => write!(
                 out,
-                "its memory can't be mapped: {error}; raise the limit of address space (ulimit -v), which is taken but hardly \
-                 used"
+                "its memory can't be mapped: {error}; raise the address space limit (ulimit -v)"
             ),
             LiveError::TooManyHolders(count) => {
                 write!(out, "{count} others are taking snapshots of it; try again when they are done")

@@ -115,7 +115,7 @@ impl fmt::Display for Error {
                 everycall_format::arena::ARENA_VERSION
             ),
             Error::ModuleImage { module, problem } => {
-                write!(f, "the kept file of module {module} can't be used: {problem}")
+                write!(f, "the stored file of module {module} can't be used: {problem}")
             }
             Error::Write(error) => write!(f, "writing a module's file failed: {error}"),
         }

@@ -1,7 +1,14 @@
-//! Which names of functions a trigger means.
+//! Which functions a trigger's pattern matches.
 //!
-//! A pattern is a name in which `*` stands for any text and `?` for any character. It is compared with the linker's name, the name for
-//! people, that without the result that templates have there, that with what part it is as traces show it (`gen(int) [resume]`), and that without parameters; and where it doesn't begin with the outermost scope, with the name's end: `handle` is also
+//! A pattern is a name in which `*` stands for any text and `?` for any character. It is compared with these names of a function:
+//!
+//! - mangled, as the linker has it;
+//! - demangled;
+//! - demangled without the return type that templates have;
+//! - demangled without parameters;
+//! - demangled with the part's suffix, as traces show it: `gen(int) [resume]`.
+//!
+//! If the pattern does not begin with the outermost scope, the end of the name is enough: `handle` also matches
 //! `Server::handle(Request&)`.
 
 use std::fmt;

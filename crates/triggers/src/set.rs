@@ -43,7 +43,7 @@ impl fmt::Display for SetError {
             ),
             SetError::NoBuildId(path) => write!(
                 f,
-                "{} has no build id, by which it would be recognised when it runs; link it with -Wl,--build-id",
+                "{} has no build id, which is needed to recognize it at run time; link it with -Wl,--build-id",
                 path.display()
             ),
             SetError::Modules => {

@@ -122,8 +122,10 @@ pub const TABLE: &[(&str, Run)] = &[
     ("export --inlines", So("everycall export --inlines -o i.json app.ect")),
     ("info --format json", So("everycall info --format json app.ect")),
     (
-        "export -f vizviewer|perfetto|chrome",
-        So("for f in vizviewer perfetto chrome; do everycall export -f $f -o out app.ect || exit 1; done"),
+        "export -f vizviewer|perfetto|chrome|csv",
+        So(
+            "for f in vizviewer perfetto chrome csv; do everycall export -f $f -o out app.ect || exit 1; done",
+        ),
     ),
     (
         "replay --function F --min-duration 20ms",

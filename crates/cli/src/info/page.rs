@@ -79,13 +79,13 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
         Several(profile.function_count() as u64, "function", "functions")
     );
     if profile.unwound > 0 {
-        write!(calls, "; {} left by exception, longjmp or thread end", Count(profile.unwound))?;
+        write!(calls, "; {} unwound by exception, longjmp or thread end", Count(profile.unwound))?;
     }
     if profile.orphan_exits > 0 {
-        write!(calls, "; {} without a call", Several(profile.orphan_exits, "exit", "exits"))?;
+        write!(calls, "; {}", Several(profile.orphan_exits, "orphan exit", "orphan exits"))?;
     }
     if profile.too_deep > 0 {
-        write!(calls, "; {} deeper than can be shown", Several(profile.too_deep, "more", "more"))?;
+        write!(calls, "; {} more beyond the depth limit", Count(profile.too_deep))?;
     }
     field(out, "calls", &calls)?;
     let threads = report.trace.threads();
@@ -115,8 +115,8 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
         let why = match (was_asked, is_cut) {
             (true, _) => "not yet",
-            (false, true) => "unknown: the file was cut before that was written",
-            (false, false) if is_over => "it died; a crash file doesn't tell of what",
+            (false, true) => "unknown: the file ends before that",
+            (false, false) if is_over => "terminated abnormally (cause not recorded in a crash file)",
             (false, false) => "not in this file",
         };
         return why.to_owned();
@@ -127,7 +127,7 @@ fn how_it_ended(report: &Report<'_>) -> String {
             let core = if process_end.core_dumped { ", with a core dump" } else { "" };
             format!("by signal {}{}{core}", process_end.code, signal_name(process_end.code))
         }
-        _ => "in a way that this version doesn't know".to_owned(),
+        _ => "in a way unknown to this version".to_owned(),
     }
 }
 
@@ -152,7 +152,7 @@ fn clock_text(report: &Report<'_>) -> String {
     let meta = report.trace.meta();
     let invariant = match meta.invariant_counter {
         Some(true) => "constant rate",
-        Some(false) => "rate not promised constant by the CPU",
+        Some(false) => "rate not guaranteed constant by the CPU",
         None => "constancy unknown",
     };
     match report.trace.clock_quality() {
@@ -166,9 +166,7 @@ fn clock_text(report: &Report<'_>) -> String {
                 Several(readings.into(), "reading", "readings"),
             )
         }
-        ClockQuality::AssumedRate { .. } => {
-            "the rate isn't known: times are ticks, shown as nanoseconds".to_owned()
-        }
+        ClockQuality::AssumedRate { .. } => "rate unknown: times are ticks, shown as nanoseconds".to_owned(),
     }
 }
 
@@ -307,9 +305,9 @@ fn counters(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if counted.peek().is_none() {
         return Ok(());
     }
-    heading(out, "What the runtime could not do")?;
+    heading(out, "Runtime counters")?;
     for (number, count) in counted {
-        let meaning = counters::meaning(number).unwrap_or("of a kind that this version doesn't know");
+        let meaning = counters::meaning(number).unwrap_or("unknown to this version");
         writeln!(out, "  {:>8}  {meaning}", Count(*count).to_string())?;
     }
     Ok(())
@@ -344,7 +342,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         };
         let mut line = format!("{}: {fired}, {} kept", clean(&text), Count(trigger.kept));
         if not_kept > 0 {
-            write!(line, ", {} not wanted", Count(not_kept))?;
+            write!(line, ", {} skipped by --keep or --keep-every", Count(not_kept))?;
         }
         if trigger.missed > 0 {
             write!(line, ", {} that could not be kept", Count(trigger.missed))?;
@@ -372,10 +370,10 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         )?;
         let mut notes = Vec::new();
         if kept.is_entry {
-            notes.push("kept when it was entered".to_owned());
+            notes.push("kept at its entry".to_owned());
         }
         if kept.is_unwound {
-            notes.push("left by an exception or a jump".to_owned());
+            notes.push("unwound by an exception or a jump".to_owned());
         }
         if kept.missing > 0 {
             notes.push(format!(
@@ -390,10 +388,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if report.kept.len() > KEPT_LISTED {
         writeln!(out, "  ... and {} more", report.kept.len() - KEPT_LISTED)?;
     }
-    paragraph(
-        out,
-        "`everycall replay --kept NUMBER` and `everycall export --kept NUMBER` show the moment of one.",
-    )
+    paragraph(out, "`everycall replay --kept NUMBER` and `everycall export --kept NUMBER` show one.")
 }
 
 fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
