@@ -103,7 +103,7 @@ fn large_files_leave_them_out_unless_asked() {
     let shown = |options: &str| {
         let outcome = here.succeed(&format!("export {options} {part}"));
         let file = String::from_utf8_lossy(&here.read("app.json")).into_owned();
-        (file.contains("quarter at app.c:6"), outcome.stderr.contains("--inlines includes it"))
+        (file.contains("quarter at app.c:6"), outcome.stderr.contains("--inlines includes them"))
     };
     assert_eq!(shown("-f chrome"), (false, true));
     assert_eq!(shown("-f chrome --inlines"), (true, false));
