@@ -149,7 +149,7 @@ fn newest_events<'t>(
             }
             TimelineEvent::End(end) if end.how == EndKind::Returned => add(end.location.image_address, true)?,
             TimelineEvent::Begin(_) => {}
-            TimelineEvent::End(end) if end.how == EndKind::CutAtEnd => {}
+            TimelineEvent::End(end) if end.how == EndKind::TruncatedAtEnd => {}
             // One event may be missing; what else is there than calls would be wrong.
             TimelineEvent::Loss(loss) if loss.count == Some(1) => {}
             other => return Err(format!("thread {}: {other:?}", info.tid)),

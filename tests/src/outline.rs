@@ -99,10 +99,10 @@ fn of_file(
                         EndKind::Returned => "",
                         EndKind::Jumped => "=>",
                         EndKind::Unwound | EndKind::UnwoundLate => "!",
-                        EndKind::CutAtEnd => "~",
+                        EndKind::TruncatedAtEnd => "~",
                         EndKind::ReturnedAfterGap
-                        | EndKind::CutAtLoss
-                        | EndKind::CutAtGap
+                        | EndKind::TruncatedAtLoss
+                        | EndKind::TruncatedAtGap
                         | EndKind::ExitLost => "?",
                     });
                 }
@@ -126,7 +126,7 @@ fn of_file(
                         | MarkKind::Instant
                         | MarkKind::SpanBegin { .. }
                         | MarkKind::SpanEnd { .. }
-                        | MarkKind::StraySpanEnd => continue,
+                        | MarkKind::OrphanSpanEnd => continue,
                     };
                     let name = everycall_export::type_name(name).unwrap_or_default();
                     moment(format!("*{what} {name}").trim_end().to_owned(), depth);

@@ -124,7 +124,7 @@ fn follows(
 /// Whether a call ended as it should, with all that it calls. The first ones of a trace may lack their beginning, the last ones their end.
 fn is_whole(end: &End, leaves: u32, form: &Form) -> Result<(), String> {
     match end.how {
-        EndKind::Returned | EndKind::CutAtEnd => {}
+        EndKind::Returned | EndKind::TruncatedAtEnd => {}
         other => return Err(format!("a call at {} ns ended as {other:?}", end.start_ns)),
     }
     let is_all_there = end.how == EndKind::Returned && !end.start_cut;

@@ -36,8 +36,8 @@ impl Call {
         let mark = match self.how {
             EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap => "",
             EndKind::Unwound | EndKind::UnwoundLate => "!",
-            EndKind::CutAtEnd => "~",
-            EndKind::CutAtLoss | EndKind::CutAtGap | EndKind::ExitLost => "?",
+            EndKind::TruncatedAtEnd => "~",
+            EndKind::TruncatedAtLoss | EndKind::TruncatedAtGap | EndKind::ExitLost => "?",
         };
         if inside.is_empty() {
             format!("{}{mark}", self.name)
@@ -86,7 +86,7 @@ pub struct ThreadTrace {
     /// Events that are known to be missing.
     pub losses: u64,
     /// Exits that closed nothing.
-    pub strays: u64,
+    pub orphans: u64,
     /// The threads that went on with the stack when it had been suspended.
     pub resumed_by: Vec<u32>,
 }
@@ -171,7 +171,7 @@ impl TraceView {
                 calls: Vec::new(),
                 tallies: BTreeMap::new(),
                 losses: info.losses,
-                strays: 0,
+                orphans: 0,
                 resumed_by: Vec::new(),
             };
             // The calls that are open, each with those inside it that have ended.
@@ -206,7 +206,7 @@ impl TraceView {
                     }
                     TimelineEvent::Loss(_) | TimelineEvent::Mark(_) => {}
                     TimelineEvent::Gap(gap) => thread.resumed_by.extend(gap.resumed_by),
-                    TimelineEvent::Instant(_) => thread.strays += 1,
+                    TimelineEvent::Instant(_) => thread.orphans += 1,
                 }
             }
             assert_eq!(open.len(), 1, "every begin has an end");

@@ -61,7 +61,7 @@ fn check(recording: &Recording, note: &str) {
         assert_eq!(tallies.get(name), Some(&Tally { entries, exits }), "{note}: {name}");
     }
     assert_eq!((trace.losses(), trace.threads.len()), (0, 5), "{note}");
-    assert!(trace.threads.iter().all(|thread| thread.strays == 0), "{note}");
+    assert!(trace.threads.iter().all(|thread| thread.orphans == 0), "{note}");
 }
 
 #[test]

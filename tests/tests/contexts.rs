@@ -39,7 +39,7 @@ fn check(place: &Place, mode: Mode, arguments: [&str; 3]) {
     assert_eq!(others.iter().filter(|text| **text == main).count(), 1, "{what}: {others:?}");
     let turns = others.iter().filter(|text| *text == TURN).count();
     assert_eq!(turns, if alone { 0 } else { 4 }, "{what}: {others:?}");
-    assert_eq!(trace.threads.iter().map(|thread| thread.strays).sum::<u64>(), 0, "{what}");
+    assert_eq!(trace.threads.iter().map(|thread| thread.orphans).sum::<u64>(), 0, "{what}");
 }
 
 #[test]

@@ -69,7 +69,7 @@ fn every_death_leaves_all_but_what_was_just_being_written() {
             let trace = TraceView::tallies_only(&converted(&place, file));
             assert_eq!(trace.warnings, [] as [String; 0], "{mode:?} {how}");
             let main = of_main(&trace);
-            assert_eq!((main.losses, main.strays), (0, 0), "{mode:?} {how}");
+            assert_eq!((main.losses, main.orphans), (0, 0), "{mode:?} {how}");
             if how != "overflow" {
                 assert_eq!(main.tallies["leaf"].exits, 1000, "{mode:?} {how}");
                 assert_eq!(main.tallies["die"].entries, 1, "{mode:?} {how}");

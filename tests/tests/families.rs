@@ -233,7 +233,7 @@ fn children_return_from_their_parents_calls() {
         let [child] = of_origin(trace, Origin::Fork)[..] else { panic!("{mode:?}: {:#?}", trace.processes) };
         let main = threads(trace, parent).next().unwrap();
         assert_eq!(main.tallies["nested"], Tally { entries: 21, exits: 21 }, "{mode:?}");
-        assert_eq!(main.strays, 0, "{mode:?}");
+        assert_eq!(main.orphans, 0, "{mode:?}");
         let forked = threads(trace, child).next().unwrap();
         assert_eq!(forked.tallies["child_work"], Tally { entries: 2, exits: 2 }, "{mode:?}");
         assert_eq!(forked.tallies["leaf"], Tally { entries: 4, exits: 4 }, "{mode:?}");

@@ -63,7 +63,7 @@ fn exceptions(reports_inlined: bool) -> String {
 fn check(place: &Place, program: &Path, reports_inlined: bool, what: &str) {
     let trace = place.record(&[], program, &[]).trace();
     assert_eq!(text(&trace.main().calls), exceptions(reports_inlined), "{what}");
-    assert_eq!(trace.main().strays, 0, "{what}");
+    assert_eq!(trace.main().orphans, 0, "{what}");
     assert_eq!(unsure(&trace.main().calls), [""; 0], "{what}");
 }
 
@@ -145,7 +145,7 @@ fn what_is_not_known_of_inlined_calls_is_marked() {
             recurses.inside.iter().any(|call| call.name == "cleans()" && call.caller_unsure),
             "{recurses:?}"
         );
-        assert!(trace.main().strays > 0, "{mode:?}");
+        assert!(trace.main().orphans > 0, "{mode:?}");
     }
 }
 

@@ -27,7 +27,7 @@ fn check_use(mode: Mode, trace: &TraceView, times: u64, loads: u64) {
     );
     assert_eq!(tallies["shapes::inner(int)"], both(10 * times + loads, 10 * times + loads), "{mode:?}");
     assert_eq!(tallies["library_throw"].entries, 4 * times, "{mode:?}");
-    assert_eq!((trace.losses(), trace.main().strays), (0, 0), "{mode:?}");
+    assert_eq!((trace.losses(), trace.main().orphans), (0, 0), "{mode:?}");
 }
 
 fn plain_stdout(place: &Place, linked: bool, plugins: &[&Path]) -> Vec<u8> {

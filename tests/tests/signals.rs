@@ -36,7 +36,11 @@ fn ten_thousand_signals_a_second_lose_nothing() {
         assert_eq!(tallies["loop_leaf"], both(loops), "{mode:?}");
         assert_eq!(trace.losses(), 0, "{mode:?}");
         for thread in &trace.threads {
-            assert_eq!((thread.strays, thread.info.unwound, thread.info.orphan_exits), (0, 0, 0), "{mode:?}");
+            assert_eq!(
+                (thread.orphans, thread.info.unwound, thread.info.orphan_exits),
+                (0, 0, 0),
+                "{mode:?}"
+            );
             assert_eq!(thread.info.segments_overwritten, 0, "{mode:?}: the ring holds it all");
         }
     }
@@ -79,7 +83,7 @@ fn check(mode: Mode, recording: &Recording, jumped: bool) {
         assert_eq!(tallies["victim"], both(rounds - 1), "{mode:?}");
         assert_eq!(tallies["victim_leaf"], both(rounds - 1), "{mode:?}");
         assert_eq!(trace.losses(), 0, "{mode:?}");
-        assert_eq!((main.strays, main.info.unwound, main.info.orphan_exits), (0, 0, 0), "{mode:?}");
+        assert_eq!((main.orphans, main.info.unwound, main.info.orphan_exits), (0, 0, 0), "{mode:?}");
     }
 }
 

@@ -31,7 +31,7 @@ fn check(trace: &TraceView, blocked: usize, busy: usize, calls: u64, note: &str)
     for number in 0..busy {
         let threads = named(&format!("busy-{number}"));
         let [thread] = &threads[..] else { panic!("{note}: {number}") };
-        assert_eq!((thread.losses, thread.strays), (0, 0), "{note}");
+        assert_eq!((thread.losses, thread.orphans), (0, 0), "{note}");
         let own = [format!("work{}", number % 8), format!("leaf{}", number % 8), "busy".to_owned()];
         assert!(thread.tallies.keys().all(|name| own.contains(name)), "{note}: {:?}", thread.tallies);
         let [call] = &thread.calls[..] else { panic!("{note}: {}", thread.calls.len()) };

@@ -369,5 +369,5 @@ fn patterns_name_many_functions() {
     let info = successful(place.command(everycall()).arg("info").arg(&recording.file));
     assert!(info.contains("functions more that it"), "{info}");
     let info = successful(place.command(everycall()).args(["info", "--format", "json"]).arg(&recording.file));
-    assert!(info.contains("\"functions_not_watched\": 30"), "{info}");
+    assert!(info.contains("\"functions_not_armed\": 30"), "{info}");
 }

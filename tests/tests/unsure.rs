@@ -1,4 +1,4 @@
-//! What nobody told, slices say: that frames were noticed late to be left, that a call may not be called by the one around it, and who went on
+//! Slices say what is unknown: when a frame was unwound, that a call may not be called by the one around it, and who went on
 //! with a stack.
 
 use everycall_tests::{Call, Mode, Place, TraceView, all, text, unsure};
@@ -17,7 +17,7 @@ fn fiber(trace: &TraceView) -> &[Call] {
 }
 
 #[test]
-fn frames_that_are_found_left_are_noticed_late() {
+fn frames_that_are_found_left_ended_at_an_unknown_time() {
     let place = Place::new("unsure-left");
     for mode in Mode::ALL {
         let program = place.build(mode, &["-O1", "-g", "unsure.c"], &format!("unsure-{}", mode.label()));

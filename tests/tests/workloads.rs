@@ -190,11 +190,11 @@ impl Case<'_> {
     fn check_ends(&self, label: &str, trace: &TraceCounts) {
         for (thread, info) in trace.threads.iter().zip(&trace.infos) {
             for (name, counts) in &thread.functions {
-                let ended = counts.exits - counts.strays + counts.unwound + counts.open;
+                let ended = counts.exits - counts.orphans + counts.unwound + counts.open;
                 assert_eq!(counts.entries, ended, "{label}: {name} {counts:?}");
                 // gcc calls only the exit hook in thunks; mode nops drops those calls.
                 assert!(
-                    counts.strays == 0 || (self.mode.name == "fentry" && name.starts_with("_ZTh")),
+                    counts.orphans == 0 || (self.mode.name == "fentry" && name.starts_with("_ZTh")),
                     "{name}"
                 );
             }

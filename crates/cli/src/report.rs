@@ -72,7 +72,7 @@ pub fn is_signal(trigger: &str) -> bool {
 /// What came of a trigger.
 fn trigger_text(tally: &Tally) -> String {
     let Tally { text, functions, late, unwatched, fired, kept, missed } = tally;
-    let unseen = named_late(*late) + &not_watched(*unwatched);
+    let unseen = named_late(*late) + &not_armed(*unwatched);
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
         (0, 0) if is_signal(text) => format!("{text}: never received"),
@@ -109,7 +109,7 @@ pub fn named_late(functions: u64) -> String {
 }
 
 /// What is to be said of functions that a trigger names and that nobody looks at; nothing where there are none.
-pub fn not_watched(functions: u64) -> String {
+pub fn not_armed(functions: u64) -> String {
     match functions {
         0 => String::new(),
         count => format!(

@@ -127,7 +127,7 @@ fn a_crash_is_recorded_and_passed_on() {
     assert!(page.contains("by signal 11 (SIGSEGV)"), "{page}");
     let calls = lines(&here.succeed("replay --format json crash.ect").stdout);
     assert_eq!(calls_by_name(&calls)["f"], 1);
-    assert!(calls[0]["remarks"].to_string().contains("cut at end"), "{calls:?}");
+    assert!(calls[0]["remarks"].to_string().contains("truncated at end"), "{calls:?}");
 }
 
 /// A plugin in a host that knows nothing of everycall, and in its child.

@@ -37,7 +37,7 @@ const MAIN: &str = "extern \"C\" void outer(int); int main() { outer(20); outer(
 fn calls(here: &Workplace) -> Vec<(u64, String, String)> {
     here.succeed("record -q -o trace.ect -- ./program");
     let info: Value = serde_json::from_str(&here.succeed("info -f json trace.ect").stdout).unwrap();
-    assert_eq!(info["unmatched_exits"], 0);
+    assert_eq!(info["orphan_exits"], 0);
     let lines = here.succeed("replay -f json trace.ect").stdout;
     let call = |line: &str| {
         let call: Value = serde_json::from_str(line).unwrap();

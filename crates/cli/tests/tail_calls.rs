@@ -88,7 +88,7 @@ fn tail_calls_are_shown_as_such_in_all_outputs() {
             calls.iter().filter(|call| call["name"] == name).map(|call| call[key].clone()).collect()
         };
         assert_eq!(of("h", "tail_call_of"), [Value::from("g"), Value::from("g"), Value::Null]);
-        assert_eq!(of("h", "perhaps_tail_call_of")[2], "by_pointer");
+        assert_eq!(of("h", "possible_tail_call_of")[2], "by_pointer");
         assert_eq!(of("f", "remarks")[0][0], "ends in a tail call");
         assert!(of("compare", "tail_call_of")[0].is_null() && of("handler", "tail_call_of")[0].is_null());
 

@@ -29,7 +29,7 @@ fn exits_of_thunks_without_an_entry_are_neither_shown_nor_counted() {
             here.succeed("record -q -o thunks.ect -- ./thunks");
             let info = here.succeed("info -f json thunks.ect").stdout;
             let info: Value = serde_json::from_str(&info).unwrap();
-            assert_eq!(info["unmatched_exits"], 0, "{mode} {flags}");
+            assert_eq!(info["orphan_exits"], 0, "{mode} {flags}");
             assert_eq!(info["threads"][0]["orphan_exits"], 0, "{mode} {flags}");
             let text = here.succeed("replay thunks.ect").stdout;
             assert!(!text.contains("without its entry"), "{mode} {flags}: {text}");

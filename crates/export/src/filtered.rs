@@ -62,7 +62,7 @@ pub(crate) enum PointKind {
     /// Events are missing.
     Lost(LossKind),
     /// An exit that closes no call.
-    StrayExit(FunctionId),
+    OrphanExit(FunctionId),
     /// Marks and gaps that there was no room for.
     LeftOut,
 }
@@ -183,7 +183,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 }),
                 TimelineEvent::Instant(instant) => match instant.kind {
                     InstantKind::OrphanExit(location) | InstantKind::UnmatchedExit(location) => {
-                        let kind = PointKind::StrayExit(functions.id(location));
+                        let kind = PointKind::OrphanExit(functions.id(location));
                         self.point(Point { at_ns: instant.at_ns, count: Some(1), kind })
                     }
                 },
@@ -329,7 +329,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             | MarkKind::Instant
             | MarkKind::Throw
             | MarkKind::Catch
-            | MarkKind::StraySpanEnd => {
+            | MarkKind::OrphanSpanEnd => {
                 if self.is_within(mark.at_ns) && self.is_selected() {
                     self.in_order(Held::Mark(mark))
                 } else {

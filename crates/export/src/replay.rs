@@ -15,10 +15,10 @@
 //!   its name.
 //! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
 //!   whose exit is missing, `~` that of one during which recording was off.
-//! - `unwound` says that a call was left without its exit (exception, longjmp, end of the thread); `noticed late`, that nobody told when:
-//!   it ended some time before, and the last calls in it may be of those around it.
-//! - `perhaps not called from here` says that nobody knows whether the call around it made it: another stack may have begun in the memory of
-//!   one that was suspended, or it was made at the end of the thread, when the call around it had been left.
+//! - `unwound`: the call was left without its exit (exception, longjmp, end of the thread). `exact time unknown`: it ended some
+//!   time before, and the last calls in it may belong to those around it.
+//! - `caller uncertain`: the call around it may not have made it. Another stack may have begun in the memory of a suspended one,
+//!   or it was made at the end of the thread, after the call around it was unwound.
 //! - `=>` behind a duration says that the call ended by jumping into another function, which returns in its place: a tail call.
 //!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
 //! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
@@ -318,7 +318,7 @@ impl Page<'_> {
                 let bound = if remarks.is_empty() { "" } else { ">" };
                 (']', format!("  {bound}{}{remarks}", Duration { ns: mark.at_ns - start_ns }))
             }
-            MarkKind::StraySpanEnd => (']', format!(", {}", text::STRAY_SPAN_END)),
+            MarkKind::OrphanSpanEnd => (']', format!(", {}", text::ORPHAN_SPAN_END)),
         };
         let value = mark.value.map(|value| format!(" = {value}")).unwrap_or_default();
         let name = visible(name);
@@ -469,7 +469,7 @@ impl Ending {
         let Start { cut, caller_unsure, .. } = start;
         let ns = end_ns.saturating_sub(start_ns);
         let bound = match how {
-            EndKind::CutAtEnd | EndKind::CutAtLoss | EndKind::CutAtGap => ">",
+            EndKind::TruncatedAtEnd | EndKind::TruncatedAtLoss | EndKind::TruncatedAtGap => ">",
             EndKind::ReturnedAfterGap => "~",
             _ if cut => ">",
             EndKind::ExitLost => "<",

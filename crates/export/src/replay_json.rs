@@ -3,7 +3,7 @@
 //! ```text
 //! {"pid":1,"tid":2,"thread":"main","depth":1,"start_ns":7,"dur_ns":1234,"name":"f(int)","module":"app","file":"/src/file.cpp","line":12}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"lost":7,"why":"..."}
-//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"stray_exits":1,"function":"f(int)"}
+//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"orphan_exits":1,"function":"f(int)"}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"label":"request","value":4711}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"instant":"reload"}
 //! {"pid":1,"tid":2,"thread":"main","span":"request","value":4711,"start_ns":7,"dur_ns":1234}
@@ -14,11 +14,11 @@
 //! `resumed_by` is the kernel's number of the thread that goes on with a suspended stack. Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
 //! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53. A call with
 //! labels has `labels`, an object of their names and values (an array where a name has several; `kept call` is the number of a call that a trigger kept), and `more_labels` where they were
-//! too many. A span's line is written when it ends; `stray_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
-//! wholly recorded or didn't return has `remarks`, an array of "cut at start", "cut at end", "cut at a loss",
-//! "cut at a gap", "unwound", "noticed late" (behind "unwound": nobody told when, it ended some time before), "exit lost",
-//! "perhaps not called from here" (nobody knows whether the call around it made it), "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
-//! A call that the one before jumped to has `tail_call_of`, that one's function, or `perhaps_tail_call_of` where it jumped and the
+//! too many. A span's line is written when it ends; `orphan_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
+//! wholly recorded or didn't return has `remarks`, an array of "truncated at start", "truncated at end", "truncated at a loss",
+//! "truncated at a gap", "unwound", "exact time unknown" (after "unwound": it ended some time before), "exit lost",
+//! "caller uncertain" (the call around it may not have made it), "partly not recorded", "ends in a tail call"; a span that isn't, likewise.
+//! A call that the one before jumped to has `tail_call_of`, that one's function, or `possible_tail_call_of` where it jumped and the
 //! code doesn't tell where to. `symbol` is the linker's name where several functions may have the name, `same_code_as` the functions with the
 //! same code at the same address. With inlined calls asked for, `inlined_not_timed` has those of the call's function: `level` (inlined
 //! calls around it), `name`, `at` (file and line of the call); `more_inlined` counts those that were left out.
@@ -241,7 +241,7 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, source: &impl Source)
         MarkKind::Instant => (b"\"instant\":", None),
         MarkKind::Throw => (b"\"throw\":", None),
         MarkKind::Catch => (b"\"catch\":", None),
-        MarkKind::StraySpanEnd => (b"\"stray_span_end\":", None),
+        MarkKind::OrphanSpanEnd => (b"\"orphan_span_end\":", None),
         MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
             (b"\"span\":", Some((start_ns, start_cut, how)))
         }
@@ -318,7 +318,7 @@ fn put_point(bytes: &mut Vec<u8>, head: &[u8], point: &Point, functions: &Functi
     put_number(bytes, point.at_ns);
     bytes.extend_from_slice(match point.kind {
         PointKind::Lost(_) => b",\"lost\":",
-        PointKind::StrayExit(_) => b",\"stray_exits\":",
+        PointKind::OrphanExit(_) => b",\"orphan_exits\":",
         PointKind::LeftOut => b",\"left_out\":",
     });
     match point.count {

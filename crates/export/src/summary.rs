@@ -58,7 +58,7 @@ pub struct Summary {
     /// Events known to be missing within what was written, where they were counted.
     pub lost_events: u64,
     /// Exits that closed no call.
-    pub stray_exits: u64,
+    pub orphan_exits: u64,
     /// Labels, instants and spans.
     pub marks: u64,
     /// Times that recording was off.
@@ -78,7 +78,7 @@ impl Summary {
             Event::Point(point) => {
                 let sum = match point.kind {
                     PointKind::Lost(_) => &mut self.lost_events,
-                    PointKind::StrayExit(_) => &mut self.stray_exits,
+                    PointKind::OrphanExit(_) => &mut self.orphan_exits,
                     PointKind::LeftOut => return,
                 };
                 *sum = sum.saturating_add(point.count.unwrap_or(0));

@@ -47,10 +47,10 @@ pub(crate) fn point<'a>(point: &Point, functions: &'a Functions<'_>) -> (String,
             };
             (what, reason(why))
         }
-        PointKind::StrayExit(function) => {
+        PointKind::OrphanExit(function) => {
             let what = match point.count {
-                Some(1) => "an exit without its entry".to_owned(),
-                count => format!("{} exits without their entries", Count(count.unwrap_or(0))),
+                Some(1) => "orphan exit".to_owned(),
+                count => format!("{} orphan exits", Count(count.unwrap_or(0))),
             };
             (what, &functions.get(function).name)
         }
@@ -72,7 +72,7 @@ pub(crate) fn mark_name(source: &impl Source, name: MarkName) -> &str {
 
 /// The name of the argument with the function of which a call is a tail call.
 pub(crate) fn tail_key(tail: Tail) -> &'static str {
-    if tail.is_sure { "tail_call_of" } else { "perhaps_tail_call_of" }
+    if tail.is_sure { "tail_call_of" } else { "possible_tail_call_of" }
 }
 
 /// Columns of a name among details.
@@ -129,7 +129,7 @@ fn inlined_calls(calls: &[Inlined], more: u64) -> String {
 pub(crate) const JUMPED: &str = "ends in a tail call";
 
 /// What is remarked of a call of which nobody knows whether the call around it made it.
-pub(crate) const CALLER_UNSURE: &str = "perhaps not called from here";
+pub(crate) const CALLER_UNSURE: &str = "caller uncertain";
 
 /// Name of slices that stand for times in which nothing was recorded.
 pub(crate) fn gap_name(why: GapKind) -> &'static str {
@@ -140,7 +140,7 @@ pub(crate) fn gap_name(why: GapKind) -> &'static str {
 }
 
 /// What is remarked of the end of a span that had not begun.
-pub(crate) const STRAY_SPAN_END: &str = "ends without having begun";
+pub(crate) const ORPHAN_SPAN_END: &str = "ends without having begun";
 
 /// Why nothing was recorded.
 pub(crate) fn gap_reason(why: GapKind) -> &'static str {
@@ -159,17 +159,17 @@ pub(crate) const RESUMED_BY: &str = "resumed_by";
 pub(crate) fn span_remarks(start_cut: bool, how: SpanEndKind) -> impl Iterator<Item = &'static str> {
     let end = match how {
         SpanEndKind::Ended => None,
-        SpanEndKind::CutAtEnd => Some("cut at end"),
-        SpanEndKind::CutAtLoss => Some("cut at a loss"),
+        SpanEndKind::TruncatedAtEnd => Some("truncated at end"),
+        SpanEndKind::TruncatedAtLoss => Some("truncated at a loss"),
     };
-    start_cut.then_some("cut at start").into_iter().chain(end)
+    start_cut.then_some("truncated at start").into_iter().chain(end)
 }
 
 /// What the second part of [`point`] is.
 pub(crate) fn detail_key(point: &Point) -> &'static str {
     match point.kind {
         PointKind::Lost(_) | PointKind::LeftOut => "why",
-        PointKind::StrayExit(_) => "function",
+        PointKind::OrphanExit(_) => "function",
     }
 }
 
@@ -193,12 +193,12 @@ pub(crate) fn remarks(
         EndKind::Jumped => &[JUMPED],
         EndKind::ReturnedAfterGap => &["partly not recorded"],
         EndKind::Unwound => &["unwound"],
-        EndKind::UnwoundLate => &["unwound", "noticed late"],
-        EndKind::CutAtEnd => &["cut at end"],
-        EndKind::CutAtLoss => &["cut at a loss"],
-        EndKind::CutAtGap => &["cut at a gap"],
+        EndKind::UnwoundLate => &["unwound", "exact time unknown"],
+        EndKind::TruncatedAtEnd => &["truncated at end"],
+        EndKind::TruncatedAtLoss => &["truncated at a loss"],
+        EndKind::TruncatedAtGap => &["truncated at a gap"],
         EndKind::ExitLost => &["exit lost"],
     };
     let unsure = caller_unsure.then_some(CALLER_UNSURE);
-    start_cut.then_some("cut at start").into_iter().chain(unsure).chain(end.iter().copied())
+    start_cut.then_some("truncated at start").into_iter().chain(unsure).chain(end.iter().copied())
 }

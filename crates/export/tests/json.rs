@@ -201,8 +201,8 @@ fn remarks_say_what_is_not_whole() {
     let remark = |name: &str| {
         events(&trace, "X").find(|event| event["name"] == name).unwrap()["args"]["remark"].clone()
     };
-    assert_eq!(remark("main (app.cpp:30)"), "cut at start, cut at end");
-    assert_eq!(remark("wait (wait.c:9)"), "cut at end");
+    assert_eq!(remark("main (app.cpp:30)"), "truncated at start, truncated at end");
+    assert_eq!(remark("wait (wait.c:9)"), "truncated at end");
     assert_eq!(remark("try_it() (app.cpp:12)"), Value::Null);
     assert_eq!(remark("std::map<int, std::vector<long> >::at(int const&) (map:540)"), "unwound");
     assert_eq!(events(&trace, "i").count(), 11);
@@ -212,7 +212,7 @@ fn remarks_say_what_is_not_whole() {
         marks: 12,
         gaps: 2,
         lost_events: 1_234,
-        stray_exits: 1,
+        orphan_exits: 1,
         moved_slices: 1,
         deep_calls: 0,
     };

@@ -86,7 +86,7 @@ fn deep_recursion_makes_no_long_lines() {
 fn names_cannot_steer_the_terminal() {
     let book = Book::default().function(1, "evil\x1b]0;title\x07\u{202e}\r\n", "/a/\x1b[2J.c", 1);
     let mut program = Program::default();
-    program.thread(1, "\x1b[31mred").begin(1, 0).end(5).stray_exit(1, 6);
+    program.thread(1, "\x1b[31mred").begin(1, 0).end(5).orphan_exit(1, 6);
     let style = ReplayStyle { colour: false, width: Some(120) };
     let (text, _) = shown(&program, &book, &Filter::default(), style);
     assert!(!text.contains(['\x1b', '\x07', '\r', '\u{202e}']), "{text:?}");
@@ -117,13 +117,16 @@ fn lines_hold_every_call_and_loss() {
     let labelled: Vec<_> = calls.iter().filter_map(|call| call.get("labels")).collect();
     assert_eq!(labelled[1], &serde_json::json!({ "request": 4711 }));
     let count = |key: &str| lines.iter().filter(|line| line.get(key).is_some()).count();
-    assert_eq!(["label", "instant", "span", "stray_span_end", "not_recorded_ns"].map(count), [5, 2, 4, 1, 2]);
+    assert_eq!(
+        ["label", "instant", "span", "orphan_span_end", "not_recorded_ns"].map(count),
+        [5, 2, 4, 1, 2]
+    );
     assert_eq!(summary, shown(&program, &book, &Filter::default(), ReplayStyle::default()).1);
     // Times as they were, also where a viewer's would have been moved.
     let instant = calls.iter().find(|call| call["dur_ns"] == 0).unwrap();
     assert_eq!((&instant["start_ns"], &instant["depth"]), (&Value::from(1_370), &Value::from(2)));
     let main = calls.iter().find(|call| call["name"] == "main").unwrap();
-    assert_eq!(main["remarks"], serde_json::json!(["cut at start", "cut at end"]));
+    assert_eq!(main["remarks"], serde_json::json!(["truncated at start", "truncated at end"]));
     assert_eq!((&main["file"], &main["line"]), (&Value::from("/src/app.cpp"), &Value::from(30)));
     let lost: Vec<_> = lines.iter().filter_map(|line| line.get("lost")).collect();
     assert_eq!(lost, [&Value::from(1_234), &Value::Null]);

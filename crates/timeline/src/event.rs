@@ -97,11 +97,11 @@ pub enum EndKind {
     /// the last calls shown in it may be of those around it.
     UnwoundLate,
     /// It had not ended at the end of the trace.
-    CutAtEnd,
+    TruncatedAtEnd,
     /// Events are missing from here on, and whether it had ended after them is not known.
-    CutAtLoss,
+    TruncatedAtLoss,
     /// Recording went off, and when it was on again, the call had ended.
-    CutAtGap,
+    TruncatedAtGap,
     /// Its exit is missing though it must have ended by now.
     ExitLost,
 }
@@ -221,7 +221,7 @@ pub enum MarkKind {
     /// An exception is caught, by the innermost call that is open or by what it called. Named likewise.
     Catch,
     /// The program ended a span that it had not begun.
-    StraySpanEnd,
+    OrphanSpanEnd,
 }
 
 /// How a span ended.
@@ -230,7 +230,7 @@ pub enum SpanEndKind {
     /// The program ended it.
     Ended,
     /// It had not ended at the end of the thread's events.
-    CutAtEnd,
+    TruncatedAtEnd,
     /// Events are missing from here on.
-    CutAtLoss,
+    TruncatedAtLoss,
 }

@@ -316,8 +316,8 @@ impl<'a> Pairing<'a> {
                     cuts.spans.push(key);
                     return None;
                 }
-                self.stats.stray_span_ends += 1;
-                simple(MarkKind::StraySpanEnd)
+                self.stats.orphan_span_ends += 1;
+                simple(MarkKind::OrphanSpanEnd)
             }),
             _ => None,
         };
@@ -382,9 +382,9 @@ impl<'a> Pairing<'a> {
             EndKind::Returned
             | EndKind::Jumped
             | EndKind::ReturnedAfterGap
-            | EndKind::CutAtEnd
-            | EndKind::CutAtLoss
-            | EndKind::CutAtGap => {}
+            | EndKind::TruncatedAtEnd
+            | EndKind::TruncatedAtLoss
+            | EndKind::TruncatedAtGap => {}
         }
         let Frame { location, start_ns, start_cut, .. } = frame;
         out.push(TimelineEvent::End(End { depth: self.depth, location, start_ns, end_ns, how, start_cut }));
@@ -509,7 +509,7 @@ impl<'a> Pairing<'a> {
                 }
                 let how = match how {
                     How::Is(how) => how,
-                    How::InGap(..) => EndKind::CutAtGap,
+                    How::InGap(..) => EndKind::TruncatedAtGap,
                     How::AtEnd => self.end_of_innermost(),
                 };
                 self.close(how, self.now_ns, out);
@@ -526,8 +526,8 @@ impl<'a> Pairing<'a> {
     /// All calls that had ended are closed: what comes next, one at a time.
     fn closed(&mut self, how: How, out: &mut Vec<TimelineEvent>) {
         let cut = match how {
-            How::Is(EndKind::CutAtLoss) => Some(SpanEndKind::CutAtLoss),
-            How::AtEnd => Some(SpanEndKind::CutAtEnd),
+            How::Is(EndKind::TruncatedAtLoss) => Some(SpanEndKind::TruncatedAtLoss),
+            How::AtEnd => Some(SpanEndKind::TruncatedAtEnd),
             How::Is(_) | How::InGap(..) => None,
         };
         if let Some(mark) = cut.and_then(|how| self.spans.cut(self.now_ns, how)) {
@@ -552,12 +552,12 @@ impl<'a> Pairing<'a> {
     /// How the innermost call ended that was open behind the last event.
     fn end_of_innermost(&mut self) -> EndKind {
         let Some(frame) = self.stack.last().filter(|frame| frame.unnamed == 0) else {
-            return EndKind::CutAtEnd;
+            return EndKind::TruncatedAtEnd;
         };
         if frame.uncounted {
             // Nor is it listed.
             self.now_ns = if self.is_ending { self.now_ns } else { self.at_end.until_ns };
-            return if self.is_ending { EndKind::Unwound } else { EndKind::CutAtEnd };
+            return if self.is_ending { EndKind::Unwound } else { EndKind::TruncatedAtEnd };
         }
         let at_end = &self.at_end;
         let first = at_end.listed.partition_point(|call| call.ticks < frame.start_ticks);
@@ -570,10 +570,10 @@ impl<'a> Pairing<'a> {
                 return EndKind::Unwound;
             }
             self.now_ns = at_end.until_ns;
-            return EndKind::CutAtEnd;
+            return EndKind::TruncatedAtEnd;
         }
         self.stats.open_call_disagreements += 1;
-        if frame.start_ticks < at_end.ended_before { EndKind::ExitLost } else { EndKind::CutAtEnd }
+        if frame.start_ticks < at_end.ended_before { EndKind::ExitLost } else { EndKind::TruncatedAtEnd }
     }
 
     /// Events begin, at first or behind missing segments, at `first_ticks`. `listed` are the calls open at the end
@@ -624,7 +624,7 @@ impl<'a> Pairing<'a> {
         self.maybe_another = false;
         self.caller = None;
         out.push(TimelineEvent::Loss(Loss { at_ns: self.now_ns, count, why: LossKind::Segments }));
-        self.closing = Some(Closing { until: keep, how: How::Is(EndKind::CutAtLoss) });
+        self.closing = Some(Closing { until: keep, how: How::Is(EndKind::TruncatedAtLoss) });
     }
 
     /// There are no more events: what is open is open at the end, or its exit is lost.

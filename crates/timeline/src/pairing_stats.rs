@@ -24,7 +24,7 @@ pub struct PairingStats {
     /// Times that the runtime told another depth than the events add up to.
     pub depth_disagreements: u64,
     /// Ends of spans that had not begun.
-    pub stray_span_ends: u64,
+    pub orphan_span_ends: u64,
     /// Spans that are not shown because too many were open.
     pub spans_too_many: u64,
     /// Exits of thunks that have no entry: nothing is missing there.

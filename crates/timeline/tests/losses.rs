@@ -135,15 +135,15 @@ fn a_missing_segment_cuts_what_was_open() {
         "+1100@1010",
         "+1200@1020",
         "?None Segments@1030",
-        "-1200@1030 CutAtLoss",
+        "-1200@1030 TruncatedAtLoss",
         // Open at the end, so its true start is known though it was lost.
         "+1300@1050",
         "+1400@1070 cut",
         "-1400@1080 Returned",
         "+1500@1090",
         "-1500@1095 Returned",
-        "-1300@101000 CutAtEnd",
-        "-1100@101000 CutAtEnd",
+        "-1300@101000 TruncatedAtEnd",
+        "-1100@101000 TruncatedAtEnd",
     ];
     assert_eq!(texts, wanted);
 }
@@ -203,7 +203,7 @@ fn a_thread_that_only_waits_shows_its_open_calls() {
     let bytes = File::of(&process(ring));
     let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
     let texts: Vec<String> = texts(&trace, false).into_iter().filter(|text| !text.contains("Busy")).collect();
-    let wanted = ["+1100@1010", "+1200@1020", "-1200@101000 CutAtEnd", "-1100@101000 CutAtEnd"];
+    let wanted = ["+1100@1010", "+1200@1020", "-1200@101000 TruncatedAtEnd", "-1100@101000 TruncatedAtEnd"];
     assert_eq!(texts, wanted);
     assert!(trace.thread_events(0).any(
         |event| matches!(event, TimelineEvent::Loss(loss) if loss.why == LossKind::Busy && loss.count == Some(1))

@@ -53,7 +53,7 @@ fn spans_pair_by_name_and_value_whatever_overlaps() {
 
         let mut open: Vec<(u64, Key, bool)> = Vec::new();
         let mut wanted: Vec<Span> = Vec::new();
-        let mut strays = 0;
+        let mut orphans = 0;
         for (_, ticks, begins, key) in said.into_iter().filter(|(segment, ..)| *segment >= first) {
             if begins {
                 open.push((ticks, key, false));
@@ -64,7 +64,7 @@ fn spans_pair_by_name_and_value_whatever_overlaps() {
                 // It began before the rim. Where exactly the events begin, the timeline itself tells below.
                 wanted.push((key.0, key.1, 0, ticks, true, SpanEndKind::Ended));
             } else {
-                strays += 1;
+                orphans += 1;
             }
         }
         let open_at_end = open.len();
@@ -90,14 +90,14 @@ fn spans_pair_by_name_and_value_whatever_overlaps() {
                     let start = if start_cut { 0 } else { origin + start_ns };
                     got.push((name, value, start, origin + at_ns, start_cut, how));
                 }
-                MarkKind::StraySpanEnd => strays -= 1,
+                MarkKind::OrphanSpanEnd => orphans -= 1,
                 other => panic!("{other:?}"),
             }
         }
         assert!(begun.is_empty(), "every begin has its end");
         let cut = got.split_off(got.len() - open_at_end);
-        assert!(cut.iter().all(|span| span.5 == SpanEndKind::CutAtEnd), "seed {seed}");
-        assert_eq!((got, strays), (wanted, 0), "seed {seed}");
+        assert!(cut.iter().all(|span| span.5 == SpanEndKind::TruncatedAtEnd), "seed {seed}");
+        assert_eq!((got, orphans), (wanted, 0), "seed {seed}");
         let mut cut: Vec<_> =
             cut.into_iter().map(|(name, value, start, ..)| (start, (name, value))).collect();
         cut.sort();
@@ -154,7 +154,7 @@ fn what_happened_to_calls_in_a_gap_is_not_guessed() {
     ring.exit(1095, 0x1708);
     ring.exit(1096, 0x1108);
     let wanted = [
-        "1400 CutAtGap@1050",
+        "1400 TruncatedAtGap@1050",
         "off 1050..1080",
         "1500 Returned@1091",
         "1300 ReturnedAfterGap@1092",
@@ -176,7 +176,7 @@ fn a_gap_that_lies_about_its_times_keeps_the_order() {
         ring.exit(1090, 0x1108);
         let at = from.clamp(1020, 1080);
         let wanted = [
-            format!("1200 CutAtGap@{at}"),
+            format!("1200 TruncatedAtGap@{at}"),
             format!("off {at}..1080"),
             "1100 ReturnedAfterGap@1090".to_owned(),
         ];

@@ -220,7 +220,7 @@ fn expected(program: &Program, end: u64) -> Vec<Seen> {
         }
     }
     while let Some(top) = stack.pop() {
-        expected.push(close(top, end, EndKind::CutAtEnd));
+        expected.push(close(top, end, EndKind::TruncatedAtEnd));
     }
     expected
 }
@@ -318,7 +318,7 @@ fn a_ring_that_wrapped_shows_its_rim() {
                     offset: offset_wide,
                     start: entry.ticks,
                     end: process.end_ticks,
-                    how: EndKind::CutAtEnd,
+                    how: EndKind::TruncatedAtEnd,
                     cut: false,
                 }),
             }

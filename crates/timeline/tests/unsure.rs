@@ -36,7 +36,7 @@ fn shown_with(ring: Ring, code: Option<&dyn Code>) -> Vec<String> {
 }
 
 #[test]
-fn frames_say_whether_they_were_noticed_late() {
+fn frames_say_whether_their_time_is_known() {
     let mut ring = Ring::new(512, 16, START);
     for offset in [0x1100, 0x1200, 0x1300, 0x1400] {
         ring.enter(1010, offset);
@@ -46,7 +46,8 @@ fn frames_say_whether_they_were_noticed_late() {
     // As older files have it, without a number.
     ring.unwind(1040, 1);
     let calls = ["1100", "1200", "1300", "1400"];
-    let ends = ["1400 UnwoundLate@1020", "1300 Unwound@1030", "1200 Unwound@1040", "1100 CutAtEnd@2000"];
+    let ends =
+        ["1400 UnwoundLate@1020", "1300 Unwound@1030", "1200 Unwound@1040", "1100 TruncatedAtEnd@2000"];
     assert_eq!(shown(ring), [calls, ends].concat());
 }
 
@@ -64,7 +65,7 @@ fn frames_that_may_have_ended_in_a_gap_are_not_said_to_be_left() {
         .by_ref()
         .filter_map(|event| if let TimelineEvent::End(end) = event { Some(end.how) } else { None })
         .collect();
-    assert_eq!(ends, [EndKind::ExitLost, EndKind::CutAtEnd]);
+    assert_eq!(ends, [EndKind::ExitLost, EndKind::TruncatedAtEnd]);
     assert_eq!((events.stats().unwound, events.stats().exits_lost), (0, 1));
 }
 
@@ -84,7 +85,7 @@ fn suspended_stacks_say_who_goes_on_with_them() {
         "suspended 1040..1050 None",
         "suspended 1060..1070 None",
         "suspended 1080..1080 Some(4712)",
-        "1100 CutAtEnd@2000",
+        "1100 TruncatedAtEnd@2000",
     ];
     assert_eq!(shown(ring), wanted);
 }
@@ -142,8 +143,8 @@ fn the_first_call_on_what_may_be_another_stack_is_unsure() {
         "1900",
         "suspended 1240..1241 Some(7)",
         "1900 unsure",
-        "1800 CutAtEnd@2000",
-        "1700 CutAtEnd@2000",
+        "1800 TruncatedAtEnd@2000",
+        "1700 TruncatedAtEnd@2000",
     ];
     assert_eq!(shown(ring), wanted);
 }

@@ -22,7 +22,7 @@ pub struct FunctionCounts {
     /// Calls that hadn't ended. The oracle doesn't know.
     pub open: u64,
     /// Exits that closed nothing. The oracle doesn't know.
-    pub strays: u64,
+    pub orphans: u64,
 }
 
 /// One thread's functions by name.
@@ -52,7 +52,7 @@ impl ThreadCounts {
             total.exits += counts.exits;
             total.unwound += counts.unwound;
             total.open += counts.open;
-            total.strays += counts.strays;
+            total.orphans += counts.orphans;
         }
         total
     }
@@ -118,8 +118,8 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                     match end.how {
                         EndKind::Returned | EndKind::Jumped | EndKind::ReturnedAfterGap => counts.exits += 1,
                         EndKind::Unwound | EndKind::UnwoundLate => counts.unwound += 1,
-                        EndKind::CutAtEnd => counts.open += 1,
-                        EndKind::CutAtLoss | EndKind::CutAtGap | EndKind::ExitLost => {}
+                        EndKind::TruncatedAtEnd => counts.open += 1,
+                        EndKind::TruncatedAtLoss | EndKind::TruncatedAtGap | EndKind::ExitLost => {}
                     }
                 }
                 TimelineEvent::Instant(instant) => {
@@ -127,7 +127,7 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                         instant.kind;
                     let counts = by_location.entry(location).or_default();
                     counts.exits += 1;
-                    counts.strays += 1;
+                    counts.orphans += 1;
                 }
                 TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
             }
@@ -150,7 +150,7 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
             sum.exits += counts.exits;
             sum.unwound += counts.unwound;
             sum.open += counts.open;
-            sum.strays += counts.strays;
+            sum.orphans += counts.orphans;
         }
         all.threads.push(thread);
     }

@@ -12,7 +12,7 @@ use everycall_units::{Count, Duration, Several, Size};
 
 use super::{Report, kept_function};
 use crate::counters;
-use crate::report::{is_signal, named_late, not_watched};
+use crate::report::{is_signal, named_late, not_armed};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -348,7 +348,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
             write!(line, ", {} that could not be kept", Count(trigger.missed))?;
         }
         line += &named_late(trigger.late);
-        line += &not_watched(trigger.unwatched);
+        line += &not_armed(trigger.unwatched);
         paragraph(out, &line)?;
     }
     if report.kept.is_empty() {

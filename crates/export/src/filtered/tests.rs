@@ -60,7 +60,7 @@ fn random_calls(dice: &mut Dice) -> Calls {
         calls.end(now_ns);
     }
     for (span, start_ns) in spans {
-        let how = SpanEndKind::CutAtEnd;
+        let how = SpanEndKind::TruncatedAtEnd;
         calls.mark(now_ns, 0, None, MarkKind::SpanEnd { span, start_ns, start_cut: false, how });
     }
     calls

@@ -4,17 +4,17 @@
 //! {"displayTimeUnit":"ns","traceEvents":[
 //! {"ph":"M",...}                                    names of process and threads
 //! {"ph":"X","pid":1,"tid":2,"ts":0.007,"dur":1.234,"name":"f(int) (file.cpp:12)"},
-//! {"ph":"i",...}                                    losses, stray exits, labels, instants
+//! {"ph":"i",...}                                    losses, orphan exits, labels, instants
 //! {"ph":"b",...} {"ph":"e",...}                      begins and ends of spans, which overlap as they like
 //! ],"file_info":{"files":{path:[text,lines]},"functions":{slice name:[path,line]}}}
 //! ```
 //!
 //! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for
 //! readers that keep them as doubles, for the first hundred days. A slice with something to remark has
-//! `args`: `remark` ("cut at start", "cut at end", "cut at a loss", "cut at a gap",
-//! "unwound", "unwound, noticed late" (it ended some time before, and the last calls in it may be of those around it), "exit lost", "perhaps not called from here" (nobody knows whether the slice around it
+//! `args`: `remark` ("truncated at start", "truncated at end", "truncated at a loss", "truncated at a gap",
+//! "unwound", "unwound, exact time unknown" (it ended some time before, and the last calls in it may be of those around it), "exit lost", "caller uncertain" (the slice around it may not have
 //! called it), "partly not recorded", "ends in a tail call"), `label` (its labels by name), `more_labels` (how many more there were), `calls` (of a
-//! slice that stands for deeper ones), `tail_call_of` (the function of the slice before, which jumped there) or `perhaps_tail_call_of`
+//! slice that stands for deeper ones), `tail_call_of` (the function of the slice before, which jumped there) or `possible_tail_call_of`
 //! (it jumped, and the code doesn't tell where to), `symbol` (the linker's name, where several functions may have the name), `same_code_as` (functions with the same
 //! code at the same address), `inlined_not_timed` (calls that the compiler inlined into its function, as a tree in one text),
 //! `true_start_ns` and `true_dur_ns` (of a slice whose stamps were moved,
@@ -319,7 +319,7 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
         MarkKind::Label => (b"\"i\",\"s\":\"t\"", "label", None),
         MarkKind::Instant => (b"\"i\",\"s\":\"t\"", "instant", None),
         MarkKind::Throw | MarkKind::Catch => (b"\"i\",\"s\":\"t\"", "exception", None),
-        MarkKind::StraySpanEnd => (b"\"i\",\"s\":\"t\"", "span", None),
+        MarkKind::OrphanSpanEnd => (b"\"i\",\"s\":\"t\"", "span", None),
         MarkKind::SpanBegin { span, .. } => (b"\"b\"", "span", Some(span)),
         MarkKind::SpanEnd { span, .. } => (b"\"e\"", "span", Some(span)),
     };
@@ -347,8 +347,8 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
             if let Some(value) = mark.value {
                 put_value(members.key("value"), value);
             }
-            if kind == MarkKind::StraySpanEnd {
-                members.remarks(std::iter::once(text::STRAY_SPAN_END));
+            if kind == MarkKind::OrphanSpanEnd {
+                members.remarks(std::iter::once(text::ORPHAN_SPAN_END));
             }
             if number.is_some() {
                 put_number(members.key("tid"), thread.tid.into());

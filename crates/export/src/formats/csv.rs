@@ -8,7 +8,7 @@
 //!
 //! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin.
 //! - `depth` counts the shown calls around the call.
-//! - `remarks` are those of the other outputs, such as `cut at end` or `unwound`, with `; ` between them.
+//! - `remarks` are those of the other outputs, such as `truncated at end` or `unwound`, with `; ` between them.
 //! - Other kinds of lines: `lost`, `orphan exit` and `left out` (`value` is how many, empty where nobody counted), `label`,
 //!   `instant`, `throw`, `catch`, `span`, `orphan span end` (the name in the column of functions, `value` what it was given),
 //!   `not recorded` and `suspended`. Whoever wants calls alone selects those of kind `call`.
@@ -77,7 +77,7 @@ impl<'o> Csv<'o> {
     fn point(&mut self, point: &Point, functions: &Functions<'_>) {
         let (kind, function) = match point.kind {
             PointKind::Lost(_) => ("lost", None),
-            PointKind::StrayExit(function) => ("orphan exit", Some(function)),
+            PointKind::OrphanExit(function) => ("orphan exit", Some(function)),
             PointKind::LeftOut => ("left out", None),
         };
         put_times(self.head(kind), point.at_ns, None);
@@ -102,7 +102,7 @@ impl<'o> Csv<'o> {
             MarkKind::Instant => ("instant", None),
             MarkKind::Throw => ("throw", None),
             MarkKind::Catch => ("catch", None),
-            MarkKind::StraySpanEnd => ("orphan span end", None),
+            MarkKind::OrphanSpanEnd => ("orphan span end", None),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
             // Its end has all of it.
             MarkKind::SpanBegin { .. } => return,

@@ -13,7 +13,7 @@
 //! about a dozen bytes. The remarks of a slice are annotations of its end: `remark`, `calls`,
 //! `true_start_ns`, `true_dur_ns`, with the meanings that they have in `chrome`.
 //!
-//! Tail calls carry `tail_call_of` or `perhaps_tail_call_of` at their begin, and the chain's flow: an arrow from the call that jumped.
+//! Tail calls carry `tail_call_of` or `possible_tail_call_of` at their begin, and the chain's flow: an arrow from the call that jumped.
 //!
 //! Labels of a slice are its annotation `label`, a dictionary. Labels, instants and spans have the category `label`,
 //! `instant` or `span`. Spans overlap as they like, so each thread has tracks for them, named "spans": as many as were open at a
@@ -397,7 +397,7 @@ impl Track {
             MarkKind::Label => ("label", event::INSTANT),
             MarkKind::Instant => ("instant", event::INSTANT),
             MarkKind::Throw | MarkKind::Catch => ("exception", event::INSTANT),
-            MarkKind::StraySpanEnd => ("span", event::INSTANT),
+            MarkKind::OrphanSpanEnd => ("span", event::INSTANT),
             MarkKind::SpanBegin { .. } => ("span", event::BEGIN),
             MarkKind::SpanEnd { .. } => ("span", event::END),
         };
@@ -429,8 +429,8 @@ impl Track {
                         put_value(annotation, mark.value);
                     });
                 }
-                if mark.kind == MarkKind::StraySpanEnd {
-                    put_text(event, "remark", text::STRAY_SPAN_END);
+                if mark.kind == MarkKind::OrphanSpanEnd {
+                    put_text(event, "remark", text::ORPHAN_SPAN_END);
                 }
             });
         });

@@ -100,7 +100,7 @@ impl Program {
         self.push(TimelineEvent::Loss(Loss { at_ns, count, why: LossKind::Busy }))
     }
 
-    pub fn stray_exit(&mut self, function: u64, at_ns: u64) -> &mut Self {
+    pub fn orphan_exit(&mut self, function: u64, at_ns: u64) -> &mut Self {
         let location = Location { module: 0, image_address: function };
         self.push(TimelineEvent::Instant(Instant { at_ns, kind: InstantKind::OrphanExit(location) }))
     }
@@ -249,15 +249,15 @@ pub fn everything() -> (Program, Book) {
         .loss(2_540_000, Some(1_234))
         .begin(6, 2_600_000)
         .end_how(2_601_000, EndKind::ExitLost)
-        .stray_exit(3, 2_700_000)
+        .orphan_exit(3, 2_700_000)
         .begin(7, 3_000_000)
-        .end_how(45_000_000, EndKind::CutAtEnd)
-        .end_how(45_000_000, EndKind::CutAtEnd)
+        .end_how(45_000_000, EndKind::TruncatedAtEnd)
+        .end_how(45_000_000, EndKind::TruncatedAtEnd)
         .thread(101, "worker-1")
         .loss(1_000, None)
         .begin(7, 5_000)
         .begin(99, 6_000)
-        .end_how(7_000, EndKind::CutAtLoss)
+        .end_how(7_000, EndKind::TruncatedAtLoss)
         .end(8_000)
         .thread(102, "marks")
         .span_begin(100, "phase \u{1b}[31m</script>", None, true)
@@ -274,20 +274,20 @@ pub fn everything() -> (Program, Book) {
         .span_begin(1_600, "request", Some(4_712), false)
         .end(2_000)
         .span_end(2_100, "request", SpanEndKind::Ended)
-        .mark(2_200, "request", Some(9), MarkKind::StraySpanEnd)
+        .mark(2_200, "request", Some(9), MarkKind::OrphanSpanEnd)
         .mark(2_300, "tick", Some(3), MarkKind::Instant)
         .span_begin(2_300, "empty", None, false)
         .span_end(2_300, "empty", SpanEndKind::Ended)
         .begin(4, 3_000)
         .begin(5, 3_100)
-        .end_how(4_000, EndKind::CutAtGap)
+        .end_how(4_000, EndKind::TruncatedAtGap)
         .gap(4_000, 1_004_000, GapKind::Disabled)
         .begin(3, 1_005_000)
         .end(1_006_000)
         .gap(1_006_000, 1_006_000, GapKind::Thread)
         .end_how(1_007_000, EndKind::ReturnedAfterGap)
-        .span_end(1_008_000, "request", SpanEndKind::CutAtLoss)
-        .span_end(1_009_000, "phase \u{1b}[31m</script>", SpanEndKind::CutAtEnd);
+        .span_end(1_008_000, "request", SpanEndKind::TruncatedAtLoss)
+        .span_end(1_009_000, "phase \u{1b}[31m</script>", SpanEndKind::TruncatedAtEnd);
     let book = Book::default()
         .function(1, "main", "/src/app.cpp", 30)
         .function(2, "parse(std::string const&)", "/src/parse.cpp", 4)

@@ -71,10 +71,10 @@ pub fn text(trace: &Trace<'_>) -> String {
         }
         // The first version's text has no counts of spans, and none has those of thunks' exits.
         let stats = format!("{:?}", events.stats()).replace(", thunk_exits: 0", "");
-        let (calls, spans) = stats.split_once(", stray_span_ends").unwrap_or((&stats, ""));
+        let (calls, spans) = stats.split_once(", orphan_span_ends").unwrap_or((&stats, ""));
         let _ = writeln!(out, "{calls} }}");
-        if events.stats().stray_span_ends + events.stats().spans_too_many > 0 {
-            let _ = writeln!(out, "stray_span_ends{spans}");
+        if events.stats().orphan_span_ends + events.stats().spans_too_many > 0 {
+            let _ = writeln!(out, "orphan_span_ends{spans}");
         }
     }
     out

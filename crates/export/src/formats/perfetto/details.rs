@@ -18,7 +18,7 @@ const TEXT_JUMPED: u64 = 1;
 const KEYS: [&str; 7] = [
     "remark",
     "tail_call_of",
-    "perhaps_tail_call_of",
+    "possible_tail_call_of",
     "symbol",
     "same_code_as",
     "inlined_not_timed",
