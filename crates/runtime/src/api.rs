@@ -7,7 +7,7 @@ use crate::open_calls::Frame;
 use crate::process::{self, Process, state as process_state};
 use crate::slow::Thread;
 use crate::snapshot::{self, Sink};
-use crate::{contexts, pause, slow_stacks, start, system, threads};
+use crate::{contexts, modules, pause, slow_stacks, start, system, threads};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
@@ -22,8 +22,7 @@ pub(crate) mod error {
     pub(crate) const BUSY: i32 = -3;
     pub(crate) const NO_THREAD: i32 = -4;
     pub(crate) const NO_ROOM: i32 = -5;
-    pub(crate) const STARTED_OFF: i32 = -6;
-    // -7 is the header's own.
+    // -6 was that of a process that was started off, -7 is the header's own.
     pub(crate) const NO_MEMORY: i32 = -8;
     pub(crate) const CALLBACK: i32 = -9;
     pub(crate) const NO_FOLDER: i32 = -10;
@@ -150,10 +149,8 @@ pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
 
 /// See [`everycall_hooks::RuntimeTable::record_process`].
 pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
-    let Some(process) = traced() else { return error::NOT_TRACED };
-    if process.sites_on.load(Relaxed) == 0 {
-        return if record == 0 { 0 } else { error::STARTED_OFF };
-    }
+    // A forked child whose sites are off has had no event.
+    let Some(process) = modules::traced() else { return error::NOT_TRACED };
     let mask = system::block_signals();
     let mut result = 0;
     if record == 0 {

@@ -12,9 +12,9 @@ use crate::hub::{Hub, Spare};
 use crate::process::{self, Process, state as process_state};
 use crate::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use crate::triggers::Triggers;
-use crate::{contexts, crash, hub, keeper, module_table, pause, start, threads};
+use crate::{contexts, crash, hub, keeper, live, module_table, pause, start, threads};
 use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
+use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter};
 use everycall_format::hub::origin;
 
 /// What the parent's arena held, as far as the child takes it over.
@@ -43,6 +43,8 @@ pub(crate) fn begin(process: &'static Process) -> bool {
         }
         return process.state.load(Acquire) == process_state::ON;
     }
+    pause::begin_child();
+    live::begin_child();
     let inheritance = inheritance(process);
     let is_on = inheritance.is_some_and(|inheritance| {
         let begun = begin_first(process, &inheritance);
@@ -53,7 +55,10 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     });
     let state = if is_on { process_state::ON } else { process_state::OFF };
     process.state.store(state, Release);
-    state == process_state::ON
+    if is_on {
+        live::follow(process);
+    }
+    is_on
 }
 
 fn inheritance(process: &'static Process) -> Option<Inheritance> {
@@ -94,8 +99,7 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     arena.thread_count().store(inheritance.slots_barred, Relaxed);
     module_table::take_over(&arena, inheritance.modules);
     threads::begin_child();
-    let sites_on = inheritance.state == arena_state::TRACING || pause::is_disabled();
-    process.begin_child(&arena, sites_on);
+    process.begin_child(&arena);
     arena.put_origin(origin::FORK, system::parent_id(), inheritance.parent_pid);
     arena.put_start(&start::clock_reading());
     // Claimed when all of that is there.

@@ -6,6 +6,8 @@
 //! arena      typed access to the shared memory
 //! modules    traced objects come and go: their place in the code space, their sites
 //! module_table  which entry and range of the code space they get, and get again
+//! live       the modules that are there, and their sites as tracing is
+//! sites      the sites that a module lists; switch: writes them while all threads run
 //! image      an object in memory: its code, its build id
 //! mapped_file   the file that lies at an address
 //! threads    a thread's first event gives it a slot
@@ -61,6 +63,7 @@ mod hub;
 mod image;
 mod interrupted;
 mod keeper;
+mod live;
 mod lock;
 mod mapped_file;
 mod mapping;
@@ -82,6 +85,7 @@ mod slow_stacks;
 mod snapshot;
 mod stacks;
 mod start;
+mod switch;
 mod system;
 #[cfg(test)]
 mod tests;

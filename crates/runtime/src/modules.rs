@@ -8,7 +8,7 @@ use crate::module_table::{self, Claim, Kind};
 use crate::process::{self, Process, state as process_state};
 use crate::slow::{Place, slow_path};
 use crate::triggers::Triggers;
-use crate::{api, fork, hub, site_set, sites, slow_stacks, triggers};
+use crate::{api, fork, hub, live, site_set, slow_stacks, triggers};
 use core::sync::atomic::{
     AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
@@ -17,7 +17,6 @@ use everycall_format::event::{ESCAPE_FIRST, EXIT, NO_PLACE_FIRST};
 use everycall_format::label;
 use everycall_format::site::RUNTIME_ABI;
 use everycall_hooks::ModuleDescriptor;
-use everycall_patch::Switch;
 
 /// Descriptor index of a module that isn't in the table.
 const NOT_REGISTERED: u32 = u32::MAX;
@@ -26,7 +25,7 @@ const NOT_REGISTERED: u32 = u32::MAX;
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
 /// The process where it is traced, also a forked child's from now on.
-fn traced() -> Option<&'static Process> {
+pub(crate) fn traced() -> Option<&'static Process> {
     let process = process::process()?;
     let on = match process.state.load(Acquire) {
         process_state::ON => true,
@@ -45,6 +44,11 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     let module = unsafe { &*module };
     module.index.store(NOT_REGISTERED, Relaxed);
     let Some(process) = traced() else { return };
+    take_in(process, module);
+    live::follow(process);
+}
+
+fn take_in(process: &'static Process, module: &ModuleDescriptor) {
     let arena = process.arena();
     if module.abi.load(Relaxed) != RUNTIME_ABI {
         arena.count(counter::MODULES_OF_OTHER_VERSION, 1);
@@ -75,12 +79,10 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
     module.size.store(size, Relaxed);
     module.slow_stacks.store(slow_stacks::list(), Relaxed);
     module.slow.store(slow_path as *const () as u64, Relaxed);
-    let on = process.sites_on.load(Relaxed) != 0;
-    let to = if on { Switch::On } else { Switch::Off };
     // Before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
-    let outcome = sites::switch(module, &image.text, to);
-    arena.count(counter::SITES_UNPATCHED, outcome.unpatched.into());
+    let (counts, on) = live::add(module, &image);
+    arena.count(counter::SITES_UNPATCHED, counts.wrong().into());
     match claim {
         Some(claim) => {
             let entry = ModuleEntry {
@@ -92,8 +94,8 @@ pub(crate) unsafe extern "C" fn register(module: *const ModuleDescriptor) {
                 build_id_length: image.build_id_length,
                 build_id: image.build_id,
                 loaded_ticks,
-                sites: outcome.sites,
-                sites_unpatched: outcome.unpatched,
+                sites: counts.all(),
+                sites_unpatched: counts.wrong(),
                 device: file.device,
                 inode: file.inode,
                 predecessors: claim.predecessors(),
@@ -164,10 +166,15 @@ pub(crate) unsafe extern "C" fn unregister(module: *const ModuleDescriptor) {
     // SAFETY: by contract.
     let module = unsafe { &*module };
     let Some(process) = traced() else { return };
-    let arena = process.arena();
     if module.abi.load(Relaxed) != RUNTIME_ABI {
         return;
     }
+    take_out(process, module);
+    live::follow(process);
+}
+
+fn take_out(process: &'static Process, module: &ModuleDescriptor) {
+    let arena = process.arena();
     let _lock = Lock::take(&process.module_lock);
     let index = module.index.load(Relaxed);
     let entry = arena.module(index);
@@ -177,6 +184,7 @@ pub(crate) unsafe extern "C" fn unregister(module: *const ModuleDescriptor) {
     if ENDING.load(Relaxed) != 0 {
         return;
     }
+    live::remove(module);
     note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED
         && let Some(unloaded_ticks) = arena.module_unloaded(index)

@@ -7,6 +7,7 @@
 //! A thread that writes its own `end` or `state` looks at the switch afterwards, and who turns the switch looks at them afterwards:
 //! so one of the two sees the other.
 
+use crate::live;
 use crate::process::Process;
 use crate::slow::Thread;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
@@ -14,14 +15,37 @@ use everycall_format::arena::process_state as arena_state;
 use everycall_format::event::gap;
 use everycall_ring::{Control, state};
 
-/// Not 0 while tracing is off. Forked children begin with what it is.
-static DISABLED: AtomicU32 = AtomicU32::new(0);
+/// Whether tracing is off: [`disabled`]. Forked children begin with what it is.
+static DISABLED: AtomicU32 = AtomicU32::new(disabled::NO);
 /// When it went off in every thread, ticks; 0 while that is being done.
 static DISABLED_TICKS: AtomicU64 = AtomicU64::new(0);
 
+mod disabled {
+    pub const NO: u32 = 0;
+    pub const YES: u32 = 1;
+    /// The sites are being switched on; hooks don't record yet.
+    pub const ABOUT_TO_END: u32 = 2;
+}
+
+/// The process starts with tracing off.
+pub(crate) fn begin_off() {
+    DISABLED_TICKS.store(everycall_hooks::ticks(), Relaxed);
+    DISABLED.store(disabled::YES, SeqCst);
+}
+
+/// In a forked child, where whoever was switching tracing on doesn't run.
+pub(crate) fn begin_child() {
+    let _ = DISABLED.compare_exchange(disabled::ABOUT_TO_END, disabled::YES, SeqCst, Relaxed);
+}
+
 /// Whether tracing is off for the process.
 pub(crate) fn is_disabled() -> bool {
-    DISABLED.load(Relaxed) != 0
+    DISABLED.load(Relaxed) != disabled::NO
+}
+
+/// Whether sites are to be on.
+pub(crate) fn are_sites_on() -> bool {
+    DISABLED.load(SeqCst) != disabled::YES
 }
 
 /// Whether the thread doesn't record now.
@@ -59,6 +83,20 @@ pub(crate) fn look_again(control: &Control) {
     fence(SeqCst);
     if is_disabled() {
         control.end.store(0, Relaxed);
+        let now = || everycall_hooks::ticks();
+        begin_gap(control, match DISABLED_TICKS.load(Relaxed) {
+            0 => now(),
+            ticks => ticks,
+        });
+    }
+}
+
+/// A thread that is switched off misses calls from now on, though it may never notice: its sites go off, too. It says so with its next event.
+/// (Its reason is [`gap::DISABLED`], unless the thread itself says another one.)
+fn begin_gap(control: &Control, ticks: u64) {
+    if control.gap_ticks.compare_exchange(0, ticks, SeqCst, Relaxed).is_ok() && !is_disabled() {
+        // On again, in another thread: what was recorded since is no gap.
+        let _ = control.gap_ticks.compare_exchange(ticks, 0, SeqCst, Relaxed);
     }
 }
 
@@ -78,24 +116,39 @@ pub(crate) fn take_back(control: &Control) {
     }
 }
 
-/// Switches tracing off in all threads.
+/// Switches tracing off in all threads: their hooks at once, then the sites.
 pub(crate) fn disable(process: &'static Process) {
-    if DISABLED.swap(1, SeqCst) != 0 {
-        return;
+    match DISABLED.swap(disabled::YES, SeqCst) {
+        disabled::YES => return,
+        disabled::ABOUT_TO_END => {}
+        _ => {
+            process.arena().state().store(arena_state::OFF, Relaxed);
+            for control in process.controls() {
+                control.end.store(0, Relaxed);
+            }
+            fence(SeqCst);
+            // Every hook that didn't see its end as 0 has read the clock before.
+            let ticks = everycall_hooks::ticks();
+            DISABLED_TICKS.store(ticks, Relaxed);
+            for control in process.controls() {
+                if control.state.load(Relaxed) == state::ACTIVE {
+                    begin_gap(control, ticks);
+                }
+            }
+        }
     }
-    process.arena().state().store(arena_state::OFF, Relaxed);
-    for control in process.controls() {
-        control.end.store(0, Relaxed);
-    }
-    fence(SeqCst);
-    // Every hook that didn't see its end as 0 has read the clock before.
-    DISABLED_TICKS.store(everycall_hooks::ticks(), Relaxed);
+    live::follow(process);
 }
 
-/// Switches tracing on in all threads.
+/// Switches tracing on in all threads: the sites, then all hooks at once.
 pub(crate) fn enable(process: &'static Process) {
-    if DISABLED.swap(0, SeqCst) == 0 {
+    let change = |from, to| DISABLED.compare_exchange(from, to, SeqCst, Relaxed).is_ok();
+    if !change(disabled::YES, disabled::ABOUT_TO_END) {
         return;
+    }
+    live::follow(process);
+    if !change(disabled::ABOUT_TO_END, disabled::NO) {
+        return; // Off again meanwhile.
     }
     DISABLED_TICKS.store(0, Relaxed);
     process.arena().state().store(arena_state::TRACING, Relaxed);

@@ -627,7 +627,7 @@ impl<'a> Thread<'a> {
             // What was told meanwhile wasn't heard.
             self.control.handled.store(0, Relaxed);
             self.open.settle_all();
-            let reason = self.control.gap_reason.load(Relaxed) as u8;
+            let reason = self.control.gap_reason.swap(gap::DISABLED.into(), Relaxed) as u8;
             self.ring.push(&[
                 record_word(ticks, kind::GAP, 4, reason),
                 payload_word(since as u32, kind::GAP, 1),

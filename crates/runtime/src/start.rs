@@ -8,7 +8,8 @@ use crate::process::{self, state as process_state};
 use crate::system::{
     self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_REALTIME, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED,
 };
-use crate::{crash, fork, keeper, signal, site_set, stacks, system::PROT_READ, system::PROT_WRITE};
+use crate::{crash, fork, keeper, live, pause, signal, site_set, stacks, switch};
+use crate::{system::PROT_READ, system::PROT_WRITE};
 use core::sync::atomic::AtomicU32;
 use core::sync::atomic::Ordering::{AcqRel, Relaxed, Release};
 use everycall_format::arena::{
@@ -185,7 +186,11 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     }
     if let Some(process) = process::process() {
         process.graveyard.keep(kept);
-        process.sites_on.store(on.into(), Relaxed);
+        if !on {
+            pause::begin_off();
+            live::begin_off();
+        }
+        switch::begin();
         process.state.store(process_state::ON, Release);
     }
 }

@@ -7,3 +7,4 @@
 mod machine;
 mod scripts;
 mod signals;
+mod switch;
