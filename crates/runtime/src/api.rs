@@ -139,7 +139,7 @@ pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
             pause::leave_out(thread);
         }),
         Some(control) => {
-            pause::take_back(control);
+            pause::take_back(process, control);
             go_on(process, control, frame)
         }
     };

@@ -19,7 +19,7 @@ use core::sync::atomic::{
 use everycall_format::arena::{counter, thread_state};
 use everycall_format::event::unwound;
 use everycall_hooks::THREAD_SLOT_SIZE;
-use everycall_ring::{Control, running, state};
+use everycall_ring::{Control, left_out, running, state};
 
 /// What the runtime keeps for each thread in its thread-local slot. Hooks read the first word.
 #[repr(C)]
@@ -629,6 +629,11 @@ fn raise(process: &'static Process, low: u64, high: u64) {
     // See `stacks::refit`.
     fence(SeqCst);
     for control in process.controls() {
+        if stacks::is_within(control, low)
+            && (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed)) != (low, high)
+        {
+            let _ = control.left_out.compare_exchange(left_out::AT_ONCE, left_out::YES, Relaxed, Relaxed);
+        }
         let is_around = control.stack_low.load(Relaxed) < high
             && low < control.stack_high.load(Relaxed)
             && (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed)) != (low, high);

@@ -10,10 +10,11 @@
 use crate::live;
 use crate::process::Process;
 use crate::slow::Thread;
+use crate::stacks;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::process_state as arena_state;
 use everycall_format::event::gap;
-use everycall_ring::{Control, state};
+use everycall_ring::{Control, left_out, state};
 
 /// Whether tracing is off: [`disabled`]. Forked children begin with what it is.
 static DISABLED: AtomicU32 = AtomicU32::new(disabled::NO);
@@ -84,15 +85,19 @@ pub(crate) fn look_again(control: &Control) {
     if is_disabled() {
         control.end.store(0, Relaxed);
         let now = || everycall_hooks::ticks();
-        begin_gap(control, match DISABLED_TICKS.load(Relaxed) {
-            0 => now(),
-            ticks => ticks,
-        });
+        begin_gap(
+            control,
+            match DISABLED_TICKS.load(Relaxed) {
+                0 => now(),
+                ticks => ticks,
+            },
+        );
     }
 }
 
-/// A thread that is switched off misses calls from now on, though it may never notice: its sites go off, too. It says so with its next event.
-/// (Its reason is [`gap::DISABLED`], unless the thread itself says another one.)
+/// A thread that is switched off misses calls from now on, though it may never notice: its sites go
+/// off, too. It says so with its next event. (Its reason is [`gap::DISABLED`], unless the thread
+/// itself says another one.)
 fn begin_gap(control: &Control, ticks: u64) {
     if control.gap_ticks.compare_exchange(0, ticks, SeqCst, Relaxed).is_ok() && !is_disabled() {
         // On again, in another thread: what was recorded since is no gap.
@@ -102,13 +107,15 @@ fn begin_gap(control: &Control, ticks: u64) {
 
 /// Leaves the calling thread out.
 pub(crate) fn leave_out(thread: &Thread<'_>) {
-    thread.control.left_out.store(1, Relaxed);
+    thread.control.left_out.store(left_out::YES, Relaxed);
     stop_if_asked(thread);
+    stacks::refit(thread.process, thread.control);
 }
 
 /// Takes the calling thread back; it records again with its next event, unless tracing is off.
-pub(crate) fn take_back(control: &Control) {
-    control.left_out.store(0, Relaxed);
+pub(crate) fn take_back(process: &Process, control: &Control) {
+    control.left_out.store(left_out::NO, Relaxed);
+    stacks::refit(process, control);
     if !is_disabled() {
         control.state.store(state::ACTIVE, Relaxed);
         fence(SeqCst);
