@@ -400,12 +400,20 @@ fn write_words(address: u64, old: &[u8], new: &[u8]) -> bool {
     true
 }
 
+/// As if the system had no `membarrier`.
+#[cfg(test)]
+pub(crate) static IS_MEMBARRIER_REFUSED: AtomicU32 = AtomicU32::new(0);
+
 /// When it returns, every thread of the process has done something that makes its processor forget
 /// what it has fetched: what it runs from now on is what was written before.
 fn barrier() {
     const PRIVATE_EXPEDITED_SYNC_CORE: usize = 1 << 5;
     const REGISTER_PRIVATE_EXPEDITED_SYNC_CORE: usize = 1 << 6;
     fence(SeqCst);
+    #[cfg(test)]
+    if IS_MEMBARRIER_REFUSED.load(Relaxed) != 0 {
+        return interrupt_all();
+    }
     match membarrier(PRIVATE_EXPEDITED_SYNC_CORE) {
         Ok(()) => return,
         // Not registered yet. Only who switches pays for that.

@@ -7,7 +7,7 @@
 extern crate std;
 
 use crate::sites::{Sites, Text};
-use crate::switch::{Counts, Means, Others, Pages, switch};
+use crate::switch::{Counts, IS_MEMBARRIER_REFUSED, Means, Others, Pages, switch};
 use crate::system::{self, PROT_EXEC, PROT_READ, PROT_WRITE};
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::PAGE;
@@ -270,7 +270,9 @@ fn threads_run_through_sites_while_they_are_switched() {
     let _one = one_at_a_time();
     let toggles =
         std::env::var("EVERYCALL_TOGGLES").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000_u64);
-    for (name, means) in WAYS {
+    let refused = ("bytes, without membarrier", means(Stores::Bytes, Pages::Protection, Others::Run));
+    for (name, means) in WAYS.into_iter().chain([refused]) {
+        IS_MEMBARRIER_REFUSED.store((name == refused.0).into(), Relaxed);
         for anywhere in [false, true] {
             let object = Object::new(32, anywhere);
             object.switch_all(Switch::Off, Means::BEFORE_ANYBODY);
@@ -310,6 +312,7 @@ fn threads_run_through_sites_while_they_are_switched() {
             assert_eq!(object.run(5), 0, "{name}");
         }
     }
+    IS_MEMBARRIER_REFUSED.store(0, Relaxed);
 }
 
 #[test]
