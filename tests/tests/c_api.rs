@@ -1,7 +1,6 @@
 //! `everycall.h`: what programs say and ask is in the trace, in every mode, in C and C++; without everycall it does nothing.
 
 use std::path::PathBuf;
-use std::process::Command;
 
 use everycall_tests::{Mode, Place, Recording, everycall, programs, successful};
 
@@ -94,11 +93,25 @@ fn rings_grow_and_tracing_goes_off_and_on_while_threads_run() {
 }
 
 #[test]
-fn off_from_the_start_stays_off() {
+fn off_from_the_start_can_be_undone() {
     let place = Place::new("marks-off");
-    let [program, _] = built(&place, Mode::GCC_NOPS);
-    let output = Command::new(&program).arg("off").env("EVERYCALL_START", "off").output().unwrap();
-    assert!(output.status.success() && output.stdout.is_empty(), "{output:?}");
+    for mode in Mode::ALL {
+        let [program, _] = built(&place, mode);
+        let file = place.file("off.ect");
+        let mut command = place.command(everycall());
+        command.arg("record").arg("-o").arg(&file).arg("--").arg(&program).arg("off");
+        let output = command.env("EVERYCALL_START", "off").output().unwrap();
+        let recording = Recording { output, file };
+        is_fine(&recording, "off");
+        let trace = recording.trace();
+        assert_eq!(
+            (trace.calls("request"), trace.calls("leaf"), trace.calls("in_gap"), trace.losses()),
+            (2, 4, 0, 0),
+            "{mode:?}"
+        );
+        let shown = replay(&place, &recording);
+        assert_eq!(shown.matches("tracing was disabled").count(), 1, "{mode:?}\n{shown}");
+    }
 }
 
 #[test]

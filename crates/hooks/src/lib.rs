@@ -9,7 +9,7 @@
 //!
 //! ```text
 //! control block of this thread (thread-local slot)      none -> slow path
-//! is the stack that block's?                            another one -> slow path
+//! is the stack that block's?                            the thread is left out -> return; another one -> slow path
 //! read the clock
 //! reserve a slot                                        beyond the end -> slow path
 //!                                                       upper half of the clock changed -> slow path

@@ -134,8 +134,8 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
         return "there is no room for so large a ring beside those of the other threads: choose a smaller one, or start the program "
                "with a larger one for all (everycall record --ring-size, EVERYCALL_RING_SIZE)";
     case EVERYCALL_ERROR_STARTED_OFF:
-        return "the program was started with EVERYCALL_START=off, which leaves its hooks out for good: start it without that, and "
-               "call everycall_disable() first";
+        return "the program carries an older everycall runtime and was started with EVERYCALL_START=off, which that one can't undo: "
+               "link it again";
     case EVERYCALL_ERROR_OLD_RUNTIME:
         return "the program carries an everycall runtime that is older than this everycall.h: link it again with the everycall that "
                "this header came with";
@@ -309,7 +309,10 @@ EVERYCALL_INLINE_ int everycall_disable(void)
     return everycall_record_process_(0);
 }
 
-/* Switches tracing on again. The trace shows the time between as a gap in each thread. */
+/*
+ * Switches tracing on again, or on where the program was started with EVERYCALL_START=off. The trace shows the time between as a gap
+ * in each thread that had recorded before.
+ */
 EVERYCALL_INLINE_ int everycall_enable(void)
 {
     return everycall_record_process_(1);

@@ -1,7 +1,8 @@
-//! The bytes of a site, off and on.
+//! The bytes of a site, off and on, and the way from one to the other while threads run it.
 //!
 //! ```text
 //! nops     off  0f 1f 44 00 00                        nop
+//!          between  a9 xx xx xx xx                    test eax, imm32 (only flags, which are free here)
 //!          on   e8 hook                               call hook
 //! nops, before a ret
 //!          as compiled  c3 0f 1f 40 00 | c3           ret
@@ -9,6 +10,7 @@
 //!          on   e8 hook    | c3                       call hook, ret
 //! XRay entry, tail exit (11 bytes)
 //!          as compiled  eb 09 66 0f 1f 84 00 00 02 00 00     jmp +9 (costs a taken branch)
+//!          between      eb 09 84 e8 hook 0f 1f 00            jmp +9
 //!          off  0f 1f 84 e8 hook | 0f 1f 00                  nop (8 bytes) nop (3 bytes)
 //!          on   0f 1f 00 | e8 hook | 0f 1f 00                nop (3 bytes) call hook, nop (3 bytes)
 //! XRay exit (11 bytes)
@@ -17,14 +19,22 @@
 //!          on   e8 hook c3                                   call hook, ret
 //! ```
 //!
-//! The off form of an entry is one instruction whose SIB byte is the call's opcode and whose
+//! The off form of an XRay entry is one instruction whose SIB byte is the call's opcode and whose
 //! displacement is the call's, so off and on differ in one byte (the third), and a thread that was
-//! stopped anywhere in one form finds whole instructions in the other. It uses no register, and
-//! avoids the taken `jmp`, which costs up to 15 %. An exit's two forms differ in the first byte. A
-//! missing displacement is written first, after a `ret`, where it is never executed. So exits may
-//! lie anywhere; the other sites of mode `nops` lie in aligned 8-byte words.
+//! stopped anywhere in one form finds whole instructions in the other. It touches no register,
+//! where the `jmp` costs up to 15 %. An exit's two forms differ in the first byte: where the
+//! displacement isn't there yet, it is written first, behind a `ret`, where nobody runs it. So
+//! these may lie anywhere.
 //!
-//! This crate only computes bytes. The caller decides where and when to write them.
+//! A site of mode `nops` changes all its bytes. `test` has the length of both forms and takes any
+//! operand: opcode, operand, opcode, one after the other, are three steps after each of which the
+//! site is one harmless instruction of five bytes, with the same begin and end.
+//!
+//! [`Site::step`] says what to write next, given what is there. Each step leaves a site that any
+//! thread can run from any instruction boundary of the form before, and that is off or on.
+//! `docs/design/switching.md` says what the vendors promise.
+//!
+//! This room knows bytes. Where they are written, and when, is the caller's matter.
 #![no_std]
 
 use everycall_format::site::{site_kind, sled_kind};
@@ -32,8 +42,10 @@ use everycall_format::site::{site_kind, sled_kind};
 /// The first byte of a call with a 32-bit displacement.
 const CALL: u8 = 0xe8;
 const RET: u8 = 0xc3;
+/// `test eax, imm32`.
+const TEST: u8 = 0xa9;
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-/// After its `ret`, a NOP that is never executed keeps disassemblers in step.
+/// Behind its `ret` a NOP that nobody runs, so that disassemblers stay in step.
 const RETURN5: [u8; 5] = [RET, 0x0f, 0x1f, 0x40, 0x00];
 const NOP3: [u8; 3] = [0x0f, 0x1f, 0x00];
 /// Third byte of the off form: with it, the first four bytes begin an 8-byte NOP.
@@ -45,8 +57,10 @@ const SLED_RET: [u8; 11] = [0xc3, 0x2e, 0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x02
 pub const SLED_SIZE: usize = 11;
 /// Bytes of a site of mode `nops`.
 pub const SITE_SIZE: usize = 5;
+/// Steps that a site takes at most, from any form to any other.
+pub const STEPS_MAX: usize = 4;
 
-/// Whether a site calls its hook.
+/// Whether a site is to call its hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Switch {
     /// It costs nothing.
@@ -55,15 +69,74 @@ pub enum Switch {
     On,
 }
 
-/// Why a site was left unchanged.
+/// Which change of bytes that others run is seen by them as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stores {
+    /// One store within an aligned 8-byte word, and stores are seen in their order.
+    Words,
+    /// A single byte.
+    Bytes,
+}
+
+/// Why a site was left as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It holds unexpected bytes.
+    /// It holds bytes that no compiler and no step put there.
     UnexpectedBytes,
     /// The hook is further away than a call reaches.
     OutOfReach,
     /// A kind of sled that isn't an entry or exit.
     UnknownKind,
+    /// It doesn't lie as the assembler step and clang lay sites.
+    Misplaced,
+}
+
+/// What to write next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Where, from the site on.
+    pub at: usize,
+    /// How many bytes.
+    pub length: usize,
+    /// They, from the first on.
+    pub bytes: [u8; SLED_SIZE],
+    /// Whether threads run these bytes, so that the store has to be whole: within an aligned 8-byte
+    /// word, or a single byte.
+    pub is_run: bool,
+}
+
+impl Step {
+    /// The bytes to write.
+    #[must_use]
+    pub fn text(&self) -> &[u8] {
+        self.bytes.get(..self.length).unwrap_or(&[])
+    }
+
+    fn new(at: usize, text: &[u8], is_run: bool) -> Step {
+        let mut bytes = [0; SLED_SIZE];
+        bytes.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
+        Step { at, length: text.len().min(SLED_SIZE), bytes, is_run }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    /// Mode `nops`.
+    Nop,
+    /// The same, before a `ret`.
+    Return,
+    /// A sled before which nothing is decided: an entry, or a tail exit.
+    Through,
+    /// A sled in the place of a `ret`.
+    Exit,
+}
+
+/// A site, with the address that it has and the hook that it is to call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Site {
+    form: Form,
+    address: u64,
+    displacement: [u8; 4],
 }
 
 /// The displacement of a call at `call` to `hook`, both addresses.
@@ -72,139 +145,151 @@ fn displacement(call: u64, hook: u64) -> Result<[u8; 4], Refusal> {
     i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| Refusal::OutOfReach)
 }
 
-/// The bytes for the site of mode `nops` and this [`site_kind`] at `address`, given its present
-/// bytes.
-///
-/// # Errors
-/// The bytes or the distance aren't as expected.
-pub fn site_bytes(
-    now: [u8; SITE_SIZE],
-    kind: u32,
-    address: u64,
-    hook: u64,
-    to: Switch,
-) -> Result<[u8; SITE_SIZE], Refusal> {
-    let [a, b, c, d] = displacement(address, hook)?;
-    let call = [CALL, a, b, c, d];
-    let (compiled, off) = match kind {
-        site_kind::ENTRY | site_kind::EXIT | site_kind::TAIL_EXIT => (NOP5, NOP5),
-        // A site that was never on stays unchanged, so its page stays shared with the file.
-        site_kind::RETURN if now == RETURN5 => (RETURN5, RETURN5),
-        site_kind::RETURN => (RETURN5, [RET, a, b, c, d]),
-        _ => return Err(Refusal::UnknownKind),
-    };
-    if now != compiled && now != off && now != call {
-        return Err(Refusal::UnexpectedBytes);
-    }
-    Ok(match to {
-        Switch::Off => off,
-        Switch::On => call,
-    })
+/// Whether `length` bytes at `address` lie in one aligned 8-byte word.
+#[must_use]
+pub const fn is_in_word(address: u64, length: usize) -> bool {
+    address % 8 + length as u64 <= 8
 }
 
-/// The bytes for the XRay sled at `address`, given its present bytes.
-///
-/// # Errors
-/// The bytes, the kind or the distance aren't as expected.
-pub fn sled_bytes(
-    now: [u8; SLED_SIZE],
-    kind: u8,
-    address: u64,
-    hook: u64,
-    to: Switch,
-) -> Result<[u8; SLED_SIZE], Refusal> {
-    match kind {
-        sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS | sled_kind::TAIL_EXIT => {
-            let [a, b, c, d] = displacement(address + 3, hook)?;
-            let third = if to == Switch::On { NOP3[2] } else { NOP8_THIRD };
-            let new = [NOP3[0], NOP3[1], third, CALL, a, b, c, d, NOP3[0], NOP3[1], NOP3[2]];
-            let ours =
-                [now[0], now[1], third, now[3], now[4], now[5], now[6], now[7], now[8], now[9], now[10]]
-                    == new
-                    && (now[2] == NOP3[2] || now[2] == NOP8_THIRD);
-            if now == SLED_JUMP || ours { Ok(new) } else { Err(Refusal::UnexpectedBytes) }
+impl Site {
+    /// A site of mode `nops` and of this [`site_kind`].
+    ///
+    /// # Errors
+    /// Where there is no such kind, or the hook is too far away.
+    pub fn of_nops(kind: u32, address: u64, hook: u64) -> Result<Site, Refusal> {
+        let form = match kind {
+            site_kind::ENTRY | site_kind::EXIT | site_kind::TAIL_EXIT => Form::Nop,
+            site_kind::RETURN => Form::Return,
+            _ => return Err(Refusal::UnknownKind),
+        };
+        Ok(Site { form, address, displacement: displacement(address, hook)? })
+    }
+
+    /// An XRay sled of this [`sled_kind`].
+    ///
+    /// # Errors
+    /// The same.
+    pub fn of_sled(kind: u8, address: u64, hook: u64) -> Result<Site, Refusal> {
+        let (form, call) = match kind {
+            sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS | sled_kind::TAIL_EXIT => (Form::Through, 3),
+            sled_kind::EXIT => (Form::Exit, 0),
+            _ => return Err(Refusal::UnknownKind),
+        };
+        Ok(Site { form, address, displacement: displacement(address.wrapping_add(call), hook)? })
+    }
+
+    /// Its address.
+    #[must_use]
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// Bytes of it.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        match self.form {
+            Form::Nop | Form::Return => SITE_SIZE,
+            Form::Through | Form::Exit => SLED_SIZE,
         }
-        sled_kind::EXIT => {
-            let [a, b, c, d] = displacement(address, hook)?;
-            let first = if to == Switch::On { CALL } else { RET };
-            let rest = &SLED_RET[6..];
-            let new = [first, a, b, c, d, RET, rest[0], rest[1], rest[2], rest[3], rest[4]];
-            let ours = now[1..] == new[1..] && (now[0] == CALL || now[0] == RET);
-            if now == SLED_RET || ours { Ok(new) } else { Err(Refusal::UnexpectedBytes) }
+    }
+
+    /// The next step on the way to `to`, given what the site holds, its [`Site::size`] bytes.
+    /// `None` where it is there.
+    ///
+    /// # Errors
+    /// Where the bytes or their place aren't as expected.
+    pub fn step(&self, now: &[u8], to: Switch, stores: Stores) -> Result<Option<Step>, Refusal> {
+        match (self.form, now.first_chunk::<SITE_SIZE>(), now.first_chunk::<SLED_SIZE>()) {
+            (Form::Nop, Some(now), _) => self.step_nop(*now, to, stores),
+            (Form::Return, Some(now), _) => self.step_return(*now, to),
+            (Form::Through, _, Some(now)) => self.step_through(now, to),
+            (Form::Exit, _, Some(now)) => self.step_exit(now, to),
+            _ => Err(Refusal::UnexpectedBytes),
         }
-        _ => Err(Refusal::UnknownKind),
+    }
+
+    fn step_nop(&self, now: [u8; 5], to: Switch, stores: Stores) -> Result<Option<Step>, Refusal> {
+        let [a, b, c, d] = self.displacement;
+        let call = [CALL, a, b, c, d];
+        let goal = match to {
+            Switch::Off => NOP5,
+            Switch::On => call,
+        };
+        if now == goal {
+            return Ok(None);
+        }
+        let [head, operand @ ..] = now;
+        let is_between = head == TEST && (operand == self.displacement || operand == NOP5[1..]);
+        if !is_between && now != NOP5 && now != call {
+            return Err(Refusal::UnexpectedBytes);
+        }
+        let is_whole = stores == Stores::Words && is_in_word(self.address, SITE_SIZE);
+        Ok(Some(if is_whole {
+            Step::new(0, &goal, true)
+        } else if !is_between {
+            Step::new(0, &[TEST], true)
+        } else if operand != goal[1..] {
+            // Any operand will do, also half of each.
+            Step::new(1, &goal[1..], false)
+        } else {
+            Step::new(0, &goal[..1], true)
+        }))
+    }
+
+    fn step_return(&self, now: [u8; 5], to: Switch) -> Result<Option<Step>, Refusal> {
+        let [head, rest @ ..] = now;
+        match (head, to) {
+            // One that was never on stays as it is: its page stays the file's.
+            (RET, Switch::Off) if now == RETURN5 || rest == self.displacement => Ok(None),
+            (RET, Switch::On) if rest == self.displacement => Ok(Some(Step::new(0, &[CALL], true))),
+            (RET, Switch::On) if now == RETURN5 => Ok(Some(Step::new(1, &self.displacement, false))),
+            (CALL, Switch::On) if rest == self.displacement => Ok(None),
+            (CALL, Switch::Off) if rest == self.displacement => Ok(Some(Step::new(0, &[RET], true))),
+            _ => Err(Refusal::UnexpectedBytes),
+        }
+    }
+
+    fn step_through(&self, now: &[u8; SLED_SIZE], to: Switch) -> Result<Option<Step>, Refusal> {
+        let [a, b, c, d] = self.displacement;
+        let third = if to == Switch::On { NOP3[2] } else { NOP8_THIRD };
+        let rest = [CALL, a, b, c, d, NOP3[0], NOP3[1], NOP3[2]];
+        let [first, second, there, behind @ ..] = *now;
+        let is_third = there == NOP3[2] || there == NOP8_THIRD;
+        if *now == SLED_JUMP {
+            let [e, f, g, h, i, j, k, l] = rest;
+            return Ok(Some(Step::new(2, &[third, e, f, g, h, i, j, k, l], false)));
+        }
+        if behind != rest || !is_third {
+            return Err(Refusal::UnexpectedBytes);
+        }
+        match [first, second] {
+            [0x0f, 0x1f] if there == third => Ok(None),
+            [0x0f, 0x1f] => Ok(Some(Step::new(2, &[third], true))),
+            // Behind the jump nobody sees it.
+            [0xeb, 0x09] if there != third => Ok(Some(Step::new(2, &[third], false))),
+            [0xeb, 0x09] if is_in_word(self.address, 2) => Ok(Some(Step::new(0, &NOP3[..2], true))),
+            [0xeb, 0x09] => Err(Refusal::Misplaced),
+            _ => Err(Refusal::UnexpectedBytes),
+        }
+    }
+
+    fn step_exit(&self, now: &[u8; SLED_SIZE], to: Switch) -> Result<Option<Step>, Refusal> {
+        let [a, b, c, d] = self.displacement;
+        let body = [a, b, c, d, RET];
+        let [head, rest @ ..] = *now;
+        let is_ours = rest[..5] == body && rest[5..] == SLED_RET[6..];
+        match (head, to) {
+            (RET, Switch::Off) if is_ours => Ok(None),
+            (RET, Switch::On) if is_ours => Ok(Some(Step::new(0, &[CALL], true))),
+            (CALL, Switch::On) if is_ours => Ok(None),
+            (CALL, Switch::Off) if is_ours => Ok(Some(Step::new(0, &[RET], true))),
+            // One that was never on stays as it is.
+            (RET, Switch::Off) if *now == SLED_RET => Ok(None),
+            (RET, Switch::On) if *now == SLED_RET => Ok(Some(Step::new(1, &body, false))),
+            _ => Err(Refusal::UnexpectedBytes),
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sites_switch_both_ways_and_refuse_strangers() {
-        let (entry, from, to) = (site_kind::ENTRY, 0x1000, 0x2000);
-        for (kind, off, other) in [
-            (entry, NOP5, RETURN5),
-            (site_kind::EXIT, NOP5, RETURN5),
-            (site_kind::TAIL_EXIT, NOP5, RETURN5),
-            (site_kind::RETURN, RETURN5, NOP5),
-        ] {
-            let on = site_bytes(off, kind, from, to, Switch::On).unwrap();
-            assert_eq!(on, [0xe8, 0xfb, 0x0f, 0, 0]);
-            let off_again = if kind == site_kind::RETURN { [0xc3, 0xfb, 0x0f, 0, 0] } else { off };
-            assert_eq!(site_bytes(on, kind, from, to, Switch::Off), Ok(off_again));
-            assert_eq!(site_bytes(off_again, kind, from, to, Switch::On), Ok(on));
-            assert_eq!(site_bytes(off, kind, from, to, Switch::Off), Ok(off));
-            for stranger in [[0x90; 5], other] {
-                assert_eq!(site_bytes(stranger, kind, from, to, Switch::On), Err(Refusal::UnexpectedBytes));
-            }
-        }
-        assert_eq!(site_bytes(NOP5, 4, from, to, Switch::On), Err(Refusal::UnknownKind));
-        assert_eq!(site_bytes(NOP5, entry, from, 0x1_0000_0000, Switch::On), Err(Refusal::OutOfReach));
-        assert!(site_bytes(NOP5, entry, 0x2000_0000, from, Switch::On).is_ok(), "backwards");
-    }
-
-    #[test]
-    fn forms_of_a_sled_differ_in_one_byte() {
-        for (kind, compiled, place) in [
-            (sled_kind::ENTRY, SLED_JUMP, 2),
-            (sled_kind::TAIL_EXIT, SLED_JUMP, 2),
-            (sled_kind::EXIT, SLED_RET, 0),
-        ] {
-            let off = sled_bytes(compiled, kind, 0x1000, 0x2000, Switch::Off).unwrap();
-            let on = sled_bytes(off, kind, 0x1000, 0x2000, Switch::On).unwrap();
-            let differing: &[usize] =
-                &(0..SLED_SIZE).filter(|&index| off[index] != on[index]).collect::<arrayless::Few>();
-            assert_eq!(differing, [place]);
-            assert_eq!(sled_bytes(on, kind, 0x1000, 0x2000, Switch::Off), Ok(off));
-            assert_eq!(sled_bytes(compiled, kind, 0x1000, 0x2000, Switch::On), Ok(on));
-            assert_eq!(
-                sled_bytes([0x90; 11], kind, 0x1000, 0x2000, Switch::On),
-                Err(Refusal::UnexpectedBytes)
-            );
-        }
-        assert_eq!(sled_bytes(SLED_JUMP, 4, 0x1000, 0x2000, Switch::On), Err(Refusal::UnknownKind));
-    }
-
-    /// A list without an allocator.
-    mod arrayless {
-        #[derive(Default)]
-        pub struct Few([usize; 4], usize);
-        impl FromIterator<usize> for Few {
-            fn from_iter<I: IntoIterator<Item = usize>>(items: I) -> Few {
-                let mut few = Few::default();
-                for item in items {
-                    few.0[few.1] = item;
-                    few.1 += 1;
-                }
-                few
-            }
-        }
-        impl core::ops::Deref for Few {
-            type Target = [usize];
-            fn deref(&self) -> &[usize] {
-                &self.0[..self.1]
-            }
-        }
-    }
-}
+mod tests;

@@ -83,7 +83,7 @@ pub struct Control {
     pub gap_ticks: AtomicU64,
     /// The reason: one of [`everycall_format::event::gap`].
     pub gap_reason: AtomicU32,
-    /// Not 0 while the program excludes this thread.
+    /// One of [`left_out`]. Whoever learns of another stack within this one may turn AT_ONCE into YES.
     pub left_out: AtomicU32,
 
     /// Not 0 while the slow path runs.
@@ -146,6 +146,17 @@ pub mod state {
     pub const OFF: u32 = 2;
 }
 
+/// [`Control::left_out`].
+pub mod left_out {
+    /// The thread isn't left out.
+    pub const NO: u32 = 0;
+    /// The program leaves this thread out.
+    pub const YES: u32 = 1;
+    /// The same, and no other stack lies within its own: `stack_low` is beyond every address, and hooks that find a stack pointer below it
+    /// return before they read the clock, if it is from `stack_end` on and below `stack_high`.
+    pub const AT_ONCE: u32 = 2;
+}
+
 impl Control {
     /// A control block whose hooks return at once.
     #[cfg(not(loom))]
@@ -153,6 +164,8 @@ impl Control {
     pub const fn off() -> Control {
         let mut control = Control::new();
         control.state = AtomicU32::new(state::OFF);
+        control.left_out = AtomicU32::new(left_out::AT_ONCE);
+        control.stack_low = AtomicU64::new(u64::MAX);
         control.stack_high = AtomicU64::new(u64::MAX);
         control
     }

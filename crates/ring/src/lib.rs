@@ -36,7 +36,7 @@ mod pool;
 mod primitive;
 mod ring;
 
-pub use control::{Control, running, state};
+pub use control::{Control, left_out, running, state};
 pub use free_list::FreeList;
 pub use keep::Keep;
 pub use pool::{Pool, SegmentEntry, Taken};

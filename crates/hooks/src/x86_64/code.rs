@@ -14,6 +14,18 @@ pub fn ends_in_call(code: [u8; CALL_MAX as usize]) -> bool {
     matches!(code, [_, _, 0xe8, ..]) || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
 }
 
+/// Whether the processor's maker promises that a store of an aligned word to code that others run is seen
+/// whole.
+#[must_use]
+pub fn are_stored_words_whole() -> bool {
+    let leaf = core::arch::x86_64::__cpuid(0);
+    let [a, b, c] = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
+    let is = |name: &[u8; 12]| a == name[..4] && b == name[4..8] && c == name[8..];
+    // AMD's manual, volume 2, section 7.6.1: "asynchronous modification". Hygon's processors are AMD's
+    // design.
+    is(b"AuthenticAMD") || is(b"HygonGenuine")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

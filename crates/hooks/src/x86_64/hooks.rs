@@ -6,7 +6,7 @@ use core::arch::global_asm;
 use core::mem::offset_of;
 use everycall_format::arena::OpenCall;
 use everycall_format::event;
-use everycall_ring::{Control, state};
+use everycall_ring::{Control, left_out, state};
 
 // How a hook gets at its thread's control block.
 #[cfg(feature = "executable")]
@@ -55,6 +55,9 @@ macro_rules! assemble {
             STATE = const offset_of!(Control, state),
             STACK_LOW = const offset_of!(Control, stack_low),
             STACK_HIGH = const offset_of!(Control, stack_high),
+            STACK_END = const offset_of!(Control, stack_end),
+            LEFT_OUT = const offset_of!(Control, left_out),
+            AT_ONCE = const left_out::AT_ONCE,
             FLOOR = const offset_of!(Control, floor),
             OFF = const state::OFF,
             BIAS_ENTRY = const offset_of!(ModuleDescriptor, bias_entry),
@@ -99,7 +102,7 @@ hooks_asm! {
         testq   %rcx, %rcx
         jz      everycall_slow_\\what\\()_without_slot
         cmpq    {STACK_LOW}(%rcx), %rsp             # another stack's block: before anything of it is touched
-        jb      everycall_slow_\\what\\()_without_slot
+        jb      everycall_elsewhere_\\what
         cmpq    {STACK_HIGH}(%rcx), %rsp
         jae     everycall_slow_\\what\\()_without_slot
         rdtsc
@@ -286,6 +289,24 @@ everycall_slow_\\name:
     .size   everycall_slow_\\name, . - everycall_slow_\\name
     .endm
 
+    # The stack pointer is below those of the block's stack: the thread is left out, or runs another stack.
+    .macro everycall_elsewhere_way name
+    .type   everycall_elsewhere_\\name, @function
+    .p2align 4
+everycall_elsewhere_\\name:
+    .cfi_startproc
+    .cfi_def_cfa_offset 40
+        cmpl    ${AT_ONCE}, {LEFT_OUT}(%rcx)
+        jne     everycall_slow_\\name\\()_without_slot
+        cmpq    {STACK_END}(%rcx), %rsp
+        jb      everycall_slow_\\name\\()_without_slot
+        cmpq    {STACK_HIGH}(%rcx), %rsp
+        jae     everycall_slow_\\name\\()_without_slot
+        everycall_epilogue
+    .cfi_endproc
+    .size   everycall_elsewhere_\\name, . - everycall_elsewhere_\\name
+    .endm
+
     .p2align 4
     everycall_slow_way entry, 0, caller
     everycall_slow_way exit, {EXIT}, caller
@@ -293,6 +314,11 @@ everycall_slow_\\name:
     everycall_slow_way body_exit, {EXIT} + {BODY}, body
     everycall_slow_way entry_pushed, {PUSHED}, caller
     everycall_slow_way body_entry_pushed, {BODY} + {PUSHED}, body
+
+    everycall_elsewhere_way entry
+    everycall_elsewhere_way exit
+    everycall_elsewhere_way body_entry
+    everycall_elsewhere_way body_exit
     ",
 
     // edi: what, rcx: control block or null, rsi: slot or null, r8: address. On the stack from the

@@ -88,6 +88,8 @@ pub const LINKAT: usize = 265;
 pub const FALLOCATE: usize = 285;
 /// `prlimit64`
 pub const PRLIMIT64: usize = 302;
+/// `membarrier`
+pub const MEMBARRIER: usize = 324;
 /// `mlock2`
 pub const MLOCK2: usize = 325;
 /// `pidfd_open`

@@ -5,8 +5,8 @@
 #![allow(unsafe_code)] // Called by the program through a table, with its C strings and callbacks.
 
 use crate::features::calling::{WORDS_BEFORE, own_control, uninterrupted, with_control, with_thread, within};
-use crate::features::pause;
 use crate::features::snapshot::{self, Sink};
+use crate::features::{modules, pause};
 use crate::state::process::{Process, traced};
 use crate::state::recording;
 use crate::sys::errors::error;
@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
             pause::leave_out(thread);
         }),
         Some(control) => {
-            pause::take_back(control);
+            pause::take_back(process, control);
             go_on(process, control, frame)
         }
     })
@@ -96,10 +96,8 @@ pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
 
 /// See [`everycall_hooks::RuntimeTable::record_process`].
 pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
-    let Some(process) = traced() else { return error::NOT_TRACED };
-    if process.sites_on.load(Relaxed) == 0 {
-        return if record == 0 { 0 } else { error::STARTED_OFF };
-    }
+    // A forked child whose sites are off has had no event.
+    let Some(process) = modules::traced() else { return error::NOT_TRACED };
     uninterrupted(process, || {
         if record == 0 {
             pause::disable(process);

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)] // New mappings become arenas; called with the program's environment.
 
 use crate::entry::environment::Environment;
-use crate::features::{crash, fork, keeper, site_set, snapshot_signal};
+use crate::features::{crash, fork, keeper, live, site_set, snapshot_signal, switch};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Spare};
 use crate::state::process::{self, process_state};
-use crate::state::{beginning, thresholds};
+use crate::state::{beginning, recording, thresholds};
 use crate::sys::disk::NotMemory;
 use crate::sys::{clock, own_memory, system};
 use crate::threads::stacks;
@@ -123,7 +123,11 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     }
     if let Some(process) = process::process() {
         process.retired.keep(kept);
-        process.sites_on.store(on.into(), Relaxed);
+        if !on {
+            recording::begin_off();
+            live::begin_off();
+        }
+        switch::begin();
         process.state.store(process_state::ON, Release);
     }
 }

@@ -8,7 +8,7 @@
 //! when it was forked. Their exits come without entries.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{crash, keeper};
+use crate::features::{crash, keeper, live};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -20,7 +20,7 @@ use crate::sys::system::{
 use crate::sys::{clock, own_memory};
 use crate::threads::begin;
 use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
-use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter, process_state as arena_state};
+use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter};
 use everycall_format::hub::origin;
 
 /// What the parent's arena held, as far as the child takes it over.
@@ -50,6 +50,8 @@ pub(crate) fn begin(process: &'static Process) -> bool {
         }
         return process.state.load(Acquire) == process_state::ON;
     }
+    recording::begin_child();
+    live::begin_child();
     let inheritance = inheritance(process);
     let is_on = inheritance.is_some_and(|inheritance| {
         let begun = begin_first(process, &inheritance);
@@ -60,7 +62,10 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     });
     let state = if is_on { process_state::ON } else { process_state::OFF };
     process.state.store(state, Release);
-    state == process_state::ON
+    if is_on {
+        live::follow(process);
+    }
+    is_on
 }
 
 fn inheritance(process: &'static Process) -> Option<Inheritance> {
@@ -101,8 +106,7 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     arena.thread_count().store(inheritance.slots_barred, Relaxed);
     module_table::take_over(&arena, inheritance.modules);
     begin::begin_child();
-    let sites_on = inheritance.state == arena_state::TRACING || recording::is_disabled();
-    process.begin_child(&arena, module_table::next_code(), sites_on);
+    process.begin_child(&arena, module_table::next_code());
     arena.put_origin(origin::FORK, system::parent_id(), inheritance.parent_pid);
     arena.put_start(&clock::reading());
     // Claimed when all of that is there.

@@ -6,7 +6,8 @@
 //! crash            the arena in a file that outlives the process
 //! fork             a forked child gets an arena of its own
 //! pause            recording off and on again, of one thread or all
-//! modules          traced objects come and go; sites: their sites, on or off
+//! modules          traced objects come and go; live: those that are there, and their sites as tracing is
+//! sites            the sites that a module lists; switch: writes them while all threads run
 //! calling          something is done with the calling thread
 //! memory_lock      `mlockall`, without the runtime's own memory
 //! ```
@@ -16,6 +17,7 @@ pub(crate) mod choice;
 pub(crate) mod crash;
 pub(crate) mod fork;
 pub(crate) mod keeper;
+pub(crate) mod live;
 pub(crate) mod memory_lock;
 pub(crate) mod modules;
 pub(crate) mod pause;
@@ -23,3 +25,4 @@ pub(crate) mod site_set;
 pub(crate) mod sites;
 pub(crate) mod snapshot;
 pub(crate) mod snapshot_signal;
+pub(crate) mod switch;

@@ -1,7 +1,7 @@
 //! Traced objects come and go.
 #![allow(unsafe_code)] // A buffer that the lock's holder has.
 
-use crate::features::{calling, fork, site_set, sites};
+use crate::features::{calling, fork, live, site_set};
 use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind};
 use crate::state::process::{self, Process, process_state};
@@ -18,7 +18,6 @@ use everycall_format::event::{ESCAPE_FIRST, EXIT, NO_PLACE_FIRST};
 use everycall_format::label;
 use everycall_format::site::RUNTIME_ABI;
 use everycall_hooks::{ModuleDescriptor, SlowCall};
-use everycall_patch::Switch;
 
 /// Descriptor index of a module that isn't in the table.
 const NOT_REGISTERED: u32 = u32::MAX;
@@ -27,7 +26,7 @@ const NOT_REGISTERED: u32 = u32::MAX;
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
 /// The process where it is traced, also a forked child's from now on.
-fn traced() -> Option<&'static Process> {
+pub(crate) fn traced() -> Option<&'static Process> {
     let process = process::process()?;
     let on = match process.state.load(Acquire) {
         process_state::ON => true,
@@ -42,6 +41,11 @@ fn traced() -> Option<&'static Process> {
 pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.index.store(NOT_REGISTERED, Relaxed);
     let Some(process) = traced() else { return };
+    take_in(process, module, slow_path);
+    live::follow(process);
+}
+
+fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: SlowCall) {
     let arena = process.arena();
     if module.abi.load(Relaxed) != RUNTIME_ABI {
         arena.count(counter::MODULES_OF_OTHER_VERSION, 1);
@@ -74,12 +78,10 @@ pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.size.store(size, Relaxed);
     module.slow_stacks.store(slow_stacks::list(), Relaxed);
     module.slow.store(slow_path as usize as u64, Relaxed);
-    let on = process.sites_on.load(Relaxed) != 0;
-    let to = if on { Switch::On } else { Switch::Off };
     // Before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
-    let outcome = sites::switch(module, &image.text, to);
-    arena.count(counter::SITES_UNPATCHED, outcome.unpatched.into());
+    let (counts, on) = live::add(module, &image);
+    arena.count(counter::SITES_UNPATCHED, counts.wrong().into());
     match claim {
         Some(claim) => {
             let entry = ModuleEntry {
@@ -91,8 +93,8 @@ pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
                 build_id_length: image.build_id_length,
                 build_id: image.build_id,
                 loaded_ticks,
-                sites: outcome.sites,
-                sites_unpatched: outcome.unpatched,
+                sites: counts.all(),
+                sites_unpatched: counts.wrong(),
                 device: file.device,
                 inode: file.inode,
                 predecessors: claim.predecessors(),
@@ -158,10 +160,15 @@ fn fill(process: &Process, arena: &Arena, claim: &Claim, mut entry: ModuleEntry,
 /// The module is about to be unloaded. See [`everycall_hooks::RuntimeTable::unregister`].
 pub(crate) fn unregister(module: &ModuleDescriptor) {
     let Some(process) = traced() else { return };
-    let arena = process.arena();
     if module.abi.load(Relaxed) != RUNTIME_ABI {
         return;
     }
+    take_out(process, module);
+    live::follow(process);
+}
+
+fn take_out(process: &'static Process, module: &ModuleDescriptor) {
+    let arena = process.arena();
     let _lock = Lock::take(&process.module_lock);
     let index = module.index.load(Relaxed);
     let entry = arena.module(index);
@@ -171,6 +178,7 @@ pub(crate) fn unregister(module: &ModuleDescriptor) {
     if ENDING.load(Relaxed) != 0 {
         return;
     }
+    live::remove(module);
     note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED
         && let Some(unloaded_ticks) = arena.module_unloaded(index)

@@ -1,22 +1,26 @@
 //! Switches recording off and on again: of one thread, which the program leaves out, or of all of
 //! them. How threads see that: `state::recording`.
 
+use crate::features::live;
 use crate::state::process::Process;
-use crate::state::recording::{self, DISABLED, DISABLED_TICKS};
+use crate::state::recording::{self, DISABLED, DISABLED_TICKS, disabled};
+use crate::threads::stacks;
 use crate::threads::thread::Thread;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::process_state as arena_state;
-use everycall_ring::{Control, state};
+use everycall_ring::{Control, left_out, state};
 
 /// Leaves the calling thread out.
 pub(crate) fn leave_out(thread: &Thread<'_>) {
-    thread.control.left_out.store(1, Relaxed);
+    thread.control.left_out.store(left_out::YES, Relaxed);
     recording::stop_if_asked(thread.control, &thread.slot);
+    stacks::refit(thread.process, thread.control);
 }
 
 /// Takes the calling thread back; it records again with its next event, unless tracing is off.
-pub(crate) fn take_back(control: &Control) {
-    control.left_out.store(0, Relaxed);
+pub(crate) fn take_back(process: &Process, control: &Control) {
+    control.left_out.store(left_out::NO, Relaxed);
+    stacks::refit(process, control);
     if !recording::is_disabled() {
         control.state.store(state::ACTIVE, Relaxed);
         fence(SeqCst);
@@ -24,24 +28,39 @@ pub(crate) fn take_back(control: &Control) {
     }
 }
 
-/// Switches tracing off in all threads.
+/// Switches tracing off in all threads: their hooks at once, then the sites.
 pub(crate) fn disable(process: &'static Process) {
-    if DISABLED.swap(1, SeqCst) != 0 {
-        return;
+    match DISABLED.swap(disabled::YES, SeqCst) {
+        disabled::YES => return,
+        disabled::ABOUT_TO_END => {}
+        _ => {
+            process.arena().state().store(arena_state::OFF, Relaxed);
+            for control in process.controls() {
+                control.end.store(0, Relaxed);
+            }
+            fence(SeqCst);
+            // Every hook that didn't see its end as 0 has read the clock before.
+            let ticks = everycall_hooks::ticks();
+            DISABLED_TICKS.store(ticks, Relaxed);
+            for control in process.controls() {
+                if control.state.load(Relaxed) == state::ACTIVE {
+                    recording::begin_gap(control, ticks);
+                }
+            }
+        }
     }
-    process.arena().state().store(arena_state::OFF, Relaxed);
-    for control in process.controls() {
-        control.end.store(0, Relaxed);
-    }
-    fence(SeqCst);
-    // Every hook that didn't see its end as 0 has read the clock before.
-    DISABLED_TICKS.store(everycall_hooks::ticks(), Relaxed);
+    live::follow(process);
 }
 
-/// Switches tracing on in all threads.
+/// Switches tracing on in all threads: the sites, then all hooks at once.
 pub(crate) fn enable(process: &'static Process) {
-    if DISABLED.swap(0, SeqCst) == 0 {
+    let change = |from, to| DISABLED.compare_exchange(from, to, SeqCst, Relaxed).is_ok();
+    if !change(disabled::YES, disabled::ABOUT_TO_END) {
         return;
+    }
+    live::follow(process);
+    if !change(disabled::ABOUT_TO_END, disabled::NO) {
+        return; // Off again meanwhile.
     }
     DISABLED_TICKS.store(0, Relaxed);
     process.arena().state().store(arena_state::TRACING, Relaxed);

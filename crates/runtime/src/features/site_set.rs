@@ -116,7 +116,7 @@ fn read(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
     });
     match set {
         Ok(_) => {
-            system::protect(memory as u64, facts.size, PROT_READ);
+            let _ = system::protect(memory as u64, facts.size, PROT_READ);
         }
         Err(_) => system::unmap(memory, facts.size),
     }

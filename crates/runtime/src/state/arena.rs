@@ -222,6 +222,10 @@ impl Arena {
         Some(field!(self.at(self.module_offset(index)?), ModuleEntry, unloaded_ticks, AtomicU64))
     }
 
+    pub(crate) fn module_sites_unpatched(&self, index: u32) -> Option<&AtomicU32> {
+        Some(field!(self.at(self.module_offset(index)?), ModuleEntry, sites_unpatched, AtomicU32))
+    }
+
     /// Stores a path, in the place (beginning and length) of one that isn't needed any more if it
     /// fits there; where it begins and its length, or `None` where there is no room.
     pub(crate) fn put_path(&self, path: &[u8], free: (u32, u32)) -> Option<(u32, u32)> {

@@ -69,8 +69,6 @@ pub(crate) struct Process {
     pub(crate) kept_calls: KeptCalls,
     /// Its crash file.
     pub(crate) crash: CrashFile,
-    /// Whether the program starts with its sites on.
-    pub(crate) sites_on: AtomicU32,
     /// Its arena, with the layout as it was checked at the start.
     arena: UnsafeCell<Arena>,
     /// For whoever holds the module lock.
@@ -170,13 +168,12 @@ impl Process {
     }
 
     /// A forked child's process, which was blank: it has `arena` in the place of its parent's.
-    pub(crate) fn begin_child(&self, arena: &Arena, next_code: u32, sites_on: bool) {
+    pub(crate) fn begin_child(&self, arena: &Arena, next_code: u32) {
         // SAFETY: the thread that starts the child is alone, and nobody asks for the arena of a
         // blank process.
         unsafe { *self.arena.get() = *arena };
         self.pid.store(system::process_id(), Relaxed);
         self.next_code.store(next_code, Relaxed);
-        self.sites_on.store(sites_on.into(), Relaxed);
         self.retired.keep_as_parent();
     }
 

@@ -13,14 +13,38 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqC
 use everycall_format::event::gap;
 use everycall_ring::{Control, state};
 
-/// Not 0 while tracing is off. Forked children begin with what it is.
-pub(crate) static DISABLED: AtomicU32 = AtomicU32::new(0);
+/// Whether tracing is off: [`disabled`]. Forked children begin with what it is.
+pub(crate) static DISABLED: AtomicU32 = AtomicU32::new(disabled::NO);
 /// When it went off in every thread, ticks; 0 while that is being done.
 pub(crate) static DISABLED_TICKS: AtomicU64 = AtomicU64::new(0);
 
+/// [`DISABLED`].
+pub(crate) mod disabled {
+    pub const NO: u32 = 0;
+    pub const YES: u32 = 1;
+    /// The sites are being switched on; hooks don't record yet.
+    pub const ABOUT_TO_END: u32 = 2;
+}
+
+/// The process starts with tracing off.
+pub(crate) fn begin_off() {
+    DISABLED_TICKS.store(everycall_hooks::ticks(), Relaxed);
+    DISABLED.store(disabled::YES, SeqCst);
+}
+
+/// In a forked child, where whoever was switching tracing on doesn't run.
+pub(crate) fn begin_child() {
+    let _ = DISABLED.compare_exchange(disabled::ABOUT_TO_END, disabled::YES, SeqCst, Relaxed);
+}
+
 /// Whether tracing is off for the process.
 pub(crate) fn is_disabled() -> bool {
-    DISABLED.load(Relaxed) != 0
+    DISABLED.load(Relaxed) != disabled::NO
+}
+
+/// Whether sites are to be on.
+pub(crate) fn are_sites_on() -> bool {
+    DISABLED.load(SeqCst) != disabled::YES
 }
 
 /// Whether the thread doesn't record now.
@@ -57,5 +81,17 @@ pub(crate) fn look_again(control: &Control) {
     fence(SeqCst);
     if is_disabled() {
         control.end.store(0, Relaxed);
+        let ticks = DISABLED_TICKS.load(Relaxed);
+        begin_gap(control, if ticks == 0 { everycall_hooks::ticks() } else { ticks });
+    }
+}
+
+/// A thread that is switched off misses calls from now on, though it may never notice: its sites go
+/// off, too. It says so with its next event. (Its reason is [`gap::DISABLED`], unless the thread
+/// itself says another one.)
+pub(crate) fn begin_gap(control: &Control, ticks: u64) {
+    if control.gap_ticks.compare_exchange(0, ticks, SeqCst, Relaxed).is_ok() && !is_disabled() {
+        // On again, in another thread: what was recorded since is no gap.
+        let _ = control.gap_ticks.compare_exchange(ticks, 0, SeqCst, Relaxed);
     }
 }

@@ -30,7 +30,7 @@ impl Stack {
             return false;
         };
         // What is below the stack must be nobody's.
-        system::protect(stack as u64, PAGE, 0);
+        let _ = system::protect(stack as u64, PAGE, 0);
         self.0.store(stack as u64 + PAGE + STACK_SIZE, Relaxed);
         true
     }

@@ -138,7 +138,7 @@ mod tests {
         let size = 16 << 12;
         let flags = system::MAP_PRIVATE | system::MAP_ANONYMOUS;
         let base = system::map(size, 0, flags, -1).unwrap() as u64;
-        assert!(system::protect(base + 4096, 8192, system::PROT_READ | system::PROT_WRITE));
+        assert!(system::protect(base + 4096, 8192, system::PROT_READ | system::PROT_WRITE).is_ok());
         let expected = Mapping { start: base + 4096, end: base + 12288, has_guard: true };
         assert_eq!(at(base + 5000), Some(expected));
         let maps = || File::open(b"/proc/self/maps\0", false).unwrap();

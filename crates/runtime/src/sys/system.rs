@@ -82,10 +82,25 @@ pub(crate) fn unmap(address: *mut u8, length: u64) {
     unsafe { syscall(number::MUNMAP, [address as usize, length as usize, 0, 0, 0, 0]) };
 }
 
-pub(crate) fn protect(address: u64, length: u64, protection: usize) -> bool {
+pub(crate) fn protect(address: u64, length: u64, protection: usize) -> Result<(), isize> {
     // SAFETY: callers change text pages between readable-executable and writable, content
     // untouched.
-    unsafe { syscall(number::MPROTECT, [address as usize, length as usize, protection, 0, 0, 0]) == 0 }
+    done(unsafe { syscall(number::MPROTECT, [address as usize, length as usize, protection, 0, 0, 0]) })
+}
+
+/// Orders the memory accesses of all threads, as the command has it.
+pub(crate) fn membarrier(command: usize) -> Result<(), isize> {
+    // SAFETY: changes no memory.
+    done(unsafe { syscall(number::MEMBARRIER, [command, 0, 0, 0, 0, 0]) })
+}
+
+/// Whether a filter of system calls is over the calling thread.
+pub(crate) fn is_filtered() -> bool {
+    const PR_GET_SECCOMP: usize = 21;
+    // SAFETY: only returns a number.
+    let result = unsafe { syscall(number::PRCTL, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
+    // A kernel without filters, or one that refuses this.
+    result != 0 && result != errno::EINVAL
 }
 
 /// Locks all of the process's memory, as `mlockall` has it.

@@ -8,3 +8,4 @@
 mod machine;
 mod scripts;
 mod signals;
+mod switch;

@@ -14,6 +14,7 @@ use crate::threads::stacks::{self, Bounds};
 use crate::threads::{cancellation, room};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
+use everycall_format::event::gap;
 use everycall_ring::{Control, state};
 
 /// Words of an open-call entry.
@@ -104,6 +105,7 @@ fn begin_in(
     control.matching.store(0, Relaxed);
     control.ending.store(0, Relaxed);
     control.gap_ticks.store(0, Relaxed);
+    control.gap_reason.store(gap::DISABLED.into(), Relaxed);
     control.left_out.store(0, Relaxed);
     control.fiber.store(number, Relaxed);
     let thread = if number == 0 { everycall_hooks::thread_pointer() } else { 0 };

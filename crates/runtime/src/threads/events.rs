@@ -8,7 +8,7 @@ use crate::threads::thread::Thread;
 use crate::threads::triggers::{self, Fallen};
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::counter;
-use everycall_format::event::{self, EXIT, kind, payload_word, record_word, unwound};
+use everycall_format::event::{self, EXIT, gap, kind, payload_word, record_word, unwound};
 use everycall_ring::state;
 
 /// Words that one event may need: epoch 2, gap 5, caller 2, those inlined 5, unknown code 3.
@@ -180,7 +180,7 @@ impl Thread<'_> {
             // What was told meanwhile wasn't heard.
             self.control.handled.store(0, Relaxed);
             self.open.settle_all();
-            let reason = self.control.gap_reason.load(Relaxed) as u8;
+            let reason = self.control.gap_reason.swap(gap::DISABLED.into(), Relaxed) as u8;
             self.ring.push(&[
                 record_word(ticks, kind::GAP, 4, reason),
                 payload_word(since as u32, kind::GAP, 1),

@@ -13,7 +13,7 @@ use crate::sys::system;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::{OpenCall, PAGE};
 use everycall_hooks::arch::{SIGNAL_FRAME, interrupted};
-use everycall_ring::Control;
+use everycall_ring::{Control, left_out};
 
 /// How a stack's bounds are known: [`Control::bounds`].
 pub(crate) mod bounds {
@@ -107,6 +107,9 @@ pub(crate) fn guess(process: &Process, pointer: u64) -> Bounds {
 
 /// Whether hooks take a stack pointer for one of this control block's stack.
 pub(crate) fn is_seen(control: &Control, pointer: u64) -> bool {
+    if control.left_out.load(Relaxed) == left_out::AT_ONCE && is_within(control, pointer) {
+        return true;
+    }
     control.stack_low.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
 }
 
@@ -153,7 +156,8 @@ pub(crate) fn refit(process: &Process, control: &Control) {
         let version = process.stacks.version();
         let (end, high) = (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed));
         let low = if process.stacks.is_empty() { end } else { process.stacks.end_within(end, high) };
-        control.stack_low.store(low, Relaxed);
+        let is_out = is_out_at_once(control, low == end);
+        control.stack_low.store(if is_out { u64::MAX } else { low }, Relaxed);
         // Whoever has told of a stack within this one meanwhile sees what was stored, or else is
         // seen here.
         fence(SeqCst);
@@ -161,6 +165,15 @@ pub(crate) fn refit(process: &Process, control: &Control) {
             return;
         }
     }
+}
+
+/// Whether hooks are to return before they look at more: those of a stack that is left out, `alone`
+/// in its memory.
+fn is_out_at_once(control: &Control, alone: bool) -> bool {
+    let (from, to) =
+        if alone { (left_out::YES, left_out::AT_ONCE) } else { (left_out::AT_ONCE, left_out::YES) };
+    let _ = control.left_out.compare_exchange(from, to, Relaxed, Relaxed);
+    control.left_out.load(Relaxed) == left_out::AT_ONCE
 }
 
 /// Whether a stack pointer outside the known bounds is of this stack after all: then its new

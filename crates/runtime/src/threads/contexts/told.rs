@@ -12,7 +12,7 @@ use crate::threads::stacks::{self, Bounds, bounds};
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::event::unwound;
 use everycall_hooks::arch::frame::HOOK_BELOW;
-use everycall_ring::{Control, running};
+use everycall_ring::{Control, left_out, running};
 
 /// Whether a jump that goes on where a hook would have this stack pointer stays on the context's
 /// stack, or goes to the thread's alternate signal stack. Where it goes to another stack, nothing
@@ -151,6 +151,11 @@ pub(crate) fn raise(process: &'static Process, low: u64, high: u64) {
     // See `stacks::refit`.
     fence(SeqCst);
     for control in process.controls() {
+        if stacks::is_within(control, low)
+            && (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed)) != (low, high)
+        {
+            let _ = control.left_out.compare_exchange(left_out::AT_ONCE, left_out::YES, Relaxed, Relaxed);
+        }
         let is_around = control.stack_low.load(Relaxed) < high
             && low < control.stack_high.load(Relaxed)
             && (control.stack_end.load(Relaxed), control.stack_high.load(Relaxed)) != (low, high);

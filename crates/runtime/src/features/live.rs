@@ -1,0 +1,156 @@
+//! The modules that are there, and their sites as tracing is: off or on.
+//!
+//! Whoever switches tracing, or takes a module in, brings the sites into line where nobody else
+//! does. Whoever does has the module lock, and looks again when it has let go of it: so nobody
+//! waits for another.
+
+#![allow(unsafe_code)] // Descriptors of modules that are loaded.
+
+use crate::features::sites::Sites;
+use crate::features::switch::{self, Counts, Means};
+use crate::state::arena::Arena;
+use crate::state::process::Process;
+use crate::state::recording;
+use crate::sys::image::Image;
+use crate::sys::lock::Lock;
+use crate::sys::system;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
+};
+use everycall_format::arena::{MODULE_CAPACITY, counter};
+use everycall_hooks::ModuleDescriptor;
+use everycall_patch::Switch;
+
+/// A module that is there.
+struct Known {
+    module: AtomicPtr<ModuleDescriptor>,
+    /// Those of its sites that couldn't be switched on, at most.
+    unpatched: AtomicU32,
+}
+
+/// For whoever holds the module lock. A forked child has its parent's modules.
+static MODULES: [Known; MODULE_CAPACITY as usize] =
+    [const { Known { module: AtomicPtr::new(core::ptr::null_mut()), unpatched: AtomicU32::new(0) } };
+        MODULE_CAPACITY as usize];
+
+/// Modules that were there at once.
+static USED: AtomicU32 = AtomicU32::new(0);
+
+/// What sites are: [`applied`].
+static APPLIED: AtomicU32 = AtomicU32::new(applied::ON);
+
+mod applied {
+    pub const ON: u32 = 0;
+    pub const OFF: u32 = 1;
+    /// Being switched.
+    pub const MIXED: u32 = 2;
+}
+
+/// The process starts with its sites off.
+pub(crate) fn begin_off() {
+    APPLIED.store(applied::OFF, SeqCst);
+}
+
+/// In a forked child: what its parent was doing just then, nobody goes on with here.
+pub(crate) fn begin_child() {
+    switch::begin_child();
+    if APPLIED.load(SeqCst) == applied::MIXED {
+        for known in used() {
+            // SAFETY: registered modules, which are loaded here, too.
+            if let Some(module) = unsafe { known.module.load(Acquire).as_ref() } {
+                // Where its calls come to the hooks, these say that they are off.
+                module.on.store((!recording::is_disabled()).into(), Release);
+            }
+        }
+    }
+}
+
+fn used() -> &'static [Known] {
+    MODULES.get(..USED.load(Relaxed) as usize).unwrap_or(&MODULES)
+}
+
+/// Takes a module in, of which nobody has run anything yet, with its sites as all others are. For
+/// whoever holds the module lock. What became of its sites, and whether it is on.
+pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
+    let to = if APPLIED.load(SeqCst) == applied::ON { Switch::On } else { Switch::Off };
+    // SAFETY: the module is loaded, by contract of `register`.
+    let sites = unsafe { Sites::of(module, &image.text) };
+    let counts = switch::switch(&sites, sites.numbers(), to, Means::BEFORE_ANYBODY);
+    let free = MODULES.iter().position(|known| known.module.load(Relaxed).is_null());
+    if let Some((place, known)) = free.and_then(|place| Some((place, MODULES.get(place)?))) {
+        known.unpatched.store(counts.wrong(), Relaxed);
+        known.module.store(core::ptr::from_ref(module).cast_mut(), Release);
+        USED.fetch_max(place as u32 + 1, Relaxed);
+    }
+    (counts, to == Switch::On)
+}
+
+/// The module is about to be unloaded. For whoever holds the module lock.
+pub(crate) fn remove(module: &ModuleDescriptor) {
+    for known in used() {
+        if core::ptr::eq(known.module.load(Relaxed), module) {
+            known.module.store(core::ptr::null_mut(), Relaxed);
+        }
+    }
+}
+
+/// Brings the sites of all modules into line with what tracing is. Where somebody else is at it,
+/// that one does.
+pub(crate) fn follow(process: &'static Process) {
+    loop {
+        // Either who has just let go of the lock sees here what others want, or they get it.
+        fence(SeqCst);
+        let on = recording::are_sites_on();
+        if APPLIED.load(SeqCst) == if on { applied::ON } else { applied::OFF } {
+            return;
+        }
+        let mask = system::block_signals();
+        let lock = Lock::try_take(&process.module_lock);
+        if lock.is_some() {
+            apply(process.arena(), on);
+        }
+        let had_lock = lock.is_some();
+        drop(lock);
+        system::set_signal_mask(mask);
+        if !had_lock {
+            return;
+        }
+    }
+}
+
+fn apply(arena: &Arena, on: bool) {
+    APPLIED.store(applied::MIXED, SeqCst);
+    let means = Means::live();
+    let to = if on { Switch::On } else { Switch::Off };
+    for known in used() {
+        // SAFETY: registered modules stay loaded while the lock is held.
+        let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
+        if !on {
+            module.on.store(0, Release);
+        }
+        if let Some(image) = Image::of(module.elf_header.load(Relaxed)) {
+            // SAFETY: as above.
+            let sites = unsafe { Sites::of(module, &image.text) };
+            let counts = switch::switch(&sites, sites.numbers(), to, means);
+            if on {
+                count(arena, known, module, counts);
+            }
+        }
+        if on {
+            module.on.store(1, Release);
+        }
+    }
+    APPLIED.store(if on { applied::ON } else { applied::OFF }, SeqCst);
+}
+
+/// Counts the sites that couldn't be switched on and hadn't been counted.
+fn count(arena: &Arena, known: &Known, module: &ModuleDescriptor, counts: Counts) {
+    let before = known.unpatched.fetch_max(counts.wrong(), Relaxed);
+    let more = counts.wrong().saturating_sub(before);
+    if more > 0 {
+        arena.count(counter::SITES_UNPATCHED, more.into());
+        if let Some(unpatched) = arena.module_sites_unpatched(module.index.load(Relaxed)) {
+            unpatched.store(counts.wrong(), Relaxed);
+        }
+    }
+}
