@@ -58,9 +58,11 @@ int main(int count, char **words)
     for (int done = 0; done < threads;) {
         pthread_t some[64];
         int now = threads - done < 64 ? threads - done : 64;
-        for (int i = 0; i < now; i++)
-            pthread_create(&some[i], 0, work, 0);
-        for (int i = 0; i < now; i++)
+        int made = 0;
+        /* Where memory is limited there may be fewer. */
+        while (made < now && pthread_create(&some[made], 0, work, 0) == 0)
+            made++;
+        for (int i = 0; i < made; i++)
             pthread_join(some[i], 0);
         done += now;
     }
