@@ -33,9 +33,25 @@ fn the_runtimes_layers_import_downwards() {
     );
 }
 
+/// The recorder's layers, the lowest one first.
+const RECORDER: [&str; 6] = ["sys", "memory", "process", "tree", "output", "session"];
+
+#[test]
+fn the_recorders_layers_import_downwards() {
+    let imports = imports_of("recorder");
+    let upward: Vec<String> = imports.upward(&RECORDER).iter().map(ToString::to_string).collect();
+    assert!(upward.is_empty(), "{upward:#?}");
+    assert!(
+        imports.modules() > 40 && imports.all().len() > 80,
+        "{}: {}",
+        imports.modules(),
+        imports.all().len()
+    );
+}
+
 #[test]
 fn modules_dont_import_each_other_in_circles() {
-    for name in ["runtime", "ring", "hooks", "patch"] {
+    for name in ["runtime", "recorder", "ring", "hooks", "patch"] {
         assert_no_circles(name);
     }
 }

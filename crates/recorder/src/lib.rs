@@ -2,18 +2,20 @@
 //!
 //! ```text
 //! Recorder::create ──> start ──> Running::wait ───────> Ended::write
-//!   hub, spare arenas   fork,      members come and go,   .ect from what the arenas hold
+//!   hub, spare arenas   fork,      processes come and go, .ect from what the arenas hold
 //!                       exec       names, clocks, files
 //! ```
 //!
-//! - `arena`, `hub`: the shared memory; everything that comes out of it is checked, as the traced programs may have
-//!   scribbled on it. `hub_page`, `shared_pool`, `shared_triggers`: those parts of it that are mapped here.
-//! - `program`: the traced program, which must not notice that it has a recorder; `signals`, `inherited`: so that it doesn't.
-//! - `family`: it and its descendants, from their claims to their ends; `bell` answers them; `silent`: those that have yet to speak.
-//! - [`clock`], `names`, [`modules`]: what is noticed while they run; [`proc_files`]: where the kernel tells of processes.
-//! - [`triggers`]: functions that triggers name, and calls that are kept, by others' choice; [`scan`]: what threads write meanwhile.
-//! - `stream`: everything of a run, stored while it runs.
-//! - `trace`: the file; [`host`]: what it says of the machine.
+//! Layers, each of which imports downwards only (a test keeps that):
+//!
+//! ```text
+//! session  what is started, waited for and ended
+//! output   the trace file: rings at the end, streams meanwhile
+//! tree     the program and its descendants; who answers the doorbell, who keeps calls
+//! process  one of them: its modules and their files, names of threads, functions that triggers name
+//! memory   arenas, the hub, and what of them is mapped here; checked, as the programs may have scribbled on it
+//! sys      clocks, signals, processes, how a program is started
+//! ```
 //!
 //! The traced process writes nothing and needs nobody at its end: a crash, `_exit` and SIGKILL are recorded
 //! like anything else. If the recorder dies, the program runs on.
@@ -25,36 +27,27 @@
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
-mod arena;
-mod bell;
-pub mod clock;
-mod counter;
-mod error;
-mod family;
-pub mod host;
-mod hub;
-mod hub_page;
-mod inherited;
-pub mod modules;
-mod names;
-pub mod proc_files;
-mod program;
-pub mod scan;
+mod memory;
+mod output;
+mod process;
 #[cfg(test)]
 mod scribbled;
-mod shared_pool;
-mod shared_triggers;
-mod signals;
-mod silent;
-mod stream;
-mod trace;
-pub mod triggers;
+mod session;
+mod sys;
+mod tree;
 
-pub use arena::{Arena, Stream};
-pub use error::RecordError;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
-pub use program::{Ended, Launch, Options, Recorder, Running, find_program, start};
-pub use shared_triggers::{Fired, Quiet, SharedTriggers};
-pub use signals::{die_of, outlive_size_limit};
-pub use trace::{Progress, Rotation, TraceWriter};
-pub use triggers::{FindSites, KeepCalls, Triggers, Watched};
+pub use memory::arena::Arena;
+pub use memory::capacity::Stream;
+pub use memory::scan;
+pub use memory::shared_triggers::{Fired, Quiet, SharedTriggers};
+pub use output::rotation::Rotation;
+pub use output::streams::Progress;
+pub use output::trace_writer::TraceWriter;
+pub use process::build_id::build_id_of;
+pub use process::triggers::{self, FindSites, KeepCalls, Triggers, Watched};
+pub use session::{Ended, Options, Recorder, Running, start};
+pub use sys::error::RecordError;
+pub use sys::launch::{Launch, find_program};
+pub use sys::signals::{die_of, outlive_size_limit};
+pub use sys::{clock, host, proc_files};

@@ -15,13 +15,16 @@ use everycall_format::event::{call_word, kind, payload_word, record_word};
 use everycall_format::trigger::{TriggerHeader, TriggeredCall, call_at, call_state};
 use everycall_tracefile::{ChunkWriter, Runs};
 
-use crate::arena::{Arena, Capacity, OpenCallBudget, Stream};
-use crate::counter::ticks;
-use crate::modules::{Files, Modules};
-use crate::names::Names;
-use crate::scan::Scan;
-use crate::shared_triggers::SharedTriggers;
-use crate::stream::ArenaStream;
+use crate::memory::arena::Arena;
+use crate::memory::capacity::{Capacity, Stream};
+use crate::memory::open_calls::OpenCallBudget;
+use crate::memory::scan::Scan;
+use crate::memory::shared_triggers::SharedTriggers;
+use crate::output::stream::arena_stream::ArenaStream;
+use crate::process::module_files::Files;
+use crate::process::modules::Modules;
+use crate::process::names::Names;
+use crate::sys::clock::ticks;
 
 const THREADS: u32 = 4;
 const SEGMENTS: u32 = 24;

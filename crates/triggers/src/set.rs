@@ -102,7 +102,7 @@ impl<'t> SetBuilder<'t> {
     /// It has some and no build id, or there are too many.
     pub fn add(&mut self, path: &Path) -> Result<Vec<usize>, SetError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        let build_id = everycall_recorder::modules::build_id_of(&path).unwrap_or_default();
+        let build_id = everycall_recorder::build_id_of(&path).unwrap_or_default();
         let functions = find(self.triggers, &path, &build_id);
         let count = self.triggers.len() as u32;
         let counts =

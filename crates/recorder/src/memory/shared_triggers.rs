@@ -9,9 +9,9 @@ use everycall_format::trigger::{
     CALLS, NEVER, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at, call_state, rule_at,
 };
 
-use crate::arena::Arena;
-use crate::scan::{News, Scan};
-use crate::shared_pool::SharedPool;
+use crate::memory::arena::Arena;
+use crate::memory::scan::{News, Scan};
+use crate::memory::shared_pool::SharedPool;
 
 /// Stand in for fields that aren't there.
 static NO_FIELD: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));

@@ -9,8 +9,8 @@ use everycall_format::arena::{holder, thread_state};
 use everycall_format::event::WORD_SIZE;
 use everycall_tracefile::is_segment;
 
-use crate::arena::Arena;
-use crate::shared_pool::SharedPool;
+use crate::memory::arena::Arena;
+use crate::memory::shared_pool::SharedPool;
 
 /// A thread: its slot, and the slot's generation.
 pub type Owner = (u32, u32);

@@ -7,9 +7,9 @@ use std::path::PathBuf;
 use everycall_format::Wire;
 use everycall_format::arena::ChildEntry;
 use everycall_format::hub::{HubHeader, OWNER_MODE};
-use rustix::fs::{MemfdFlags, Mode, SealFlags};
 
-use crate::hub_page::HubPage;
+use crate::memory::hub_page::HubPage;
+use crate::memory::memory_file;
 
 /// The hub of one recording.
 #[derive(Debug)]
@@ -28,16 +28,8 @@ impl Hub {
     /// The system has no memory for it.
     pub fn create(follow: bool) -> io::Result<Hub> {
         let layout = HubHeader::new(std::process::id(), follow);
-        let file =
-            rustix::fs::memfd_create("everycall-hub", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
-        rustix::fs::ftruncate(&file, layout.hub_size)?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(OWNER_MODE))?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let mut header = vec![0; HubHeader::SIZE];
-        layout.write(&mut header);
-        if rustix::io::pwrite(&file, &header, 0)? != header.len() {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
+        let file = memory_file::create(memory_file::HUB, layout.hub_size, OWNER_MODE)?;
+        memory_file::write_at(&file, &layout, 0)?;
         let page = HubPage::map(file.as_fd())?;
         Ok(Hub { file, layout, page })
     }
@@ -50,7 +42,7 @@ impl Hub {
 
     /// Its memory file's number, by which processes can be told that have it mapped; 0, which is none's, where the kernel doesn't tell.
     pub(crate) fn inode(&self) -> u64 {
-        rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_ino)
+        memory_file::inode(&self.file)
     }
 
     pub(crate) fn page(&self) -> &HubPage {
@@ -61,7 +53,7 @@ impl Hub {
     #[must_use]
     pub fn header(&self) -> HubHeader {
         let mut bytes = vec![0; HubHeader::SIZE];
-        read_at(&self.file, 0, &mut bytes);
+        memory_file::read_at(&self.file, 0, &mut bytes);
         HubHeader::read(&bytes).unwrap_or_default()
     }
 
@@ -70,26 +62,10 @@ impl Hub {
     pub fn children(&self) -> Vec<ChildEntry> {
         let count = self.header().children.min(self.layout.child_capacity);
         let mut bytes = vec![0; count as usize * ChildEntry::SIZE];
-        read_at(&self.file, self.layout.children_offset, &mut bytes);
+        memory_file::read_at(&self.file, self.layout.children_offset, &mut bytes);
         let entries = bytes.chunks_exact(ChildEntry::SIZE).filter_map(ChildEntry::read);
         entries.filter(|child| child.pid != 0).collect()
     }
-}
-
-/// Reads what is there; nothing but zeros beyond the end.
-pub(crate) fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) {
-    while !bytes.is_empty() {
-        match rustix::io::pread(file, &mut *bytes, offset) {
-            Ok(0) => break,
-            Ok(count) => {
-                bytes = &mut bytes[count..];
-                offset += count as u64;
-            }
-            Err(rustix::io::Errno::INTR) => {}
-            Err(_) => break,
-        }
-    }
-    bytes.fill(0);
 }
 
 #[cfg(test)]

@@ -3,13 +3,9 @@
 
 use everycall_format::arena::{ChildEntry, child_kind};
 
-use crate::counter::ticks;
-use crate::proc_files;
-
-/// The name of the hub's memory file, as the kernel lists it.
-const HUB: &str = "/memfd:everycall-hub (deleted)";
-/// The same of an arena's.
-const ARENA: &str = "/memfd:everycall-arena (deleted)";
+use crate::memory::memory_file;
+use crate::sys::clock::ticks;
+use crate::sys::proc_files;
 
 /// The processes that have the hub mapped which lies in memory file `inode`, without those that are `known`.
 pub fn children(inode: u64, known: impl Fn(u32) -> bool) -> Vec<ChildEntry> {
@@ -40,27 +36,29 @@ pub fn children(inode: u64, known: impl Fn(u32) -> bool) -> Vec<ChildEntry> {
 
 /// Those of other users can't be asked, and aren't the program's unless it has given up its rights.
 fn maps_hub(pid: u32, inode: u64) -> bool {
-    maps(pid, HUB, inode).unwrap_or(false)
+    maps(pid, memory_file::HUB, inode).unwrap_or(false)
 }
 
 /// Whether process `pid` has an arena mapped that lies in memory file `inode`; `None` where it can't be asked.
 pub fn maps_arena(pid: u32, inode: u64) -> Option<bool> {
-    maps(pid, ARENA, inode)
+    maps(pid, memory_file::ARENA, inode)
 }
 
 fn maps(pid: u32, name: &str, inode: u64) -> Option<bool> {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).ok()?;
+    // As the kernel lists a memory file.
+    let name = format!("/memfd:{name} (deleted)");
     let inode = inode.to_string();
     Some(String::from_utf8_lossy(&maps).lines().any(|line| {
         // Addresses, protection, offset, device, inode, path.
-        line.ends_with(name) && line.split_ascii_whitespace().nth(4) == Some(&inode)
+        line.ends_with(&name) && line.split_ascii_whitespace().nth(4) == Some(&inode)
     }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::hub::Hub;
+    use crate::memory::hub::Hub;
 
     #[test]
     fn this_process_alone_maps_its_hub() {

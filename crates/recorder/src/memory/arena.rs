@@ -9,26 +9,15 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use everycall_format::Wire;
-use everycall_format::arena::{
-    ArenaHeader, EXTRA_SIZE, ModuleEntry, OpenCall, PAGE, SegmentEntry, THREAD_CAPACITY, ThreadHeader,
-};
+use everycall_format::arena::{ArenaHeader, ModuleEntry, PAGE, SegmentEntry, ThreadHeader};
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
-use everycall_format::trigger::{KEEP_TICKS, NEVER, SITES, TriggerHeader};
-use rustix::fs::{MemfdFlags, Mode, SealFlags};
-use rustix::process::{Resource, getrlimit};
+use everycall_format::trigger::{KEEP_TICKS, NEVER, TriggerHeader};
+use rustix::fs::Mode;
 
-use crate::error::RecordError;
-use crate::hub::read_at;
-use crate::proc_files::Name;
-use crate::shared_pool::SharedPool;
-
-/// With fewer threads than this an arena isn't worth having.
-const THREAD_CAPACITY_MIN: u32 = 4;
-/// Bytes of segments beyond the rings where memory is limited.
-const EXTRA_MIN: u64 = 1 << 20;
-/// The arena takes at most this part of the address space that the program may have.
-const ADDRESS_SPACE_SHARE: u64 = 2;
+use crate::memory::memory_file;
+use crate::memory::shared_pool::SharedPool;
+use crate::sys::proc_files::Name;
 
 /// The arena of one program.
 #[derive(Debug)]
@@ -38,107 +27,16 @@ pub struct Arena {
     layout: ArenaHeader,
 }
 
-/// How much was read of open-call stacks. Each is one thread's: where two name the same, or the same is named again and again, somebody
-/// wrote over that, and what is read must not become more than there is memory.
-#[derive(Debug, Default)]
-pub(crate) struct OpenCallBudget {
-    bytes: u64,
-}
-
-/// How everything is recorded, while the program runs.
-#[derive(Clone, Copy, Debug)]
-pub struct Stream {
-    /// Whether threads wait where there is no room; else they overwrite, and the file says how much.
-    pub stall: bool,
-    /// Bytes that may wait to be stored, beyond the threads' rings.
-    pub memory: u64,
-}
-
-/// What the arenas of a recording look like.
-#[derive(Clone, Copy, Debug)]
-pub struct Capacity {
-    layout: ArenaHeader,
-    /// Bytes that threads may take beyond their rings for triggers.
-    trigger_memory: u64,
-}
-
-impl Capacity {
-    /// Arenas with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
-    /// which the program inherits, allow. With `stream`, finished segments wait in them for us. With `trigger_memory`, there is room for
-    /// triggers, whose calls' threads may take so many bytes beyond their rings.
-    ///
-    /// # Errors
-    ///
-    /// Not even a few threads fit.
-    pub fn find(
-        ring_size: u64,
-        stream: Option<Stream>,
-        trigger_memory: Option<u64>,
-    ) -> Result<Capacity, RecordError> {
-        let sites = trigger_memory.map_or(0, |_| SITES);
-        let beyond = trigger_memory.unwrap_or(0);
-        let extra_min = stream.map_or(EXTRA_MIN, |stream| stream.memory.min(EXTRA_MIN));
-        let smallest_extra = extra_min.saturating_add(beyond);
-        let smallest =
-            ArenaHeader::with_triggers(ring_size, THREAD_CAPACITY_MIN, smallest_extra, sites).arena_size;
-        let limits = [
-            ("RLIMIT_AS", "ulimit -v", Resource::As, ADDRESS_SPACE_SHARE),
-            ("RLIMIT_FSIZE", "ulimit -f", Resource::Fsize, 1),
-        ];
-        let mut allowed = u64::MAX;
-        for (limit, command, resource, share) in limits {
-            let Some(bytes) = getrlimit(resource).current else { continue };
-            if bytes / share < smallest {
-                return Err(RecordError::Limit { limit, command, bytes, needed: smallest * share });
-            }
-            allowed = allowed.min(bytes / share);
-        }
-        let mut capacity = THREAD_CAPACITY;
-        loop {
-            let extra_wanted = stream.map_or(EXTRA_SIZE, |stream| stream.memory);
-            let extra = if capacity == THREAD_CAPACITY { extra_wanted } else { extra_min };
-            let extra = extra.saturating_add(beyond);
-            let mut layout = ArenaHeader::with_triggers(ring_size, capacity, extra, sites);
-            layout.stream = match stream {
-                None => everycall_format::arena::stream::OFF,
-                Some(Stream { stall: false, .. }) => everycall_format::arena::stream::ON,
-                Some(Stream { stall: true, .. }) => everycall_format::arena::stream::STALL,
-            };
-            let made =
-                if layout.arena_size <= allowed { Some(Arena::with_layout(layout, beyond)) } else { None };
-            match made {
-                Some(Ok(_)) => return Ok(Capacity { layout, trigger_memory: beyond }),
-                Some(Err(source)) if capacity <= THREAD_CAPACITY_MIN => {
-                    return Err(RecordError::Arena { ring_size, source });
-                }
-                _ => capacity /= 2,
-            }
-        }
-    }
-
-    /// Makes an arena.
+impl Arena {
+    /// Makes an arena with these sizes and offsets, whose threads may take `trigger_memory` bytes beyond their rings for triggers.
     ///
     /// # Errors
     ///
     /// No memory, or no descriptor.
-    pub fn arena(&self) -> io::Result<Arena> {
-        Arena::with_layout(self.layout, self.trigger_memory)
-    }
-}
-
-impl Arena {
-    fn with_layout(mut layout: ArenaHeader, trigger_memory: u64) -> io::Result<Arena> {
+    pub(crate) fn create(mut layout: ArenaHeader, trigger_memory: u64) -> io::Result<Arena> {
         layout.recorder_pid = std::process::id();
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file = rustix::fs::memfd_create("everycall-arena", flags)?;
-        rustix::fs::ftruncate(&file, layout.arena_size)?;
-        rustix::fs::fchmod(&file, Mode::from_raw_mode(OWNER_MODE | SPARE_MODE))?;
-        rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-        let mut header = vec![0; ArenaHeader::SIZE];
-        layout.write(&mut header);
-        if rustix::io::pwrite(&file, &header, 0)? != header.len() {
-            return Err(io::ErrorKind::WriteZero.into());
-        }
+        let file = memory_file::create(memory_file::ARENA, layout.arena_size, OWNER_MODE | SPARE_MODE)?;
+        memory_file::write_at(&file, &layout, 0)?;
         if let Some(at) = layout.triggers_at() {
             let segments = trigger_memory.checked_div(layout.segment_size).unwrap_or(0);
             let triggers = TriggerHeader {
@@ -147,11 +45,7 @@ impl Arena {
                 keep_ticks: KEEP_TICKS,
                 ..TriggerHeader::default()
             };
-            let mut header = vec![0; TriggerHeader::SIZE];
-            triggers.write(&mut header);
-            if rustix::io::pwrite(&file, &header, at)? != header.len() {
-                return Err(io::ErrorKind::WriteZero.into());
-            }
+            memory_file::write_at(&file, &triggers, at)?;
         }
         Ok(Arena { file, layout })
     }
@@ -179,7 +73,7 @@ impl Arena {
 
     /// Its memory file's number; 0, which is none's, where the kernel doesn't tell.
     pub(crate) fn inode(&self) -> u64 {
-        rustix::fs::fstat(&self.file).map_or(0, |stat| stat.st_ino)
+        memory_file::inode(&self.file)
     }
 
     /// Bytes of memory that it takes.
@@ -247,46 +141,6 @@ impl Arena {
         self.read_at(self.slot_offset(slot))
     }
 
-    /// The calls that a thread has open, outermost first; none where more than the arena holds was read by `budget`.
-    pub(crate) fn open_calls_within(&self, slot: u32, budget: &mut OpenCallBudget) -> Vec<OpenCall> {
-        let calls = self.open_calls(slot);
-        let bytes = (calls.len() * OpenCall::SIZE) as u64;
-        if bytes > 0 && budget.bytes.saturating_add(bytes) > self.allocated() {
-            return Vec::new();
-        }
-        budget.bytes = budget.bytes.saturating_add(bytes);
-        calls
-    }
-
-    /// The calls that a thread has open, outermost first.
-    #[must_use]
-    pub fn open_calls(&self, slot: u32) -> Vec<OpenCall> {
-        const STEP: u64 = 128;
-        let stack = self.thread(slot).open_calls.wrapping_sub(1);
-        if stack >= self.layout.thread_capacity {
-            return Vec::new();
-        }
-        let first = self.layout.open_calls_at(stack);
-        let capacity = u64::from(self.layout.open_call_capacity);
-        let mut calls = Vec::new();
-        let mut bytes = vec![0; STEP as usize * OpenCall::SIZE];
-        // Slot 0 is a sentinel.
-        let mut index = 1;
-        while index < capacity {
-            let count = STEP.min(capacity - index) as usize;
-            let bytes = &mut bytes[..count * OpenCall::SIZE];
-            self.read_bytes(first + index * OpenCall::SIZE as u64, bytes);
-            for call in bytes.chunks_exact(OpenCall::SIZE).filter_map(OpenCall::read) {
-                if call.word == 0 {
-                    return calls;
-                }
-                calls.push(call);
-            }
-            index += count as u64;
-        }
-        calls
-    }
-
     /// The segments that hold something, by place in the pool: one thread's after the other's, by number.
     #[must_use]
     pub fn segments(&self) -> Vec<(u32, SegmentEntry)> {
@@ -321,22 +175,23 @@ impl Arena {
         T::read(&bytes).unwrap_or_default()
     }
 
-    fn read_bytes(&self, offset: u64, bytes: &mut [u8]) {
-        read_at(&self.file, offset, bytes);
+    pub(super) fn read_bytes(&self, offset: u64, bytes: &mut [u8]) {
+        memory_file::read_at(&self.file, offset, bytes);
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use everycall_format::env::RING_SIZE_MIN;
+
+    use crate::memory::capacity::Capacity;
 
     #[test]
     fn a_new_arena_is_empty_and_consistent() {
         let arena = Capacity::find(RING_SIZE_MIN, None, None).unwrap().arena().unwrap();
         let header = arena.header();
         assert!(header.is_consistent(rustix::fs::fstat(&arena.file).unwrap().st_size as u64));
-        assert_eq!(header.thread_capacity, THREAD_CAPACITY);
+        assert_eq!(header.thread_capacity, everycall_format::arena::THREAD_CAPACITY);
         assert_eq!(header.recorder_pid, std::process::id());
         assert_eq!((arena.thread_count(), arena.module_count(), header.target_pid), (0, 0, 0));
         assert!(arena.open_calls(0).is_empty());

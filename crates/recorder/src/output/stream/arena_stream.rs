@@ -19,18 +19,19 @@ use std::sync::atomic::fence;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use everycall_format::arena::{OpenCall, ThreadHeader, counter, holder, module_state, stream, thread_state};
+use everycall_format::arena::{OpenCall, ThreadHeader, holder, stream, thread_state};
 use everycall_format::ect::{ThreadRecord, chunk};
 use everycall_format::event::WORD_SIZE;
-use everycall_tracefile::{
-    ChunkWriter, Place, Runs, Summary, ThreadSummary, array, bytes_of, is_segment, module_table, tally,
-    text_of,
-};
+use everycall_tracefile::{ChunkWriter, Place, Runs, ThreadSummary, array, bytes_of, is_segment, tally};
 use rustix::thread::futex;
 
-use crate::arena::{Arena, OpenCallBudget};
-use crate::counter::ticks;
-use crate::shared_pool::SharedPool;
+use crate::memory::arena::Arena;
+use crate::memory::open_calls::OpenCallBudget;
+use crate::memory::shared_pool::SharedPool;
+use crate::output::stream::modules::WrittenModules;
+use crate::output::stream::thread::Thread;
+use crate::output::stream::waiting::{self, Found, Owner, has_gaps, seen_twice};
+use crate::sys::clock::ticks;
 
 /// Bytes that are stored in one pass at most: between two passes signals are passed on.
 const PASS_BYTES: u64 = 16 << 20;
@@ -38,33 +39,6 @@ const PASS_BYTES: u64 = 16 << 20;
 const ENDS_PAUSE: Duration = Duration::from_millis(50);
 /// Threads that are known at a time, as a multiple of an arena's: of more, somebody wrote over whose segments are.
 const THREADS_KNOWN: usize = 16;
-
-/// Which thread a segment belongs to: slot, and its generation.
-type Owner = (u32, u32);
-
-/// Where a thread stands.
-#[derive(Debug)]
-struct Thread {
-    /// Its index in the file.
-    index: u32,
-    /// What was last known of it; all zero of one that was gone before it was seen.
-    header: ThreadHeader,
-    /// Number of its first segment in this file, once there is one.
-    first: Option<u64>,
-    /// Segments in this file.
-    segments: u64,
-    /// Number of the segment that comes next.
-    next: u64,
-    /// Events up to there, those that are missing included.
-    reached: u64,
-    events: u64,
-    holes: u64,
-    lost: u64,
-    /// Whether this file has a chunk of it.
-    is_announced: bool,
-    /// Whether it has ended, and all of it is stored.
-    is_done: bool,
-}
 
 /// What was stored.
 #[derive(Clone, Copy, Debug, Default)]
@@ -87,8 +61,7 @@ pub(crate) struct ArenaStream {
     pid: u32,
     threads: HashMap<Owner, Thread>,
     next_index: u32,
-    /// Modules that the file has, with those whose entries others have got since; `None` for a new file.
-    modules: Option<u64>,
+    modules: WrittenModules,
     ends_due: Instant,
     /// Slot that was served last.
     last_slot: u32,
@@ -98,21 +71,6 @@ pub(crate) struct ArenaStream {
     cpus: u64,
     open_calls: OpenCallBudget,
     pub stored: Stored,
-}
-
-/// A segment that waits: whose, its number, where.
-type Found = (Owner, u64, u32);
-
-/// Of what is found now, that which its thread ended before or when it ended what was `seen`: of that, nothing is overlooked. (A thread may end two
-/// segments while we look, of which the first pass over the pool sees the later one alone.) Both are ordered.
-fn seen_twice(seen: &[Found], mut now: Vec<Found>) -> Vec<Found> {
-    now.retain(|&(owner, number, _)| {
-        let end = seen.partition_point(|&(other, ..)| other <= owner);
-        end.checked_sub(1)
-            .and_then(|last| seen.get(last))
-            .is_some_and(|&(other, last, _)| other == owner && number <= last)
-    });
-    now
 }
 
 impl ArenaStream {
@@ -127,7 +85,7 @@ impl ArenaStream {
             pid,
             threads: HashMap::new(),
             next_index: 0,
-            modules: None,
+            modules: WrittenModules::default(),
             ends_due: Instant::now(),
             last_slot: 0,
             buffer,
@@ -144,7 +102,7 @@ impl ArenaStream {
 
     /// Segments that wait to be stored.
     pub fn waiting(&self) -> usize {
-        self.find().len()
+        waiting::find(&self.shared).len()
     }
 
     /// Stores the segments that threads have ended, up to a limit, here of `bytes`. Whether there are more.
@@ -154,10 +112,13 @@ impl ArenaStream {
         runs: &mut Runs,
         bytes: u64,
     ) -> io::Result<bool> {
-        self.write_modules(file)?;
-        let mut found = self.find();
-        if self.has_gaps(&found) {
-            found = seen_twice(&found, self.find());
+        if let Some(table) = self.modules.next(&self.arena) {
+            file.set_process(self.number);
+            file.chunk(chunk::MODULES, &[&table])?;
+        }
+        let mut found = waiting::find(&self.shared);
+        if has_gaps(&found, |owner| self.next_of(owner)) {
+            found = seen_twice(&found, waiting::find(&self.shared));
         }
         // Who comes after the one that was served last is first.
         let begin = found.partition_point(|((slot, _), ..)| *slot <= self.last_slot);
@@ -173,36 +134,6 @@ impl ArenaStream {
             self.ends_due = Instant::now() + ENDS_PAUSE;
         }
         Ok(is_more)
-    }
-
-    /// The segments that are held for us: one thread's after the other's, by number.
-    fn find(&self) -> Vec<Found> {
-        let pool = self.shared.pool();
-        let taken = (pool.taken.load(Acquire) as usize).min(pool.entries.len());
-        let mut found: Vec<Found> = (0..)
-            .zip(&pool.entries[..taken])
-            .filter(|(_, entry)| {
-                entry.holders.load(Acquire) & (holder::RECORDER | holder::CLEARING) == holder::RECORDER
-            })
-            .map(|(index, entry)| {
-                let owner = (entry.slot.load(Relaxed), entry.generation.load(Relaxed));
-                (owner, entry.number.load(Relaxed), index)
-            })
-            .collect();
-        found.sort_unstable();
-        found
-    }
-
-    /// Whether segments seem to be missing.
-    fn has_gaps(&self, found: &[Found]) -> bool {
-        let mut before: Option<(Owner, u64)> = None;
-        found.iter().any(|&(owner, number, _)| {
-            let next = match before.replace((owner, number)) {
-                Some((same, last)) if same == owner => last.saturating_add(1),
-                _ => self.threads.get(&owner).map_or(0, |thread| thread.next),
-            };
-            number > next
-        })
     }
 
     /// Stores a segment that is held for us, and gives it back.
@@ -226,7 +157,7 @@ impl ArenaStream {
             return Ok(());
         }
         pool.release(index, holder::RECORDER);
-        self.ring_bell();
+        self.wake_waiting();
         self.keep(file, runs, owner, number, before)
     }
 
@@ -236,7 +167,7 @@ impl ArenaStream {
     }
 
     /// Tells threads that wait that there is room.
-    fn ring_bell(&self) {
+    fn wake_waiting(&self) {
         self.shared.bell().fetch_add(1, SeqCst);
         if self.shared.waiters().load(SeqCst) != 0 {
             let _ = futex::wake(self.shared.bell(), futex::Flags::empty(), u32::MAX >> 1);
@@ -267,10 +198,8 @@ impl ArenaStream {
         let room = self.events_possible().saturating_sub(self.stored.events).saturating_sub(self.stored.lost);
         let Some(thread) = self.threads.get_mut(&owner) else { return Ok(()) };
         let place = Place { snapshot: self.number, thread: thread.index, segment: number };
-        if number > next {
-            let lost = before.saturating_sub(thread.reached).min(room);
+        if let Some(lost) = thread.lose(number, before, room) {
             runs.lose(file, place, lost)?;
-            thread.lost = thread.lost.saturating_add(lost);
             self.stored.lost = self.stored.lost.saturating_add(lost);
         }
         // What a thread hasn't written of its last segment; in ended ones, the last word is a filler.
@@ -279,12 +208,7 @@ impl ArenaStream {
             written = rest;
         }
         let tally = tally(written);
-        thread.first.get_or_insert(number);
-        thread.segments = thread.segments.saturating_add(1);
-        thread.next = number.saturating_add(1);
-        thread.reached = before.saturating_add(tally.events).saturating_add(tally.holes);
-        thread.events += tally.events;
-        thread.holes += tally.holes;
+        thread.take(number, before, &tally);
         self.stored.events += tally.events;
         self.stored.bytes += written.len() as u64;
         runs.add(file, place, written)
@@ -297,28 +221,19 @@ impl ArenaStream {
         let thread = self.threads.entry(owner).or_insert_with(|| {
             let index = *next_index;
             *next_index += 1;
-            Thread {
-                index,
-                header: ThreadHeader::default(),
-                first: None,
-                segments: 0,
-                next: 0,
-                reached: 0,
-                events: 0,
-                holes: 0,
-                lost: 0,
-                is_announced: false,
-                is_done: false,
-            }
+            Thread::new(index)
         });
         thread.header = header.unwrap_or(thread.header);
-        thread.first = None;
-        thread.segments = 0;
-        thread.is_announced = true;
+        thread.announce();
         let mut record = thread.record(self.number, self.pid, owner);
         record.first_segment = number;
         file.set_process(self.number);
         file.chunk(chunk::THREAD, &[&bytes_of(&record), &array::<OpenCall>(&[])])
+    }
+
+    /// Number of the segment that comes next of a thread.
+    fn next_of(&self, owner: Owner) -> u64 {
+        self.threads.get(&owner).map_or(0, |thread| thread.next)
     }
 
     /// The header of a thread that still has its slot.
@@ -345,7 +260,7 @@ impl ArenaStream {
             let mut left: Vec<Found> = Vec::new();
             for (index, entry) in self.arena.segments() {
                 let owner = (entry.slot, entry.generation);
-                let next = self.threads.get(&owner).map_or(0, |thread| thread.next);
+                let next = self.next_of(owner);
                 if ended.contains_key(&owner) && entry.number >= next {
                     left.push((owner, entry.number, index));
                 }
@@ -365,12 +280,12 @@ impl ArenaStream {
                 }
             }
         }
-        self.forget_buried();
+        self.forget_retired();
         Ok(())
     }
 
     /// Forgets the threads whose slots are others' by now, where there are many.
-    fn forget_buried(&mut self) {
+    fn forget_retired(&mut self) {
         if self.threads.len() > 2 * self.arena.layout().thread_capacity as usize {
             let arena = &self.arena;
             self.threads.retain(|(slot, generation), thread| {
@@ -395,36 +310,6 @@ impl ArenaStream {
         file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])
     }
 
-    /// Writes the module table where there are new ones since it was written last.
-    fn write_modules<W: Write>(&mut self, file: &mut ChunkWriter<W>) -> io::Result<()> {
-        let count = self.arena.module_count();
-        let reused = self.arena.header().counters[counter::MODULE_ENTRIES_REUSED];
-        let all = reused.saturating_add(count.into());
-        if self.modules == Some(all) {
-            return Ok(());
-        }
-        let modules: Vec<_> = (0..count).map(|index| self.arena.module(index)).collect();
-        let incomplete =
-            modules.iter().filter(|module| module.state != module_state::COMPLETE).count() as u64;
-        let seen = all - incomplete.min(all);
-        if self.modules == Some(seen) {
-            return Ok(());
-        }
-        self.modules = Some(seen);
-        // Entries that name each other's paths were written over.
-        let mut left = self.arena.layout().paths_size;
-        let with_paths = modules.into_iter().map(|module| {
-            let path = self.arena.module_path(&module).filter(|path| path.len() as u64 <= left);
-            let path = path.unwrap_or_default();
-            left -= path.len() as u64;
-            (module, path)
-        });
-        // What is wrong with them is told at the end.
-        let table = module_table(with_paths, &mut Summary::default());
-        file.set_process(self.number);
-        file.chunk(chunk::MODULES, &[&table])
-    }
-
     /// Stores all that is left, of a process that is over or is looked at for the last time. `name` gives a thread's newest
     /// name; the threads go into `summary`.
     pub fn finish<W: Write>(
@@ -440,7 +325,7 @@ impl ArenaStream {
         };
         // The process may still run.
         for (owner, number, index) in seen_twice(&segments(), segments()) {
-            let next = self.threads.get(&owner).map_or(0, |thread| thread.next);
+            let next = self.next_of(owner);
             if number >= next && self.shared.pool().hold(index, holder::RECORDER) {
                 self.store(file, runs, owner, number, index)?;
             }
@@ -475,16 +360,7 @@ impl ArenaStream {
     pub fn summaries(&self) -> Vec<ThreadSummary> {
         let mut threads: Vec<&Thread> = self.threads.values().collect();
         threads.sort_by_key(|thread| thread.index);
-        let summary = |thread: &&Thread| ThreadSummary {
-            tid: thread.header.tid,
-            name: text_of(&thread.header.name),
-            events: thread.events,
-            lost: thread.lost.saturating_add(thread.holes).saturating_add(thread.header.lost_busy),
-            written: 0,
-            overwritten: false,
-            reach_ns: 0,
-        };
-        threads.iter().map(summary).collect()
+        threads.into_iter().map(Thread::summary).collect()
     }
 
     /// Threads with a chunk of their own in this file.
@@ -494,60 +370,16 @@ impl ArenaStream {
 
     /// A new file begins: it has nothing of this process.
     pub fn begin_file(&mut self) {
-        self.modules = None;
-        for thread in self.threads.values_mut() {
-            (thread.first, thread.segments, thread.is_announced) = (None, 0, false);
-        }
+        self.modules.begin_file();
+        self.threads.values_mut().for_each(Thread::begin_file);
     }
 
     /// Ends the stream early: nothing is stored any more, and nobody waits for it.
     pub fn give_up(&self) {
         self.shared.stream().store(stream::OFF, SeqCst);
-        for (_, _, index) in self.find() {
+        for (_, _, index) in waiting::find(&self.shared) {
             self.shared.pool().release(index, holder::RECORDER);
         }
-        self.ring_bell();
-    }
-}
-
-impl Thread {
-    fn record(&self, snapshot: u32, pid: u32, (slot, generation): Owner) -> ThreadRecord {
-        ThreadRecord {
-            snapshot,
-            thread: self.index,
-            pid,
-            tid: self.header.tid,
-            slot,
-            generation,
-            start_ticks: self.header.start_ticks,
-            first_segment: self.first.unwrap_or(self.next),
-            segments: self.segments,
-            holes: self.holes,
-            name: self.header.name,
-            unwound: self.header.unwound,
-            orphan_exits: self.header.orphan_exits,
-            lost_busy: self.header.lost_busy,
-            deep: self.header.deep,
-            fiber: self.header.fiber,
-            reserved: [0; 5],
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn of_two_segments_that_end_meanwhile_none_is_overlooked() {
-        let (one, other, third) = ((0, 1), (0, 2), (5, 1));
-        // Number 4 ended behind the place where the first pass was, 5 before it.
-        let seen = [(one, 3, 10), (one, 5, 12), (other, 0, 20)];
-        let now = vec![(one, 3, 10), (one, 4, 2), (one, 5, 12), (one, 7, 13), (other, 0, 20), (third, 0, 30)];
-        let settled = seen_twice(&seen, now);
-        assert_eq!(settled, [(one, 3, 10), (one, 4, 2), (one, 5, 12), (other, 0, 20)]);
-        assert_eq!(seen_twice(&[], vec![(one, 0, 0)]), []);
-        // What was overwritten meanwhile is gone.
-        assert_eq!(seen_twice(&seen, vec![(one, 5, 12)]), [(one, 5, 12)]);
+        self.wake_waiting();
     }
 }

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use everycall_format::arena::{ThreadHeader, thread_state};
 
-use crate::arena::Arena;
-use crate::proc_files::{Name, thread_name};
+use crate::memory::arena::Arena;
+use crate::sys::proc_files::{Name, thread_name};
 
 /// Time between two rounds while threads are new, which is when they get their names.
 const PAUSE_MIN: Duration = Duration::from_millis(2);

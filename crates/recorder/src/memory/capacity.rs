@@ -1,0 +1,107 @@
+//! How large arenas are, within the limits of this process, which the program inherits.
+
+use std::io;
+
+use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, THREAD_CAPACITY, stream};
+use everycall_format::trigger::SITES;
+use rustix::process::{Resource, getrlimit};
+
+use crate::memory::arena::Arena;
+use crate::sys::error::RecordError;
+
+/// With fewer threads than this an arena isn't worth having.
+const THREAD_CAPACITY_MIN: u32 = 4;
+/// Bytes of segments beyond the rings where memory is limited.
+const EXTRA_MIN: u64 = 1 << 20;
+/// The arena takes at most this part of the address space that the program may have.
+const ADDRESS_SPACE_SHARE: u64 = 2;
+
+/// How everything is recorded, while the program runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Stream {
+    /// Whether threads wait where there is no room; else they overwrite, and the file says how much.
+    pub stall: bool,
+    /// Bytes that may wait to be stored, beyond the threads' rings.
+    pub memory: u64,
+}
+
+/// What the arenas of a recording look like.
+#[derive(Clone, Copy, Debug)]
+pub struct Capacity {
+    layout: ArenaHeader,
+    /// Bytes that threads may take beyond their rings for triggers.
+    trigger_memory: u64,
+}
+
+impl Capacity {
+    /// Arenas with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
+    /// which the program inherits, allow. With `stream`, finished segments wait in them for us. With `trigger_memory`, there is room for
+    /// triggers, whose calls' threads may take so many bytes beyond their rings.
+    ///
+    /// # Errors
+    ///
+    /// Not even a few threads fit.
+    pub fn find(
+        ring_size: u64,
+        stream: Option<Stream>,
+        trigger_memory: Option<u64>,
+    ) -> Result<Capacity, RecordError> {
+        let sites = trigger_memory.map_or(0, |_| SITES);
+        let trigger_memory = trigger_memory.unwrap_or(0);
+        let extra_min = stream.map_or(EXTRA_MIN, |stream| stream.memory.min(EXTRA_MIN));
+        let layout_for = |threads, extra: u64| {
+            let extra = extra.saturating_add(trigger_memory);
+            let layout = ArenaHeader::with_triggers(ring_size, threads, extra, sites);
+            ArenaHeader { stream: mode(stream), ..layout }
+        };
+        let allowed = allowed_size(layout_for(THREAD_CAPACITY_MIN, extra_min).arena_size)?;
+        let mut threads = THREAD_CAPACITY;
+        let mut layout = layout_for(threads, stream.map_or(EXTRA_SIZE, |stream| stream.memory));
+        loop {
+            let made = (layout.arena_size <= allowed).then(|| Arena::create(layout, trigger_memory));
+            match made {
+                Some(Ok(_)) => return Ok(Capacity { layout, trigger_memory }),
+                Some(Err(source)) if threads <= THREAD_CAPACITY_MIN => {
+                    return Err(RecordError::Arena { ring_size, source });
+                }
+                _ => threads /= 2,
+            }
+            layout = layout_for(threads, extra_min);
+        }
+    }
+
+    /// Makes an arena.
+    ///
+    /// # Errors
+    ///
+    /// No memory, or no descriptor.
+    pub fn arena(&self) -> io::Result<Arena> {
+        Arena::create(self.layout, self.trigger_memory)
+    }
+}
+
+/// Bytes that an arena may have; an error where `smallest` is more.
+fn allowed_size(smallest: u64) -> Result<u64, RecordError> {
+    let limits = [
+        ("RLIMIT_AS", "ulimit -v", Resource::As, ADDRESS_SPACE_SHARE),
+        ("RLIMIT_FSIZE", "ulimit -f", Resource::Fsize, 1),
+    ];
+    let mut allowed = u64::MAX;
+    for (limit, command, resource, share) in limits {
+        let Some(bytes) = getrlimit(resource).current else { continue };
+        if bytes / share < smallest {
+            return Err(RecordError::Limit { limit, command, bytes, needed: smallest * share });
+        }
+        allowed = allowed.min(bytes / share);
+    }
+    Ok(allowed)
+}
+
+/// [`ArenaHeader::stream`] of `stream`.
+fn mode(stream: Option<Stream>) -> u32 {
+    match stream {
+        None => stream::OFF,
+        Some(Stream { stall: false, .. }) => stream::ON,
+        Some(Stream { stall: true, .. }) => stream::STALL,
+    }
+}

@@ -1,0 +1,58 @@
+//! Memory files whose size is sealed, so that neither reading nor a mapping of them can fail.
+
+use std::io;
+use std::os::fd::OwnedFd;
+
+use everycall_format::Wire;
+use rustix::fs::{MemfdFlags, Mode, SealFlags, fchmod, fcntl_add_seals, fstat, ftruncate, memfd_create};
+use rustix::io::{Errno, pread, pwrite};
+
+/// The hub's name, which the kernel lists among a process's mappings.
+pub const HUB: &str = "everycall-hub";
+/// An arena's.
+pub const ARENA: &str = "everycall-arena";
+
+/// Makes a memory file of `size` bytes of zeros, with the access mode `mode`.
+///
+/// # Errors
+///
+/// The system has no memory or no descriptor for it.
+pub fn create(name: &str, size: u64, mode: u32) -> io::Result<OwnedFd> {
+    let file = memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
+    ftruncate(&file, size)?;
+    fchmod(&file, Mode::from_raw_mode(mode))?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(file)
+}
+
+/// Writes `value` to `offset`.
+///
+/// # Errors
+///
+/// There is no memory for it.
+pub fn write_at<T: Wire>(file: &OwnedFd, value: &T, offset: u64) -> io::Result<()> {
+    let mut bytes = vec![0; T::SIZE];
+    value.write(&mut bytes);
+    if pwrite(file, &bytes, offset)? == bytes.len() { Ok(()) } else { Err(io::ErrorKind::WriteZero.into()) }
+}
+
+/// Reads what is there; nothing but zeros beyond the end.
+pub fn read_at(file: &OwnedFd, mut offset: u64, mut bytes: &mut [u8]) {
+    while !bytes.is_empty() {
+        match pread(file, &mut *bytes, offset) {
+            Ok(0) => break,
+            Ok(count) => {
+                bytes = &mut bytes[count..];
+                offset += count as u64;
+            }
+            Err(Errno::INTR) => {}
+            Err(_) => break,
+        }
+    }
+    bytes.fill(0);
+}
+
+/// Its number; 0, which is none's, where the kernel doesn't tell.
+pub fn inode(file: &OwnedFd) -> u64 {
+    fstat(file).map_or(0, |stat| stat.st_ino)
+}

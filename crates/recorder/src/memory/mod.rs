@@ -1,0 +1,12 @@
+//! The memory that is shared with the traced processes. Everything that comes out of it is checked, as they
+//! may have scribbled on it.
+
+pub mod arena;
+pub mod capacity;
+pub mod hub;
+mod hub_page;
+pub mod memory_file;
+pub mod open_calls;
+pub mod scan;
+pub mod shared_pool;
+pub mod shared_triggers;

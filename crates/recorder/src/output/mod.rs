@@ -1,0 +1,8 @@
+//! The trace file: what the arenas hold, at the end or while the program runs.
+
+mod records;
+mod rings;
+pub mod rotation;
+pub mod stream;
+pub mod streams;
+pub mod trace_writer;

@@ -1,0 +1,69 @@
+//! The rings of a process that is over, or is looked at for the last time.
+
+use std::io::{self, Write};
+
+use everycall_format::arena::{ArenaHeader, SegmentEntry, thread_state};
+use everycall_format::ect::{chunk, image_end, reason};
+use everycall_tracefile::{ChunkWriter, Ring, Runs, Segments, ThreadSummary, array, bytes_of, is_segment};
+
+use crate::memory::arena::Arena;
+use crate::memory::open_calls::OpenCallBudget;
+use crate::output::records::snapshot_record;
+use crate::process::member::Member;
+use crate::sys::clock::Readings;
+
+/// Writes what the threads' rings hold. The arena's header as it is in the file, and the threads in figures.
+pub fn write<W: Write>(
+    file: &mut ChunkWriter<W>,
+    runs: &mut Runs,
+    member: &Member,
+    readings: &Readings,
+) -> io::Result<(ArenaHeader, Vec<ThreadSummary>)> {
+    let arena = &*member.arena;
+    let header = arena.header();
+    let segment_size = arena.layout().segment_size;
+    let (ending, ticks) = member.end.unwrap_or((image_end::RUNNING, member.start_ticks));
+    let used = |slot: &u32| matches!(arena.thread(*slot).state, thread_state::USED | thread_state::ENDED);
+    let table = arena.segments();
+    let slots: Vec<u32> = (0..arena.thread_count()).filter(used).collect();
+    let reason = if ending == image_end::RUNNING { reason::REQUEST } else { reason::PROCESS_END };
+    let record = snapshot_record(member, &header, reason, ticks, slots.len() as u32);
+    file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+    let mut open_calls = OpenCallBudget::default();
+    let mut threads = Vec::new();
+    for (thread, slot) in (0..).zip(slots) {
+        let header = arena.thread(slot);
+        let whose = (slot, header.generation);
+        let first = table.partition_point(|(_, entry)| (entry.slot, entry.generation) < whose);
+        let own = table[first..].partition_point(|(_, entry)| (entry.slot, entry.generation) == whose);
+        let segments = SlotSegments { arena, entries: &table[first..first + own] };
+        let ring = Ring::survey(&segments, header, segment_size);
+        let name = member.names.newest(slot, &header);
+        let record = ring.thread_record(member.number, thread, member.pid, slot, name);
+        let calls = arena.open_calls_within(slot, &mut open_calls);
+        file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&calls)])?;
+        ring.write_events(file, runs, &record)?;
+        threads.push(ring.summary(&record, ticks, |ticks| readings.nanoseconds(ticks)));
+    }
+    Ok((header, threads))
+}
+
+/// The segments of a thread's ring.
+struct SlotSegments<'a> {
+    arena: &'a Arena,
+    /// Where they lie, and what they are.
+    entries: &'a [(u32, SegmentEntry)],
+}
+
+impl Segments for SlotSegments<'_> {
+    fn each(&self, take: &mut dyn FnMut(u64, &[u8]) -> io::Result<()>) -> io::Result<()> {
+        let mut bytes = vec![0; self.arena.layout().segment_size as usize];
+        for (index, entry) in self.entries {
+            self.arena.read_segment(*index, &mut bytes);
+            if is_segment(&bytes, entry.number) {
+                take(entry.number, &bytes)?;
+            }
+        }
+        Ok(())
+    }
+}

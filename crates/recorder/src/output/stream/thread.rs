@@ -1,0 +1,114 @@
+//! How much of a thread is stored.
+
+use everycall_format::arena::ThreadHeader;
+use everycall_format::ect::ThreadRecord;
+use everycall_tracefile::{Tally, ThreadSummary, text_of};
+
+use crate::output::stream::waiting::Owner;
+
+/// Where a thread stands.
+#[derive(Debug)]
+pub struct Thread {
+    /// Its index in the file.
+    pub index: u32,
+    /// What was last known of it; all zero of one that was gone before it was seen.
+    pub header: ThreadHeader,
+    /// Number of its first segment in this file, once there is one.
+    first: Option<u64>,
+    /// Segments in this file.
+    segments: u64,
+    /// Number of the segment that comes next.
+    pub next: u64,
+    /// Events up to there, those that are missing included.
+    reached: u64,
+    events: u64,
+    holes: u64,
+    lost: u64,
+    /// Whether this file has a chunk of it.
+    pub is_announced: bool,
+    /// Whether it has ended, and all of it is stored.
+    pub is_done: bool,
+}
+
+impl Thread {
+    pub fn new(index: u32) -> Thread {
+        Thread {
+            index,
+            header: ThreadHeader::default(),
+            first: None,
+            segments: 0,
+            next: 0,
+            reached: 0,
+            events: 0,
+            holes: 0,
+            lost: 0,
+            is_announced: false,
+            is_done: false,
+        }
+    }
+
+    /// A file begins that has nothing of it.
+    pub fn begin_file(&mut self) {
+        (self.first, self.segments, self.is_announced) = (None, 0, false);
+    }
+
+    /// This file gets a chunk of it.
+    pub fn announce(&mut self) {
+        (self.first, self.segments, self.is_announced) = (None, 0, true);
+    }
+
+    /// Events that are missing before its segment `number`, before which it wrote `before` events; at most `most`.
+    pub fn lose(&mut self, number: u64, before: u64, most: u64) -> Option<u64> {
+        (number > self.next).then(|| {
+            let lost = before.saturating_sub(self.reached).min(most);
+            self.lost = self.lost.saturating_add(lost);
+            lost
+        })
+    }
+
+    /// Its segment `number`, before which it wrote `before` events, is stored.
+    pub fn take(&mut self, number: u64, before: u64, tally: &Tally) {
+        self.first.get_or_insert(number);
+        self.segments = self.segments.saturating_add(1);
+        self.next = number.saturating_add(1);
+        self.reached = before.saturating_add(tally.events).saturating_add(tally.holes);
+        self.events += tally.events;
+        self.holes += tally.holes;
+    }
+
+    /// What the file says of it.
+    pub fn record(&self, snapshot: u32, pid: u32, (slot, generation): Owner) -> ThreadRecord {
+        ThreadRecord {
+            snapshot,
+            thread: self.index,
+            pid,
+            tid: self.header.tid,
+            slot,
+            generation,
+            start_ticks: self.header.start_ticks,
+            first_segment: self.first.unwrap_or(self.next),
+            segments: self.segments,
+            holes: self.holes,
+            name: self.header.name,
+            unwound: self.header.unwound,
+            orphan_exits: self.header.orphan_exits,
+            lost_busy: self.header.lost_busy,
+            deep: self.header.deep,
+            fiber: self.header.fiber,
+            reserved: [0; 5],
+        }
+    }
+
+    /// It in figures.
+    pub fn summary(&self) -> ThreadSummary {
+        ThreadSummary {
+            tid: self.header.tid,
+            name: text_of(&self.header.name),
+            events: self.events,
+            lost: self.lost.saturating_add(self.holes).saturating_add(self.header.lost_busy),
+            written: 0,
+            overwritten: false,
+            reach_ns: 0,
+        }
+    }
+}

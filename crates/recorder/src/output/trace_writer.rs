@@ -1,0 +1,287 @@
+//! Writes the `.ect` file: chunk by chunk, straight from the arenas, in bounded memory.
+//!
+//! What a reader needs first comes first, so that a file that was cut still has its modules and clocks. Processes that ended
+//! while others run may be written before the others' ends are known.
+
+use std::collections::HashSet;
+use std::io::{self, Write};
+use std::time::{Duration, Instant};
+
+use everycall_format::arena::{ArenaHeader, ChildEntry, counter, process_state};
+use everycall_format::ect::{ProcessEnd, chunk, image_end};
+use everycall_tracefile::{Child, ChunkWriter, Runs, Summary, array, bytes_of, module_image, module_table};
+use rustix::time::{ClockId, clock_gettime};
+
+use crate::output::records::{meta, process_record, with_start};
+use crate::output::rings;
+use crate::output::rotation::Rotation;
+use crate::output::streams::{PASS_PAUSES, Progress, Streams};
+use crate::process::member::Member;
+use crate::process::module_files::Identity;
+use crate::sys::clock::Readings;
+use crate::sys::launch::Launch;
+
+/// A trace file on its way.
+pub struct TraceWriter<W> {
+    file: ChunkWriter<W>,
+    /// Empty between two threads.
+    runs: Runs,
+    summary: Summary,
+    /// Files of modules that are in the trace.
+    images: HashSet<Identity>,
+    /// Ticks of the newest clock reading in the file.
+    clock_until: u64,
+    /// The first error of what was written early.
+    failed: Option<io::Error>,
+    /// Where everything is stored.
+    streams: Option<Streams>,
+    /// The META payload, for files to come.
+    meta: Vec<u8>,
+    rotation: Option<Rotation<W>>,
+    /// When this file began.
+    begun: Instant,
+}
+
+impl<W: Write> TraceWriter<W> {
+    /// Begins the file. `tool_version` is everycall's. The output should be buffered.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn begin(output: W, launch: &Launch, tool_version: &str) -> io::Result<TraceWriter<W>> {
+        let mut file = ChunkWriter::begin(output)?;
+        let meta = meta(launch, tool_version);
+        file.chunk(chunk::META, &[&meta])?;
+        Ok(TraceWriter {
+            file,
+            runs: Runs::default(),
+            summary: Summary::default(),
+            images: HashSet::new(),
+            clock_until: 0,
+            failed: None,
+            streams: None,
+            meta,
+            rotation: None,
+            begun: Instant::now(),
+        })
+    }
+
+    /// The stream goes on in other files.
+    pub fn rotate(&mut self, rotation: Rotation<W>) {
+        self.rotation = Some(rotation);
+    }
+
+    /// Goes on in the next file where it is time to. Each can be read on its own: it has the processes that are there.
+    fn next_file(&mut self, readings: &Readings) -> io::Result<()> {
+        let (Some(rotation), Some(streams)) = (&mut self.rotation, &mut self.streams) else { return Ok(()) };
+        if !rotation.is_due(self.file.position(), self.begun) {
+            return Ok(());
+        }
+        self.begun = Instant::now();
+        let size = self.file.go_on(&mut rotation.next)?;
+        self.summary.earlier_files += 1;
+        self.summary.earlier_size = self.summary.earlier_size.saturating_add(size);
+        self.file.chunk(chunk::META, &[&self.meta])?;
+        streams.begin_file(&mut self.file)?;
+        self.images.clear();
+        self.clock_until = 0;
+        self.clock(readings, None)
+    }
+
+    /// Everything is stored while the program runs; `progress` is told from time to time how far that is.
+    pub fn stream(&mut self, progress: Option<Box<dyn FnMut(Progress)>>) {
+        self.streams = Some(Streams::new(progress));
+        let flushed = self.file.flush();
+        self.keep_error(flushed);
+    }
+
+    /// Does something with the output itself once the program runs, such as giving a stream's file its name. An error is kept for
+    /// later.
+    pub fn with_output(&mut self, act: impl FnOnce(&mut W) -> io::Result<()>) {
+        if self.failed.is_none() {
+            let done = act(self.file.output());
+            self.keep_error(done);
+        }
+    }
+
+    pub(crate) fn is_streaming(&self) -> bool {
+        self.streams.is_some()
+    }
+
+    /// Begins to store what new members write. An error is kept for later: the program runs on.
+    pub(crate) fn join<'m>(&mut self, members: impl Iterator<Item = &'m Member>) {
+        for member in members {
+            let Some(streams) = self.streams.as_mut().filter(|streams| !streams.has(member)) else {
+                continue;
+            };
+            let joined = match self.failed {
+                None => streams.join(&mut self.file, member),
+                Some(_) => streams.join_in_vain(member),
+            };
+            self.keep_error(joined);
+        }
+    }
+
+    /// Stores what waits. How long to wait until the next pass. An error is kept for later.
+    pub(crate) fn pass(&mut self, readings: &Readings) -> Duration {
+        if self.failed.is_some() {
+            return *PASS_PAUSES.end();
+        }
+        let size = self.file.position();
+        let limit = self.rotation.as_ref().map_or(u64::MAX, |rotation| rotation.pass_limit(size));
+        let Some(streams) = &mut self.streams else { return *PASS_PAUSES.end() };
+        let (pass, stored) = streams.pass(&mut self.file, &mut self.runs, limit);
+        let stored = stored.and_then(|()| self.clock(readings, None));
+        let stored = stored.and_then(|()| self.next_file(readings));
+        let stored = if pass.bytes > 0 { stored.and_then(|()| self.file.flush()) } else { stored };
+        self.keep_error(stored);
+        if let Some(streams) = &mut self.streams {
+            streams.tell_progress(self.file.position());
+        }
+        pass.pause
+    }
+
+    /// Stores what waits of a process that has ended, or is looked at for the last time, in as many files as that takes. (What is left
+    /// then are the segments that threads hadn't ended.)
+    fn pass_all(&mut self, number: u32, readings: &Readings) {
+        if self.rotation.is_none() {
+            return;
+        }
+        let waiting = |writer: &Self| writer.streams.as_ref().map_or(0, |streams| streams.waiting(number));
+        // One that runs may write as fast as we store it. Each pass takes a segment at least.
+        for _ in 0..waiting(self) {
+            if self.failed.is_some() || waiting(self) == 0 {
+                break;
+            }
+            self.pass(readings);
+        }
+    }
+
+    /// Notes the first error of what is written while the program runs; from then on nobody waits for the disk.
+    fn keep_error(&mut self, result: io::Result<()>) {
+        if let Err(error) = result
+            && self.failed.is_none()
+        {
+            self.failed = Some(error);
+            self.streams.iter().for_each(Streams::give_up);
+        }
+    }
+
+    /// Writes processes that are over while others run. An error is kept for later: the program runs on.
+    pub(crate) fn early(&mut self, members: Vec<Member>, readings: &Readings) {
+        for mut member in members {
+            if self.failed.is_none() {
+                let written = self.clock(readings, None).and_then(|()| self.member(&mut member, readings));
+                self.keep_error(written);
+            }
+        }
+    }
+
+    /// Writes the clock readings that aren't in the file, with the start of `member` among them.
+    pub(crate) fn clock(&mut self, readings: &Readings, first: Option<&Member>) -> io::Result<()> {
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let mut new = match first {
+            Some(member) if self.clock_until == 0 => with_start(readings.all(), &member.arena.header()),
+            _ => readings.all().to_vec(),
+        };
+        new.retain(|reading| reading.ticks > self.clock_until);
+        let Some(last) = new.last() else { return Ok(()) };
+        self.clock_until = last.ticks;
+        self.file.set_process(0);
+        self.file.chunk(chunk::CLOCK, &[&array(&new)])
+    }
+
+    /// Writes a process that is over, or is looked at for the last time.
+    pub(crate) fn member(&mut self, member: &mut Member, readings: &Readings) -> io::Result<()> {
+        self.join(std::iter::once(&*member));
+        self.pass_all(member.number, readings);
+        if let Some(error) = self.failed.take() {
+            return Err(error);
+        }
+        let (ending, end_ticks) = member.end.unwrap_or((image_end::RUNNING, 0));
+        self.summary.processes += 1;
+        self.summary.running += u32::from(ending == image_end::RUNNING);
+        self.file.set_process(member.number);
+        let process = bytes_of(&process_record(member, ending, end_ticks));
+        self.file.chunk(chunk::PROCESS, &[&process, &member.command])?;
+        self.modules(member)?;
+        let (file, runs) = (&mut self.file, &mut self.runs);
+        let streamed = match &mut self.streams {
+            Some(streams) => streams.finish(file, runs, member)?,
+            None => None,
+        };
+        let (header, threads) = match streamed {
+            Some(streamed) => {
+                self.summary.streamed = true;
+                self.summary.missing = self.summary.missing.saturating_add(streamed.lost);
+                (streamed.header, streamed.threads)
+            }
+            None => rings::write(file, runs, member, readings)?,
+        };
+        self.add_to_summary(member, &header);
+        self.summary.threads.extend(threads);
+        Ok(())
+    }
+
+    /// Writes a chunk of process number `process` that somebody else has made.
+    pub(crate) fn chunk(&mut self, process: u32, kind: u32, payload: &[u8]) -> io::Result<()> {
+        self.file.set_process(process);
+        self.file.chunk(kind, &[payload])
+    }
+
+    fn add_to_summary(&mut self, member: &Member, header: &ArenaHeader) {
+        let layout = member.arena.layout();
+        let summary = &mut self.summary;
+        summary.traced = true;
+        summary.off |= header.state == process_state::OFF;
+        summary.ring_size = layout.ring_size;
+        summary.thread_capacity = layout.thread_capacity;
+        for (sum, count) in summary.counters.iter_mut().zip(header.counters) {
+            *sum = sum.saturating_add(count);
+        }
+    }
+
+    /// Ends the file with what belongs to the whole recording.
+    pub(crate) fn end(
+        mut self,
+        children: &[ChildEntry],
+        untraced: u32,
+        end: &ProcessEnd,
+        readings: &Readings,
+    ) -> io::Result<(Summary, W)> {
+        self.file.set_process(0);
+        self.file.chunk(chunk::PROCESS_END, &[&bytes_of(end)])?;
+        self.file.chunk(chunk::CHILDREN, &[&array(children)])?;
+        self.summary.children = children.iter().map(Child::from).collect();
+        self.summary.untraced_processes = untraced;
+        self.summary.stall_ns = readings.nanoseconds(self.summary.counters[counter::STALL_TICKS]);
+        let (file_size, output) = self.file.end()?;
+        self.summary.file_size = file_size;
+        let cpu = clock_gettime(ClockId::ProcessCPUTime);
+        self.summary.cpu_ns = cpu.tv_sec.unsigned_abs() * 1_000_000_000 + cpu.tv_nsec.unsigned_abs();
+        Ok((self.summary, output))
+    }
+
+    fn modules(&mut self, member: &mut Member) -> io::Result<()> {
+        let arena = &member.arena;
+        let table = module_table(member.modules.table(arena), &mut self.summary);
+        self.file.chunk(chunk::MODULES, &[&table])?;
+        let (file, images) = (&mut self.file, &mut self.images);
+        member.modules.moved(arena, |identity, module, bytes| {
+            if !images.insert(identity) {
+                return Ok(());
+            }
+            let bytes = match bytes() {
+                Ok(bytes) => bytes,
+                Err(sentence) => {
+                    self.summary.warnings.push(sentence);
+                    return Ok(());
+                }
+            };
+            let [record, packed] = module_image(module, &bytes)?;
+            file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
+        })
+    }
+}

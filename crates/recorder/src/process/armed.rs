@@ -1,0 +1,108 @@
+//! The functions of one process that triggers name, put into its arena as its modules come.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use everycall_format::trigger::TriggerSite;
+
+use crate::memory::arena::Arena;
+use crate::memory::shared_triggers::SharedTriggers;
+use crate::process::modules::Modules;
+use crate::process::triggers::FindSites;
+
+/// Which module an entry of the module table has: how many had the entry before, where its code begins, when it was loaded.
+type Whose = (u32, u32, u64);
+
+/// What triggers name in each module, shared with forked children: there may be a million.
+#[derive(Clone, Debug, Default)]
+struct Found {
+    modules: Vec<(Whose, Arc<[TriggerSite]>)>,
+    /// [`SharedTriggers::generation`] that goes with them.
+    generation: u32,
+    /// Those of them that had no room in the arena at some time: their first code offset and trigger.
+    left_out: Arc<HashSet<(u32, u32)>>,
+}
+
+/// The armed functions of a process.
+#[derive(Debug, Default)]
+pub(crate) struct Armed {
+    triggers: Option<Arc<SharedTriggers>>,
+    found: Found,
+}
+
+impl Armed {
+    /// Those of the process that has `arena`. A forked child has copied its parent's, unless they were being replaced.
+    pub fn of(arena: &Arena, parent: Option<&Armed>) -> Armed {
+        let triggers = SharedTriggers::map(arena).ok().flatten().map(Arc::new);
+        let generation = triggers.as_ref().map_or(0, |triggers| triggers.generation());
+        let same = parent.filter(|parent| generation != 0 && generation == parent.found.generation);
+        Armed { triggers, found: same.map(|parent| parent.found.clone()).unwrap_or_default() }
+    }
+
+    /// The triggers in the arena.
+    pub fn triggers(&self) -> Option<&Arc<SharedTriggers>> {
+        self.triggers.as_ref()
+    }
+
+    /// When the process last went on without waiting for us, in ticks.
+    pub fn given_up(&self) -> u64 {
+        self.triggers.as_ref().map_or(0, |triggers| triggers.given_up())
+    }
+
+    /// What went before that time is dealt with.
+    pub fn hear_of(&self, given_up: u64) {
+        if let Some(triggers) = &self.triggers {
+            triggers.hear_of(given_up);
+        }
+    }
+
+    /// Arms the functions of modules that are new.
+    pub fn look(&mut self, modules: &Modules, finder: &mut dyn FindSites) {
+        let new = self.find_in_new(modules, finder);
+        if new.is_empty() {
+            return;
+        }
+        let given_up = self.replace(finder);
+        for (place, _) in new.into_iter().filter(|(_, loaded_ticks)| *loaded_ticks < given_up) {
+            finder.late(&self.found.modules[place].1);
+        }
+    }
+
+    /// Asks for the sites of new modules. The places of those that have some, and when they were loaded.
+    fn find_in_new(&mut self, modules: &Modules, finder: &mut dyn FindSites) -> Vec<(usize, u64)> {
+        let mut new = Vec::new();
+        let known = &mut self.found.modules;
+        for (place, (module, path, file)) in modules.present().enumerate() {
+            let whose = (module.predecessors, module.code_start, module.loaded_ticks);
+            if known.get(place).is_some_and(|(known, _)| *known == whose) {
+                continue;
+            }
+            let sites = finder.sites(module, path, file);
+            if !sites.is_empty() {
+                new.push((place, module.loaded_ticks));
+            }
+            while known.len() <= place {
+                known.push((Whose::default(), Arc::default()));
+            }
+            known[place] = (whose, sites.into());
+        }
+        new
+    }
+
+    /// Puts all sites into the arena. When the process last went on without waiting for that.
+    fn replace(&mut self, finder: &mut dyn FindSites) -> u64 {
+        let Some(triggers) = &self.triggers else { return u64::MAX };
+        let found = &mut self.found;
+        found.generation = found.generation.wrapping_add(1).max(1);
+        let all = found.modules.iter().flat_map(|(_, sites)| sites.iter());
+        let mut left_out = triggers.replace(all.copied().collect(), found.generation);
+        // Those that had no room before are counted already.
+        if !left_out.is_empty() {
+            let known = Arc::make_mut(&mut found.left_out);
+            left_out.retain(|site| known.insert((site.first, site.rule)));
+        }
+        finder.unwatched(&left_out);
+        // Afterwards: whoever gives up from now on goes on with these.
+        triggers.given_up()
+    }
+}

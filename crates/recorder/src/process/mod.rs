@@ -1,0 +1,9 @@
+//! What is noticed of one traced process while it runs.
+
+pub mod armed;
+pub mod build_id;
+pub mod member;
+pub mod module_files;
+pub mod modules;
+pub mod names;
+pub mod triggers;

@@ -1,0 +1,235 @@
+//! The files of modules, held open.
+//!
+//! A path comes from the traced program. Only regular ELF files are opened, and what is kept has the build id
+//! that the module has in memory, or the inode that was mapped.
+
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::sync::{Arc, Weak};
+
+use everycall_format::arena::{ModuleEntry, module_flags};
+
+use crate::process::build_id::build_id;
+
+/// Larger files are not put into a trace.
+const IMAGE_SIZE_MAX: u64 = 2 << 30;
+/// What tells one version of a file from another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Stamp {
+    device: u64,
+    inode: u64,
+    size: u64,
+    modified: (i64, i64),
+}
+
+impl Stamp {
+    fn of(metadata: &Metadata) -> Stamp {
+        Stamp {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            size: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+        }
+    }
+}
+
+/// The file of one module, held open.
+#[derive(Debug)]
+pub(crate) struct Held {
+    file: File,
+    stamp: Stamp,
+}
+
+impl Held {
+    pub(crate) fn file(&self) -> &File {
+        &self.file
+    }
+
+    /// Whether `path` still leads to the file of `module`.
+    pub(crate) fn is_still_at(&self, path: &Path, module: &ModuleEntry) -> bool {
+        match std::fs::metadata(path) {
+            Ok(now) if Stamp::of(&now) == self.stamp => true,
+            // Rebuilt to the same bytes, or touched.
+            Ok(now) if now.is_file() && module.build_id_length > 0 => open_if_same(path, module).is_some(),
+            _ => false,
+        }
+    }
+
+    /// The file's bytes, or the second half of a sentence that says why there are none.
+    pub(crate) fn image(&self, module: &ModuleEntry) -> Result<Vec<u8>, String> {
+        let now = self.file.metadata().map_err(|error| format!("can't be looked at any more ({error})"))?;
+        let now = Stamp::of(&now);
+        let unchanged = now.size == self.stamp.size && now.modified == self.stamp.modified;
+        if !(unchanged || module.build_id_length > 0 && is_same_module(&self.file, now, module)) {
+            return Err("was overwritten in place".to_owned());
+        }
+        if now.size > IMAGE_SIZE_MAX {
+            return Err(format!("is larger than {} GiB", IMAGE_SIZE_MAX >> 30));
+        }
+        let mut file = &self.file;
+        let mut bytes = Vec::new();
+        file.seek(SeekFrom::Start(0))
+            .and_then(|_| file.take(IMAGE_SIZE_MAX).read_to_end(&mut bytes))
+            .map_err(|error| format!("can't be read any more ({error})"))?;
+        Ok(bytes)
+    }
+}
+
+/// Files that are held, for all processes together: those that run the same program share one descriptor.
+#[derive(Debug, Default)]
+pub struct Files {
+    held: HashMap<Identity, Weak<Held>>,
+    /// The program that was started: it was opened before it could remove itself.
+    started: Option<Arc<Held>>,
+}
+
+/// Path, build id, device and inode of a module.
+pub type Identity = (Vec<u8>, Vec<u8>, u64, u64);
+
+/// When there are so many files, those that nobody holds any more are forgotten.
+const FILES_TIDIED: usize = 4096;
+
+impl Files {
+    /// Opens the program at `path`, which is about to be started.
+    pub fn open_started(&mut self, path: &Path) {
+        self.started = open_regular(path).map(Arc::new);
+    }
+
+    pub(crate) fn hold(&mut self, path: Vec<u8>, module: &ModuleEntry, pid: u32) -> Option<Arc<Held>> {
+        let identity = identity(path, module);
+        if let Some(held) = self.held.get(&identity).and_then(Weak::upgrade) {
+            return Some(held);
+        }
+        let found = hold(Path::new(OsStr::from_bytes(&identity.0)), module, pid).map(Arc::new);
+        let is_it = |held: &&Arc<Held>| is_same_module(&held.file, held.stamp, module);
+        let held = found.or_else(|| self.started.as_ref().filter(is_it).cloned())?;
+        if self.held.len() >= FILES_TIDIED {
+            self.held.retain(|_, held| held.strong_count() > 0);
+        }
+        self.held.insert(identity, Arc::downgrade(&held));
+        Some(held)
+    }
+}
+
+/// What tells one module from all others.
+pub(crate) fn identity(path: Vec<u8>, module: &ModuleEntry) -> Identity {
+    let build_id = module.build_id.get(..module.build_id_length as usize).unwrap_or_default();
+    (path, build_id.to_vec(), module.device, module.inode)
+}
+
+/// Opens the file that was mapped, wherever it is now.
+fn hold(path: &Path, module: &ModuleEntry, pid: u32) -> Option<Held> {
+    let in_its_root =
+        path.strip_prefix("/").ok().map(|path| Path::new(&format!("/proc/{pid}/root")).join(path));
+    let of_the_process = (module.flags & module_flags::EXECUTABLE != 0)
+        .then(|| Path::new(&format!("/proc/{pid}/exe")).to_owned());
+    let candidates = [Some(path.to_owned()), in_its_root, of_the_process];
+    candidates.into_iter().flatten().find_map(|path| open_if_same(&path, module))
+}
+
+fn open_if_same(path: &Path, module: &ModuleEntry) -> Option<Held> {
+    open_regular(path).filter(|held| is_same_module(&held.file, held.stamp, module))
+}
+
+fn open_regular(path: &Path) -> Option<Held> {
+    // Opening a device or a FIFO may do something; a path of this kind is no module.
+    std::fs::metadata(path).ok().filter(Metadata::is_file)?;
+    let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
+    let metadata = file.metadata().ok().filter(Metadata::is_file)?;
+    let stamp = Stamp::of(&metadata);
+    Some(Held { file, stamp })
+}
+
+/// Whether a file is the one that was mapped: by its build id where the module has one.
+fn is_same_module(file: &File, stamp: Stamp, module: &ModuleEntry) -> bool {
+    let expected = module.build_id.get(..module.build_id_length as usize).unwrap_or_default();
+    match build_id(file) {
+        Ok(Some(found)) if !expected.is_empty() => found == expected,
+        Ok(_) => (stamp.device, stamp.inode) == (module.device, module.inode) && module.inode != 0,
+        Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn entry_of(path: &Path, with_build_id: bool) -> ModuleEntry {
+        let file = File::open(path).unwrap();
+        let metadata = file.metadata().unwrap();
+        let mut module =
+            ModuleEntry { device: metadata.dev(), inode: metadata.ino(), ..ModuleEntry::default() };
+        let id = build_id(&file).unwrap();
+        if with_build_id && let Some(id) = id {
+            module.build_id[..id.len()].copy_from_slice(&id);
+            module.build_id_length = id.len() as u32;
+        }
+        module
+    }
+
+    /// A file that was deleted or replaced is kept; one that was touched or is another one isn't mistaken for it.
+    #[test]
+    fn files_keep_their_identity() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("module.so");
+        let copy = || std::fs::copy("/proc/self/exe", &path).unwrap();
+        for with_build_id in [false, true] {
+            copy();
+            let module = entry_of(&path, with_build_id);
+            if with_build_id && module.build_id_length == 0 {
+                continue;
+            }
+            let held = hold(&path, &module, 0).unwrap();
+            assert!(held.is_still_at(&path, &module));
+            std::fs::remove_file(&path).unwrap();
+            assert!(!held.is_still_at(&path, &module));
+            assert_eq!(held.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+
+            std::fs::write(&path, "another file").unwrap();
+            assert!(!held.is_still_at(&path, &module));
+            assert!(hold(&path, &module, 0).is_none());
+
+            std::fs::remove_file(&path).unwrap();
+            copy();
+            assert_eq!(held.is_still_at(&path, &module), with_build_id, "the same bytes in a new file");
+            std::fs::remove_file(&path).unwrap();
+        }
+    }
+
+    /// It may be gone, and its process too, before anybody looks.
+    #[test]
+    fn a_program_that_removes_itself_keeps_its_file() {
+        const NOBODY: u32 = u32::MAX;
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("app");
+        std::fs::copy("/proc/self/exe", &path).unwrap();
+        let name = path.as_os_str().as_bytes().to_vec();
+        for with_build_id in [false, true] {
+            let module = entry_of(Path::new("/proc/self/exe"), with_build_id);
+            let module = if module.build_id_length > 0 { module } else { entry_of(&path, false) };
+            let mut files = Files::default();
+            files.open_started(&path);
+            std::fs::rename(&path, folder.path().join("away")).unwrap();
+            assert!(Files::default().hold(name.clone(), &module, NOBODY).is_none());
+            let held = files.hold(name.clone(), &module, NOBODY).unwrap();
+            assert_eq!(held.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+            // Another module isn't taken for it.
+            let other = ModuleEntry { inode: 1, ..ModuleEntry::default() };
+            assert!(files.hold(name.clone(), &other, NOBODY).is_none());
+            std::fs::rename(folder.path().join("away"), &path).unwrap();
+        }
+    }
+
+    #[test]
+    fn only_elf_files_are_held() {
+        let module = ModuleEntry::default();
+        for path in ["/dev/zero", "/proc/self/mem", "/etc/passwd", "/", "/nowhere"] {
+            assert!(open_if_same(Path::new(path), &module).is_none(), "{path}");
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! The modules that a program has or had.
+//!
+//! Their files are opened when they are loaded, so that a file which is deleted or replaced later keeps
+//! its names; only what isn't at its path any more goes into the trace.
+
+use std::collections::HashSet;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use everycall_format::arena::{ModuleEntry, module_state};
+
+use crate::memory::arena::Arena;
+use crate::process::module_files::{Files, Held, Identity, identity};
+
+/// A module that the program has or had.
+#[derive(Debug)]
+struct Known {
+    entry: ModuleEntry,
+    path: Option<Vec<u8>>,
+    held: Option<Arc<Held>>,
+}
+
+/// Every module that was ever seen: an entry of the arena's table may be given to another module when its own was unloaded.
+#[derive(Debug, Default)]
+pub struct Modules {
+    known: Vec<Known>,
+    /// Which of them each entry of the table has now.
+    current: Vec<usize>,
+    /// Bytes of the paths of all of them.
+    path_bytes: usize,
+}
+
+/// So many modules are remembered of one process; a reader takes no more.
+const KNOWN_MAX: usize = 1 << 16;
+/// Bytes of paths that are remembered of one process: an arena has room for a megabyte at a time, which a program may use again and again.
+const PATH_BYTES_MAX: usize = 16 << 20;
+
+impl Modules {
+    /// Opens the files of modules that are new since the last look.
+    pub fn look(&mut self, arena: &Arena, files: &mut Files) {
+        let pid = arena.header().target_pid;
+        for index in 0..arena.module_count() {
+            let place = index as usize;
+            let module = arena.module(index);
+            if module.state != module_state::COMPLETE {
+                if place < self.current.len() {
+                    // It is being given to another one, which will ring.
+                    continue;
+                }
+                // It will be there at the next bell.
+                break;
+            }
+            let current = self.current.get(place).and_then(|number| self.known.get_mut(*number));
+            if let Some(known) = current {
+                if known.entry.predecessors == module.predecessors {
+                    known.entry = module;
+                    continue;
+                }
+                if known.entry.unloaded_ticks == 0 {
+                    known.entry.unloaded_ticks = module.loaded_ticks;
+                }
+            }
+            if self.known.len() == KNOWN_MAX || self.path_bytes > PATH_BYTES_MAX {
+                continue;
+            }
+            let path = arena.module_path(&module);
+            if arena.module(index).predecessors != module.predecessors {
+                continue;
+            }
+            let held = path.clone().and_then(|path| files.hold(path, &module, pid));
+            let number = self.known.len();
+            self.path_bytes += path.as_ref().map_or(0, Vec::len);
+            self.known.push(Known { entry: module, path, held });
+            match self.current.get_mut(place) {
+                Some(current) => *current = number,
+                None => self.current.push(number),
+            }
+        }
+    }
+
+    /// Every module with its path, as they go into a file, those first that the process has now, at the places of their entries.
+    pub fn table(&self, arena: &Arena) -> Vec<(ModuleEntry, Vec<u8>)> {
+        // Entries that name each other's paths were written over: no more is told of them than there is memory for.
+        let mut left = arena.layout().paths_size;
+        let mut within =
+            move |(entry, path): (ModuleEntry, Vec<u8>)| match left.checked_sub(path.len() as u64) {
+                Some(rest) => {
+                    left = rest;
+                    (entry, path)
+                }
+                None => (entry, Vec::new()),
+            };
+        (0..arena.module_count())
+            .map(|index| within(self.now(arena, index)))
+            .chain(self.former().map(|known| (known.entry, known.path.clone().unwrap_or_default())))
+            .collect()
+    }
+
+    fn now(&self, arena: &Arena, index: u32) -> (ModuleEntry, Vec<u8>) {
+        let entry = arena.module(index);
+        let path = arena.module_path(&entry).unwrap_or_default();
+        match self.current.get(index as usize).and_then(|number| self.known.get(*number)) {
+            Some(known) if entry.predecessors != known.entry.predecessors => {
+                (known.entry, known.path.clone().unwrap_or_default())
+            }
+            _ => (entry, path),
+        }
+    }
+
+    /// Those whose entries were given to others.
+    fn former(&self) -> impl Iterator<Item = &Known> {
+        let current: HashSet<usize> = self.current.iter().copied().collect();
+        self.known
+            .iter()
+            .enumerate()
+            .filter(move |(number, _)| !current.contains(number))
+            .map(|(_, known)| known)
+    }
+
+    /// The modules that the process has now, at the places of their entries: each with its path and, where it could be opened, its file.
+    pub fn present(&self) -> impl Iterator<Item = (&ModuleEntry, &[u8], Option<&File>)> {
+        let known = self.current.iter().filter_map(|number| self.known.get(*number));
+        known.map(|known| {
+            let path = known.path.as_deref().unwrap_or_default();
+            (&known.entry, path, known.held.as_ref().map(|held| held.file()))
+        })
+    }
+
+    /// The files that are no longer at their paths, with their modules' places in [`Modules::table`]; calls `keep` for one after the
+    /// other, which may ask for its bytes: they, or a sentence that says why there are none.
+    ///
+    /// # Errors
+    ///
+    /// The first error of `keep`.
+    pub fn moved(
+        &mut self,
+        arena: &Arena,
+        mut keep: impl FnMut(Identity, u32, &dyn Fn() -> Result<Vec<u8>, String>) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let present = self.current.iter().filter_map(|number| self.known.get(*number));
+        let former = (arena.module_count()..).zip(self.former());
+        for (index, known) in (0..).zip(present).chain(former) {
+            let (Some(held), Some(path_bytes)) = (&known.held, &known.path) else { continue };
+            let module = &known.entry;
+            let path = Path::new(OsStr::from_bytes(path_bytes));
+            if held.is_still_at(path, module) {
+                continue;
+            }
+            let bytes = || {
+                held.image(module).map_err(|reason| {
+                    format!(
+                        "{} was changed while the program ran, and {reason}; its functions will be shown as module+offset",
+                        path.display()
+                    )
+                })
+            };
+            keep(identity(path_bytes.clone(), module), index, &bytes)?;
+        }
+        Ok(())
+    }
+}

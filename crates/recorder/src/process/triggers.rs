@@ -1,0 +1,73 @@
+//! What a recording asks of whoever knows triggers: which functions they name, and which calls are kept.
+
+use std::fs::File;
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use everycall_format::arena::ModuleEntry;
+use everycall_format::trigger::TriggerSite;
+
+use crate::memory::arena::Arena;
+use crate::memory::shared_triggers::SharedTriggers;
+
+/// Knows which functions of a module triggers name.
+pub trait FindSites: Send {
+    /// The sites of a module, as code offsets, in order. `file` is the module's, where it could be opened. The program waits for some
+    /// seconds at most; what comes later is still good for later calls.
+    fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
+
+    /// There is no room for these in the process: their calls are never looked at.
+    fn unwatched(&mut self, sites: &[TriggerSite]);
+
+    /// The program didn't wait for these: calls before weren't looked at.
+    fn late(&mut self, sites: &[TriggerSite]);
+}
+
+/// A process with triggers.
+#[derive(Clone, Debug)]
+pub struct Watched {
+    /// Its number in the file.
+    pub number: u32,
+    /// Its process id.
+    pub pid: u32,
+    /// Its arena.
+    pub arena: Arc<Arena>,
+    /// The triggers in it.
+    pub triggers: Arc<SharedTriggers>,
+}
+
+/// A chunk of a process: its number, the chunk's kind and payload.
+pub type WriteChunk<'a> = dyn FnMut(u32, u32, &[u8]) -> io::Result<()> + 'a;
+
+/// Keeps calls.
+pub trait KeepCalls: Send {
+    /// Something may have been posted, in one of these processes. How long it may take until the next look. A process that has ended
+    /// is given once more afterwards, and then never again. `signals` came since.
+    fn look(&mut self, watched: &[Watched], signals: &[i32]) -> Duration;
+
+    /// All processes are over, and in the file: writes what was kept.
+    ///
+    /// # Errors
+    ///
+    /// Those of `write`, and where what was kept can't be read.
+    fn write(&mut self, write: &mut WriteChunk<'_>) -> io::Result<()>;
+}
+
+/// What a recording does for triggers.
+pub struct Triggers {
+    /// Bytes that threads may take beyond their rings while calls are open that may be kept.
+    pub memory: u64,
+    /// Signals to this process that are handed to whoever keeps calls.
+    pub signals: Vec<i32>,
+    /// Which functions.
+    pub sites: Box<dyn FindSites>,
+    /// Which calls.
+    pub keep: Box<dyn KeepCalls>,
+}
+
+impl std::fmt::Debug for Triggers {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Triggers").field("memory", &self.memory).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,50 @@
+//! A recording that has ended.
+
+use std::io::{self, Write};
+use std::process::ExitStatus;
+
+use everycall_format::arena::ChildEntry;
+use everycall_format::ect::ProcessEnd;
+use everycall_tracefile::Summary;
+
+use crate::output::trace_writer::TraceWriter;
+use crate::process::member::Member;
+use crate::session::options::KeepBox;
+use crate::sys::clock::Readings;
+
+/// A recording that has ended, and all that was noticed in it.
+#[derive(Debug)]
+pub struct Ended {
+    pub(super) members: Vec<Member>,
+    pub(super) children: Vec<ChildEntry>,
+    pub(super) untraced: u32,
+    pub(super) end: ProcessEnd,
+    pub(super) readings: Readings,
+    pub(super) status: ExitStatus,
+    pub(super) keep: Option<KeepBox>,
+}
+
+impl Ended {
+    /// How the program ended.
+    #[must_use]
+    pub fn status(&self) -> ExitStatus {
+        self.status
+    }
+
+    /// Writes what isn't in the file yet, and ends it. Gives the output back, flushed.
+    ///
+    /// # Errors
+    ///
+    /// The output's, also of what was to be written earlier.
+    pub fn write<W: Write>(self, mut file: TraceWriter<W>) -> io::Result<(Summary, W)> {
+        let Ended { mut members, children, untraced, end, readings, keep, .. } = self;
+        file.clock(&readings, members.first())?;
+        for member in &mut members {
+            file.member(member, &readings)?;
+        }
+        if let Some(KeepBox(mut keep)) = keep {
+            keep.write(&mut |process, kind, payload| file.chunk(process, kind, payload))?;
+        }
+        file.end(&children, untraced, &end, &readings)
+    }
+}

@@ -1,0 +1,11 @@
+//! A recording from its memory to its file.
+
+mod ended;
+mod options;
+mod running;
+mod start;
+
+pub use ended::Ended;
+pub use options::{Options, Recorder};
+pub use running::Running;
+pub use start::start;

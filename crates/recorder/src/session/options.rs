@@ -1,0 +1,63 @@
+//! How to record, and the memory for it.
+
+use crate::memory::capacity::{Capacity, Stream};
+use crate::memory::hub::Hub;
+use crate::process::triggers::{KeepCalls, Triggers};
+use crate::sys::error::RecordError;
+use crate::tree::process_tree::ProcessTree;
+
+/// How to record.
+#[derive(Clone, Copy, Debug)]
+pub struct Options {
+    /// Bytes of each thread's ring.
+    pub ring_size: u64,
+    /// Whether processes that descend from the program are recorded, too.
+    pub follow: bool,
+    /// Whether everything is stored while the program runs, and how; else the newest events are kept.
+    pub stream: Option<Stream>,
+}
+
+/// The memory for a recording, before its program runs.
+#[derive(Debug)]
+pub struct Recorder {
+    pub(super) tree: ProcessTree,
+    pub(super) keep: Option<KeepBox>,
+    /// Signals that are handed to it.
+    pub(super) signals: Vec<i32>,
+}
+
+/// Whoever keeps calls.
+pub(super) struct KeepBox(pub Box<dyn KeepCalls>);
+
+impl std::fmt::Debug for KeepBox {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("KeepBox")
+    }
+}
+
+impl Recorder {
+    /// Makes the memory.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or limits forbid it.
+    pub fn create(options: Options) -> Result<Recorder, RecordError> {
+        Recorder::with_triggers(options, None)
+    }
+
+    /// Makes the memory for a recording with triggers.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Recorder::create`].
+    pub fn with_triggers(options: Options, triggers: Option<Triggers>) -> Result<Recorder, RecordError> {
+        let memory = triggers.as_ref().map(|triggers| triggers.memory);
+        let capacity = Capacity::find(options.ring_size, options.stream, memory)?;
+        let signals = triggers.as_ref().map(|triggers| triggers.signals.clone()).unwrap_or_default();
+        let (sites, keep) = triggers.map(|triggers| (triggers.sites, KeepBox(triggers.keep))).unzip();
+        let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };
+        let hub = Hub::create(options.follow).map_err(no_memory)?;
+        let tree = ProcessTree::new(hub, capacity, options.follow, sites).map_err(no_memory)?;
+        Ok(Recorder { tree, keep, signals })
+    }
+}

@@ -1,0 +1,219 @@
+//! The program's life, waited for. It must not notice that it has a recorder.
+
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ExitStatus};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use everycall_format::arena::ChildEntry;
+use everycall_format::ect::{ProcessEnd, end};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+
+use crate::output::trace_writer::TraceWriter;
+use crate::session::ended::Ended;
+use crate::session::options::KeepBox;
+use crate::sys::clock::Readings;
+use crate::sys::error::RecordError;
+use crate::sys::lock::lock;
+use crate::sys::signals::{Received, Signals, send};
+use crate::tree::doorbell::Doorbell;
+use crate::tree::keeper::Keeper;
+use crate::tree::process_tree::ProcessTree;
+
+/// A signal sent to the whole group has reached the program by then, and may have ended it.
+const FORWARD_DELAY: Duration = Duration::from_millis(10);
+/// Longest time between two looks at everything.
+const PAUSE_MAX: Duration = Duration::from_millis(200);
+/// The same where the kernel doesn't tell of ends.
+const PAUSE_ASKING: Duration = Duration::from_millis(20);
+/// The same where only forked children are waited for that have made no traced call yet: all processes are looked at.
+const PAUSE_SILENT: Duration = Duration::from_millis(50);
+/// The same where the system has no thread that would answer programs, which wait for that for some milliseconds.
+const PAUSE_WITHOUT_THREAD: Duration = Duration::from_millis(1);
+/// Processes that have ended and are kept until the file is written; of more, the oldest are written at once.
+const ENDED_KEPT: usize = 64;
+/// Bytes of memory that they may keep.
+const ENDED_BYTES_KEPT: u64 = 64 << 20;
+
+/// A program that is being recorded.
+#[derive(Debug)]
+pub struct Running {
+    pub(super) tree: Arc<Mutex<ProcessTree>>,
+    pub(super) child: Child,
+    pub(super) signals: Signals,
+    pub(super) readings: Readings,
+    pub(super) doorbell: Doorbell,
+    pub(super) keeper: Option<Keeper>,
+}
+
+/// How the program ended.
+type End = (ExitStatus, ProcessEnd);
+
+/// What one look at the processes has shown.
+enum Look {
+    /// Nobody is waited for any more. Forked children are left that have made no traced call.
+    Over(Vec<ChildEntry>),
+    /// The longest time until the next look.
+    Again(Duration),
+}
+
+impl Running {
+    /// The program's process id.
+    #[must_use]
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Waits for the program's end, with `all` for that of every process that is recorded or was forked by one that is. Meanwhile SIGINT and SIGQUIT are
+    /// the program's matter, as the terminal sends them to both; SIGTERM and SIGHUP are passed on. Processes that end early
+    /// may be written into `file`.
+    ///
+    /// # Errors
+    ///
+    /// The system can't tell how it ended.
+    pub fn wait<W: Write>(mut self, all: bool, file: &mut TraceWriter<W>) -> Result<Ended, RecordError> {
+        let mut ended = None;
+        // Once the program has ended, others are waited for only as long as nobody minds.
+        let mut is_asked_to_end = false;
+        let silent = loop {
+            // Before it is looked whether the program lives: what ended it may have been meant for both of us.
+            while let Some(received) = self.signals.next() {
+                self.pass_on(received, ended.is_none());
+                is_asked_to_end |= ended.is_some() && received.ends();
+            }
+            let has_threads = self.poll_threads();
+            if ended.is_none() {
+                ended = self.end_of_program().map_err(cant_wait)?;
+            }
+            match self.look(ended.is_some(), all && !is_asked_to_end, file) {
+                Look::Over(silent) => break silent,
+                Look::Again(pause) if has_threads => self.store_and_sleep(pause, file),
+                Look::Again(_) => self.store_and_sleep(PAUSE_WITHOUT_THREAD, file),
+            }
+        };
+        match ended {
+            Some(end) => Ok(self.end(silent, end)),
+            None => Err(cant_wait(io::ErrorKind::NotFound.into())),
+        }
+    }
+
+    /// Does what threads of ours would do, where there are none to be had. Whether there were.
+    fn poll_threads(&mut self) -> bool {
+        let has_no_answerer = self.doorbell.poll();
+        let has_no_keeper = self.keeper.as_mut().is_some_and(Keeper::poll);
+        !has_no_answerer && !has_no_keeper
+    }
+
+    /// How the program ended, once it has.
+    fn end_of_program(&mut self) -> io::Result<Option<End>> {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        if waitid(WaitId::Pid(Pid::from_child(&self.child)), options)?.is_none() {
+            return Ok(None);
+        }
+        // It stays a zombie for now, so that its main thread's name and its process id are still its own.
+        let ticks = self.readings.take();
+        let mut tree = lock(&self.tree);
+        tree.attend();
+        tree.look_at_names(true);
+        tree.notice_ends();
+        drop(tree);
+        let status = self.child.wait()?;
+        Ok(Some((status, process_end(self.child.id(), status, ticks))))
+    }
+
+    /// Looks who has ended, and whether somebody is left to wait for: the program, unless it `has_ended`, and others where they
+    /// are waited for, too.
+    fn look<W: Write>(&mut self, has_ended: bool, waits_for_others: bool, file: &mut TraceWriter<W>) -> Look {
+        let mut tree = lock(&self.tree);
+        tree.notice_ends();
+        let mut pause = if tree.has_members_to_ask() { PAUSE_ASKING } else { PAUSE_MAX };
+        if has_ended && !(waits_for_others && tree.has_living()) {
+            let silent = tree.silent_children();
+            if silent.is_empty() || !waits_for_others {
+                return Look::Over(silent);
+            }
+            pause = pause.min(PAUSE_SILENT);
+        }
+        let names_due = tree.look_at_names(false);
+        if file.is_streaming() {
+            file.join(tree.members());
+        }
+        let until_names = names_due.map_or(pause, |due| due.saturating_duration_since(Instant::now()));
+        Look::Again(pause.min(until_names))
+    }
+
+    /// Writes what can be written already, then sleeps for `pause` at most.
+    fn store_and_sleep<W: Write>(&mut self, mut pause: Duration, file: &mut TraceWriter<W>) {
+        let (kept, bytes_kept) = if file.is_streaming() { (0, 0) } else { (ENDED_KEPT, ENDED_BYTES_KEPT) };
+        let over = lock(&self.tree).take_ended(kept, bytes_kept);
+        self.readings.poll();
+        if file.is_streaming() {
+            pause = pause.min(file.pass(&self.readings));
+        }
+        if over.is_empty() {
+            self.sleep(pause);
+        } else {
+            file.early(over, &self.readings);
+        }
+    }
+
+    fn sleep(&self, time: Duration) {
+        let timeout = Timespec { tv_sec: time.as_secs() as i64, tv_nsec: time.subsec_nanos().into() };
+        let ends = lock(&self.tree).ends();
+        let mut waited = vec![PollFd::new(self.signals.descriptor(), PollFlags::IN)];
+        waited.extend(ends.as_deref().map(|ends| PollFd::new(ends, PollFlags::IN)));
+        // An interrupted sleep is a short one.
+        let _ = poll(&mut waited, Some(&timeout));
+    }
+
+    fn pass_on(&mut self, received: Received, lives: bool) {
+        if let (Received::Sent(signal @ (libc::SIGUSR1 | libc::SIGUSR2)), Some(keeper)) =
+            (received, &mut self.keeper)
+        {
+            keeper.signal(signal);
+        }
+        if let Received::Sent(signal @ (libc::SIGTERM | libc::SIGHUP)) = received
+            && lives
+        {
+            std::thread::sleep(FORWARD_DELAY);
+            send(self.child.id(), signal);
+        }
+    }
+
+    /// Ends the recording.
+    fn end(mut self, mut silent: Vec<ChildEntry>, (status, end): End) -> Ended {
+        // What takes long from now on, such as a slow disk, is ours alone.
+        self.signals.let_end();
+        self.doorbell.stop();
+        let mut keep = self.keeper.and_then(Keeper::stop);
+        let mut tree = lock(&self.tree);
+        let watched = tree.watched();
+        let now = self.readings.take();
+        let members = tree.end(now);
+        self.readings.take();
+        let (mut children, untraced) = (tree.hub().children(), tree.untraced());
+        drop(tree);
+        // They may have begun since.
+        silent.retain(|child| members.iter().all(|member| member.pid != child.pid));
+        children.append(&mut silent);
+        if let Some(keep) = &mut keep {
+            keep.look(&watched, &[]);
+        }
+        let keep = keep.map(KeepBox);
+        Ended { members, children, untraced, end, readings: self.readings, status, keep }
+    }
+}
+
+fn cant_wait(source: io::Error) -> RecordError {
+    RecordError::System { attempt: "wait for the program", source }
+}
+
+fn process_end(pid: u32, status: ExitStatus, ticks: u64) -> ProcessEnd {
+    let (how, code) = match (status.code(), status.signal()) {
+        (Some(code), _) => (end::EXITED, code),
+        (None, signal) => (end::SIGNALED, signal.unwrap_or(0)),
+    };
+    ProcessEnd { pid, how, code: code.unsigned_abs(), core_dumped: status.core_dumped().into(), ticks }
+}

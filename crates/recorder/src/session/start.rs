@@ -1,0 +1,47 @@
+//! Starts the program.
+
+use std::ffi::OsStr;
+use std::process::Command;
+use std::sync::{Arc, Mutex};
+
+use everycall_format::env;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+use crate::session::options::{KeepBox, Recorder};
+use crate::session::running::Running;
+use crate::sys::clock::Readings;
+use crate::sys::error::RecordError;
+use crate::sys::launch::{Launch, find_program};
+use crate::sys::signals::Signals;
+use crate::tree::doorbell::Doorbell;
+use crate::tree::keeper::Keeper;
+
+/// Starts the program. From here on this process ignores what the terminal sends to both of them.
+///
+/// # Errors
+///
+/// It isn't there, it can't be executed, or there is no process for it.
+pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError> {
+    let Recorder { mut tree, keep, signals: wanted } = recorder;
+    if let Some(program) = find_program(&launch.program) {
+        tree.open_started(&program);
+    }
+    let hub = tree.hub().path();
+    let preloads = launch.preloads();
+    let mut environment: Vec<(&str, &OsStr)> = vec![(env::RECORDER, hub.as_os_str())];
+    environment.extend(preloads.as_deref().map(|list| ("LD_PRELOAD", list)));
+    let mut command = Command::new(&launch.program);
+    command.args(&launch.arguments);
+    let readings = Readings::begin();
+    let (child, signals) =
+        Signals::spawn(&mut command, &environment, &wanted).map_err(|source| launch.explain(source))?;
+    drop(command);
+    // Arenas and files of modules are held open: for us alone, the program has its limits already.
+    let limit = getrlimit(Resource::Nofile);
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+    tree.has_started(child.id());
+    let tree = Arc::new(Mutex::new(tree));
+    let doorbell = Doorbell::attend(Arc::clone(&tree));
+    let keeper = keep.map(|KeepBox(keep)| Keeper::attend(Arc::clone(&tree), keep));
+    Ok(Running { tree, child, signals, readings, doorbell, keeper })
+}

@@ -1,0 +1,72 @@
+//! What is started: the program, its file, and why it may not start.
+
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use rustix::fs::{Access, access};
+
+use crate::sys::error::RecordError;
+
+/// What to start.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The program, found along `PATH` unless there is a slash in it.
+    pub program: OsString,
+    /// Its arguments, without its name.
+    pub arguments: Vec<OsString>,
+    /// A shared runtime to load into it, for programs that carry none.
+    pub preload: Option<PathBuf>,
+}
+
+impl Launch {
+    /// The value of `LD_PRELOAD` that loads the runtime.
+    pub(crate) fn preloads(&self) -> Option<OsString> {
+        self.preload.as_deref().map(with_present_preloads)
+    }
+
+    /// Why the program wasn't started.
+    pub(crate) fn explain(&self, source: io::Error) -> RecordError {
+        let program = self.program.clone();
+        match source.raw_os_error() {
+            Some(libc::ENOENT | libc::ENOTDIR) => {
+                let exists = program.as_encoded_bytes().contains(&b'/') && Path::new(&program).exists();
+                RecordError::NotFound { program, exists }
+            }
+            Some(
+                libc::EACCES
+                | libc::ENOEXEC
+                | libc::EISDIR
+                | libc::ELIBBAD
+                | libc::ETXTBSY
+                | libc::EPERM
+                | libc::ELOOP,
+            ) => RecordError::NotExecutable { program, source },
+            _ => RecordError::System { attempt: "start the program", source },
+        }
+    }
+}
+
+/// The file that `start` is going to execute: the one that a name with a slash leads to, else the
+/// first one of that name along `PATH` that may be executed. `None` where there is no such file.
+#[must_use]
+pub fn find_program(program: &OsStr) -> Option<PathBuf> {
+    if program.as_encoded_bytes().contains(&b'/') {
+        return Some(PathBuf::from(program)).filter(|path| path.is_file());
+    }
+    let path = std::env::var_os("PATH")?;
+    let is_program = |path: &PathBuf| access(path, Access::EXEC_OK).is_ok() && path.is_file();
+    std::env::split_paths(&path).map(|folder| folder.join(program)).find(is_program)
+}
+
+/// What is preloaded already stays in front: sanitizers insist on being first.
+fn with_present_preloads(ours: &Path) -> OsString {
+    match std::env::var_os("LD_PRELOAD").filter(|present| !present.is_empty()) {
+        Some(mut list) => {
+            list.push(":");
+            list.push(ours);
+            list
+        }
+        None => ours.as_os_str().to_owned(),
+    }
+}

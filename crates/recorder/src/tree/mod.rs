@@ -1,0 +1,10 @@
+//! The recorded program and its descendants, from their claims of arenas to their ends.
+
+mod arenas;
+pub mod doorbell;
+mod ends;
+pub mod keeper;
+mod lineage;
+mod listener;
+pub mod process_tree;
+mod silent;

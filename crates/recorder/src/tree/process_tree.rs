@@ -1,0 +1,355 @@
+//! The processes of a recording: each gets an arena when it asks for one, and is looked after until its end.
+//!
+//! A member has claimed its arena. It lives, then has ended, then is written into the file and forgotten.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use everycall_format::arena::{ArenaHeader, ChildEntry};
+use everycall_format::ect::image_end;
+use everycall_format::hub::origin;
+
+use crate::memory::arena::Arena;
+use crate::memory::capacity::Capacity;
+use crate::memory::hub::Hub;
+use crate::process::armed::Armed;
+use crate::process::member::{Life, Member};
+use crate::process::module_files::Files;
+use crate::process::triggers::{FindSites, Watched};
+use crate::sys::clock::ticks;
+use crate::tree::arenas::Arenas;
+use crate::tree::ends::Ends;
+use crate::tree::lineage::{ancestry, is_stranger};
+use crate::tree::silent;
+
+/// Names of threads that are read in one go, some 5 us each: processes that start wait for the tree.
+const NAMES_AT_ONCE: u32 = 128;
+/// The same at the end, for one process.
+const NAMES_AT_ONCE_OF_ONE: u32 = 1024;
+
+/// All processes, and the arenas for those to come.
+pub(crate) struct ProcessTree {
+    hub: Arc<Hub>,
+    arenas: Arenas,
+    /// When the recording began, in ticks: no process of it began earlier.
+    began: u64,
+    /// The process that was started, and the number of the member that it is.
+    started: Option<(u32, Option<u32>)>,
+    living: Vec<Member>,
+    ended: Vec<Member>,
+    /// Number of the newest member with a process id.
+    numbers: HashMap<u32, u32>,
+    files: Files,
+    next_number: u32,
+    ends: Ends,
+    /// Knows which functions triggers name.
+    finder: Option<Box<dyn FindSites>>,
+    /// Processes that aren't members any more, and that whoever keeps calls hasn't seen since.
+    forgotten: Vec<Watched>,
+}
+
+impl std::fmt::Debug for ProcessTree {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProcessTree").field("living", &self.living).finish_non_exhaustive()
+    }
+}
+
+impl ProcessTree {
+    /// A tree without members. Not even one arena is an error.
+    pub fn new(
+        hub: Hub,
+        capacity: Capacity,
+        follow: bool,
+        finder: Option<Box<dyn FindSites>>,
+    ) -> io::Result<ProcessTree> {
+        let hub = Arc::new(hub);
+        Ok(ProcessTree {
+            arenas: Arenas::new(Arc::clone(&hub), capacity, follow)?,
+            hub,
+            began: ticks(),
+            started: None,
+            living: Vec::new(),
+            ended: Vec::new(),
+            numbers: HashMap::new(),
+            files: Files::default(),
+            next_number: 0,
+            ends: Ends::new(),
+            finder,
+            forgotten: Vec::new(),
+        })
+    }
+
+    /// The hub by which processes join.
+    pub fn hub(&self) -> &Arc<Hub> {
+        &self.hub
+    }
+
+    /// Deals with all that processes have told.
+    pub fn attend(&mut self) {
+        let claimed = self.arenas.attend();
+        let has_new = !claimed.is_empty();
+        claimed.into_iter().for_each(|arena| self.adopt(arena));
+        if has_new {
+            self.find_parents();
+        }
+        for member in &mut self.living {
+            member.look(&mut self.files, self.finder.as_deref_mut());
+        }
+        if has_new {
+            self.ends.announce();
+        }
+    }
+
+    /// Forked children may be noticed before their parents.
+    fn find_parents(&mut self) {
+        let forked = |member: &&mut Member| member.origin == origin::FORK && member.parent.is_none();
+        for member in self.living.iter_mut().chain(&mut self.ended).filter(forked) {
+            let parent = self.numbers.get(&member.forked_from).copied();
+            member.parent = parent.filter(|parent| *parent != member.number);
+        }
+    }
+
+    /// Takes in the process that has claimed `arena`.
+    fn adopt(&mut self, arena: Arc<Arena>) {
+        // It can't fail: the memory is ours.
+        let _ = arena.unmark_spare();
+        let header = arena.header();
+        let now = ticks();
+        // Somebody may have written over it.
+        let is_possible = (self.began..now).contains(&header.start.ticks);
+        let start_ticks = if is_possible { header.start.ticks } else { now };
+        let parent = self.parent_of(&header, start_ticks);
+        let forked_from = parent.filter(|_| header.origin == origin::FORK);
+        let forked_from =
+            forked_from.and_then(|number| self.members().find(|member| member.number == number));
+        let number = self.next_number;
+        let mut member = Member::new(number, arena, &header, start_ticks, parent, forked_from);
+        if self.finder.is_some() {
+            member.armed = Armed::of(&member.arena, forked_from.map(|parent| &parent.armed));
+        }
+        self.next_number += 1;
+        self.numbers.insert(member.pid, number);
+        if let Some((_, known @ None)) = self.started.as_mut().filter(|(started, _)| *started == member.pid) {
+            *known = Some(number);
+        }
+        match Life::of(member.pid) {
+            Life::Over => return self.end_member(member, now),
+            // Somebody may have written the number of a thread, which no descriptor can be had of.
+            Life::Told(_) | Life::Unknown if is_stranger(member.pid, member.arena.inode()) => {
+                member.is_stranger = true;
+            }
+            Life::Told(pidfd) => member.pidfd = self.ends.add(pidfd, number),
+            // It is asked for from time to time.
+            Life::Unknown => {}
+        }
+        self.living.push(member);
+    }
+
+    /// The number of the member that a new process comes from, which it may have replaced at `start_ticks`.
+    fn parent_of(&mut self, header: &ArenaHeader, start_ticks: u64) -> Option<u32> {
+        let forked = header.origin == origin::FORK;
+        let replaced = self.living.iter().position(|member| member.pid == header.target_pid).map(|place| {
+            // A forked child with the process id of somebody whose end wasn't noticed yet; else it executed another program.
+            let ending = if forked { image_end::ENDED } else { image_end::EXEC };
+            let mut old = self.living.swap_remove(place);
+            old.end = Some((ending, start_ticks));
+            old.pidfd = None;
+            let number = old.number;
+            self.ended.push(old);
+            number
+        });
+        if forked {
+            return self.numbers.get(&header.forked_from).copied();
+        }
+        // Processes in between may have ended by now. If the process that was started is traced, all others descend from it.
+        replaced
+            .or_else(|| self.ancestor(header.parent_pid))
+            .or_else(|| self.started.and_then(|(_, number)| number))
+    }
+
+    /// The member that a process descends from, by its parent's process id.
+    fn ancestor(&self, pid: u32) -> Option<u32> {
+        ancestry(pid)
+            .take_while(|pid| *pid > 1)
+            .find_map(|pid| self.living.iter().find(|member| member.pid == pid).map(|member| member.number))
+    }
+
+    /// A member's process was found to have ended at `now`.
+    fn end_member(&mut self, mut member: Member, now: u64) {
+        member.look(&mut self.files, self.finder.as_deref_mut());
+        member.end = Some((image_end::ENDED, now));
+        // Closes it, and so ends its place among those that are waited for.
+        member.pidfd = None;
+        self.ended.push(member);
+    }
+
+    /// The program runs, as process `pid`.
+    pub fn has_started(&mut self, pid: u32) {
+        let number = self.members().find(|member| member.pid == pid).map(|member| member.number);
+        self.started = Some((pid, number));
+    }
+
+    /// Processes that ran untraced though they should have been followed, as far as they could say so.
+    pub fn untraced(&self) -> u32 {
+        self.hub.header().untraced.saturating_add(self.arenas.dropped())
+    }
+
+    /// The processes with triggers, and those that have gone since the last call.
+    pub fn watched(&mut self) -> Vec<Watched> {
+        let mut watched = std::mem::take(&mut self.forgotten);
+        watched.extend(self.members().filter_map(Member::watched));
+        watched
+    }
+
+    /// Opens the program at `path`, which is about to be started.
+    pub fn open_started(&mut self, path: &Path) {
+        self.files.open_started(path);
+    }
+
+    /// What is readable when somebody has ended, or is new.
+    pub fn ends(&self) -> Option<Arc<OwnedFd>> {
+        self.ends.descriptor()
+    }
+
+    /// Whether the end of a member has to be asked for.
+    pub fn has_members_to_ask(&self) -> bool {
+        self.living.iter().any(Member::is_to_be_asked)
+    }
+
+    /// Finds out who has ended.
+    pub fn notice_ends(&mut self) {
+        let now = ticks();
+        let mut gone = self.ends.next();
+        let asked = self.living.iter().filter(|member| member.is_to_be_asked() && member.is_over());
+        gone.extend(asked.map(|member| u64::from(member.number)));
+        if !gone.is_empty() {
+            // Before its end one of them may have executed another program, which then is what has ended.
+            self.attend();
+        }
+        for number in gone {
+            if let Some(place) = self.living.iter().position(|member| u64::from(member.number) == number) {
+                let member = self.living.swap_remove(place);
+                self.end_member(member, now);
+            }
+        }
+    }
+
+    fn ended_now(&mut self) -> usize {
+        let before = self.living.len();
+        self.notice_ends();
+        before.saturating_sub(self.living.len())
+    }
+
+    /// Looks at the names of threads where it is time to.
+    pub fn look_at_names(&mut self, all: bool) -> Option<Instant> {
+        let now = Instant::now();
+        // The others stay due: whoever waits for the tree gets it in between.
+        let mut left = if all { u32::MAX } else { NAMES_AT_ONCE };
+        for member in &mut self.living {
+            if all || left > 0 && member.names_due <= now {
+                left -= member.names.poll(&member.arena, left.min(NAMES_AT_ONCE_OF_ONE)).min(left);
+                member.names_due = now + member.names.pause();
+            }
+        }
+        self.living.iter().map(|member| member.names_due).min()
+    }
+
+    /// Those that were not taken yet.
+    pub fn members(&self) -> impl Iterator<Item = &Member> {
+        self.living.iter().chain(&self.ended)
+    }
+
+    /// Whether somebody lives whose end will be heard of.
+    pub fn has_living(&self) -> bool {
+        self.living.iter().any(|member| !member.is_stranger)
+    }
+
+    /// Forked children that may yet become members: they have made no traced call so far.
+    pub fn silent_children(&self) -> Vec<ChildEntry> {
+        let left_out = self.hub.children();
+        let is_known = |pid| {
+            self.living.iter().any(|member| member.pid == pid)
+                || left_out.iter().any(|child| child.pid == pid)
+        };
+        silent::children(self.hub.inode(), is_known)
+    }
+
+    /// The ended members beyond what may be kept: the oldest ones, in the order of their ends.
+    pub fn take_ended(&mut self, kept: usize, bytes_kept: u64) -> Vec<Member> {
+        let sizes: Vec<u64> = self.ended.iter().map(|member| member.arena.allocated()).collect();
+        let mut bytes = sizes.iter().copied().fold(0, u64::saturating_add);
+        let mut count = self.ended.len();
+        let mut excess = 0;
+        for size in sizes {
+            if count <= kept && bytes <= bytes_kept {
+                break;
+            }
+            count -= 1;
+            bytes = bytes.saturating_sub(size);
+            excess += 1;
+        }
+        let taken: Vec<Member> = self.ended.drain(..excess).collect();
+        self.forgotten.extend(taken.iter().filter_map(Member::watched));
+        taken
+    }
+
+    /// Ends the recording: nobody gets an arena any more. All members that are left, in the order of their numbers; those
+    /// that still run end at `now`.
+    pub fn end(&mut self, now: u64) -> Vec<Member> {
+        self.arenas.stop();
+        self.attend();
+        self.arenas.close();
+        // As many as there are: ends come in handfuls.
+        while self.ended_now() > 0 {}
+        let mut all: Vec<Member> = self.ended.drain(..).chain(self.living.drain(..)).collect();
+        for member in &mut all {
+            member.end.get_or_insert((image_end::RUNNING, now));
+        }
+        all.sort_by_key(|member| member.number);
+        all
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::mem::offset_of;
+    use std::sync::atomic::Ordering;
+    use std::sync::mpsc;
+
+    use everycall_format::env::RING_SIZE_MIN;
+
+    use super::*;
+
+    /// Programs may write any number in the place of their own.
+    #[test]
+    fn nobody_waits_for_the_end_of_strangers() {
+        let (tell, told) = mpsc::channel();
+        let (end, ended) = mpsc::channel::<()>();
+        let waits = move || {
+            tell.send(rustix::thread::gettid().as_raw_nonzero().get() as u32).unwrap();
+            let _ = ended.recv();
+        };
+        let other = std::thread::Builder::new().spawn(waits).unwrap();
+        let thread = told.recv().unwrap();
+        for (pid, what) in
+            [(std::process::id(), "the recorder"), (1, "the first process"), (thread, "a thread")]
+        {
+            let capacity = Capacity::find(RING_SIZE_MIN, None, None).unwrap();
+            let mut tree = ProcessTree::new(Hub::create(true).unwrap(), capacity, true, None).unwrap();
+            let arena = tree.arenas.first_spare().unwrap();
+            let at = offset_of!(ArenaHeader, target_pid) as u64;
+            rustix::io::pwrite(arena.file(), &pid.to_le_bytes(), at).unwrap();
+            tree.hub.page().spares().next().unwrap().store(0, Ordering::Release);
+            tree.attend();
+            tree.notice_ends();
+            assert_eq!(tree.members().count(), 1, "{what}");
+            assert!(!tree.has_living(), "{what}, {pid}");
+        }
+        drop(end);
+        other.join().unwrap();
+    }
+}
