@@ -21,10 +21,8 @@ mod short;
 mod templates;
 mod types;
 
+pub use print::TEXT_MAX;
 pub use short::short_name;
-
-/// Longest text that a name may stand for.
-pub const TEXT_MAX: usize = 32 << 10;
 
 /// The function or object that a linker name is that of: `void f<int>(int)` for `_Z1fIiEvT_`.
 /// `None` for what is no such name.

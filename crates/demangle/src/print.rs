@@ -3,9 +3,10 @@
 //! A type may stand around what has it: `void (*f())(int)`. So each is printed in two parts, what
 //! comes before (`left`) and what comes behind (`right`).
 
-use crate::TEXT_MAX;
 use crate::node::{Function, Id, List, Node, Qualifiers, Reference};
 
+/// Longest text that a name may stand for, in bytes.
+pub const TEXT_MAX: usize = 32 << 10;
 /// Nodes within each other.
 const DEPTH_MAX: u32 = 400;
 /// Nodes that are looked at, however often each.

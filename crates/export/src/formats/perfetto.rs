@@ -23,6 +23,7 @@
 
 mod details;
 mod fields;
+mod packets;
 mod parts;
 
 use std::collections::BTreeSet;
@@ -44,6 +45,7 @@ use crate::text;
 
 use self::details::{DetailTexts, put_jumped, put_tail};
 use self::fields::{annotation, event, interned, packet};
+use self::packets::{SEQUENCE_PROCESS, close_small, open_small, put_entry, put_packet};
 use self::parts::{
     put_clock, put_family, put_labels, put_number, put_process, put_remarks, put_text, put_value,
 };
@@ -52,8 +54,6 @@ const CLOCK_REALTIME: u64 = 1;
 const CLOCK_BOOTTIME: u64 = 6;
 /// The first of the numbers for clocks of one sequence's own.
 const CLOCK_OWN: u64 = 64;
-/// The sequence of what belongs to no thread.
-const SEQUENCE_PROCESS: u64 = 1;
 const SEQUENCE_FIRST: u64 = 2;
 /// Number of [`text::DEEPER`]; functions come behind it.
 const NAME_DEEPER: u64 = 1;
@@ -488,35 +488,8 @@ impl Track {
     }
 }
 
-/// Begins a message of less than 128 bytes; tells where its content begins.
-#[inline]
-fn open_small(bytes: &mut Vec<u8>, field: u32) -> usize {
-    bytes.varint(u64::from(field) << 3 | 2);
-    bytes.push(0);
-    bytes.len()
-}
-
-#[inline]
-fn close_small(bytes: &mut [u8], start: usize) {
-    let length = bytes.len() - start;
-    debug_assert!(length < 0x80);
-    bytes[start - 1] = length as u8;
-}
-
 /// Number of a slice's name.
 #[inline]
 fn number_of(what: Option<FunctionId>) -> u64 {
     what.map_or(NAME_DEEPER, |function| NAME_DEEPER + 1 + function.index() as u64)
-}
-
-/// A text that is known by its number from here on.
-fn put_entry(interned: &mut Vec<u8>, field: u32, number: u64, text: &str) {
-    interned.message(field, |entry| {
-        entry.number(1, number);
-        entry.text(2, text);
-    });
-}
-
-fn put_packet(bytes: &mut Vec<u8>, build: impl FnOnce(&mut Vec<u8>)) {
-    bytes.message(packet::PACKET, build);
 }

@@ -5,12 +5,14 @@ use std::rc::Rc;
 
 use gimli::Unit;
 
-use super::EntryId;
 use super::file::Slice;
 use super::split::UnitVisitor;
 use super::walk::{Found, Walk};
 use crate::budget::DebugError;
 use crate::table::FunctionTable;
+
+/// An entry of the debugging information: the unit's index, and the offset in the unit.
+pub(crate) type EntryId = (u32, usize);
 
 /// A function of the table, and what its unit says of it.
 pub(super) struct Finding {

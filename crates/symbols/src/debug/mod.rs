@@ -22,6 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::Arc;
 
+pub(crate) use self::collect::EntryId;
 use self::collect::{Collector, Finding};
 use self::file::{DebugFile, DebugFileKind};
 use self::inlined::{InlineReader, Inlines};
@@ -36,9 +37,6 @@ use crate::locate::LocatedFile;
 use crate::source::CompiledSource;
 use crate::table::FunctionTable;
 use crate::warning::SymbolWarning;
-
-/// An entry of the debugging information: the unit's index, and the offset in the unit.
-pub(crate) type EntryId = (u32, usize);
 
 /// What DWARF says of one function of the table.
 #[derive(Clone, Debug, Default)]

@@ -6,7 +6,7 @@ use crate::names::{FunctionId, Functions};
 use crate::text;
 
 use super::fields::{annotation, event, interned};
-use super::{close_small, open_small, put_entry};
+use super::packets::{close_small, open_small, put_entry};
 
 /// Texts that one function may have.
 const TEXTS_MAX: usize = 5;

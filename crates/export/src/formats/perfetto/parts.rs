@@ -6,7 +6,7 @@ use crate::source::{Process, Source};
 use crate::text;
 
 use super::fields::{annotation, event, packet};
-use super::{SEQUENCE_PROCESS, put_packet};
+use super::packets::{SEQUENCE_PROCESS, put_packet};
 
 /// The process tree, where there is more than one process.
 pub(super) fn put_family(bytes: &mut Vec<u8>, processes: &[Process]) {
