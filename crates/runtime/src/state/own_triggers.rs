@@ -65,8 +65,10 @@ impl Triggers {
     }
 
     /// All that was posted when the bell was `bell` is written or not wanted: nobody has to keep
-    /// anything for it any more.
+    /// anything for it any more. What was posted since waits from now on, as somebody is there to
+    /// come for it.
     pub(crate) fn hear(&self, bell: u32) {
+        field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
         field!(self.base, TriggerHeader, heard, AtomicU32).store(bell, Release);
     }
 
