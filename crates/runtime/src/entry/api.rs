@@ -21,7 +21,7 @@ use everycall_hooks::ByteSink;
 use everycall_hooks::arch::frame::HOOK_BELOW_FRAME;
 use everycall_ring::{Control, state};
 
-/// Fraction bits with which rates are computed.
+/// Ticks are rounded to this many bits before a rate is computed from them.
 const RATE_BITS: u32 = 33;
 /// Ticks per second to assume until the rate has been measured.
 const RATE_UNKNOWN: u64 = 1_000_000_000;
