@@ -419,19 +419,19 @@ fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
     words.len()
 }
 
-/// The words of a command line, which ends each with a zero byte. A thread's name. One that names
-/// itself and then waits has told nobody, so the kernel is asked; of one that has ended meanwhile,
-/// what it told last is all that there is.
+/// A thread's name. The kernel is asked, because a thread that names itself and then waits has not
+/// recorded its new name. If the thread has ended meanwhile, the last recorded name is returned.
 fn newest_name(arena: &Arena, slot: u32, header: &ThreadHeader) -> [u8; 16] {
     let now = arena.slot(slot);
     let is_there = header.fiber == 0
         && now.state().load(Acquire) == thread_state::USED
         && now.generation().load(Relaxed) == header.generation;
-    // Unless it is another process's thread, one that shares our memory.
+    // `None` if the thread belongs to another process that shares our memory.
     let name = if is_there { processes::name_of_thread(header.tid) } else { None };
     name.unwrap_or(header.name)
 }
 
+/// The words of a command line, in which each word ends with a zero byte.
 fn words_of(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.strip_suffix(b"\0").unwrap_or(line).split(|byte| *byte == 0).filter(|_| !line.is_empty())
 }
