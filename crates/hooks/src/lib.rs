@@ -1,11 +1,12 @@
-//! All assembly of the traced side. One folder per architecture, with the same names in each.
+//! All assembly of the traced side. There is one folder for each architecture, with the same names
+//! in each.
 //!
 //! Each traced object carries a copy of the hooks under hidden names, next to its
-//! [`ModuleDescriptor`], from which they take the object's place in the code space. So there are no
-//! procedure linkage tables, no symbol lookups and no options on the way, and a module whose
-//! descriptor is blank is off.
+//! [`ModuleDescriptor`], from which they read the object's range of the code space. So no procedure
+//! linkage tables, symbol lookups or options slow them down, and a module with a blank descriptor
+//! is off.
 //!
-//! What a hook does when nothing is in its way:
+//! The fast path of a hook:
 //!
 //! ```text
 //! control block of this thread (thread-local slot)      none -> slow path
@@ -19,16 +20,18 @@
 //! exit:  pop
 //! ```
 //!
-//! Order matters, and each order has its reason: the clock is read before the slot is reserved and
-//! its upper half compared afterwards, so a word always belongs to the last epoch recorded before
-//! its slot. An entry is pushed before it is written and an exit written before it is popped, so a
-//! signal handler that jumps away in between leaves a frame too many, never one too few, and dead
-//! frames are found by their stack pointers.
+//! The order of these steps matters:
 //!
-//! Hooks keep every general register and touch no other one; `errno`, the direction flag, MXCSR and
-//! the x87 control word aren't touched either. The slow path keeps the vector registers too (their
-//! lower halves; it doesn't touch the upper ones) and runs with signals blocked, on a stack of its
-//! own where the thread has one.
+//! - The clock is read before the slot is reserved, and its upper half is compared afterwards. So a
+//!   word always belongs to the last epoch recorded before its slot.
+//! - An entry is pushed before its word is written, and an exit's word is written before the entry
+//!   is popped. So a signal handler that jumps away in between leaves one frame too many, never one
+//!   too few. Dead frames are found by their stack pointers.
+//!
+//! Hooks preserve every general register and use no other registers. They don't change `errno`, the
+//! direction flag, MXCSR or the x87 control word either. The slow path also preserves the lower
+//! halves of the vector registers, and doesn't use the upper halves. It runs with signals blocked,
+//! on a stack of its own if one is free.
 #![no_std]
 
 #[cfg(target_arch = "x86_64")]

@@ -1,23 +1,23 @@
-//! What lives in the traced process.
+//! The part of everycall that runs inside the traced process.
 //!
-//! Layers, each of which imports downwards only (a test keeps that):
+//! Each layer imports downwards only (a test checks this):
 //!
 //! ```text
-//! entry      hooks' slow path, start, what the program asks for
+//! entry      hooks' slow path, start, functions that the program calls
 //! features   snapshots, triggers without a recorder, crash files, forks, pauses, modules
-//! threads    stacks, contexts, open calls, what is recorded of them
+//! threads    stacks, contexts, open calls, and recording their events
 //! state      plain structures of the process, its arena, threads and modules
 //! sys        system calls, files, mappings, locks
 //! ```
 //!
-//! It allocates nothing after its start, takes no lock that a hook could wait for, needs no other
-//! library, and never unwinds. There is no one to report to: what it could not do, it counts in the
-//! arena.
+//! The runtime allocates nothing after its start, takes no lock that a hook could wait for, needs
+//! no other library, and never unwinds. It has nowhere to report errors, so it counts failures in
+//! the arena.
 //!
-//! `unsafe` is opened file by file: for shared memory, system calls, and pointers that the assembly
-//! hands over.
+//! `unsafe` is allowed file by file: for shared memory, system calls, and pointers that the
+//! assembly passes.
 #![no_std]
-// What a form of the runtime doesn't need, the linker leaves out.
+// The linker removes what a form of the runtime doesn't use.
 #![cfg_attr(not(any(feature = "executable", feature = "shared")), allow(dead_code))]
 
 mod entry;

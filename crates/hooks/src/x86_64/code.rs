@@ -1,9 +1,9 @@
-//! What instructions look like.
+//! The encoding of instructions.
 
-/// The longest instruction that calls: with a prefix, an address and an offset of 32 bits.
+/// The longest call instruction: with a prefix, an address and an offset of 32 bits.
 pub const CALL_MAX: u64 = 7;
 
-/// Whether code ends in an instruction that calls.
+/// Whether code ends in a call instruction.
 #[must_use]
 pub fn ends_in_call(code: [u8; CALL_MAX as usize]) -> bool {
     // Through a register or memory: the operand's length varies.
@@ -14,8 +14,8 @@ pub fn ends_in_call(code: [u8; CALL_MAX as usize]) -> bool {
     matches!(code, [_, _, 0xe8, ..]) || [2, 3, 4, 6, 7].into_iter().any(is_indirect)
 }
 
-/// Whether the processor's maker promises that a store of an aligned word to code that others run is seen
-/// whole.
+/// Whether the processor's manufacturer guarantees that a store of an aligned word to code that
+/// other processors run is seen whole.
 #[must_use]
 pub fn are_stored_words_whole() -> bool {
     let leaf = core::arch::x86_64::__cpuid(0);

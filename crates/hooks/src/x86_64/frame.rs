@@ -1,12 +1,12 @@
-//! What hooks leave on the stack, and what a function's frame has there.
+//! What hooks leave on the stack, and the layout of a function's frame there.
 #![allow(unsafe_code)] // The stack of a hook, by its address.
 
-/// From a hook's stack pointer to where it was before the hook was called, and a function's first
-/// instruction called it: behind its return address and four registers.
+/// From a hook's stack pointer to the stack pointer before the hook was called, if the function's
+/// first instruction called it: above the return address and four registers.
 pub const HOOK_BELOW: u64 = 40;
 /// From `__builtin_frame_address(0)` of a function that was called in a frame, to the stack pointer
-/// that a hook called in the same place would have: the return address is 8 above the one, and 32
-/// above the other.
+/// that a hook called at the same place would have. The return address is 8 above the former, and
+/// 32 above the latter.
 pub const HOOK_BELOW_FRAME: u64 = 24;
 /// How much lower the stack pointer of an entry hook may be than that of the function's exit hook:
 /// gcc pushes the static chain before it calls the entry hook of a nested function.
@@ -14,15 +14,15 @@ pub const ENTRY_BELOW_EXIT: u64 = 8;
 /// Stack pointers of hooks are multiples of this.
 pub const ALIGN: u64 = 8;
 
-/// Where a function whose hook has this stack pointer puts the return addresses of what it calls,
-/// if the hook lies within its frame and the function has pushed no arguments.
+/// The address at which a function puts the return addresses of its calls. Its hook has this stack
+/// pointer and lies within its frame, and the function has pushed no arguments.
 #[must_use]
 pub fn return_address_below(hook: u64) -> u64 {
     hook.saturating_add(HOOK_BELOW - 8)
 }
 
-/// What a `__cyg_profile` hook has saved: `rsi`, in which it was handed the call site, three other
-/// registers, and where it returns to.
+/// The registers that a `__cyg_profile` hook has saved: `rsi`, in which it got the call site, three
+/// others, and its return address.
 ///
 /// # Safety
 /// `hook` is the stack pointer of such a hook that runs.
@@ -31,7 +31,7 @@ unsafe fn saved(hook: u64) -> [u64; 5] {
     unsafe { *(hook as *const [u64; 5]) }
 }
 
-/// Where a function was called, as its `__cyg_profile` hook was told: where the call returns to.
+/// The address to which the call of a function returns, as its `__cyg_profile` hook was passed it.
 ///
 /// # Safety
 /// `hook` is the stack pointer of such a hook that runs.
@@ -41,8 +41,8 @@ pub unsafe fn call_site(hook: u64) -> u64 {
     unsafe { saved(hook)[0] }
 }
 
-/// Where a `__cyg_profile` hook itself returns to: of a call that was inlined, into the function
-/// that made it.
+/// The return address of a `__cyg_profile` hook itself. For an inlined call, it lies in the
+/// function that made the call.
 ///
 /// # Safety
 /// `hook` is the stack pointer of such a hook that runs.
@@ -52,12 +52,12 @@ pub unsafe fn hook_returns_to(hook: u64) -> u64 {
     unsafe { saved(hook)[4] }
 }
 
-/// Where a function returns to whose first instruction has called an entry hook.
+/// The return address of a function whose first instruction has called an entry hook.
 ///
 /// # Safety
 /// `hook` is the stack pointer of such a hook that runs.
 #[must_use]
 pub unsafe fn function_returns_to(hook: u64) -> u64 {
-    // SAFETY: by contract: what the function was called with.
+    // SAFETY: by contract: the return address that the function was called with.
     unsafe { *((hook + HOOK_BELOW) as *const u64) }
 }

@@ -8,7 +8,7 @@ use everycall_format::arena::OpenCall;
 use everycall_format::event;
 use everycall_ring::{Control, left_out, state};
 
-// How a hook gets at its thread's control block.
+// How a hook finds its thread's control block.
 #[cfg(feature = "executable")]
 macro_rules! load_control {
     () => {
@@ -178,7 +178,7 @@ hooks_asm! {
     everycall_function_end everycall_entry
     ",
 
-    // Exit: called before a function's ret, or before it jumps into another.
+    // Exit: called before a function's ret, or before it jumps into another function.
     "
     everycall_function __return__
         cmpq    $0, everycall_module + {ON}(%rip)
@@ -230,9 +230,9 @@ hooks_asm! {
     ",
 
     // __cyg_profile_func_exit(function, call site). The frame may have grown since the entry, so
-    // the innermost open call is recognised by its function. An entry further down the stack is a
-    // dead frame's, unless the function has given up its frame and jumped here: then the return
-    // address is the call site.
+    // the innermost open call is recognised by its function. An entry further down the stack
+    // belongs to a dead frame, unless the function has released its frame and jumped here: then the
+    // return address is the call site.
     "
     everycall_function __cyg_profile_func_exit
         cmpq    $0, everycall_module + {ON}(%rip)
@@ -264,8 +264,7 @@ hooks_asm! {
     everycall_function_end __cyg_profile_func_exit
     ",
 
-    // The ways into the slow path: what it is in edi, its slot in rsi. A thread that is off
-    // returns.
+    // The ways into the slow path: `what` is in edi, the slot in rsi. A thread that is off returns.
     "
     .macro everycall_slow_way name, what, address
     .type   everycall_slow_\\name, @function

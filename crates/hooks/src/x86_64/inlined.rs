@@ -1,10 +1,10 @@
-//! Members of `std::string` that exist only inlined, and that clang names all the same.
+//! Members of `std::string` that exist only inlined, although clang refers to them.
 //!
 //! clang 19 with `-finstrument-functions` passes the address of each function whose body it
-//! inlines. For these, which libstdc++ has always inlined while its `extern template` promises a
-//! definition in the library, there is no such address: a program that uses `std::string` doesn't
-//! link. (clang 22 leaves them out.) So here is one: nothing calls it, it only gives the calls of
-//! the hooks a name. Weak, for those programs that have a definition of their own.
+//! inlines. libstdc++ always inlines these members, while its `extern template` promises a
+//! definition in the library that doesn't exist. So a program that uses `std::string` doesn't link.
+//! (clang 22 leaves them out.) This file defines them. Nothing calls them; they only give the
+//! hooks' events a name. They are weak, for programs that have definitions of their own.
 #![allow(unsafe_code)] // Assembly.
 
 use core::arch::global_asm;

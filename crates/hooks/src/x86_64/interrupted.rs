@@ -1,40 +1,41 @@
-//! Where a signal interrupted the thread whose handler runs: on the alternate stack, the thread may
-//! have come to another stack since its last event, and the handler's calls belong to that one; on
-//! the same stack, the handler lies some KiB below.
+//! At which stack pointer a signal interrupted the thread whose handler runs. On the alternate
+//! stack, the thread may have switched to another stack since its last event, and the handler's
+//! calls belong to that one. On the same stack, the handler lies some KiB below.
 //!
-//! The kernel puts what it interrupted onto the handler's stack, a `ucontext_t`. On an alternate
-//! stack it lies at the top, holds the bounds of that stack, and is found by them. On others, it is
-//! found by what it always holds.
+//! The kernel saves what it interrupted on the handler's stack, in a `ucontext_t`. On an alternate
+//! stack, that lies at the top, holds the bounds of the stack, and is found by them. On other
+//! stacks, it is found by values that it always holds.
 #![allow(unsafe_code)] // The calling thread's stack, by its addresses.
 
-/// A `ucontext_t`, in 64-bit words: flags, of which the kernel knows few, and a link to another
-/// one, which it leaves out.
+/// Layout of a `ucontext_t`, in 64-bit words: flags, of which the kernel uses few, and a link to
+/// another one, which it leaves empty.
 const FLAGS: u64 = 0;
 const FLAGS_MAX: u64 = 15;
 const LINK: u64 = 1;
-/// Which one has the first address of the alternate stack.
+/// The word that holds the first address of the alternate stack.
 const STACK_FIRST: u64 = 2;
-/// The size of the alternate stack.
+/// The word that holds the size of the alternate stack.
 const STACK_SIZE: u64 = 4;
-/// The stack pointer: behind eight words of the general registers' and seven of others.
+/// The word that holds the stack pointer: behind eight general registers and seven other words.
 const STACK_POINTER: u64 = 20;
-/// The segment registers, the code's lowest: one and the same for all 64-bit code.
+/// The word that holds the segment registers, the code segment's lowest: it is the same for all
+/// 64-bit code.
 const SEGMENTS: u64 = 23;
 const CODE_SEGMENT: u16 = 0x33;
 const WORD: u64 = 8;
 
-/// The stack pointer at which the calling thread, whose stack pointer lies on its alternate stack
-/// `first..end`, was interrupted. `None` where nothing like it is there: somebody else may have put
-/// a thread onto this stack.
+/// The stack pointer at which the calling thread was interrupted. Its own stack pointer lies on its
+/// alternate stack `first..end`. `None` if no saved context is found: something else may have put
+/// the thread onto this stack.
 #[must_use]
 pub fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
     if !(first..end).contains(&pointer) {
         return None;
     }
-    // SAFETY: between the stack pointer and the end of the stack that the thread runs on, all
-    // memory can be read.
+    // SAFETY: all memory between the stack pointer and the end of the stack that the thread runs on
+    // is readable.
     let word = |address: u64| unsafe { (address as *const u64).read_volatile() };
-    // The topmost one: a handler may have been interrupted on the alternate stack, too.
+    // The topmost one: a handler on the alternate stack may have been interrupted, too.
     let last = (end & !(WORD - 1)).checked_sub((STACK_POINTER + 1) * WORD)?;
     let lowest = pointer.next_multiple_of(WORD);
     (0..)
@@ -46,9 +47,8 @@ pub fn stack_pointer(pointer: u64, first: u64, end: u64) -> Option<u64> {
         .filter(|interrupted| !(first..end).contains(interrupted))
 }
 
-/// Where the kernel saved what it interrupted that lies between two addresses, between which all
-/// memory can be read, and the stack pointer that was interrupted there. `None` where nothing like
-/// it is there.
+/// Finds a saved context between two addresses, between which all memory is readable. Returns its
+/// address, and the interrupted stack pointer. `None` if there is none.
 #[must_use]
 pub fn between(low: u64, high: u64) -> Option<(u64, u64)> {
     // SAFETY: by contract.
@@ -101,11 +101,11 @@ mod tests {
             assert_eq!(stack_pointer(first + 8 * 50, first, end), Some(interrupted));
             assert_eq!(stack_pointer(first + 3, first, end), Some(interrupted));
         }
-        // Nothing below the stack pointer counts.
+        // What lies below the stack pointer is ignored.
         assert_eq!(stack_pointer(first + 8 * 401, first, end), None);
         assert_eq!(stack_pointer(end, first, end), None);
         assert_eq!(stack_pointer(end - 1, first, end), None);
-        // What lies on the stack itself isn't what a signal interrupted.
+        // A stack pointer on the stack itself isn't one that a signal interrupted.
         stack[420] = first + 8;
         core::hint::black_box(&stack);
         assert_eq!(stack_pointer(first, first, end), None);

@@ -1,4 +1,4 @@
-//! Symbols of other objects, as far as the dynamic linker has found them.
+//! Symbols of other objects, resolved by the dynamic linker if it finds them.
 #![allow(unsafe_code)] // Assembly.
 
 use crate::descriptor::RuntimeTable;
@@ -6,11 +6,11 @@ use core::arch::{asm, global_asm};
 
 global_asm!(".weak everycall_runtime_v1", ".weak _r_debug");
 
-/// The runtime of the process, by its symbol; null where there is none.
+/// The runtime of the process, by its symbol, or null if there is none.
 #[must_use]
 pub fn linked_runtime() -> *const RuntimeTable {
     let table: *const RuntimeTable;
-    // SAFETY: loads an address that the dynamic linker has put in, or null.
+    // SAFETY: loads an address that the dynamic linker has stored, or null.
     unsafe {
         asm!(
             "mov {}, qword ptr [rip + everycall_runtime_v1@GOTPCREL]",
@@ -21,7 +21,8 @@ pub fn linked_runtime() -> *const RuntimeTable {
     table
 }
 
-/// Where the dynamic linker lists objects for debuggers, a `struct r_debug`; null where it doesn't.
+/// The dynamic linker's list of objects for debuggers, a `struct r_debug`, or null if there is
+/// none.
 #[must_use]
 pub fn debugger_objects() -> *const u8 {
     let debug: *const u8;

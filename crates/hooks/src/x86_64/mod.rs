@@ -2,11 +2,15 @@
 //!
 //! # Registers
 //!
-//! At a function's entry `rax` counts the vector registers of variadic calls and `r10` is the
-//! static chain; at its exit `rax`, `rdx` hold results; at a tail exit every argument register is
-//! live and `r11` or `rax` may hold the target; `preserve_none` functions take arguments in `r11`,
-//! `rax` and in most others. So hooks save what they use, in all three places. The flags are free
-//! in all of them.
+//! Hooks save every register that they use, because any of them may be live:
+//!
+//! - at a function's entry, `rax` counts the vector registers of variadic calls, and `r10` is the
+//!   static chain;
+//! - at its exit, `rax` and `rdx` hold results;
+//! - at a tail exit, every argument register is live, and `r11` or `rax` may hold the target;
+//! - `preserve_none` functions take arguments in `r11`, `rax` and in most other registers.
+//!
+//! The flags are free in all of these places.
 //!
 //! # Stack
 //!
@@ -21,11 +25,11 @@
 //! Both kinds of hooks have four registers there, so the stack pointers of a function's entry and
 //! exit hooks are equal when those of the function were.
 //!
-//! # The slow path's way in
+//! # How hooks enter the slow path
 //!
 //! | from | rsi | edi |
 //! |---|---|---|
-//! | no control block, another stack's, or no room | not a slot | 0, EXIT, BODY |
+//! | no control block, another stack, or no space | not a slot | 0, EXIT, BODY |
 //! | clock's upper half changed | reserved slot | 0, EXIT, BODY |
 //! | dead frames below an entry | reserved slot | PUSHED, BODY |
 //! | an exit of another frame | reserved slot with the exit's ticks | EXIT, BODY |
@@ -55,8 +59,8 @@ pub use processor::{call_on_stack, is_stepping, spawn, stack_pointer, syscall, t
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use processor::{handler_end, local_thread_slot};
 
-/// No address of a program's own memory lies beyond this.
+/// A program's own memory lies below this address.
 pub const USER_END: u64 = 1 << 47;
-/// What the kernel puts onto a stack for a signal handler, at most: with all that registers have,
-/// `AMX` tiles included.
+/// The most bytes that the kernel puts onto a stack for a signal handler, with all register state
+/// including `AMX` tiles.
 pub const SIGNAL_FRAME: u64 = 12 << 10;

@@ -1,4 +1,4 @@
-//! The object's own descriptor, and what its linker knows of it.
+//! The object's own descriptor, and addresses that its linker provides.
 #![allow(unsafe_code)] // Assembly, and the object's descriptor by its address.
 
 use crate::descriptor::ModuleDescriptor;
@@ -26,12 +26,12 @@ everycall_module:
     options(att_syntax)
 );
 
-/// The address of a symbol of this object; 0 where the linker defined none. (Through the global
-/// offset table: the only way that all linkers take for weak hidden symbols.)
+/// The address of a symbol of this object, or 0 if the linker defined none. (It is read from the
+/// global offset table, the only way that all linkers support for weak hidden symbols.)
 macro_rules! address_of_symbol {
     ($name:literal) => {{
         let address: u64;
-        // SAFETY: loads an address that the linker has put in.
+        // SAFETY: loads an address that the linker has stored.
         unsafe {
             asm!(
                 concat!("movq ", $name, "@GOTPCREL(%rip), {}"),
@@ -43,12 +43,12 @@ macro_rules! address_of_symbol {
     }};
 }
 
-/// The descriptor of the object that this code was linked into, with everything filled in that the
-/// object knows of itself.
+/// The descriptor of the object into which this code was linked, with everything filled in that the
+/// object knows about itself.
 #[must_use]
 pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
     let module: *const ModuleDescriptor;
-    // SAFETY: an address; the object is `{SIZE}` zeroed bytes that hold atomics only.
+    // SAFETY: a valid address; the object is `{SIZE}` zeroed bytes that hold only atomics.
     let module = unsafe {
         asm!("leaq everycall_module(%rip), {}", out(reg) module, options(att_syntax, nostack, nomem, preserves_flags));
         &*module

@@ -1,15 +1,15 @@
-//! What the runtime needs of the processor: registers, system calls, other stacks.
+//! Access to the processor: registers, system calls, other stacks.
 #![allow(unsafe_code)] // Assembly.
 
 /// The time-stamp counter.
 #[inline(always)]
 #[must_use]
 pub fn ticks() -> u64 {
-    // SAFETY: reads a counter; user mode may, else the hooks could not either.
+    // SAFETY: reads a counter; user mode may, otherwise the hooks could not work either.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
-/// The thread pointer: thread-local slots are counted from it.
+/// The thread pointer. Offsets of thread-local slots are relative to it.
 #[inline(always)]
 #[must_use]
 pub fn thread_pointer() -> u64 {
@@ -21,7 +21,7 @@ pub fn thread_pointer() -> u64 {
     pointer
 }
 
-/// The stack pointer, about: that of a function that calls this.
+/// The approximate stack pointer: that of a function that calls this.
 #[inline(always)]
 #[must_use]
 pub fn stack_pointer() -> u64 {
@@ -39,7 +39,7 @@ pub fn stack_pointer() -> u64 {
 pub fn is_stepping() -> bool {
     const TRAP_FLAG: u64 = 0x100;
     let flags: u64;
-    // SAFETY: reads a register, by way of the stack.
+    // SAFETY: reads a register through the stack.
     unsafe {
         core::arch::asm!("pushfq", "pop {}", out(reg) flags, options(preserves_flags));
     }
@@ -49,11 +49,11 @@ pub fn is_stepping() -> bool {
 /// A system call.
 ///
 /// # Safety
-/// As the call has it.
+/// The same as for the call itself.
 #[inline(always)]
 pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
     let result: isize;
-    // SAFETY: the kernel keeps every register but these.
+    // SAFETY: the kernel preserves every register except these.
     unsafe {
         core::arch::asm!(
             "syscall",
@@ -75,8 +75,8 @@ pub unsafe fn syscall(number: usize, arguments: [usize; 6]) -> isize {
 /// Calls `entry` with `argument` on another stack.
 ///
 /// # Safety
-/// `top` is the upper end of a stack that is the calling thread's alone meanwhile, aligned to 16,
-/// and a word behind it is nobody's.
+/// `top` is the upper end of a stack that only the calling thread uses meanwhile, aligned to 16,
+/// and the word above it is unused.
 #[unsafe(naked)]
 pub unsafe extern "C" fn call_on_stack(
     argument: *mut core::ffi::c_void,
@@ -102,12 +102,12 @@ pub unsafe extern "C" fn call_on_stack(
 }
 
 /// Starts a thread of the calling process that shares what `flags` say (`clone`), on a stack of its
-/// own, calls `entry` in it and ends it. Its id, or an error. `ended` is set to 0 when it is gone,
-/// if the flags say so.
+/// own. It calls `entry`, and ends when that returns. Returns its id, or an error. `ended` is set
+/// to 0 when the thread is gone, if the flags request that.
 ///
 /// # Safety
-/// `top` is the upper end of a stack that is the thread's alone, aligned to 16. `entry` gets
-/// `argument`, and can do without thread-local storage of its own, which is the caller's.
+/// `top` is the upper end of a stack that only the thread uses, aligned to 16. `entry` gets
+/// `argument`, and must not need thread-local storage of its own: it has the caller's.
 pub unsafe fn spawn(
     flags: usize,
     top: u64,
@@ -117,8 +117,8 @@ pub unsafe fn spawn(
 ) -> isize {
     const CLONE: isize = 56;
     let result: isize;
-    // SAFETY: by contract. The caller's side keeps every register but these; the other side never
-    // leaves this block.
+    // SAFETY: by contract. The caller's side preserves every register except these; the other side
+    // never leaves this block.
     unsafe {
         let place = (top - 16) as *mut u64;
         place.write(entry as usize as u64);
@@ -149,7 +149,8 @@ pub unsafe fn spawn(
     result
 }
 
-// The way back from a signal handler, in the bytes by which debuggers and unwinders know it.
+// The return from a signal handler, in exactly the bytes by which debuggers and unwinders recognise
+// it.
 #[cfg(any(feature = "executable", feature = "shared"))]
 core::arch::global_asm!(
     "
@@ -167,12 +168,12 @@ everycall_handler_end:
     options(att_syntax)
 );
 
-/// Where signal handlers return to.
+/// The address to which signal handlers return.
 #[cfg(any(feature = "executable", feature = "shared"))]
 #[must_use]
 pub fn handler_end() -> u64 {
     let address: u64;
-    // SAFETY: an address of this object's own.
+    // SAFETY: an address in this object.
     unsafe {
         core::arch::asm!(
             "leaq everycall_handler_end(%rip), {}",
@@ -183,8 +184,8 @@ pub fn handler_end() -> u64 {
     address
 }
 
-// The process's thread-local slot: the address of the control block of the stack that the thread
-// runs; and what else the runtime keeps of the thread.
+// The process's thread-local slot. It holds the address of the control block of the stack that the
+// thread runs, and what else the runtime keeps for the thread.
 #[cfg(any(feature = "executable", feature = "shared"))]
 core::arch::global_asm!(
     "
@@ -202,12 +203,12 @@ everycall_thread:
     options(att_syntax)
 );
 
-/// Place of the process's thread-local slot, from the thread pointer.
+/// Offset of the process's thread-local slot from the thread pointer.
 #[cfg(any(feature = "executable", feature = "shared"))]
 #[must_use]
 pub fn local_thread_slot() -> u64 {
     let offset: u64;
-    // SAFETY: loads a constant that the linker or the dynamic linker has put in.
+    // SAFETY: loads a constant that the linker or the dynamic linker has stored.
     unsafe {
         core::arch::asm!(
             "movq everycall_thread@gottpoff(%rip), {}",

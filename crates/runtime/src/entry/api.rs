@@ -1,7 +1,7 @@
-//! What the program itself asks for, through `everycall.h`. Results are 0 or one of [`error`].
+//! Functions that the program calls through `everycall.h`. They return 0 or one of [`error`].
 //!
-//! Each function may be called anywhere, also in a signal handler: nothing here waits for another
-//! thread, and the calling thread's signals are blocked while its ring is changed.
+//! Each function may be called anywhere, including in a signal handler: no function waits for
+//! another thread, and the calling thread's signals are blocked while its ring changes.
 #![allow(unsafe_code)] // Called by the program through a table, with its C strings and callbacks.
 
 use crate::features::calling::{WORDS_BEFORE, own_control, uninterrupted, with_control, with_thread, within};
@@ -21,9 +21,9 @@ use everycall_hooks::ByteSink;
 use everycall_hooks::arch::frame::HOOK_BELOW_FRAME;
 use everycall_ring::{Control, state};
 
-/// Rates are counted in so many bits.
+/// Ticks are rounded to this many bits before a rate is computed from them.
 const RATE_BITS: u32 = 33;
-/// Ticks in a second as long as nothing is known of them.
+/// Ticks per second to assume until the rate has been measured.
 const RATE_UNKNOWN: u64 = 1_000_000_000;
 
 /// See [`everycall_hooks::RuntimeTable::mark`].
@@ -54,8 +54,8 @@ pub(crate) unsafe extern "C" fn mark(
     }))
 }
 
-/// See [`everycall_hooks::RuntimeTable::ticks_per_second`]. Measured since the process's start:
-/// exact to one in 100,000 after 10 ms.
+/// See [`everycall_hooks::RuntimeTable::ticks_per_second`]. The rate is measured from the process's
+/// start; after 10 ms it is exact to one in 100,000.
 pub(crate) unsafe extern "C" fn ticks_per_second() -> u64 {
     let Some(process) = traced() else { return RATE_UNKNOWN };
     let Some(first) = process.arena().start() else { return RATE_UNKNOWN };
@@ -71,7 +71,7 @@ pub(crate) unsafe extern "C" fn ticks_per_second() -> u64 {
 pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
     let Some(process) = traced() else { return error::NOT_TRACED };
     uninterrupted(process, || match own_control(process) {
-        // It hasn't recorded anything, and is to record nothing.
+        // The thread hasn't recorded anything yet and shall record nothing.
         None if record == 0 => {
             begin::leave_out();
             0
@@ -96,7 +96,7 @@ pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
 
 /// See [`everycall_hooks::RuntimeTable::record_process`].
 pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
-    // A forked child whose sites are off has had no event.
+    // A forked child whose sites are off has not recorded an event yet.
     let Some(process) = modules::traced() else { return error::NOT_TRACED };
     uninterrupted(process, || {
         if record == 0 {
@@ -108,7 +108,7 @@ pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
     })
 }
 
-/// Says at once that the calling thread records again, where it didn't.
+/// Records at once that the calling thread records again, if it had stopped.
 fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i32 {
     if control.gap_ticks.load(Relaxed) == 0 || control.state.load(Relaxed) != state::ACTIVE {
         return 0;
@@ -121,7 +121,7 @@ fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i3
             thread.resume();
         }
     });
-    // A handler within the slow path: that one says it.
+    // This is a signal handler that interrupted the slow path. The slow path records it.
     if result == error::BUSY { 0 } else { result }
 }
 

@@ -1,6 +1,6 @@
-//! A module that was loaded with `dlmopen` lies in a namespace of its own, whose symbols don't
-//! include the program's. It finds the process's runtime through the list of objects that the
-//! dynamic linker keeps for debuggers.
+//! A module loaded with `dlmopen` has a namespace of its own, which doesn't include the program's
+//! symbols. It finds the process's runtime through the list of objects that the dynamic linker
+//! keeps for debuggers.
 #![allow(unsafe_code)] // The dynamic linker's lists, by their addresses.
 
 use core::ffi::CStr;
@@ -9,10 +9,10 @@ const DT_NULL: u64 = 0;
 const DT_STRTAB: u64 = 5;
 const DT_SYMTAB: u64 = 6;
 const DT_GNU_HASH: u64 = 0x6fff_fef5;
-/// More objects than a program has; the list is the dynamic linker's own, and ends.
+/// More objects than any program has. The list belongs to the dynamic linker and always ends.
 const OBJECTS_MAX: usize = 1 << 16;
 
-/// `struct r_debug` up to what is needed.
+/// `struct r_debug`, up to the last field that is needed.
 #[repr(C)]
 struct Debug {
     version: i32,
@@ -38,10 +38,11 @@ struct Symbol {
     size: u64,
 }
 
-/// The address of a symbol that an object of the base namespace defines; null where there is none.
+/// Returns the address of a symbol that an object of the base namespace defines, or null.
 ///
 /// # Safety
-/// Within the dynamic linker's call of an initialiser: the list of objects stays as it is.
+/// Call it only from an initialiser that the dynamic linker runs: the list of objects doesn't
+/// change there.
 pub(crate) unsafe fn find(name: &CStr) -> *const u8 {
     // SAFETY: by contract, and by what the dynamic linker promises debuggers.
     unsafe {
@@ -75,8 +76,8 @@ unsafe fn entry(mut dynamic: *const [u64; 2], tag: u64) -> Option<u64> {
 
 /// The address of a symbol, by the object's hash table.
 unsafe fn defined_in(object: &Object, name: &CStr) -> Option<u64> {
-    // SAFETY: the dynamic linker has relocated the addresses in the dynamic section, but for the
-    // kernel's own object, whose section can't be written: those are below its base.
+    // SAFETY: the dynamic linker has relocated the addresses in the dynamic section. The vDSO's
+    // section is read-only, so its addresses are still relative: they are below its base.
     unsafe {
         let address = |tag: u64| {
             let value = entry(object.dynamic, tag)?;
@@ -113,6 +114,7 @@ unsafe fn defined_in(object: &Object, name: &CStr) -> Option<u64> {
 
 /// Whether a C string is `name`.
 unsafe fn is_same(text: *const u8, name: &CStr) -> bool {
-    // SAFETY: read up to the first byte that differs, which its end does at the latest.
+    // SAFETY: the comparison stops at the first byte that differs, at the latest at the end of the
+    // string.
     name.to_bytes_with_nul().iter().enumerate().all(|(place, byte)| unsafe { *text.add(place) } == *byte)
 }

@@ -3,7 +3,7 @@
 
 use crate::sys::{system, text};
 
-/// What the program was started with.
+/// The arguments and environment of the program.
 pub(crate) struct Environment {
     pub(crate) variables: *const *const u8,
 }
@@ -27,12 +27,12 @@ impl Environment {
         None
     }
 
-    /// Whether the program runs with more rights than whoever started it.
+    /// Whether the program has more privileges than the user who started it.
     pub(crate) fn is_secure(&self) -> bool {
         const AT_NULL: u64 = 0;
         const AT_SECURE: u64 = 23;
-        /// Variables that the C library takes out of such a program's environment: each leaves a
-        /// null behind the last one.
+        /// The C library removes variables from such a program's environment: each leaves a null
+        /// behind the last variable. This is the largest number to skip.
         const REMOVED_MAX: usize = 256;
         if self.variables.is_null() || system::has_other_rights() {
             return true;
@@ -56,7 +56,7 @@ impl Environment {
                 entry = entry.add(1);
             }
         }
-        // There is always one: this isn't the vector.
+        // The auxiliary vector always has this entry, so this isn't the vector.
         true
     }
 }

@@ -1,4 +1,4 @@
-//! What the program tells of its fibers: through `everycall.h`, and through the wrapper of
+//! How the program registers its fibers: through `everycall.h`, and through the wrapper of
 //! `makecontext`.
 #![allow(unsafe_code)] // Called by the program through a table, with a C string.
 
@@ -9,7 +9,7 @@ use crate::sys::text;
 use crate::threads::contexts;
 use core::sync::atomic::Ordering::Relaxed;
 
-/// What is told: see [`everycall_hooks::RuntimeTable::fiber`].
+/// The kinds of request: see [`everycall_hooks::RuntimeTable::fiber`].
 mod what {
     pub const STACK: u32 = 0;
     pub const GONE: u32 = 1;
@@ -55,7 +55,7 @@ pub(crate) unsafe extern "C" fn fiber(what: u32, low: u64, size: u64, name: *con
 /// The first bytes of a C string, cut between characters.
 ///
 /// # Safety
-/// It is one.
+/// `text` is a C string.
 unsafe fn start_of_name(text: *const u8) -> [u8; 16] {
     let is_within_character = |byte: u8| byte & 0xc0 == 0x80;
     // SAFETY: by contract.

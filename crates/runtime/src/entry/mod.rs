@@ -1,11 +1,11 @@
-//! Where the program comes in: its hooks, its start, and what it asks for.
+//! How the program enters the runtime: its hooks, its start, and the functions that it calls.
 //!
 //! ```text
-//! start       arguments and environment in, arena mapped, tracing on
-//! slow        everything that a hook doesn't do itself
-//! api         what the program itself asks for: `everycall.h`; fibers: what it tells of them
-//! unwinding   what the wrappers around throws, landing pads and jumps tell
-//! modules     traced objects come and go
+//! start       reads arguments and environment, maps the arena, switches tracing on
+//! slow        everything that a hook can't finish alone
+//! api         the functions of `everycall.h`; fibers: how it registers fibers
+//! unwinding   calls from the wrappers around throws, landing pads and jumps
+//! modules     traced objects are loaded and unloaded
 //! roots       the three forms: in executables, in modules, preloaded
 //! ```
 

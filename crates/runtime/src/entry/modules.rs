@@ -1,4 +1,4 @@
-//! Traced objects come and go.
+//! Traced objects are loaded and unloaded.
 #![allow(unsafe_code)] // Called by objects through a table, with their descriptors.
 
 use crate::entry::slow::slow_path;

@@ -1,15 +1,15 @@
-//! The three forms of the runtime, and where each begins.
+//! The three forms of the runtime, and how each starts.
 //!
 //! - `executable`: an entry in the program's `.preinit_array`, which runs before every initialiser
 //!   of the program and its libraries.
 //! - `module`: the first entry in a shared object's `.init_array`. It looks for the runtime of the
-//!   process; where there is none, the object's sites stay off.
+//!   process. If there is none, the object's sites stay off.
 //! - `shared`: the first initialiser of a preloaded library.
 //!
-//! The runtime is found by the dynamic symbol `everycall_runtime_v1`.
+//! Modules find the runtime by the dynamic symbol `everycall_runtime_v1`.
 #![allow(unsafe_code)] // Initialisers, symbols and sections by which the program finds the runtime.
 
-/// Nothing here can panic; should that ever change, the link fails for want of this symbol.
+/// Nothing here can panic. If that ever changes, the link fails because this symbol is missing.
 #[cfg(all(not(test), any(feature = "executable", feature = "module", feature = "shared")))]
 #[panic_handler]
 fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
@@ -20,7 +20,7 @@ fn panic(_: &core::panic::PanicInfo<'_>) -> ! {
     unsafe { everycall_runtime_must_not_panic() }
 }
 
-/// An ELF note that says what an object carries.
+/// An ELF note that describes the form that an object contains.
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]
 #[repr(C, align(4))]
 struct Note {
@@ -75,7 +75,7 @@ mod runtime {
         lock_memory: memory_lock::lock_memory,
     };
 
-    /// What the C library calls, with the program's arguments and environment.
+    /// An initialiser. The C library passes the program's arguments and environment.
     type Initialiser = unsafe extern "C" fn(c_int, *const *const u8, *const *const u8);
 
     #[used]
@@ -83,7 +83,7 @@ mod runtime {
     #[cfg_attr(feature = "shared", unsafe(link_section = ".init_array.00000"))]
     static BEGIN: Initialiser = begin;
 
-    /// Runs at `exit`, after all others of its kind in this object.
+    /// Runs at `exit`, after all other finalisers of this object.
     #[used]
     #[unsafe(link_section = ".fini_array.00000")]
     static END: unsafe extern "C" fn() = end;
@@ -109,10 +109,11 @@ mod module {
     use core::sync::atomic::{AtomicPtr, Ordering::Relaxed};
     use everycall_hooks::{RuntimeTable, describe_object};
 
-    /// The runtime, where it was found.
+    /// The runtime, once it has been found.
     static RUNTIME: AtomicPtr<RuntimeTable> = AtomicPtr::new(core::ptr::null_mut());
 
-    /// The table of the process's runtime, where there is one of our version. In an initialiser.
+    /// Returns the table of the process's runtime if there is one of our version. Call it in an
+    /// initialiser.
     unsafe fn runtime() -> Option<&'static RuntimeTable> {
         let mut table = everycall_hooks::arch::linked_runtime();
         // SAFETY: in an initialiser; a table of the process's runtime, which stays.
@@ -133,7 +134,7 @@ mod module {
     static END: unsafe extern "C" fn() = end;
 
     unsafe extern "C" fn begin() {
-        // SAFETY: this is one.
+        // SAFETY: this is an initialiser.
         if let Some(runtime) = unsafe { runtime() } {
             RUNTIME.store(core::ptr::from_ref(runtime).cast_mut(), Relaxed);
             // SAFETY: this object's own descriptor.

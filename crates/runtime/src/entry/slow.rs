@@ -1,6 +1,10 @@
-//! The slow path: everything that a hook doesn't do itself. Runs with signals blocked, so nothing
-//! of this thread comes in between, but for two handlers: of a program's traps that steps through
-//! itself, and of the system calls that its filter traps. Their events are counted as lost.
+//! The slow path: everything that a hook can't finish alone. It runs with signals blocked, so
+//! nothing else of this thread runs in between, with two exceptions:
+//!
+//! - the handler for traps, in a program that single-steps itself;
+//! - the handler for system calls that the program's seccomp filter traps.
+//!
+//! Events of these handlers are counted as lost.
 #![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
 use crate::features::{fork, keeper};
@@ -20,14 +24,15 @@ use everycall_hooks::arch::frame;
 use everycall_hooks::{ModuleDescriptor, slow};
 use everycall_ring::{Control, state};
 
-/// Events after which a thread's name is read again: most threads set it early in their lives.
+/// The thread's name is read again after this many events: most threads set it soon after they
+/// start.
 const FIRST_LOOK: usize = 64;
 
-/// What a hook hands over.
+/// An event that a hook passes on.
 struct Event<'a> {
-    /// A set of [`slow`].
+    /// A set of the flags in [`slow`].
     what: u32,
-    /// The slot that it has reserved.
+    /// The ring slot that the hook has reserved.
     reserved: Option<&'a AtomicU64>,
     address: u64,
     stack_pointer: u64,
@@ -43,7 +48,7 @@ impl Event<'_> {
         self.what & slow::BODY != 0
     }
 
-    /// The hook has raised the top of the open-call stack.
+    /// Whether the hook has raised the top of the open-call stack.
     fn has_pushed(&self) -> bool {
         self.what & slow::PUSHED != 0
     }
@@ -57,7 +62,7 @@ impl Event<'_> {
         }
     }
 
-    /// Whether a `__cyg_profile` hook returns to the call site that it was handed, not into the
+    /// Whether a `__cyg_profile` hook returns to the call site that it was passed, not into the
     /// function.
     fn returns_to_call_site(&self) -> bool {
         // SAFETY: such a hook's stack pointer.
@@ -68,30 +73,32 @@ impl Event<'_> {
         places::of_hook(process, self.module, self.address, self.is_body())
     }
 
-    /// What the hook did in a control block that isn't its stack's, or was wiped, means nothing.
+    /// Discards what the hook did in a control block that doesn't belong to its stack, or that was
+    /// wiped.
     fn forget_hook(&mut self) {
         self.reserved = None;
         self.what &= !slow::PUSHED;
     }
 }
 
-/// Whose control block a hook has found.
+/// Which stack the control block belongs to that a hook has found.
 enum Owner {
-    /// That of the stack that it runs on.
+    /// The stack that the hook runs on.
     Stack(&'static Control),
-    /// Another one's: the thread goes on with another context.
+    /// Another stack: the thread has switched contexts.
     Other(&'static Control),
-    /// It has found none, or a forked child's parent's.
+    /// The hook has found no control block, or (in a forked child) the parent's.
     Nobody,
 }
 
 impl Owner {
     fn of(control: *const Control, stack_pointer: u64) -> Owner {
-        // A signal handler may have begun the thread since the hook looked for a control block.
-        // SAFETY: null or a control block; the thread-local slot is this thread's own.
+        // A signal handler may have started the thread since the hook looked for a control block.
+        // SAFETY: null or a control block; the thread-local slot belongs to this thread.
         let control = unsafe { control.as_ref().or_else(|| process::thread_slot().read().as_ref()) };
         match control {
-            // A forked child's only thread finds its parent's control block, blank: it was wiped.
+            // In a forked child, the only thread finds its parent's control block, which is blank
+            // because the kernel wiped it.
             Some(control) if control.state.load(Relaxed) == state::BLANK => Owner::Nobody,
             Some(control) if stacks::is_seen(control, stack_pointer) => Owner::Stack(control),
             Some(control) => Owner::Other(control),
@@ -126,7 +133,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     }
 }
 
-/// Whether the process is traced, also a forked child from now on.
+/// Whether the process is traced. A forked child starts to be traced here.
 fn is_traced(process: &'static Process) -> bool {
     match process.state.load(Acquire) {
         process_state::ON => true,
@@ -143,7 +150,8 @@ fn record(process: &'static Process, owner: Owner, mut event: Event<'_>) {
     if let Owner::Other(control) = owner
         && (event.reserved.is_some() || event.has_pushed())
     {
-        // It was seen as this stack's until a moment ago, so that it is this thread's.
+        // A moment ago the hook took the control block for this stack's, so it belongs to this
+        // thread.
         give_back(process, control, &event);
     }
     event.forget_hook();
@@ -155,7 +163,7 @@ fn record(process: &'static Process, owner: Owner, mut event: Event<'_>) {
     record_in(process, context, &event);
 }
 
-/// Takes back what a hook has done in a ring that isn't that of its stack.
+/// Undoes what a hook has done in a ring that doesn't belong to its stack.
 #[cold]
 fn give_back(process: &'static Process, control: &Control, event: &Event<'_>) {
     if control.state.load(Relaxed) != state::ACTIVE || control.busy.swap(1, Relaxed) != 0 {
@@ -177,11 +185,11 @@ fn give_back(process: &'static Process, control: &Control, event: &Event<'_>) {
 /// The context of an event.
 #[derive(Clone, Copy)]
 enum Context {
-    /// The one that the hook has found.
+    /// The context that the hook has found.
     Seen(&'static Control),
-    /// Another one, which the thread goes on with, or which hooks are kept from.
+    /// Another context: the thread has switched to it, or hooks are kept from using it.
     Switched(&'static Control),
-    /// A thread's own, which begins with this event.
+    /// A thread's own context, which begins with this event.
     New(&'static Control),
 }
 
@@ -193,7 +201,7 @@ impl Context {
     }
 }
 
-/// Records an event, unless the context doesn't record or the slow path is at work in it.
+/// Records an event, unless the context doesn't record or the slow path is already running in it.
 fn record_in(process: &'static Process, context: Context, event: &Event<'_>) {
     let control = context.control();
     if control.state.load(Relaxed) != state::ACTIVE {
@@ -211,14 +219,14 @@ fn record_in(process: &'static Process, context: Context, event: &Event<'_>) {
     control.busy.store(0, Relaxed);
 }
 
-/// The same while hooks are kept from the ring. Whether they may write again.
+/// Records an event while hooks are kept from the ring. Returns whether they may write again.
 fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool {
     let frame = event.frame();
     if let Some(reserved) = event.reserved {
         if event.is_exit() && exit_in_place(thread, reserved, frame, event) {
             return true;
         }
-        // The event takes a slot in order, behind the records that have to come before it.
+        // The event gets a new slot, in order, behind the records that must precede it.
         thread.ring.give_up_slot(reserved, everycall_hooks::ticks());
     }
     if event.has_pushed() {
@@ -231,7 +239,7 @@ fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool
         && event.reserved.is_none()
         && control.deep.load(Relaxed) == 0
     {
-        // A segment has ended.
+        // The segment is full.
         thread.look_at_name();
         begin::add_open_calls_to_dumps(thread.process.arena(), thread.control);
     }
@@ -253,8 +261,8 @@ fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool
     true
 }
 
-/// An exit whose hook has read the clock, and came here because the call took long or is marked.
-/// False, and nothing is done, where there is more to it.
+/// Handles an exit whose hook has read the clock, and which came here because the call took long or
+/// is marked. Returns false, without having done anything, if more has to be recorded.
 fn exit_in_place(thread: &Thread<'_>, reserved: &AtomicU64, frame: Frame, event: &Event<'_>) -> bool {
     if recording::is_off(thread.control)
         || !thread.exit_in_place(reserved, event.place(thread.process), frame)
@@ -266,7 +274,7 @@ fn exit_in_place(thread: &Thread<'_>, reserved: &AtomicU64, frame: Frame, event:
     true
 }
 
-/// Lets hooks write again, but for those events that only the slow path can tell.
+/// Lets hooks write again, except for events that only the slow path can classify.
 fn watch(thread: &Thread<'_>, is_ending: bool) {
     thread.resume();
     thread.watch_handler();
@@ -276,21 +284,21 @@ fn watch(thread: &Thread<'_>, is_ending: bool) {
     thread.watch_cleanup();
 }
 
-/// Where a call is entered, as far as that isn't plain.
+/// Which kind of stack a call is entered on.
 enum Class {
-    /// In the frame of the innermost open call, or of one around it.
+    /// In the frame of the innermost open call, or in one around it.
     Known,
-    /// On a stack that is run again, whose memory may be another one's by now.
+    /// On a stack that is resumed and whose memory may belong to another stack by now.
     MaybeAnother,
 }
 
-/// A call that is entered.
+/// The entry of a call.
 struct Entry {
     frame: Frame,
     class: Class,
-    /// It is a thread's first call.
+    /// Whether this is the thread's first call.
     is_first: bool,
-    /// The thread ends, and this is called on the way.
+    /// Whether the thread is ending and makes this call on the way.
     is_ending: bool,
 }
 
@@ -312,7 +320,7 @@ impl Entry {
         }
     }
 
-    /// On a stack whose open calls are known.
+    /// Records an entry on a stack whose open calls are known.
     fn record_known(&self, thread: &Thread<'_>, place: Place) {
         let frame = self.frame;
         let ticks = thread.prepare(EVENT_WORDS_MAX);
@@ -333,14 +341,15 @@ impl Entry {
         }
         let is_there = thread.entry(ticks, place, frame, false);
         if is_there && (self.is_first || self.is_ending || cleans_up && !is_inlined) {
-            // Most threads end when their first call does: the last chance to learn their name.
-            // When one has ended, or where a frame cleans up, what is called behind this call's
-            // exit may be called from elsewhere.
+            // Most threads end when their first call does, so this is the last chance to learn
+            // their name. After a thread has ended, or while a frame cleans up, the calls behind
+            // this call's exit may have another caller.
             thread.open.watch_innermost(frame);
         }
     }
 
-    /// On a stack whose memory may be another one's by now, of which nobody told.
+    /// Records an entry on a stack whose memory may belong to another stack by now, without the
+    /// runtime having been notified.
     fn record_maybe_another(&self, thread: &Thread<'_>, place: Place) {
         let ticks = thread.prepare_for(EVENT_WORDS_MAX, true);
         let handler = thread.control.handled.swap(0, Relaxed);
@@ -352,7 +361,8 @@ impl Entry {
         }
     }
 
-    /// Where the call was made; `is_inlined` into the innermost frame.
+    /// The address from which the call was made. `is_inlined`: it was inlined into the innermost
+    /// frame.
     fn caller(&self, is_inlined: bool) -> Caller {
         let pointer = self.frame.stack_pointer();
         // SAFETY: an entry hook's stack pointer.
@@ -367,8 +377,8 @@ impl Entry {
     }
 }
 
-/// A handler of an exception has begun, at `handler`, in the innermost frame: calls that were
-/// inlined there may have been left.
+/// An exception handler has begun, at `handler`, in the innermost frame: calls that were inlined
+/// there may have been unwound.
 fn drop_handled(thread: &Thread<'_>, ticks: u64, handler: u64) {
     if handler != 0 {
         thread.drop_inlined(ticks, Caller { code: handler, is_callees: false }, unwound::INLINED);

@@ -1,4 +1,4 @@
-//! The runtime's start: before `main`, before the program's own initialisers.
+//! The runtime's start: before `main` and before the program's own initialisers.
 #![allow(unsafe_code)] // New mappings become arenas; called with the program's environment.
 
 use crate::entry::environment::Environment;
@@ -20,19 +20,19 @@ use everycall_format::hub::origin;
 use everycall_format::site_set::SiteSet;
 use everycall_format::trigger::{SITES, TriggerSite};
 
-/// Trigger sites that a page holds.
+/// Trigger sites that fit into a page.
 const SITES_PER_PAGE: u32 = (PAGE as usize / size_of::<TriggerSite>()) as u32;
 
-/// Starts the runtime. `thread_slot`: place of the thread-local slot from the thread pointer.
+/// Starts the runtime. `thread_slot`: offset of the thread-local slot from the thread pointer.
 ///
 /// # Safety
-/// `variables` is the process's environment as the C library hands it to initialisers, or null.
+/// `variables` is the process's environment as the C library passes it to initialisers, or null.
 pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     if let Some(process) = process::process() {
         process.arena().count(everycall_format::arena::counter::SECOND_RUNTIMES, 1);
         return;
     }
-    // The kernel puts the environment on top of the stack.
+    // The kernel puts the environment at the top of the stack.
     stacks::begin(if variables.is_null() { everycall_hooks::stack_pointer() } else { variables as u64 });
     let environment = Environment { variables };
     let trusted = !environment.is_secure();
@@ -52,7 +52,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             KeepEnded::DEFAULT
         })
     });
-    // The recorder's arena has its size already.
+    // The recorder's arena already has its size.
     let own = || {
         let ring_size = variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
             env::parse_ring_size(text).unwrap_or_else(|| {
@@ -73,7 +73,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             Some(arena) => Some((arena, None)),
             None => return fork::leave_out(&hub, child_kind::EXEC),
         },
-        // As where the recorder is gone, or is another user's whom we can't see.
+        // The recorder is gone, or it belongs to another user and is invisible to us.
         None | Some((_, Err(NotMemory::NotThere))) => own(),
         Some((path, Err(NotMemory::NotTrusted))) => {
             refuse_recorder(
@@ -132,12 +132,12 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     }
 }
 
-/// Room for the sites of a set, in both halves; a library may be there twice.
+/// Space for the sites of a set, in both halves. A library may be loaded twice.
 fn room_for_sites(set: &SiteSet<'_>) -> u32 {
     set.header().sites.saturating_mul(4).clamp(SITES_PER_PAGE, SITES).next_multiple_of(SITES_PER_PAGE)
 }
 
-/// Warns of a variable with a bad value.
+/// Warns about a variable with an invalid value.
 fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
     let shown = value.get(..value.len().min(100)).unwrap_or(value);
     system::warn(&[
@@ -153,17 +153,17 @@ fn complain(name: &str, value: &[u8], allowed: &str, used: &str) {
     ]);
 }
 
-/// Says that `record` isn't taken for ours.
+/// Reports why `record` isn't accepted as our recorder.
 fn refuse_recorder(path: &[u8], why: &[u8]) {
     let shown = path.get(..path.len().min(100)).unwrap_or(path);
     system::warn(&[b"everycall: ", env::RECORDER.as_bytes(), b"=", shown, why]);
 }
 
-/// Maps an arena of the recorder's and claims it.
+/// Maps one of the recorder's arenas and claims it.
 fn given(spare: Spare) -> Option<Arena> {
     let Spare { file, header } = spare;
     let base = file.map_shared(header.arena_size)?;
-    // SAFETY: just mapped, never unmapped but below, where it isn't used any more; consistent.
+    // SAFETY: just mapped and consistent; unmapped only below, where it isn't used any more.
     let arena = unsafe { Arena::new(base, header) };
     arena.put_origin(origin::START, system::parent_id(), 0);
     arena.put_start(&clock::reading());
@@ -175,8 +175,8 @@ fn given(spare: Spare) -> Option<Arena> {
     Some(arena)
 }
 
-/// An arena of the process's own; with fewer threads where memory is limited. At most half of what
-/// the limit allows: the program's own threads need room, too.
+/// Makes an arena of the process's own, for fewer threads if memory is limited. It takes at most
+/// half of what the limit allows, because the program's own threads need memory, too.
 fn private(ring_size: u64, sites: u32) -> Option<Arena> {
     let allowed = system::address_space_limit() / 2;
     let mut threads = THREAD_CAPACITY;
@@ -196,7 +196,7 @@ fn private(ring_size: u64, sites: u32) -> Option<Arena> {
     None
 }
 
-/// The same in a crash file in `folder`. Where that can't be, it is said why.
+/// Makes such an arena in a crash file in `folder`. If that fails, it reports why.
 fn in_file(folder: &[u8], ring_size: u64, sites: u32) -> Option<(Arena, Option<crash::Mapped>)> {
     let allowed = (system::address_space_limit() / 2).min(system::file_size_limit());
     let mut threads = THREAD_CAPACITY;
@@ -209,8 +209,8 @@ fn in_file(folder: &[u8], ring_size: u64, sites: u32) -> Option<(Arena, Option<c
     };
     match crash::set_folder(folder).and_then(|()| crash::map(&header)) {
         Ok(mapped) => {
-            // SAFETY: just mapped, never unmapped but where the process doesn't begin; consistent
-            // by construction.
+            // SAFETY: just mapped, consistent by construction, and unmapped only if the process
+            // doesn't start to trace.
             let arena = unsafe { Arena::new(mapped.base, header) };
             begin_own(&arena);
             crash::begin(&arena);

@@ -1,7 +1,7 @@
-//! What the wrappers around throws, landing pads and jumps tell (the kit's `wrappers`): frames that
-//! are left without their exits are known at once, not at the next event, and exactly, where
-//! comparing stack pointers of hooks can't be (a call with arguments on the stack, or one from
-//! within a function's body, may lie deeper than a frame that is gone).
+//! Calls from the wrappers around throws, landing pads and jumps (the kit's `wrappers`). By them,
+//! the runtime knows at once which frames were unwound, not only at the next event. They are also
+//! exact where comparing hooks' stack pointers can't be: a call with arguments on the stack, or one
+//! from within a function's body, may have a lower stack pointer than a dead frame.
 #![allow(unsafe_code)] // Called by the kit's wrappers, with C strings.
 
 use crate::features::calling;
@@ -13,31 +13,32 @@ use crate::threads::{cancellation, contexts, triggers};
 use everycall_format::label;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 
-/// See the kit's `runtime.h`: frames are left, nothing else.
+/// See the kit's `runtime.h`: frames are unwound, nothing else happens.
 const JUMP: u32 = 0;
 const THROW: u32 = label::THROW as u32;
 const CATCH: u32 = label::CATCH as u32;
 const CLEANUP: u32 = label::CLEANUP as u32;
 const THREAD_END: u32 = label::THREAD_END as u32;
-/// A handler begins in this frame: behind [`CATCH`], when what was inlined around it has been
-/// cleaned up.
+/// A handler begins in this frame. This follows [`CATCH`], after the cleanup of what was inlined
+/// around the handler.
 const HANDLED: u32 = 11;
-/// The same, where what was inlined into the frame has told of its exits, as part of the cleanup.
+/// As [`HANDLED`], if the calls that were inlined into the frame have recorded their exits as part
+/// of the cleanup.
 const CLEANED: u32 = 13;
-/// A thread is asked to end: in the stack pointer's place, its thread pointer.
+/// A thread is asked to end. Its thread pointer is passed in the place of the stack pointer.
 const CANCEL: u32 = 14;
-/// With [`CATCH`] or [`CLEANUP`]: compilers may not tell of the ends of calls that were inlined
+/// With [`CATCH`] or [`CLEANUP`]: the compiler may not call exit hooks for calls that were inlined
 /// into the frame.
 const UNTOLD_ENDS: u32 = 1 << 8;
-/// With [`CATCH`]: they tell of them, as part of the cleanup.
+/// With [`CATCH`]: the compiler calls their exit hooks as part of the cleanup.
 const TOLD_ENDS: u32 = 1 << 9;
-/// Words of a record that comes before: epoch 2, gap 5.
+/// Words of records that may precede it: epoch 2, gap 5.
 const WORDS_BEFORE: usize = 7;
 
 /// See [`everycall_hooks::RuntimeTable::unwinding`].
 ///
 /// # Safety
-/// `name` is null or a C string; of a handler, an address in its function.
+/// `name` is null or a C string; for a handler, it is an address in its function.
 pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *const u8) {
     if recording::is_disabled() {
         return;
@@ -45,12 +46,12 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
     let hook = stack_pointer.wrapping_sub(HOOK_BELOW);
     match what {
         CANCEL => {
-            // Whoever asks need not record.
+            // The thread that asks need not record.
             if let Some(process) = process::traced() {
                 cancellation::cancel(process, stack_pointer);
             }
         }
-        // They are told wherever exceptions are caught.
+        // The wrappers call this wherever exceptions are caught.
         HANDLED | CLEANED if calling::is_recording() && contexts::shares_frame(hook) => {
             let _ = calling::with_thread(|thread| match what {
                 HANDLED => thread.watch_inlined(hook, name as u64),
@@ -61,7 +62,7 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         JUMP | THROW | THREAD_END if calling::is_recording() => {
             // SAFETY: by contract.
             let text = unsafe { text(name) };
-            // Where the slow path is running, what was left is found at the next event.
+            // If the slow path is running, the next event finds the frames that were unwound.
             let _ = calling::with_thread(|thread| leave(thread, what, hook, text, !name.is_null()));
         }
         _ => {}
@@ -91,21 +92,21 @@ unsafe fn text(name: *const u8) -> &'static [u8] {
     if name.is_null() { &[] } else { unsafe { text::start_of(name) } }
 }
 
-/// Frames are left, as something is thrown, or the program jumps, or the thread ends. `is_entered`:
-/// one is entered again meanwhile.
+/// Frames are unwound: something is thrown, the program jumps, or the thread ends. `is_entered`: a
+/// frame is entered meanwhile, to clean up or to catch.
 fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: bool) {
     let Some(process) = process::traced() else { return };
     if what == JUMP && !contexts::stays_in_jump(process, thread.control, hook) {
         return;
     }
     let ends_thread = what == THREAD_END;
-    // A frame is entered again, to clean up or to catch: what it calls is called from there.
+    // A frame is entered again, to clean up or to catch: the calls that follow are its.
     let value = (ends_thread && is_entered).then_some(1);
     let record = |ticks| label::record(what as u8, ticks, value, name);
     let ticks = thread.prepare(WORDS_BEFORE + record(0).words().len());
     thread.drop_below(ticks, hook, what == JUMP);
     if ends_thread {
-        // Nobody runs any more who would tell of a name that is set from here on.
+        // No event will follow by which a later name could be read.
         thread.look_at_name();
     }
     if what == JUMP {
@@ -131,7 +132,7 @@ fn land(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], function: u64, e
     thread.drop_below(ticks, hook, false);
     let hook = thread.open.pointer_in(code, hook);
     thread.forget_handler(hook);
-    // Calls of the frame that cleans up may yet tell of their exits.
+    // Calls in the frame that cleans up may still record their exits.
     let value = (what == CLEANUP).then(|| thread.open.count_in_frame(hook, code).into());
     if value == Some(0) {
         return;

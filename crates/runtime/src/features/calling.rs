@@ -1,5 +1,5 @@
-//! Something is done with the calling thread: its signals are blocked, its context is found, and
-//! its hooks keep out of the way.
+//! Actions on the calling thread: its signals are blocked, its context is found, and its hooks are
+//! kept from interfering.
 
 use crate::features::keeper;
 use crate::state::process::{Process, traced};
@@ -13,11 +13,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::label;
 use everycall_ring::{Control, state};
 
-/// Words before a label: epoch 2, gap 5.
+/// Words that may precede a label: epoch 2, gap 5.
 pub(crate) const WORDS_BEFORE: usize = 7;
 
-/// A mark of the runtime's own, where the calling thread records already. `stack_pointer`: frames
-/// below it are dead.
+/// Records a mark of the runtime's own, if the calling thread already records. `stack_pointer`:
+/// frames below it are dead.
 pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
     let Some(process) = traced().filter(|_| !recording::is_disabled()) else { return };
     let is_active = |control: &&Control| control.state.load(Relaxed) == state::ACTIVE;
@@ -37,8 +37,8 @@ pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
     });
 }
 
-/// The control block of the stack that the calling thread runs, whose signals are blocked; none
-/// where the thread hasn't recorded anything. (A forked child's only thread finds its parent's,
+/// The control block of the stack that the calling thread runs, whose signals are blocked. `None`
+/// if the thread hasn't recorded anything. (The only thread of a forked child finds its parent's,
 /// wiped.)
 pub(crate) fn own_control(process: &'static Process) -> Option<&'static Control> {
     local::last()?;
@@ -50,8 +50,8 @@ pub(crate) fn is_recording() -> bool {
     traced().is_some() && local::last().is_some_and(|control| !begin::is_left_out(control))
 }
 
-/// Does something while the calling thread's signals are blocked. A call that was posted meanwhile
-/// gets its helper.
+/// Runs `work` while the calling thread's signals are blocked. If a call was posted meanwhile, its
+/// helper is started afterwards.
 pub(crate) fn uninterrupted<T>(process: &Process, work: impl FnOnce() -> T) -> T {
     let mask = system::block_signals();
     let result = work();
@@ -60,12 +60,13 @@ pub(crate) fn uninterrupted<T>(process: &Process, work: impl FnOnce() -> T) -> T
     result
 }
 
-/// The same on one of the slow path's stacks. What it returned, or an error.
+/// As [`uninterrupted`], on one of the slow path's stacks. Returns the result of `work`, or an
+/// error.
 pub(crate) fn aside(process: &Process, work: impl FnOnce() -> i32) -> i32 {
     uninterrupted(process, || local::run_on_slow_stack(work))
 }
 
-/// Does something with the calling thread, which begins if it hasn't yet.
+/// Runs `change` with the calling thread, which begins if it hasn't yet.
 pub(crate) fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<(), i32> {
     let process = traced().ok_or(error::NOT_TRACED)?;
     let pointer = everycall_hooks::stack_pointer();
@@ -78,7 +79,7 @@ pub(crate) fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -
     if result == 0 { Ok(()) } else { Err(result) }
 }
 
-/// The same, with room in its ring to write; nothing where it doesn't record.
+/// As [`with_control`], with space in the ring to write. Does nothing if the thread doesn't record.
 pub(crate) fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
     if traced().is_some() && local::last().is_some_and(begin::is_left_out) {
         return Ok(());
@@ -96,7 +97,7 @@ pub(crate) fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
     })
 }
 
-/// Does something with a thread, unless its slow path is running.
+/// Runs something with a thread, unless its slow path is running.
 pub(crate) fn within(
     process: &'static Process,
     control: &'static Control,

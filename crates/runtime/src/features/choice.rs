@@ -1,5 +1,6 @@
-//! Which calls of a trigger are kept: the slowest, the first or the newest, so many of them, and at
-//! most one in a time. As `record` decides (`crates/triggers`, `Choice`).
+//! Which calls of a trigger are kept: the slowest, the first or the newest, a limited number of
+//! them, and at most one per interval. The rules are those of `record` (`crates/triggers`,
+//! `Choice`).
 
 use crate::state::kept_calls::{Choice, Kept};
 use everycall_format::site_set::{KEEP_MAX, SetRule, keep_by};
@@ -13,7 +14,7 @@ impl Choice {
         self.kept().iter().map(|kept| kept.took).min().unwrap_or(0)
     }
 
-    /// The one that the time until `until` belongs to.
+    /// The kept call of the interval that ends at `until`.
     pub(crate) fn current(&self) -> u64 {
         self.kept().iter().max_by_key(|kept| kept.number).map_or(0, |kept| kept.took)
     }
@@ -22,7 +23,7 @@ impl Choice {
         self.count >= rule.keep.min(KEEP_MAX)
     }
 
-    /// Whether a call is wanted that ended at `end`.
+    /// Whether to keep a call that ended at `end`.
     pub(crate) fn wants(&self, rule: &SetRule, end: u64, took: u64) -> bool {
         let is_late = end >= self.until;
         match rule.by {
@@ -33,7 +34,7 @@ impl Choice {
         }
     }
 
-    /// Which one goes for a call that is wanted.
+    /// Which kept call is removed for a new one.
     pub(crate) fn goes(&self, rule: &SetRule, end: u64) -> Option<Kept> {
         let kept = self.kept().iter();
         match rule.by {
@@ -45,7 +46,7 @@ impl Choice {
         .copied()
     }
 
-    /// Puts a call that is wanted in the place of the one that goes.
+    /// Replaces the removed call with the new one.
     pub(crate) fn keep(&mut self, end: u64, every: u64, new: Kept, gone: Option<Kept>) {
         self.wait(end, every);
         let place = gone.and_then(|gone| self.kept().iter().position(|kept| kept.number == gone.number));
@@ -63,8 +64,8 @@ impl Choice {
         }
     }
 
-    /// Which calls needn't be posted: until when, up to which time then, and up to which time
-    /// always.
+    /// Which calls need not be posted: until when, up to which duration until then, and up to which
+    /// duration always.
     pub(crate) fn quiet(&self, rule: &SetRule) -> (u64, u64, u64) {
         let full = self.is_full(rule);
         let least = match rule.by {

@@ -1,13 +1,16 @@
-//! The arena in a file that outlives any death (`EVERYCALL_CRASH`).
+//! The arena in a file that outlives the process, however it dies (`EVERYCALL_CRASH`).
 //!
-//! The file is as large as the arena and mostly a hole. Room on the disk is taken before anybody
-//! writes there: a write to a mapped hole of a full disk would end the program. So its tables get
-//! their room at the start, an open-call stack when a thread first has it, and segments a few at a
-//! time, before the pool hands them out ([`make_room`]). Where there is no room, rings stay
-//! shorter, and new threads run untraced.
+//! The file is as large as the arena and mostly a hole. Disk space is allocated before anything is
+//! written: on a full disk, a write to a mapped hole would end the program.
 //!
-//! The file goes at `exit` ([`remove`]). What ends the process otherwise leaves it, whoever that
-//! is: nobody has to do anything then.
+//! - The tables get their space at the start.
+//! - An open-call stack gets its space when a thread first uses it.
+//! - Segments get their space a few at a time, before the pool hands them out ([`make_room`]).
+//!
+//! If there is no space, rings stay shorter, and new threads run untraced.
+//!
+//! The file is removed at `exit` ([`remove`]). Every other end of the process leaves it, without
+//! anything having to be done at that moment.
 #![allow(unsafe_code)] // Cells that the process's only thread writes at its start.
 
 use crate::state::arena::Arena;
@@ -24,7 +27,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::arena::{ArenaHeader, PAGE, counter};
 use everycall_format::crash::{CRASH_MAGIC, CrashRecord, ENDING};
 
-/// Files of the same name and process id that may lie there: those of earlier processes.
+/// The most files of the same name and process id, left by earlier processes.
 const TRIES: u32 = 1000;
 
 static FOLDER: Folder = Folder::new();
@@ -46,7 +49,7 @@ pub(crate) enum Trouble {
 }
 
 impl Trouble {
-    /// What is wrong with the folder, and what helps.
+    /// What is wrong with the folder, and how to fix it.
     pub(crate) fn text(self) -> &'static [u8] {
         match self {
             Trouble::NoPath => b"is no path of 1 to 1023 bytes; name a folder",
@@ -90,13 +93,14 @@ pub(crate) fn set_folder(path: &[u8]) -> Result<(), Trouble> {
     if FOLDER.set(path) { Ok(()) } else { Err(Trouble::NoPath) }
 }
 
-/// Makes a file for an arena of this layout and maps it. Its header isn't written.
+/// Makes a file for an arena of this layout and maps it. The header isn't written yet.
 pub(crate) fn map(layout: &ArenaHeader) -> Result<Mapped, Trouble> {
     if layout.arena_size > system::file_size_limit() {
         return Err(Trouble::FileSize);
     }
     let folder = File::open_folder(FOLDER.path()).map_err(|error| match error {
-        // A link that is no folder may not be followed: either error says so.
+        // A link to something else than a folder must not be followed. Either error means that it
+        // is a link.
         errno::ENOTDIR if is_link() => Trouble::Link,
         other => Trouble::of(other),
     })?;
@@ -122,7 +126,8 @@ fn is_link() -> bool {
     File::open_folder(FOLDER.path_of(b"").text()).is_ok()
 }
 
-/// A new file: NAME-PID.arena, or NAME-PID.NUMBER.arena where an earlier process left such a one.
+/// Makes a new file: NAME-PID.arena, or NAME-PID.NUMBER.arena if an earlier process left one with
+/// that name.
 fn create(folder: &File) -> Result<(File, [u8; NAME_MAX]), Trouble> {
     for attempt in 0..TRIES {
         let mut name = processes::file_name();
@@ -149,7 +154,7 @@ fn fill(file: &File, disk: Disk, layout: &ArenaHeader) -> Result<*mut u8, Troubl
     let touched = match disk::take_room(file, layout.open_calls_offset) {
         Ok(()) => PAGE,
         Err(error @ (errno::ENOSPC | errno::EDQUOT)) => return Err(Trouble::of(error)),
-        // The file system has no such request: by pages, then.
+        // The file system has no such request, so space is allocated page by page.
         Err(_) => layout.open_calls_offset,
     };
     let base = file.map_shared(size).ok_or(Trouble::Other)?;
@@ -160,7 +165,7 @@ fn fill(file: &File, disk: Disk, layout: &ArenaHeader) -> Result<*mut u8, Troubl
     Ok(base)
 }
 
-/// The arena lies in a file now: from here on, room has to be taken.
+/// The arena is in a file now. From here on, disk space has to be allocated.
 pub(crate) fn begin(arena: &Arena) {
     SEGMENTS.store(0, Relaxed);
     IS_FILE.store(true, Relaxed);
@@ -168,7 +173,7 @@ pub(crate) fn begin(arena: &Arena) {
         CrashRecord { magic: CRASH_MAGIC, name: processes::process_name(), ..CrashRecord::default() };
     if let Some(file) = File::open(b"/proc/sys/kernel/random/boot_id\0", false) {
         let length = file.read(&mut record.boot);
-        // The line's end.
+        // The newline at the end.
         if let Some(end) = record.boot.get_mut(length.saturating_sub(1)) {
             *end = 0;
         }
@@ -181,32 +186,32 @@ pub(crate) fn give_up(mapped: &Mapped) {
     remove_file(&mapped.name, mapped.identity);
 }
 
-/// No crash files from here on.
+/// Disables crash files from here on.
 pub(crate) fn forget() {
     FOLDER.forget();
 }
 
-/// The arena lies in memory, though the parent's lay in a file.
+/// The arena is in memory, though the parent's was in a file.
 pub(crate) fn begin_without(arena: &Arena) {
     SEGMENTS.store(u32::MAX, Relaxed);
     IS_FILE.store(false, Relaxed);
     arena.count(counter::CRASH_NO_ROOM, 1);
 }
 
-/// Remembers the file's name in the process that it is of.
+/// Remembers the file's name in the process to which it belongs.
 pub(crate) fn own(process: &Process, mapped: &Mapped) {
-    // SAFETY: whoever starts a process is alone.
+    // SAFETY: the thread that starts a process is the only one.
     unsafe {
         *process.crash.name.get() = mapped.name;
         *process.crash.identity.get() = mapped.identity;
     }
 }
 
-/// The process ends by `exit`: nobody needs the file.
+/// The process ends by `exit`, so the file isn't needed.
 pub(crate) fn remove() {
     let Some(process) = process::process() else { return };
-    // A child that was forked from it has its own, or nothing: its memory is wiped. One that shares
-    // its memory isn't it.
+    // A child that was forked from it has a file of its own, or none: its memory is wiped. A child
+    // that shares its memory isn't the owner.
     // SAFETY: written when the process began.
     let (name, identity) = unsafe { (&*process.crash.name.get(), *process.crash.identity.get()) };
     if name.first() != Some(&0) && process.pid.load(Relaxed) == system::process_id() {
@@ -214,7 +219,7 @@ pub(crate) fn remove() {
     }
 }
 
-/// Removes the file, if it is this one: by now the folder's path may lead elsewhere.
+/// Removes the file if it is still the same one. By now, the folder's path may lead elsewhere.
 fn remove_file(name: &[u8; NAME_MAX], identity: (u64, u64)) {
     let Ok(folder) = File::open_folder(FOLDER.path()) else { return };
     let named = folder.named_in(name).ok().and_then(|file| disk::identity_of(file.number()));

@@ -1,11 +1,11 @@
-//! A forked child finds the process and every control block wiped. At its first event it gets an
-//! arena of its own: the recorder's, or a private one where its parent has one. It takes its
-//! parent's place in memory, so that the child reaches nothing of its parent's any more. The module
-//! table comes along, as the child has its parent's modules.
+//! A forked child finds the process and every control block wiped. At its first event, it gets an
+//! arena of its own: one of the recorder's, or a private one if its parent's is private. This arena
+//! replaces the parent's in the address space, so the child can't reach the parent's memory any
+//! more. The module table is copied, because the child has its parent's modules.
 //!
-//! The child's rings begin with that event. The calls that were open at the fork are not taken
-//! over: the parent goes on changing its stack of them, and nothing tells the child what was there
-//! when it was forked. Their exits come without entries.
+//! The child's rings begin with that event. The calls that were open at the fork are not copied:
+//! the parent keeps changing its stack of open calls, and the child can't know what it held at the
+//! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
 use crate::features::{crash, keeper, live};
@@ -23,7 +23,7 @@ use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
 use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, child_kind, counter};
 use everycall_format::hub::origin;
 
-/// What the parent's arena held, as far as the child takes it over.
+/// What the child copies from the parent's arena.
 #[derive(Clone, Copy)]
 struct Inheritance {
     parent: Arena,
@@ -32,13 +32,14 @@ struct Inheritance {
     state: u32,
     modules: u32,
     paths: u64,
-    /// Slots that no thread of the child may get: the thread that was forked may still have one's
-    /// control block.
+    /// Slots that no thread of the child may get, because the forked thread may still have the
+    /// control block of one of them.
     slots_barred: u32,
 }
 
-/// The first event, or module, of a child. Whether it is traced from now on. Threads that come at
-/// the same time wait for the first one; a signal handler within it doesn't.
+/// Starts tracing a child, at its first event or module. Returns whether the child is traced from
+/// now on. Threads that come at the same time wait for the first one; a signal handler that
+/// interrupts it doesn't.
 pub(crate) fn begin(process: &'static Process) -> bool {
     let own = system::thread_id().unwrap_or(u32::MAX);
     if let Err(starter) = process.starter.compare_exchange(0, own, AcqRel, Acquire) {
@@ -109,7 +110,7 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     process.begin_child(&arena, module_table::next_code());
     arena.put_origin(origin::FORK, system::parent_id(), inheritance.parent_pid);
     arena.put_start(&clock::reading());
-    // Claimed when all of that is there.
+    // The arena is claimed only now that all of this is written.
     arena.target_pid().store(system::process_id(), Release);
     if let Some(hub) = hub::hub() {
         hub.ring();
@@ -117,10 +118,10 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     Some(())
 }
 
-/// A child that isn't traced gets a copy of the tables in memory of its own into the place of the
-/// parent's arena. It may have given up its rights, and must not be able to write where its
-/// parent's hooks do. (Its own may still, once, where a signal handler within one has forked: so
-/// there has to be memory.)
+/// In a child that isn't traced, replaces the parent's arena by private memory with a copy of the
+/// tables. The child may have dropped its privileges, and must not be able to write to the memory
+/// that its parent's hooks use. (Its own hooks may still write once, if a signal handler that
+/// interrupted one of them has forked. So there must be memory at this address.)
 fn part_from(inheritance: &Inheritance) -> Option<()> {
     let layout = *inheritance.parent.layout();
     let map = |flags| {
@@ -135,7 +136,7 @@ fn part_from(inheritance: &Inheritance) -> Option<()> {
     Some(())
 }
 
-/// The calling process isn't followed: it is listed and, where it should have been, counted.
+/// Lists the calling process as one that isn't followed, and counts it if it should have been.
 pub(crate) fn leave_out(hub: &Hub, kind: u32) {
     hub.list(kind);
     if hub.follows() {
@@ -144,15 +145,16 @@ pub(crate) fn leave_out(hub: &Hub, kind: u32) {
     }
 }
 
-/// The thread that was forked finds its parent's control block in its thread-local slot, wiped.
-/// Where it is the one that begins, it gets a new one; else any slot may be it.
+/// The forked thread finds its parent's control block in its thread-local slot, wiped. If that
+/// thread is the one that begins, it gets a new slot. Otherwise its slot is unknown, so all of the
+/// parent's are barred.
 fn barred_slots(process: &'static Process, parent: &Arena) -> u32 {
     let capacity = parent.layout().thread_capacity;
     let is_forked = local::has_any(process, capacity);
     if is_forked { 0 } else { parent.thread_count().load(Relaxed).min(capacity) }
 }
 
-/// Puts a spare arena into the place of the parent's.
+/// Maps a spare arena in place of the parent's.
 fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
     let Spare { file, header } = spare;
     let parent = &inheritance.parent;
@@ -166,16 +168,16 @@ fn take_over(spare: Spare, inheritance: &Inheritance) -> Option<Arena> {
     if !tables.iter().all(|(offset, bytes)| put(*offset, bytes)) || !put_triggers(parent, put) {
         return None;
     }
-    // From here on the parent's arena can't be reached.
+    // From here on, the parent's arena can't be reached.
     let base = file.map_shared_at(parent.base(), header.arena_size)?;
-    // SAFETY: mapped for ever; consistent.
+    // SAFETY: never unmapped; consistent.
     let arena = unsafe { Arena::new(base, header) };
     beginning::put(&arena);
     arena.leave_out_of_dumps();
     Some(arena)
 }
 
-/// Puts an arena of our own into the place of the parent's.
+/// Puts a private arena in place of the parent's.
 fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
     let fresh = fresh(&inheritance.parent)?;
     let arena = put_in_place(inheritance, fresh, own_memory::map(fresh.arena_size)?, true)?;
@@ -187,8 +189,8 @@ fn take_over_privately(inheritance: &Inheritance) -> Option<Arena> {
     Some(arena)
 }
 
-/// The same in a crash file, where the parent's is one. Nobody is told where that can't be; it is
-/// counted.
+/// Puts an arena in a crash file in its place, if the parent's arena is one. A failure isn't
+/// reported, only counted.
 fn take_over_in_file(process: &'static Process, inheritance: &Inheritance) -> Option<Arena> {
     if !crash_file::is_file() {
         return None;
@@ -204,7 +206,7 @@ fn take_over_in_file(process: &'static Process, inheritance: &Inheritance) -> Op
     Some(arena)
 }
 
-/// The header of an arena like the parent's.
+/// The header of an arena with the same layout as the parent's.
 fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     let layout = parent.layout();
     let (threads, open_calls) = (layout.thread_capacity, layout.open_call_capacity);
@@ -213,9 +215,9 @@ fn fresh(parent: &Arena) -> Option<ArenaHeader> {
     (fresh.arena_size == layout.arena_size).then_some(fresh)
 }
 
-/// Stores the parent's triggers by `put`. False where that failed. If the recorder changes them all
-/// the time, what it does last reaches the child through the recorder, too, which sees another
-/// generation.
+/// Stores the parent's triggers by `put`. Returns false if that failed. If the recorder changes
+/// them all the time, the child may miss its last change. The recorder then sees another generation
+/// in the child and writes the triggers there, too.
 fn put_triggers(parent: &Arena, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool {
     let Some(triggers) = Triggers::of(parent) else { return true };
     for _ in 0..TRIGGER_COPIES {
@@ -227,15 +229,15 @@ fn put_triggers(parent: &Arena, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool
             return true;
         }
     }
-    // No generation: the recorder replaces them.
+    // Generation 0, so that the recorder replaces them.
     triggers.inheritance(parent).without_sites().put(put)
 }
 
-/// Copies of the parent's triggers that are tried.
+/// How often copying the parent's triggers is tried.
 const TRIGGER_COPIES: u32 = 4;
 
-/// Fills fresh memory at `base` and moves it to where the parent's arena is. Where that fails,
-/// `base` is unmapped. A child that isn't traced needs no triggers, which may be many megabytes.
+/// Fills fresh memory at `base` and moves it to the address of the parent's arena. On failure, it
+/// unmaps `base`. A child that isn't traced needs no triggers, which may be many megabytes.
 fn put_in_place(
     inheritance: &Inheritance,
     fresh: ArenaHeader,
@@ -258,6 +260,6 @@ fn put_in_place(
         });
     }
     let base = system::move_mapping(base, fresh.arena_size, parent.base())?;
-    // SAFETY: mapped for ever; consistent.
+    // SAFETY: never unmapped; consistent.
     Some(unsafe { Arena::new(base, fresh) })
 }

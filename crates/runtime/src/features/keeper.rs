@@ -1,10 +1,10 @@
-//! Keeps calls that met a trigger of the set, where there is no `record` to do
-//! it: each becomes a file, written by a [helper] that lives as long as there is something to keep.
-//! The slow thread does no more than start it.
+//! Keeps calls that met a trigger of the set, if there is no `record` to do it. Each call becomes a
+//! file, written by a [helper] that lives as long as there are calls to keep. The thread that made
+//! the slow call only starts the helper.
 //!
-//! Which calls stay is decided as in `record` (`crates/triggers`, `Choice`): the slowest, the first
-//! or the newest, so many of each trigger, and at most one in a time. The file of one that goes is
-//! removed.
+//! The rules are those of `record` (`crates/triggers`, `Choice`): the slowest, the first or the
+//! newest calls are kept, a limited number for each trigger, and at most one per interval. The file
+//! of a call that is removed is deleted.
 #![allow(unsafe_code)] // A thread of ours gets a pointer to the process, and has a cell.
 
 use crate::features::snapshot::{self, Moment};
@@ -22,27 +22,28 @@ use core::sync::atomic::{Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed,
 use everycall_format::ect::{self, TriggerRecord};
 use everycall_format::trigger::{RULES, TriggeredCall};
 
-/// Files of one process.
+/// The highest file number of a process.
 const NUMBER_MAX: u32 = 10_000_000;
 
 static FOLDER: Folder = Folder::new();
 static STACKS: [Stack; HELPERS] = [Stack::new(), Stack::new()];
 
-/// Kept calls go to `folder`. False where there is no such folder. For the start alone.
+/// Sets the folder for kept calls. Returns false if there is no such folder. Call it only at the
+/// start.
 pub(crate) fn arm(folder: &[u8]) -> bool {
     FOLDER.set(folder) && File::open_folder_or_link(FOLDER.path()).is_ok() && STACKS.iter().all(Stack::map)
 }
 
-/// Writes what belongs to all triggers into a fresh arena of the process's own. Nothing where it
-/// has no room for any.
+/// Writes the header of all triggers into a fresh private arena. Does nothing if the arena has no
+/// space for triggers.
 pub(crate) fn begin(arena: &Arena) {
     if let Some(triggers) = Triggers::of(arena) {
         triggers.begin(arena, thresholds::set().map_or(0, |set| set.header().memory));
     }
 }
 
-/// Starts a helper where a call was posted for which there is none. All but a signal that ends
-/// programs is blocked.
+/// Starts a helper if a call was posted and none is running. All signals are blocked except those
+/// that end the program.
 pub(crate) fn start_if_due(process: &Process) {
     if let Some(call) = process.kept_calls.take_due()
         && let Some(triggers) = Triggers::of(process.arena())
@@ -55,11 +56,11 @@ pub(crate) fn start_if_due(process: &Process) {
 fn start(process: &Process, triggers: &Triggers, call: u32) {
     let state = &process.kept_calls;
     let argument = core::ptr::from_ref(process) as u64;
-    // The thread must not get any signal, as a handler would run there without thread-local storage
-    // of its own.
+    // The thread must not get any signal: a handler would run there without thread-local storage of
+    // its own.
     let mask = system::set_signal_mask(u64::MAX);
-    // A child that shares our memory: a thread of its own would be gone with it, and what it holds
-    // would stay.
+    // In a child that shares our memory, the helper would end with the child, and what it holds
+    // would stay locked.
     let is_own = process.pid.load(Relaxed) == system::process_id();
     let mut places = STACKS.iter().zip(&state.running);
     let is_started = is_own
@@ -73,18 +74,19 @@ fn start(process: &Process, triggers: &Triggers, call: u32) {
     }
 }
 
-/// The helper.
+/// Runs in the helper thread.
 unsafe extern "C" fn keep_calls(process: u64) {
     helper::begin();
-    // SAFETY: the process that has posted; it stays.
+    // SAFETY: the process that has posted; it is never unmapped.
     let process: &'static Process = unsafe { &*(process as *const Process) };
     let wanted = &process.kept_calls.wanted;
     loop {
         let seen = wanted.load(Acquire);
         if let Some(triggers) = Triggers::of(process.arena()) {
-            // SAFETY: there is one helper at a time: another is started when `wanted` was 0.
+            // SAFETY: there is only one helper at a time: another is started only when `wanted` was
+            // 0.
             let choices = unsafe { &mut *process.kept_calls.choices.get() };
-            // Before the look: what is posted from now on is heard of in the next round.
+            // Read before looking: what is posted from now on is found in the next round.
             let bell = triggers.bell();
             while let Some(call) = triggers.take_posted() {
                 consider(process, &triggers, choices, &call);
@@ -111,7 +113,7 @@ fn consider(process: &'static Process, triggers: &Triggers, choices: &mut Choice
     let number = choices.number;
     let Some(choice) = choices.of.get_mut(call.rule as usize) else { return };
     if written.is_none() {
-        // A full disk isn't asked more often than a disk with room.
+        // A full disk isn't tried more often than a disk with space.
         triggers.count_missed(call.rule);
         choice.wait(call.end_ticks, every);
     } else {
@@ -126,8 +128,8 @@ fn consider(process: &'static Process, triggers: &Triggers, choices: &mut Choice
     }
 }
 
-/// Takes the moment of a call and writes it: NAME-PID-kept-NUMBER.ect. `in_place`: another one goes
-/// for it.
+/// Saves the surroundings of a call as NAME-PID-kept-NUMBER.ect. `in_place`: another kept call is
+/// removed for it.
 fn write(
     process: &'static Process,
     triggers: &Triggers,
@@ -168,7 +170,7 @@ fn write(
     };
     let written =
         snapshot::write_new(&FOLDER, next, |sink| snapshot::write_moment(process, taken, sink, &moment));
-    // It is ours, and nobody else knows of it.
+    // The snapshot is ours, and no other thread knows of it.
     let _ = snapshot::free(process, taken);
     written.map(|_| ())
 }

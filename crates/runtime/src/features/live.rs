@@ -1,8 +1,8 @@
-//! The modules that are there, and their sites as tracing is: off or on.
+//! The loaded modules, and whether their sites are off or on.
 //!
-//! Whoever switches tracing, or takes a module in, brings the sites into line where nobody else
-//! does. Whoever does has the module lock, and looks again when it has let go of it: so nobody
-//! waits for another.
+//! A thread that switches tracing, or registers a module, brings the sites into line, unless
+//! another thread is already doing so. That thread holds the module lock, and checks again after it
+//! has released it. So no thread waits for another.
 
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
@@ -21,22 +21,22 @@ use everycall_format::arena::{MODULE_CAPACITY, counter};
 use everycall_hooks::ModuleDescriptor;
 use everycall_patch::Switch;
 
-/// A module that is there.
+/// A loaded module.
 struct Known {
     module: AtomicPtr<ModuleDescriptor>,
-    /// Those of its sites that couldn't be switched on, at most.
+    /// An upper bound for the number of its sites that couldn't be switched on.
     unpatched: AtomicU32,
 }
 
-/// For whoever holds the module lock. A forked child has its parent's modules.
+/// Used while holding the module lock. A forked child has its parent's modules.
 static MODULES: [Known; MODULE_CAPACITY as usize] =
     [const { Known { module: AtomicPtr::new(core::ptr::null_mut()), unpatched: AtomicU32::new(0) } };
         MODULE_CAPACITY as usize];
 
-/// Modules that were there at once.
+/// The largest number of modules that were loaded at once.
 static USED: AtomicU32 = AtomicU32::new(0);
 
-/// What sites are: [`applied`].
+/// The state of the sites: [`applied`].
 static APPLIED: AtomicU32 = AtomicU32::new(applied::ON);
 
 mod applied {
@@ -51,14 +51,14 @@ pub(crate) fn begin_off() {
     APPLIED.store(applied::OFF, SeqCst);
 }
 
-/// In a forked child: what its parent was doing just then, nobody goes on with here.
+/// In a forked child, nothing continues what a thread of the parent was doing at the fork.
 pub(crate) fn begin_child() {
     switch::begin_child();
     if APPLIED.load(SeqCst) == applied::MIXED {
         for known in used() {
             // SAFETY: registered modules, which are loaded here, too.
             if let Some(module) = unsafe { known.module.load(Acquire).as_ref() } {
-                // Where its calls come to the hooks, these say that they are off.
+                // If its calls reach the hooks, the hooks check this.
                 module.on.store((!recording::is_disabled()).into(), Release);
             }
         }
@@ -69,8 +69,8 @@ fn used() -> &'static [Known] {
     MODULES.get(..USED.load(Relaxed) as usize).unwrap_or(&MODULES)
 }
 
-/// Takes a module in, of which nobody has run anything yet, with its sites as all others are. For
-/// whoever holds the module lock. What became of its sites, and whether it is on.
+/// Adds a module none of whose code has run yet, and gives its sites the same state as all others.
+/// The caller holds the module lock. Returns what became of its sites, and whether it is on.
 pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
     let to = if APPLIED.load(SeqCst) == applied::ON { Switch::On } else { Switch::Off };
     // SAFETY: the module is loaded, by contract of `register`.
@@ -85,7 +85,7 @@ pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
     (counts, to == Switch::On)
 }
 
-/// The module is about to be unloaded. For whoever holds the module lock.
+/// The module is about to be unloaded. The caller holds the module lock.
 pub(crate) fn remove(module: &ModuleDescriptor) {
     for known in used() {
         if core::ptr::eq(known.module.load(Relaxed), module) {
@@ -94,11 +94,12 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
     }
 }
 
-/// Brings the sites of all modules into line with what tracing is. Where somebody else is at it,
-/// that one does.
+/// Brings the sites of all modules into line with the state of tracing. If another thread is doing
+/// so, it will see the change.
 pub(crate) fn follow(process: &'static Process) {
     loop {
-        // Either who has just let go of the lock sees here what others want, or they get it.
+        // Either the thread that has just released the lock sees the new request here, or the
+        // requesting thread gets the lock.
         fence(SeqCst);
         let on = recording::are_sites_on();
         if APPLIED.load(SeqCst) == if on { applied::ON } else { applied::OFF } {
@@ -143,7 +144,7 @@ fn apply(arena: &Arena, on: bool) {
     APPLIED.store(if on { applied::ON } else { applied::OFF }, SeqCst);
 }
 
-/// Counts the sites that couldn't be switched on and hadn't been counted.
+/// Counts the sites that couldn't be switched on and haven't been counted yet.
 fn count(arena: &Arena, known: &Known, module: &ModuleDescriptor, counts: Counts) {
     let before = known.unpatched.fetch_max(counts.wrong(), Relaxed);
     let more = counts.wrong().saturating_sub(before);

@@ -1,5 +1,5 @@
-//! `mlockall` without the runtime's own memory: most of that is address space, which the kernel
-//! would fill, or count against the limit.
+//! `mlockall` without the runtime's own memory. Most of that is unused address space, which the
+//! kernel would fill with pages, or count against the limit.
 #![allow(unsafe_code)] // Called by the kit's wrapper through a table.
 
 use crate::state::process;
@@ -27,18 +27,20 @@ fn lock(flags: u32, mut own: [Range<u64>; 2]) -> Result<(), isize> {
         return system::lock_all(flags);
     }
     if bytes > system::locked_memory_limit() {
-        // Whoever may lock more than that may lock all. Of the runtime's memory, what is touched.
+        // A process that may lock more than the limit may lock everything. Of the runtime's memory,
+        // only touched pages are locked.
         system::lock_all(CURRENT | ON_FAULT)?;
     }
     if flags & FUTURE != 0 {
         system::lock_all(flags & !CURRENT)?;
     }
-    // As the kernel has it: what can't be in memory is passed over.
+    // As in the kernel: what can't be in memory is skipped.
     each_of_the_program(&own, |start, end| system::lock_range(start, end - start, flags & ON_FAULT != 0));
     Ok(())
 }
 
-/// Mappings, or parts of them, that aren't the runtime's. False where nobody tells.
+/// Passes each mapping, or part of one, that isn't the runtime's. Returns false if the mappings
+/// can't be read.
 fn each_of_the_program(own: &[Range<u64>; 2], mut then: impl FnMut(u64, u64)) -> bool {
     mapping::each(|mapping| {
         let (mut start, end) = (mapping.start, mapping.end.min(arch::USER_END));

@@ -1,14 +1,19 @@
-//! What the runtime does besides recording, one file for each.
+//! What the runtime does besides recording, one file for each feature.
 //!
 //! ```text
-//! snapshot         what the program keeps and writes of its own rings; snapshot_signal: when a signal asks for it
-//! keeper           keeps calls that met a trigger, without a recorder; choice: which ones; site_set: by which set
+//! snapshot         snapshots that the program takes of its own rings
+//! snapshot_signal  snapshots on a signal
+//! keeper           keeps calls that met a trigger, without a recorder
+//! choice           which calls it keeps
+//! site_set         the set of functions that its triggers name
 //! crash            the arena in a file that outlives the process
 //! fork             a forked child gets an arena of its own
-//! pause            recording off and on again, of one thread or all
-//! modules          traced objects come and go; live: those that are there, and their sites as tracing is
-//! sites            the sites that a module lists; switch: writes them while all threads run
-//! calling          something is done with the calling thread
+//! pause            recording off and on again, for one thread or all
+//! modules          traced objects are loaded and unloaded
+//! live             the loaded modules, and whether their sites are on
+//! sites            the sites that a module lists
+//! switch           rewrites sites while all threads run
+//! calling          actions on the calling thread
 //! memory_lock      `mlockall`, without the runtime's own memory
 //! ```
 

@@ -1,4 +1,4 @@
-//! Traced objects come and go.
+//! Traced objects are loaded and unloaded.
 #![allow(unsafe_code)] // A buffer that the lock's holder has.
 
 use crate::features::{calling, fork, live, site_set};
@@ -22,10 +22,10 @@ use everycall_hooks::{ModuleDescriptor, SlowCall};
 /// Descriptor index of a module that isn't in the table.
 const NOT_REGISTERED: u32 = u32::MAX;
 
-/// Set when the program itself is unloaded: it is ending, and nothing is unmapped any more.
+/// Set when the program itself is unloaded: it is ending, and nothing more is unmapped.
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
-/// The process where it is traced, also a forked child's from now on.
+/// The process, if it is traced. A forked child starts to be traced here.
 pub(crate) fn traced() -> Option<&'static Process> {
     let process = process::process()?;
     let on = match process.state.load(Acquire) {
@@ -36,7 +36,7 @@ pub(crate) fn traced() -> Option<&'static Process> {
     on.then_some(process)
 }
 
-/// Takes a module in, whose hooks are to call this slow path. See
+/// Registers a module whose hooks shall call this slow path. See
 /// [`everycall_hooks::RuntimeTable::register`].
 pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.index.store(NOT_REGISTERED, Relaxed);
@@ -61,7 +61,8 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     let file = MappedFile::at(image.start, buffer);
     let claim = module_table::claim(process, arena, &image, &file);
     let size = image.end - image.start;
-    // Without a place its calls are those of an unknown module: all such modules share one range.
+    // A module without a place in the table is recorded as an unknown module. All of these share
+    // one range.
     let code_start = match &claim {
         Some(claim) => claim.code_start,
         None if size <= u64::from(ESCAPE_FIRST - NO_PLACE_FIRST) => NO_PLACE_FIRST,
@@ -78,7 +79,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.size.store(size, Relaxed);
     module.slow_stacks.store(slow_stacks::list(), Relaxed);
     module.slow.store(slow_path as usize as u64, Relaxed);
-    // Before the first event of the module.
+    // Read before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
     let (counts, on) = live::add(module, &image);
     arena.count(counter::SITES_UNPATCHED, counts.wrong().into());
@@ -139,15 +140,17 @@ fn fill(process: &Process, arena: &Arena, claim: &Claim, mut entry: ModuleEntry,
     if let (Kind::Again(before), Some(unloaded_ticks)) = (claim.kind, arena.module_unloaded(claim.index))
         && (before.base, before.start, before.end) == (entry.base, entry.start, entry.end)
     {
-        // At the same place: the entry says all of it, and nobody ever finds it empty.
+        // The module is loaded at the same address as before, so the entry is still valid and is
+        // never seen empty.
         unloaded_ticks.store(0, Relaxed);
         module_table::remember(claim.index, &entry);
         return;
     }
     let Some(state) = arena.module_state(claim.index) else { return };
-    // System calls: not while the entry is nobody's, which a snapshot may be taken in.
+    // These are system calls. They run before the entry is marked empty, because a snapshot may be
+    // taken at any time.
     arena.add_module_to_dumps(claim.index, &entry);
-    // Nobody takes what is half written for the one or the other.
+    // Marked empty while it changes, so that no reader sees a mixture of both modules.
     state.store(module_state::EMPTY, SeqCst);
     arena.put_module(claim.index, &entry);
     state.store(module_state::COMPLETE, Release);
@@ -188,8 +191,8 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
     }
 }
 
-/// Says on the calling thread's timeline that a module came or goes; nothing where the thread
-/// hasn't recorded anything yet.
+/// Records on the calling thread's timeline that a module is loaded or unloaded. Does nothing if
+/// the thread hasn't recorded anything yet.
 fn note(class: u8, path: &[u8]) {
     let name = match path.rsplit(|byte| *byte == b'/').next() {
         None | Some(b"") => b"?",
@@ -213,8 +216,9 @@ fn flags(module: &ModuleDescriptor, image: &Image) -> u32 {
     flags
 }
 
-/// Rings for the recorder and gives it a moment to take hold of the module's file; where there are
-/// triggers, the time to name the functions that they want, whose first calls would be missed.
+/// Rings for the recorder and waits shortly, so that it can open the module's file. If there are
+/// triggers, it waits until the recorder has named the functions that they want; otherwise their
+/// first calls would be missed.
 fn tell_recorder(arena: &Arena) {
     let Some(hub) = hub::hub() else { return };
     let bell = hub.ring();

@@ -1,5 +1,5 @@
-//! Switches recording off and on again: of one thread, which the program leaves out, or of all of
-//! them. How threads see that: `state::recording`.
+//! Switches recording off and on again: for one thread, which the program leaves out, or for all of
+//! them. `state::recording` describes how threads see that.
 
 use crate::features::live;
 use crate::state::process::Process;
@@ -17,18 +17,18 @@ pub(crate) fn leave_out(thread: &Thread<'_>) {
     stacks::refit(thread.process, thread.control);
 }
 
-/// Takes the calling thread back; it records again with its next event, unless tracing is off.
+/// Records the calling thread again from its next event on, unless tracing is off.
 pub(crate) fn take_back(process: &Process, control: &Control) {
     control.left_out.store(left_out::NO, Relaxed);
     stacks::refit(process, control);
     if !recording::is_disabled() {
         control.state.store(state::ACTIVE, Relaxed);
         fence(SeqCst);
-        // Where tracing has been switched off meanwhile, the next event finds that.
+        // If tracing has been switched off meanwhile, the next event finds that.
     }
 }
 
-/// Switches tracing off in all threads: their hooks at once, then the sites.
+/// Switches tracing off in all threads: first their hooks, then the sites.
 pub(crate) fn disable(process: &'static Process) {
     match DISABLED.swap(disabled::YES, SeqCst) {
         disabled::YES => return,
@@ -39,7 +39,7 @@ pub(crate) fn disable(process: &'static Process) {
                 control.end.store(0, Relaxed);
             }
             fence(SeqCst);
-            // Every hook that didn't see its end as 0 has read the clock before.
+            // Every hook that didn't see an end of 0 read the clock before this.
             let ticks = everycall_hooks::ticks();
             DISABLED_TICKS.store(ticks, Relaxed);
             for control in process.controls() {
@@ -52,7 +52,7 @@ pub(crate) fn disable(process: &'static Process) {
     live::follow(process);
 }
 
-/// Switches tracing on in all threads: the sites, then all hooks at once.
+/// Switches tracing on in all threads: first the sites, then all hooks at once.
 pub(crate) fn enable(process: &'static Process) {
     let change = |from, to| DISABLED.compare_exchange(from, to, SeqCst, Relaxed).is_ok();
     if !change(disabled::YES, disabled::ABOUT_TO_END) {
@@ -60,7 +60,7 @@ pub(crate) fn enable(process: &'static Process) {
     }
     live::follow(process);
     if !change(disabled::ABOUT_TO_END, disabled::NO) {
-        return; // Off again meanwhile.
+        return; // Switched off again meanwhile.
     }
     DISABLED_TICKS.store(0, Relaxed);
     process.arena().state().store(arena_state::TRACING, Relaxed);

@@ -1,5 +1,5 @@
-//! The set of functions that triggers name (`EVERYCALL_TRIGGERS`): read at the start, and compared
-//! with each module that comes.
+//! The set of functions that triggers name (`EVERYCALL_TRIGGERS`). It is read at the start, and
+//! compared with each module that is loaded.
 #![allow(unsafe_code)] // Memory that is mapped here; a buffer that the lock's holder has.
 
 use crate::state::arena::Arena;
@@ -19,9 +19,9 @@ use everycall_format::env;
 use everycall_format::site_set::{SIZE_MAX, SetError, SetModule, SiteSet};
 use everycall_format::trigger::{NEVER, RULES, TriggerSite};
 
-/// Whether somebody was told that a module isn't the one of the set.
+/// Whether a warning was printed that a module differs from that of the set.
 static IS_TOLD: AtomicBool = AtomicBool::new(false);
-/// That there is no room for all functions was said.
+/// Whether a warning was printed that there is no space for all functions.
 static IS_FULL_TOLD: AtomicBool = AtomicBool::new(false);
 
 /// Why there is no set.
@@ -57,8 +57,8 @@ impl Trouble {
     }
 }
 
-/// Reads the set that `path` names. Where that can't be, it is said why, and the program goes on.
-/// For the start alone.
+/// Reads the set in the file at `path`. On failure, it prints why, and the program continues. Call
+/// it only at the start.
 pub(crate) fn load(path: &[u8]) -> Option<&'static SiteSet<'static>> {
     match read(path) {
         Ok(set) => thresholds::begin(set),
@@ -96,7 +96,7 @@ fn read(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
         return Err(Trouble::NoSet);
     }
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // A copy: what is mapped would go with a file that is cut, and the program with it.
+    // A copy, because a mapped file may be truncated, and the program would then get SIGBUS.
     let memory = system::map(facts.size, PROT_READ | PROT_WRITE, flags, -1).ok_or(Trouble::NoMemory)?;
     // SAFETY: just mapped, of this size.
     let place = unsafe { core::slice::from_raw_parts_mut(memory, facts.size as usize) };
@@ -107,7 +107,7 @@ fn read(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
             count => length += count,
         }
     }
-    // SAFETY: as above; it stays, and nobody writes there from here on.
+    // SAFETY: as above; it is never unmapped, and never written from here on.
     let bytes: &'static [u8] = unsafe { core::slice::from_raw_parts(memory, length) };
     let set = SiteSet::parse(bytes, Crc::of).map_err(|error| match error {
         SetError::NoSet => Trouble::NoSet,
@@ -123,8 +123,8 @@ fn read(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
     set
 }
 
-/// A module has come: its functions that triggers name are told to the hooks' slow path. For
-/// whoever holds the module lock.
+/// A module was loaded: passes its functions that triggers name to the hooks' slow path. The caller
+/// holds the module lock.
 pub(crate) fn add(process: &Process, arena: &Arena, entry: &ModuleEntry, file: &MappedFile) {
     let (Some(set), Some(triggers)) = (thresholds::set(), Triggers::of(arena)) else { return };
     let size = entry.end.saturating_sub(entry.start);
@@ -169,7 +169,7 @@ fn is_same(module: &SetModule, entry: &ModuleEntry) -> bool {
     (module.build_id_length, module.build_id) == (entry.build_id_length, entry.build_id)
 }
 
-/// Says so where a file has the name of one of the set and isn't it.
+/// Prints a warning if a file has the name of one of the set but isn't that file.
 fn compare_names(set: &SiteSet<'_>, path: Option<&[u8]>) {
     let name = |path: &[u8]| path.iter().rposition(|byte| *byte == b'/').map_or(0, |slash| slash + 1);
     let Some(own) = path.and_then(|path| path.get(name(path)..)).filter(|name| !name.is_empty()) else {

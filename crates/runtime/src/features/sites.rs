@@ -18,22 +18,22 @@ pub(crate) struct Sites<'a> {
 }
 
 impl<'a> Sites<'a> {
-    /// Those of a module with these executable segments.
+    /// The sites of a module with these executable segments.
     ///
     /// # Safety
-    /// The module is loaded for as long, and its lists are its linker's.
+    /// The module stays loaded that long, and its lists come from its linker.
     pub(crate) unsafe fn of(module: &'a ModuleDescriptor, text: &'a [Text]) -> Sites<'a> {
         // SAFETY: by contract.
         unsafe { Sites { module, text, nops: list(&module.sites), sleds: list(&module.sleds) } }
     }
 
-    /// All numbers.
+    /// The numbers of all sites.
     pub(crate) fn numbers(&self) -> core::ops::Range<u32> {
         0..(self.nops.len() / NopSite::SIZE + self.sleds.len() / XraySled::SIZE) as u32
     }
 
-    /// A site and the segment that it lies in; `None` where it has no hook of ours (XRay's custom
-    /// events), or there is no such number.
+    /// A site and the segment in which it lies. `None` if it has no hook of ours (XRay's custom
+    /// events), or if there is no such number.
     pub(crate) fn get(&self, number: u32) -> Option<Result<(Site, Text), Refusal>> {
         let number = number as usize;
         let nops = self.nops.len() / NopSite::SIZE;
@@ -75,7 +75,7 @@ impl<'a> Sites<'a> {
 /// A list in the module's memory.
 ///
 /// # Safety
-/// The linker's begin and end of a section that is loaded and never written.
+/// `list` holds the linker's begin and end of a section that is loaded and never written.
 unsafe fn list(list: &[AtomicU64; 2]) -> &[u8] {
     let (first, end) = (list[0].load(Relaxed), list[1].load(Relaxed));
     let length = if first == 0 { 0 } else { end.saturating_sub(first) };

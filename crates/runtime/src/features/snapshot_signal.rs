@@ -1,6 +1,6 @@
-//! Snapshots that a signal asks for (`EVERYCALL_SNAPSHOT_SIGNAL`).
+//! Snapshots on a signal (`EVERYCALL_SNAPSHOT_SIGNAL`).
 //!
-//! The handler starts a [helper] that takes the snapshot and writes it, and returns at once.
+//! The handler starts a [helper] that takes and writes the snapshot, and returns at once.
 #![allow(unsafe_code)] // A signal handler, and a thread that gets the process by its address.
 
 use crate::features::snapshot;
@@ -14,11 +14,11 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use everycall_format::arena::counter;
 use everycall_format::ect;
 
-/// Files of one process.
+/// The highest file number of a process.
 const NUMBER_MAX: u32 = 1_000_000;
 
 static FOLDER: Folder = Folder::new();
-/// There is one for all snapshots.
+/// One stack for all snapshots.
 static STACK: Stack = Stack::new();
 /// Number of the last file.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
@@ -46,17 +46,17 @@ unsafe extern "C" fn snapshot_signal_arrived(_: c_int) {
     }
 }
 
-/// The thread.
+/// Runs in the helper thread.
 unsafe extern "C" fn snapshot_thread(process: u64) {
     helper::begin();
-    // SAFETY: the process that the handler has found; it stays.
+    // SAFETY: the process that the handler has found; it is never unmapped.
     let process = unsafe { &*(process as *const Process) };
     if write(process).is_none() {
         process.arena().count(counter::SIGNALS_FAILED, 1);
     }
 }
 
-/// Takes a snapshot and writes it: NAME-PID-NUMBER.ect.
+/// Takes a snapshot and writes it to NAME-PID-NUMBER.ect.
 fn write(process: &'static Process) -> Option<()> {
     let taken = snapshot::take(process, 0).ok()?;
     let name = || {
@@ -68,7 +68,7 @@ fn write(process: &'static Process) -> Option<()> {
         (number < NUMBER_MAX).then_some(name)
     };
     let written = snapshot::write_new(&FOLDER, name, |sink| snapshot::write(process, taken, sink));
-    // It is ours, and nobody else knows of it.
+    // The snapshot is ours, and no other thread knows of it.
     let _ = snapshot::free(process, taken);
     written.map(|_| ())
 }

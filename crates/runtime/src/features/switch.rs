@@ -1,17 +1,21 @@
-//! Switches sites while all threads run: nobody stops, nobody takes a lock but who switches.
+//! Switches sites while all threads run. No thread is stopped, and only the thread that switches
+//! takes a lock.
 //!
-//! [`everycall_patch`] says what to write next at a site, given what is there. Here is where that
-//! is written, and when others see it. All sites of a set take one step; then, where the
-//! processor's maker promises no more, a barrier in all threads; then the next step. A last look
-//! finds every site in the form that it was to have, or counts it.
+//! [`everycall_patch`] returns what to write next at a site, given the bytes that are there. This
+//! file writes it, and decides when other processors see it:
 //!
-//! Each store expects the bytes that were read: what somebody else put there, such as a debugger's
-//! breakpoint, stays. Text is writable, a run of pages at a time, for as long as that takes. A
-//! process that doesn't allow this (`PR_SET_MDWE`, a filter of system calls, SELinux) is left
-//! alone. `docs/design/switching.md` has the reasons.
+//! - All sites of a set take one step.
+//! - If the processor's manufacturer guarantees no more, a barrier in all threads follows.
+//! - Then all sites take the next step.
+//! - A final check finds every site in its intended form, or counts it.
 //!
-//! For one caller at a time, whose signals are blocked. Nothing here allocates, waits or runs
-//! hooks.
+//! Each store expects the bytes that were read before, so bytes that others have put there, such as
+//! a debugger's breakpoint, are left unchanged. Text is made writable for as long as that takes, a
+//! run of pages at a time. A process that doesn't allow this (`PR_SET_MDWE`, a seccomp filter,
+//! SELinux) is left alone. `docs/design/switching.md` has the reasons.
+//!
+//! One caller at a time may run this, with its signals blocked. Nothing here allocates, waits or
+//! runs hooks.
 
 #![allow(unsafe_code)] // Bytes of code, by their addresses.
 
@@ -30,16 +34,16 @@ use everycall_patch::{SLED_SIZE, STEPS_MAX, Site, Step, Stores, Switch};
 pub(crate) struct Counts {
     /// Switched.
     pub(crate) switched: u32,
-    /// In the right form before.
+    /// Already in the right form.
     pub(crate) already: u32,
-    /// Left as they were, as they hold bytes that nobody of us has put there.
+    /// Unchanged, because they hold bytes that the runtime hasn't written.
     pub(crate) foreign: u32,
-    /// Left as they were, off or on, as they can't be written.
+    /// Unchanged, off or on, because they can't be written.
     pub(crate) failed: u32,
 }
 
 impl Counts {
-    /// All of them.
+    /// The number of all sites.
     pub(crate) fn all(self) -> u32 {
         self.switched + self.already + self.foreign + self.failed
     }
@@ -51,7 +55,7 @@ impl Counts {
         self.failed += more.failed;
     }
 
-    /// Those that aren't as they were to be.
+    /// The number of sites that aren't in their intended form.
     pub(crate) fn wrong(self) -> u32 {
         self.foreign + self.failed
     }
@@ -60,24 +64,24 @@ impl Counts {
 /// How text is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pages {
-    /// It is made writable, and stays executable, for a moment.
+    /// The text is made writable for a moment, and stays executable.
     Protection,
-    /// Through the kernel, which promises no more than that single bytes are whole.
+    /// Through the kernel, which guarantees only that single bytes are written whole.
     Kernel,
     /// Not at all.
     Never,
 }
 
-/// Who may run the sites meanwhile.
+/// Which threads may run the sites meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Others {
-    /// Nobody: the module has just been loaded.
+    /// None: the module has just been loaded.
     Nobody,
     /// Any thread.
     Run,
 }
 
-/// The means to switch sites.
+/// The means by which sites are switched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Means {
     pub(crate) stores: Stores,
@@ -86,32 +90,32 @@ pub(crate) struct Means {
 }
 
 impl Means {
-    /// For a module that nobody runs yet.
+    /// For a module that no thread runs yet.
     pub(crate) const BEFORE_ANYBODY: Means =
         Means { stores: Stores::Words, pages: Pages::Protection, others: Others::Nobody };
 
     /// For this process on this processor.
     pub(crate) fn live() -> Means {
-        // A program that has put itself under a filter since: nobody knows whether that answers or
-        // kills.
+        // The program has installed a seccomp filter since its start. Whether the filter returns an
+        // error or kills the process is unknown.
         let is_filtered = FILTERED_AT_START.load(Relaxed) == 0 && system::is_filtered();
         let pages = if is_filtered { Pages::Never } else { Pages::Protection };
         Means { stores: stores(), pages, others: Others::Run }
     }
 }
 
-/// Whether the process was under a filter of system calls when it began; it has been lived with
-/// since.
+/// Whether the process had a seccomp filter when it began. Such a filter has been harmless since
+/// then.
 static FILTERED_AT_START: AtomicU32 = AtomicU32::new(0);
 
-/// At the process's start.
+/// Called when the process starts.
 pub(crate) fn begin() {
     FILTERED_AT_START.store(system::is_filtered().into(), Relaxed);
 }
 
-/// What this processor's maker promises of stores to code that others run.
+/// What this processor's manufacturer guarantees about stores to code that other processors run.
 fn stores() -> Stores {
-    /// 0 not looked yet, 1 bytes, 2 words.
+    /// 0: not checked yet, 1: bytes, 2: words.
     static KNOWN: AtomicU32 = AtomicU32::new(0);
     match KNOWN.load(Relaxed) {
         1 => Stores::Bytes,
@@ -125,8 +129,8 @@ fn stores() -> Stores {
     }
 }
 
-/// Switches those of a module's sites whose numbers `which` gives: the fastest in the order of
-/// their addresses, which is that of their numbers.
+/// Switches the sites of a module whose numbers `which` returns. This is fastest in the order of
+/// their addresses, which is also that of their numbers.
 pub(crate) fn switch(
     sites: &Sites<'_>,
     which: impl Iterator<Item = u32> + Clone,
@@ -143,27 +147,27 @@ pub(crate) fn switch(
         let mut window = Window::new(means, &run);
         counts.add(switch_run(sites, rest.clone().take(run.count), to, &mut window));
         window.close();
-        // What a run has shown not to be possible, the next one doesn't try.
+        // The next run doesn't try what this run has found impossible.
         means = window.means;
         rest.nth(run.count - 1);
     }
 }
 
-/// Sites that lie close enough together to be written while the same pages are writable.
+/// Sites so close to each other that they are written while the same pages are writable.
 struct Run {
-    /// How many numbers.
+    /// Number of sites.
     count: usize,
-    /// The first page, and where the last one ends.
+    /// The first page, and the end of the last one.
     first: u64,
     end: u64,
     text: Text,
 }
 
-/// Bytes of text that are writable at a time, at most.
+/// The most bytes of text that are writable at a time.
 const RUN: u64 = 64 * PAGE;
 
 impl Run {
-    /// The first ones of these.
+    /// The first run of these sites.
     fn of(sites: &Sites<'_>, numbers: impl Iterator<Item = u32>) -> Run {
         let mut run = Run { count: 0, first: 0, end: 0, text: Text::default() };
         for number in numbers {
@@ -183,7 +187,7 @@ impl Run {
     }
 }
 
-/// The same of a run.
+/// Switches the sites of one run.
 fn switch_run(
     sites: &Sites<'_>,
     which: impl Iterator<Item = u32> + Clone,
@@ -192,7 +196,8 @@ fn switch_run(
 ) -> Counts {
     let mut already = 0;
     let mut counts = Counts::default();
-    // One more to look, and one where text has to be written in another way than it began.
+    // One more pass to check, and one more if the way of writing text has to change after the
+    // start.
     for pass in 0..STEPS_MAX + 2 {
         let means = window.means;
         let mut wrote = false;
@@ -225,17 +230,18 @@ fn switch_run(
     counts
 }
 
-/// What became of a site in one pass.
+/// The result for one site in one pass.
 enum Moved {
-    /// It was as it has to be.
+    /// It is in its intended form.
     There,
-    /// Something was written: the next pass looks again.
+    /// Something was written: the next pass checks again.
     Wrote,
     Foreign,
     Failed,
 }
 
-/// One step, or all where stores are seen in their order, or by nobody.
+/// Takes one step. Takes all steps if other processors see stores in order, or if no thread runs
+/// the code.
 fn advance(site: &Site, to: Switch, means: Means, window: &mut Window) -> Moved {
     let mut moved = Moved::There;
     for _ in 0..=STEPS_MAX {
@@ -267,20 +273,20 @@ fn bytes_of(site: &Site) -> [u8; SLED_SIZE] {
     bytes
 }
 
-/// A run's pages, writable from the first write on.
+/// The pages of a run, writable from the first write on.
 struct Window {
     means: Means,
     first: u64,
     end: u64,
-    /// What they are otherwise.
+    /// Their normal protection.
     protection: usize,
     is_open: bool,
-    /// Writes through the kernel.
+    /// For writing through the kernel.
     memory: Option<File>,
 }
 
-/// What is writable, for a child that is forked meanwhile: first address, bytes, what they are
-/// otherwise.
+/// What is writable now, for a child that is forked meanwhile: first address, bytes, normal
+/// protection.
 static OPEN: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 impl Window {
@@ -289,7 +295,7 @@ impl Window {
         Window { means, first: run.first, end: run.end, protection, is_open: false, memory: None }
     }
 
-    /// Takes a step at a site that held these bytes: whether it could.
+    /// Takes a step at a site that held these bytes. Returns whether that was possible.
     fn write(&mut self, site: u64, was: &[u8; SLED_SIZE], step: &Step) -> bool {
         let address = site + step.at as u64;
         let was = was.get(step.at..step.at + step.length).unwrap_or(&[]);
@@ -305,7 +311,7 @@ impl Window {
         }
     }
 
-    /// Sees to it that the pages can be written.
+    /// Makes the pages writable.
     fn open(&mut self) -> bool {
         if self.is_open || self.memory.is_some() {
             return true;
@@ -313,20 +319,20 @@ impl Window {
         if self.means.pages == Pages::Protection {
             let size = self.end - self.first;
             remember([self.first, size, self.protection as u64]);
-            // Executable all the while: other threads may run neighbours on the same pages.
+            // They stay executable, because other threads may run other code on the same pages.
             match system::protect(self.first, size, PROT_READ | PROT_WRITE | PROT_EXEC) {
                 Ok(()) => {
                     self.is_open = true;
                     return true;
                 }
-                // Too many mappings.
+                // There are too many mappings.
                 Err(errno::ENOMEM) => {
                     self.means = Means { stores: Stores::Bytes, pages: Pages::Kernel, ..self.means };
                 }
-                // The process must not have pages that are both.
+                // The process must not have pages that are both writable and executable.
                 Err(_) => self.means.pages = Pages::Never,
             }
-            // A part of it may be.
+            // A part of the range may have become writable.
             let _ = system::protect(self.first, size, self.protection);
             remember([0; 3]);
         }
@@ -351,7 +357,7 @@ fn remember(open: [u64; 3]) {
     }
 }
 
-/// In a forked child: pages that its parent was just writing become what they were.
+/// In a forked child, resets the protection of pages that its parent was just writing.
 pub(crate) fn begin_child() {
     let [first, size, protection] = OPEN.each_ref().map(|part| part.load(SeqCst));
     if size != 0 && protection != 0 {
@@ -360,14 +366,14 @@ pub(crate) fn begin_child() {
     remember([0; 3]);
 }
 
-/// As if a parent had been writing this.
+/// Pretends that a parent had been writing this.
 #[cfg(test)]
 pub(crate) fn pretend_open(first: u64, size: u64, protection: usize) {
     remember([first, size, protection as u64]);
 }
 
-/// Writes `new` where `old` is, in whole aligned words: false where something else is there. What
-/// lies beside it stays.
+/// Writes `new` in place of `old`, in whole aligned words. Returns false if other bytes are there.
+/// Neighbouring bytes don't change.
 fn write_words(address: u64, old: &[u8], new: &[u8]) -> bool {
     let mut done = 0;
     while let (Some(old), Some(new)) = (old.get(done..), new.get(done..))
@@ -376,8 +382,8 @@ fn write_words(address: u64, old: &[u8], new: &[u8]) -> bool {
         let at = address + done as u64;
         let offset = (at % 8) as usize;
         let count = new.len().min(8 - offset);
-        // SAFETY: an aligned word of a page that is writable now; others only run it, or write it
-        // as we do.
+        // SAFETY: an aligned word of a page that is writable now; other threads only run it, or
+        // write it in the same way.
         let word = unsafe { AtomicU64::from_ptr((at - offset as u64) as *mut u64) };
         let mut now = word.load(Relaxed);
         loop {
@@ -397,12 +403,13 @@ fn write_words(address: u64, old: &[u8], new: &[u8]) -> bool {
     true
 }
 
-/// As if the system had no `membarrier`.
+/// Pretends that the system has no `membarrier`.
 #[cfg(test)]
 pub(crate) static IS_MEMBARRIER_REFUSED: AtomicU32 = AtomicU32::new(0);
 
-/// When it returns, every thread of the process has done something that makes its processor forget
-/// what it has fetched: what it runs from now on is what was written before.
+/// When this returns, every thread of the process has executed a serializing instruction, so its
+/// processor has discarded the code that it had fetched. From now on, threads run what was written
+/// before.
 fn barrier() {
     const PRIVATE_EXPEDITED_SYNC_CORE: usize = 1 << 5;
     const REGISTER_PRIVATE_EXPEDITED_SYNC_CORE: usize = 1 << 6;
@@ -413,7 +420,7 @@ fn barrier() {
     }
     match membarrier(PRIVATE_EXPEDITED_SYNC_CORE) {
         Ok(()) => return,
-        // Not registered yet. Only who switches pays for that.
+        // Not registered yet. Only a thread that switches sites pays for registering.
         Err(errno::EPERM) => {
             if membarrier(REGISTER_PRIVATE_EXPEDITED_SYNC_CORE).is_ok()
                 && membarrier(PRIVATE_EXPEDITED_SYNC_CORE).is_ok()
@@ -421,15 +428,15 @@ fn barrier() {
                 return;
             }
         }
-        // Before Linux 4.16, or where a filter refuses it.
+        // The kernel is older than Linux 4.16, or a seccomp filter refuses the call.
         Err(_) => {}
     }
     interrupt_all();
 }
 
-/// The same by other means: a page that was touched is unmapped, of which the kernel has to tell
-/// every processor that runs a thread of this process, by an interrupt, and returning from one is
-/// such a thing. Threads that don't run do it when they are switched to.
+/// Has the same effect by other means. It unmaps a page that was touched. The kernel must notify
+/// every processor that runs a thread of this process, by an interrupt, and returning from an
+/// interrupt serializes. Threads that don't run do so when they are scheduled.
 fn interrupt_all() {
     if let Some(page) = system::map(PAGE, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1) {
         // SAFETY: just mapped.

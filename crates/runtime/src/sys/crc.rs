@@ -1,4 +1,4 @@
-//! CRC-32 as in zlib. Eight bytes at a time: the traced program waits for it.
+//! CRC-32 as in zlib. It takes eight bytes at a time, because the traced program waits for it.
 
 const POLYNOMIAL: u32 = 0xedb8_8320;
 
@@ -30,7 +30,7 @@ const fn tables() -> [[u32; 256]; 8] {
     tables
 }
 
-/// A checksum that is being made.
+/// A checksum that is being computed.
 #[derive(Clone, Copy)]
 pub(crate) struct Crc(u32);
 

@@ -1,4 +1,5 @@
-//! System calls about files that are mapped: a folder that is the user's own, and room on its disk.
+//! System calls for files that are mapped: a private folder of the user, and allocation of disk
+//! space.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::file::File;
@@ -7,24 +8,25 @@ use everycall_format::hub::SPARE_MODE;
 use everycall_hooks::arch::number;
 use everycall_hooks::syscall;
 
-/// Bits of a mode that say what kind of file it is.
+/// Bits of a mode that hold the file type.
 const TYPE: u32 = 0o170_000;
 const REGULAR: u32 = 0o100_000;
-/// Bits of a mode by which others than the owner may write.
+/// Bits of a mode that let others than the owner write.
 const OTHERS_WRITE: u32 = 0o022;
 
-/// What lies below a folder.
+/// How the file system of a folder allocates space.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disk {
-    /// Room that a file has stays its own.
+    /// Space that is allocated for a file stays allocated.
     Plain,
-    /// Only for files that are marked before anything is written: Btrfs.
+    /// As [`Plain`](Disk::Plain), but only for files that are marked before anything is written:
+    /// Btrfs.
     Marked,
-    /// Every write needs new room, or nobody knows.
+    /// Every write needs new space, or this isn't known.
     Other,
 }
 
-/// What the kernel says of a file: one `stat`, 144 bytes.
+/// The result of one `stat`, 144 bytes.
 fn stat(descriptor: usize) -> Option<[u64; 18]> {
     let mut facts = [0_u64; 18];
     // SAFETY: writes one stat.
@@ -32,8 +34,8 @@ fn stat(descriptor: usize) -> Option<[u64; 18]> {
     (result == 0).then_some(facts)
 }
 
-/// The mode of a file, and whose it is. Behind device, inode and links, 64 bits each, they are 32
-/// bits each.
+/// The mode of a file and its owner. They are 32 bits each, behind device, inode and link count,
+/// which are 64 bits each.
 fn mode_and_owner(facts: &[u64; 18]) -> (u32, u32) {
     (facts[3] as u32, (facts[3] >> 32) as u32)
 }
@@ -43,7 +45,7 @@ fn user() -> u32 {
     unsafe { syscall(number::GETEUID, [0; 6]) as u32 }
 }
 
-/// Whether a folder is the process's user's, and nobody else may write there.
+/// Whether a folder belongs to the process's user, and only that user may write there.
 pub(crate) fn is_private(folder: &File) -> bool {
     stat(folder.number()).is_some_and(|facts| {
         let (mode, owner) = mode_and_owner(&facts);
@@ -51,23 +53,22 @@ pub(crate) fn is_private(folder: &File) -> bool {
     })
 }
 
-/// Seals of memory whose size nobody can change any more: `F_SEAL_SEAL`, `F_SEAL_SHRINK`,
-/// `F_SEAL_GROW`.
+/// Seals of memory whose size can't change any more: `F_SEAL_SEAL`, `F_SEAL_SHRINK`, `F_SEAL_GROW`.
 const FIXED_SIZE: usize = 7;
 
-/// Why a recorder's memory isn't taken.
+/// Why a recorder's memory is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotMemory {
     /// It is gone, or the process may not open it.
     NotThere,
-    /// It isn't a recorder's of the process's user or root, or others could write to it.
+    /// It isn't that of a recorder of the process's user or root, or others could write to it.
     NotTrusted,
-    /// It is of a `record` of another version.
+    /// It belongs to a `record` of another version.
     OtherVersion,
 }
 
-/// Opens a recorder's memory under `/proc/PID/fd` to be mapped; its path ends with NUL. What else
-/// lies there isn't even opened: to open a device may do something.
+/// Opens a recorder's memory under `/proc/PID/fd` for mapping. The path ends with NUL. Anything
+/// else at that path isn't opened, because opening a device may have side effects.
 pub(crate) fn open_memory(path: &[u8]) -> Result<File, NotMemory> {
     let named = File::found(path).map_err(|_| NotMemory::NotThere)?;
     if !is_recorders(&named) {
@@ -77,7 +78,7 @@ pub(crate) fn open_memory(path: &[u8]) -> Result<File, NotMemory> {
     if seals(&file) & FIXED_SIZE == FIXED_SIZE { Ok(file) } else { Err(NotMemory::OtherVersion) }
 }
 
-/// What the kernel keeps from being done with a memory file; other files can't have [`FIXED_SIZE`].
+/// The seals of a memory file. Other files can't have [`FIXED_SIZE`].
 fn seals(file: &File) -> usize {
     const GET_SEALS: usize = 1034;
     // SAFETY: only returns a number.
@@ -85,32 +86,32 @@ fn seals(file: &File) -> usize {
     usize::try_from(seals).unwrap_or(0)
 }
 
-/// Whether a file is the process's user's or root's, and nobody else may open it to write.
+/// Whether a file belongs to the process's user or to root, and others may not open it for writing.
 pub(crate) fn is_recorders(file: &File) -> bool {
     facts_of(file).is_some_and(|facts| facts.is_regular && facts.is_trusted)
 }
 
-/// How large a file is. That of a memory file whose size is sealed stays so.
+/// The size of a file. A memory file with a sealed size keeps it.
 pub(crate) fn size_of(file: &File) -> Option<u64> {
     facts_of(file).map(|facts| facts.size)
 }
 
-/// Whether a recorder's arena is nobody's yet: the recorder marks those so, and takes the mark away
-/// when one is claimed. Only it can, so that who has an arena can't have another process take it,
-/// too.
+/// Whether a recorder's arena is unclaimed. The recorder marks spare arenas, and removes the mark
+/// when one is claimed. Only the recorder can do that, so a process that has an arena can't make
+/// another process take it, too.
 pub(crate) fn is_spare(file: &File) -> bool {
     stat(file.number()).is_some_and(|facts| mode_and_owner(&facts).0 & SPARE_MODE == SPARE_MODE)
 }
 
-/// What a descriptor stands for: device and inode.
+/// What a descriptor refers to: device and inode.
 pub(crate) fn identity_of(descriptor: usize) -> Option<(u64, u64)> {
     stat(descriptor).map(|facts| (facts[0], facts[1]))
 }
 
-/// What is known of a file that is to be read.
+/// Properties of a file that is to be read.
 pub(crate) struct Facts {
     pub(crate) is_regular: bool,
-    /// It is this user's or root's, and nobody else may write there.
+    /// It belongs to this user or root, and others may not write to it.
     pub(crate) is_trusted: bool,
     pub(crate) size: u64,
 }
@@ -122,20 +123,20 @@ pub(crate) fn facts_of(file: &File) -> Option<Facts> {
     Some(Facts {
         is_regular: mode & TYPE == REGULAR,
         is_trusted: (owner == 0 || owner == user()) && mode & OTHERS_WRITE == 0,
-        // Behind group, padding and what a device is.
+        // Behind the group, padding and device number.
         size: facts[6],
     })
 }
 
-/// Whether a new file may take this name, which ends with NUL: nothing has it, or a file, or a
-/// link. A device or a pipe stays what it is.
+/// Whether a new file may get this name, which ends with NUL: the name is free, or belongs to a
+/// file or link. Devices and pipes are not replaced.
 pub(crate) fn is_for_files(path: &[u8]) -> bool {
     const LINK: u32 = 0o120_000;
     let Some(facts) = File::named(path).ok().and_then(|file| stat(file.number())) else { return true };
     matches!(mode_and_owner(&facts).0 & TYPE, REGULAR | LINK)
 }
 
-/// What a file or folder lies on.
+/// The kind of file system on which a file or folder lies.
 pub(crate) fn disk_of(file: &File) -> Disk {
     let mut facts = [0_u64; 16];
     // SAFETY: writes one statfs, 120 bytes, which begins with the type.
@@ -166,22 +167,22 @@ pub(crate) fn mark(file: &File) -> bool {
             == 0
 }
 
-/// Gives a file so many bytes, which read as zeros and take no room yet.
+/// Sets the size of a file. The bytes read as zeros and take no disk space yet.
 pub(crate) fn set_size(file: &File, size: u64) -> Result<(), isize> {
     // SAFETY: our own, new file.
     done(unsafe { syscall(number::FTRUNCATE, [file.number(), size as usize, 0, 0, 0, 0]) })
 }
 
-/// Takes room on the disk for the first `size` bytes of a file, as far as its file system can.
+/// Allocates disk space for the first `size` bytes of a file, as far as its file system can.
 pub(crate) fn take_room(file: &File, size: u64) -> Result<(), isize> {
     const KEEP_SIZE: usize = 1;
     // SAFETY: our own, new file.
     done(unsafe { syscall(number::FALLOCATE, [file.number(), KEEP_SIZE, 0, size as usize, 0, 0]) })
 }
 
-/// Makes pages of a mapped file present and writable, which takes room for them on its disk:
-/// whoever writes there later needs none. (Where the disk is full, the kernel says so here, and not
-/// by a signal.) EINVAL before Linux 5.14.
+/// Makes pages of a mapped file present and writable. This allocates their disk space, so later
+/// writes need none. (On a full disk, the kernel returns an error here instead of raising a signal
+/// later.) EINVAL before Linux 5.14.
 pub(crate) fn take_room_at(address: u64, size: u64) -> Result<(), isize> {
     system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE)
 }

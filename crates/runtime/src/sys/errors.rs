@@ -1,6 +1,6 @@
-//! Errors of the kernel, and what `everycall.h` calls them.
+//! The kernel's errors, and their codes in `everycall.h`.
 
-/// Errors of the kernel.
+/// The kernel's errors.
 pub(crate) mod errno {
     pub const EPERM: isize = -1;
     pub const ENOENT: isize = -2;
@@ -19,7 +19,7 @@ pub(crate) mod errno {
     pub const EDQUOT: isize = -122;
 }
 
-/// As in `everycall.h`; the texts stand there.
+/// As in `everycall.h`, which has their texts.
 pub(crate) mod error {
     pub(crate) const NOT_TRACED: i32 = -1;
     pub(crate) const ARGUMENT: i32 = -2;
@@ -27,7 +27,7 @@ pub(crate) mod error {
     pub(crate) const NO_THREAD: i32 = -4;
     pub(crate) const NO_ROOM: i32 = -5;
     pub(crate) const STARTED_OFF: i32 = -6;
-    // -7 is the header's own.
+    // -7 is used only by the header itself.
     pub(crate) const NO_MEMORY: i32 = -8;
     pub(crate) const CALLBACK: i32 = -9;
     pub(crate) const NO_FOLDER: i32 = -10;
@@ -37,7 +37,7 @@ pub(crate) mod error {
     pub(crate) const TOO_MANY_STACKS: i32 = -14;
 }
 
-/// What the header calls an error of files.
+/// The header's code for an error of a file operation.
 pub(crate) fn told(result: isize) -> i32 {
     match result {
         errno::EINVAL => error::ARGUMENT,

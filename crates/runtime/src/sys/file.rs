@@ -1,4 +1,4 @@
-//! System calls about files and folders, by path or beside an open folder.
+//! System calls for files and folders, by path or relative to an open folder.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::errors::errno;
@@ -17,21 +17,21 @@ const O_NONBLOCK: usize = 0o4000;
 const O_DIRECTORY: usize = 0o200_000;
 const O_NOFOLLOW: usize = 0o400_000;
 const O_CLOEXEC: usize = 0o2_000_000;
-/// Names a file without opening it.
+/// Refers to a file without opening it.
 const O_PATH: usize = 0o10_000_000;
 const O_TMPFILE: usize = 0o20_000_000 | O_DIRECTORY;
-/// A new file, never one that is there, nor through a link.
+/// Makes a new file; never opens an existing one or follows a link.
 const NEW: usize = O_CREAT | O_EXCL | O_NOFOLLOW;
-/// Paths begin at the working folder.
+/// Paths are relative to the working folder.
 const AT_FDCWD: usize = -100_isize as usize;
-/// Files that are made are for their owner alone.
+/// New files are accessible only to their owner.
 const OWNER_ONLY: usize = 0o600;
 
-/// An open file; closed when dropped.
+/// An open file. It is closed when dropped.
 pub(crate) struct File(usize);
 
 impl File {
-    /// Opens a path that ends with NUL, from a folder on; else EINVAL.
+    /// Opens a path relative to a folder. The path must end with NUL; otherwise EINVAL.
     fn open_at(folder: usize, path: &[u8], flags: usize) -> Result<File, isize> {
         if path.last() != Some(&0) {
             return Err(errno::EINVAL);
@@ -46,18 +46,18 @@ impl File {
         File::open_at(AT_FDCWD, path, if write { O_RDWR } else { O_RDONLY }).ok()
     }
 
-    /// What a path leads to, without opening it: to open a device may do something. The path ends
-    /// with NUL.
+    /// Refers to what is at a path without opening it, because opening a device may have side
+    /// effects. The path ends with NUL.
     pub(crate) fn found(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_PATH)
     }
 
-    /// What this stands for, opened to be read and written.
+    /// Opens what this refers to for reading and writing.
     pub(crate) fn reopened(&self) -> Result<File, isize> {
         File::open_at(AT_FDCWD, self.own_path().text(), O_RDWR)
     }
 
-    /// The path of the descriptor. (The thread may have a table of descriptors of its own.)
+    /// The path of the descriptor. (The thread may have a descriptor table of its own.)
     fn own_path(&self) -> Name {
         let mut path = Name::empty();
         path.put(b"/proc/thread-self/fd/");
@@ -65,28 +65,28 @@ impl File {
         path
     }
 
-    /// Opens what may be no file, without waiting for it; its path ends with NUL.
+    /// Opens something that may not be a file, without waiting for it. The path ends with NUL.
     pub(crate) fn open_to_read(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_RDONLY | O_NONBLOCK | O_NOCTTY)
     }
 
-    /// What has this name, be it a link, and without doing anything with it. The path ends with
+    /// Refers to what has this name, even if it is a link, without side effects. The path ends with
     /// NUL.
     pub(crate) fn named(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_PATH | O_NOFOLLOW)
     }
 
-    /// Opens a folder, whose path ends with NUL; its last part is no symbolic link.
+    /// Opens a folder. The path ends with NUL, and its last part must not be a symbolic link.
     pub(crate) fn open_folder(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW)
     }
 
-    /// The same, also through a link.
+    /// Opens a folder, also through a symbolic link.
     pub(crate) fn open_folder_or_link(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_RDONLY | O_DIRECTORY)
     }
 
-    /// Makes a new file that is written. The path ends with NUL.
+    /// Makes a new file for writing. The path ends with NUL.
     pub(crate) fn create(path: &[u8]) -> Result<File, isize> {
         File::open_at(AT_FDCWD, path, O_WRONLY | NEW)
     }
@@ -101,7 +101,7 @@ impl File {
         File::open_at(self.0, b".\0", O_RDWR | O_TMPFILE)
     }
 
-    /// Gives such a file a name in a folder.
+    /// Gives a file without a name a name in a folder.
     pub(crate) fn give_name(&self, folder: &File, name: &Name) -> Result<(), isize> {
         const AT_SYMLINK_FOLLOW: usize = 0x400;
         let path = self.own_path();
@@ -110,7 +110,7 @@ impl File {
         done(unsafe { syscall(number::LINKAT, [AT_FDCWD, from, folder.0, to, AT_SYMLINK_FOLLOW, 0]) })
     }
 
-    /// What has this name in this folder, be it a link. The name ends with NUL.
+    /// Refers to what has this name in this folder, even if it is a link. The name ends with NUL.
     pub(crate) fn named_in(&self, name: &[u8]) -> Result<File, isize> {
         File::open_at(self.0, name, O_PATH | O_NOFOLLOW)
     }
@@ -120,7 +120,7 @@ impl File {
         remove_at(self.0, name);
     }
 
-    /// The file of a descriptor, or an error of the kernel.
+    /// The file of a descriptor, or the kernel's error.
     pub(crate) fn from_result(result: isize) -> Result<File, isize> {
         usize::try_from(result).map(File).map_err(|_| result)
     }
@@ -133,7 +133,7 @@ impl File {
         self.0 as i32
     }
 
-    /// Reads up to `buffer.len()` bytes; 0 at the end and on errors.
+    /// Reads up to `buffer.len()` bytes. Returns 0 at the end and on errors.
     pub(crate) fn read(&self, buffer: &mut [u8]) -> usize {
         // SAFETY: writes into the buffer only.
         let count =
@@ -141,9 +141,10 @@ impl File {
         usize::try_from(count).unwrap_or(0)
     }
 
-    /// Writes `bytes` at `offset`; whether all of them were.
+    /// Writes `bytes` at `offset`. Returns whether all were written.
     pub(crate) fn write_at(&self, bytes: &[u8], offset: u64) -> bool {
-        // SAFETY: reads the bytes only. What it writes to is the caller's matter (text of a site).
+        // SAFETY: only reads the bytes. The caller is responsible for the destination (the text of
+        // a site).
         let count = unsafe {
             syscall(number::PWRITE64, [self.0, bytes.as_ptr() as usize, bytes.len(), offset as usize, 0, 0])
         };
@@ -155,11 +156,11 @@ impl File {
         system::map(length, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, self.0.cast_signed())
     }
 
-    /// As [`File::map_shared`], over a mapping of the same length, which is gone then.
+    /// As [`File::map_shared`], in place of a mapping of the same length, which it replaces.
     pub(crate) fn map_shared_at(&self, place: *mut u8, length: u64) -> Option<*mut u8> {
         let protection = PROT_READ | PROT_WRITE;
         let flags = MAP_SHARED | MAP_NORESERVE | MAP_FIXED;
-        // SAFETY: replaces a mapping of the caller's own, of which it keeps no reference into.
+        // SAFETY: replaces a mapping of the caller's own, to which the caller keeps no references.
         let address =
             unsafe { syscall(number::MMAP, [place as usize, length as usize, protection, flags, self.0, 0]) };
         (address == place as isize).then_some(place)
@@ -173,7 +174,7 @@ impl Drop for File {
     }
 }
 
-/// Gives a file another name. Paths end with NUL; else EINVAL.
+/// Renames a file. The paths must end with NUL; otherwise EINVAL.
 pub(crate) fn rename(from: &[u8], to: &[u8]) -> Result<(), isize> {
     if from.last() != Some(&0) || to.last() != Some(&0) {
         return Err(errno::EINVAL);
@@ -183,7 +184,7 @@ pub(crate) fn rename(from: &[u8], to: &[u8]) -> Result<(), isize> {
     done(unsafe { syscall(number::RENAMEAT, arguments) })
 }
 
-/// Removes a file, whose path ends with NUL.
+/// Removes a file. Its path ends with NUL.
 pub(crate) fn remove(path: &[u8]) {
     remove_at(AT_FDCWD, path);
 }

@@ -1,4 +1,4 @@
-//! Folders that the environment names, and files in them.
+//! Folders named in environment variables, and files in them.
 #![allow(unsafe_code)] // A cell that is written at the start alone.
 
 use crate::sys::name::NAME_MAX;
@@ -6,16 +6,16 @@ use crate::sys::processes;
 use core::cell::UnsafeCell;
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// Bytes of a folder's path, at most.
+/// The most bytes of a folder's path.
 pub(crate) const FOLDER_MAX: usize = 1023;
 
-/// A folder's path, for the process and for its children.
+/// A folder's path, for the process and its children.
 pub(crate) struct Folder {
     path: UnsafeCell<[u8; FOLDER_MAX + 1]>,
     length: AtomicU32,
 }
 
-// SAFETY: written at the start alone, before there is anybody else to read it.
+// SAFETY: written only at the start, before any other thread can read it.
 unsafe impl Sync for Folder {}
 
 impl Folder {
@@ -23,14 +23,14 @@ impl Folder {
         Folder { path: UnsafeCell::new([0; FOLDER_MAX + 1]), length: AtomicU32::new(0) }
     }
 
-    /// Remembers the path; a relative one is made absolute, as the program may go elsewhere. For
-    /// the start alone. False where it is no path or too long.
+    /// Remembers the path. A relative path is made absolute, because the program may change its
+    /// working folder. Returns false if it isn't a path or is too long. Call it only at the start.
     pub(crate) fn set(&self, path: &[u8]) -> bool {
         self.put(path).is_some()
     }
 
     fn put(&self, path: &[u8]) -> Option<()> {
-        // SAFETY: called at the start alone.
+        // SAFETY: called only at the start.
         let buffer = unsafe { &mut *self.path.get() };
         let mut length = 0;
         if path.first() != Some(&b'/') {
@@ -38,7 +38,7 @@ impl Folder {
             *buffer.get_mut(length).filter(|_| length > 0)? = b'/';
             length += 1;
         }
-        // With a slash behind it, a link would be followed.
+        // A slash at the end would make the kernel follow a link.
         let end = path.iter().rposition(|byte| *byte != b'/').map_or(0, |last| last + 1);
         let path = path.get(..end).filter(|path| !path.is_empty())?;
         buffer.get_mut(length..length + path.len())?.copy_from_slice(path);
@@ -48,14 +48,14 @@ impl Folder {
         Some(())
     }
 
-    /// Forgets it.
+    /// Forgets the path.
     pub(crate) fn forget(&self) {
         self.length.store(0, Relaxed);
     }
 
-    /// The path with a NUL; that alone where there is none.
+    /// The path with a NUL, or only the NUL if there is none.
     pub(crate) fn path(&self) -> &[u8] {
-        // SAFETY: written at the start alone.
+        // SAFETY: written only at the start.
         let buffer = unsafe { &*self.path.get() };
         match self.length.load(Relaxed) {
             0 => b"\0",
@@ -63,8 +63,8 @@ impl Folder {
         }
     }
 
-    /// The path of the file that has this name, which ends at its first NUL; nothing where there is
-    /// no folder.
+    /// The path of the file with this name, which ends at its first NUL. Empty if there is no
+    /// folder.
     pub(crate) fn path_of(&self, name: &[u8]) -> FilePath {
         let mut path = FilePath { bytes: [0; FOLDER_MAX + 1 + NAME_MAX], length: 0 };
         if self.length.load(Relaxed) == 0 {

@@ -1,9 +1,13 @@
-//! Threads of ours, each of which lives as long as it writes a file.
+//! Threads of ours that each live as long as they write a file.
 //!
-//! A thread and not a process: a process would be a zombie until somebody waits for it, and a child
-//! of the program where that is the first process of its container or adopts orphans. It has all
-//! signals blocked, no descriptor of the program's (a table of its own, emptied), no part in its
-//! scheduling class, and it needs no thread-local storage and nothing of the C library.
+//! A thread is better than a process here: a process would be a zombie until it is waited for, and
+//! it would become a child of the program if that is the first process of its container or adopts
+//! orphans. The thread:
+//!
+//! - has all signals blocked;
+//! - has none of the program's descriptors, but an empty table of its own;
+//! - isn't in the program's scheduling class;
+//! - needs no thread-local storage and nothing of the C library.
 #![allow(unsafe_code)] // A thread on a stack that is mapped here.
 
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
@@ -12,10 +16,10 @@ use everycall_format::arena::PAGE;
 
 /// Bytes of a stack.
 const STACK_SIZE: u64 = 128 << 10;
-/// Shares everything but the table of descriptors; the kernel says when it is gone.
+/// Shares everything except the descriptor table. The kernel clears a word when the thread is gone.
 const FLAGS: usize = 0x100 | 0x200 | 0x800 | 0x1_0000 | 0x4_0000 | 0x20_0000;
 
-/// The upper end of a stack for one helper at a time; 0 where there is none.
+/// The upper end of a stack for one helper at a time, or 0 if there is none.
 pub(crate) struct Stack(AtomicU64);
 
 impl Stack {
@@ -23,29 +27,30 @@ impl Stack {
         Stack(AtomicU64::new(0))
     }
 
-    /// Maps it. False where there is no memory.
+    /// Maps the stack. Returns false if there is no memory.
     pub(crate) fn map(&self) -> bool {
         let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
         let Some(stack) = system::map(STACK_SIZE + PAGE, PROT_READ | PROT_WRITE, flags, -1) else {
             return false;
         };
-        // What is below the stack must be nobody's.
+        // The guard page below the stack must not be accessible.
         let _ = system::protect(stack as u64, PAGE, 0);
         self.0.store(stack as u64 + PAGE + STACK_SIZE, Relaxed);
         true
     }
 }
 
-/// What became of the wish for a helper.
+/// The result of starting a helper.
 pub(crate) enum Started {
     Yes,
-    /// Another one is on the stack.
+    /// Another helper uses the stack.
     Busy,
     Failed,
 }
 
-/// Starts a helper that runs `entry`, if none is on this stack: `running` says so, which the kernel
-/// clears when the thread is gone. The caller has all signals blocked, and so has the helper.
+/// Starts a helper that runs `entry`, unless one already runs on this stack. `running` holds that
+/// state; the kernel clears it when the thread is gone. The caller has all signals blocked, and so
+/// has the helper.
 pub(crate) fn start(
     stack: &Stack,
     running: &AtomicU32,
@@ -59,7 +64,7 @@ pub(crate) fn start(
     if running.compare_exchange(0, u32::MAX, AcqRel, Relaxed).is_err() {
         return Started::Busy;
     }
-    // SAFETY: the stack is whose who has set the mark above.
+    // SAFETY: the stack belongs to the thread that has set the mark above.
     if unsafe { everycall_hooks::spawn(FLAGS, top, running.as_ptr(), entry, argument) } < 0 {
         running.store(0, Release);
         return Started::Failed;
@@ -67,7 +72,7 @@ pub(crate) fn start(
     Started::Yes
 }
 
-/// The first thing that a helper does.
+/// The first thing that a helper calls.
 pub(crate) fn begin() {
     system::close_all();
     system::be_ordinary();

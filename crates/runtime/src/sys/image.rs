@@ -1,5 +1,5 @@
-//! A traced object as it lies in memory: where it begins and ends, its code, its build id. By its
-//! program headers, which are loaded with it.
+//! A traced object in memory: its bounds, its code, its build id. They come from its program
+//! headers, which are loaded with it.
 #![allow(unsafe_code)] // Headers of an object in memory, by their addresses.
 
 use crate::sys::system::{PROT_EXEC, PROT_READ, PROT_WRITE};
@@ -10,7 +10,7 @@ use everycall_format::arena::PAGE;
 pub(crate) struct Text {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// As in its program header.
+    /// The flags in its program header.
     pub(crate) flags: u32,
 }
 
@@ -25,7 +25,7 @@ impl Text {
         set(Self::READABLE, PROT_READ) | set(Self::WRITABLE, PROT_WRITE) | set(Self::EXECUTABLE, PROT_EXEC)
     }
 
-    /// The segment that `length` bytes at `address` lie in.
+    /// The segment that contains `length` bytes at `address`.
     pub(crate) fn of(all: &[Text], address: u64, length: usize) -> Option<Text> {
         let within = |text: &&Text| {
             address >= text.start && address.checked_add(length as u64).is_some_and(|end| end <= text.end)
@@ -34,7 +34,7 @@ impl Text {
     }
 }
 
-/// What an object's program headers in memory say.
+/// The information in an object's program headers in memory.
 pub(crate) struct Image {
     pub(crate) base: u64,
     pub(crate) start: u64,
@@ -45,7 +45,7 @@ pub(crate) struct Image {
     pub(crate) text: [Text; TEXT_SEGMENTS],
 }
 
-/// Executable segments that are looked at; objects have one.
+/// The most executable segments that are used; objects have one.
 const TEXT_SEGMENTS: usize = 4;
 
 impl Image {
@@ -61,9 +61,9 @@ impl Image {
             return None;
         }
         let at = |offset: u64| elf_header.wrapping_add(offset);
-        // SAFETY: the linker's address of the ELF header, which is loaded; so are the program
-        // headers that it points to (they lie in the same page or segment), and the notes and the
-        // dynamic section that those point to.
+        // SAFETY: `elf_header` is the linker's address of the ELF header, which is loaded. So are
+        // the program headers to which it points (in the same page or segment), and the notes and
+        // the dynamic section to which those point.
         unsafe {
             if *(elf_header as *const [u8; 4]) != *b"\x7fELF" {
                 return None;

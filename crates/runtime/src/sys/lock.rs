@@ -1,19 +1,21 @@
-//! A lock for rare moments: modules come and go, slots of threads change hands. No hook takes it.
+//! A lock for rare operations: loading and unloading modules, passing a thread's slot on. No hook
+//! takes it.
 
 use crate::sys::system;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 
-/// Held until it is dropped.
+/// Held until dropped.
 pub(crate) struct Lock<'a>(&'a AtomicU32);
 
 impl<'a> Lock<'a> {
-    /// Takes it if nobody has it.
+    /// Takes the lock if it is free.
     pub(crate) fn try_take(word: &'a AtomicU32) -> Option<Lock<'a>> {
-        // Not `then_some`: a lock that is made in vain would be dropped, and open the other's.
+        // Not `then_some`: that would always make a `Lock`, and dropping it would release the other
+        // holder's lock.
         word.compare_exchange(0, 1, Acquire, Relaxed).is_ok().then(|| Lock(word))
     }
 
-    /// Takes it when nobody has it any more.
+    /// Waits until the lock is free, and takes it.
     pub(crate) fn take(word: &'a AtomicU32) -> Lock<'a> {
         loop {
             if let Some(lock) = Lock::try_take(word) {

@@ -1,4 +1,4 @@
-//! Which file lies at an address, by `/proc/self/maps`.
+//! Which file is mapped at an address, by `/proc/self/maps`.
 
 use crate::sys::file::File;
 
@@ -13,13 +13,13 @@ pub(crate) struct MappedFile {
 }
 
 impl MappedFile {
-    /// The path; `buffer` is the one that it was left in.
+    /// The path. `buffer` is the buffer that was passed to [`at`](MappedFile::at).
     pub(crate) fn path<'a>(&self, buffer: &'a [u8]) -> Option<&'a [u8]> {
         let length = self.path_length.filter(|length| *length > 0)?;
         buffer.get(self.path_begin..self.path_begin + length)
     }
 
-    /// The file mapped at `address`. Its path is left in the buffer.
+    /// The file mapped at `address`. Its path stays in the buffer.
     pub(crate) fn at(address: u64, buffer: &mut [u8]) -> MappedFile {
         let Some(maps) = File::open(b"/proc/self/maps\0", false) else { return MappedFile::default() };
         let mut filled = 0;
@@ -41,7 +41,7 @@ impl MappedFile {
             if count == 0 || begin == 0 && filled == buffer.len() {
                 return MappedFile::default();
             }
-            // The rest of a line goes to the front.
+            // Moves the rest of a line to the front.
             for place in begin..filled {
                 if let Some(byte) = buffer.get(place).copied()
                     && let Some(front) = buffer.get_mut(place - begin)
@@ -53,7 +53,7 @@ impl MappedFile {
         }
     }
 
-    /// `start-end perms offset major:minor inode   path`, where it covers the address.
+    /// Parses `start-end perms offset major:minor inode   path`, if the range contains the address.
     fn of_line(line: &[u8], address: u64) -> Option<MappedFile> {
         let (start, rest) = number(line, 16)?;
         let (end, mut rest) = number(rest.strip_prefix(b"-")?, 16)?;
@@ -67,7 +67,7 @@ impl MappedFile {
         let (minor, rest) = number(rest.strip_prefix(b":")?, 16)?;
         let (inode, rest) = number(rest.strip_prefix(b" ")?, 10)?;
         let blanks = rest.iter().take_while(|byte| **byte == b' ').count();
-        // As makedev(3) puts the two numbers together.
+        // Combined as makedev(3) does.
         let device = (minor & 0xff) | (major & 0xfff) << 8 | (minor & !0xff) << 12 | (major & !0xfff) << 32;
         let path_length = rest.len() - blanks;
         Some(MappedFile {
@@ -79,13 +79,13 @@ impl MappedFile {
     }
 }
 
-/// Skips a blank and the field behind it.
+/// Skips a blank and the field after it.
 fn skip_field(text: &[u8]) -> Option<&[u8]> {
     let text = text.strip_prefix(b" ")?;
     text.get(text.iter().position(|byte| *byte == b' ')?..)
 }
 
-/// A number at the front of a text, and what follows it.
+/// A number at the beginning of a text, and the text after it.
 fn number(text: &[u8], radix: u32) -> Option<(u64, &[u8])> {
     let mut value = 0_u64;
     let mut count = 0;

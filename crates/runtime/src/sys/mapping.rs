@@ -1,5 +1,5 @@
-//! Which mapping an address lies in, by `/proc/self/maps`. Asked once for each stack that nobody
-//! has told of.
+//! Which mapping contains an address, by `/proc/self/maps`. It is read once for each unregistered
+//! stack.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::file::File;
@@ -28,7 +28,7 @@ struct Query {
 
 const PROCMAP_QUERY: usize = 0xc068_6611;
 const READABLE: u64 = 1;
-/// Bytes of the text that are read at a time: this runs on a small stack.
+/// Bytes of the text that are read at a time. Small, because this runs on a small stack.
 const BUFFER: usize = 512;
 
 /// A mapping.
@@ -36,11 +36,11 @@ const BUFFER: usize = 512;
 pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
-    /// Whether a guard, a mapping that can't be read, lies right below it.
+    /// Whether a guard, a mapping that isn't readable, lies directly below it.
     pub(crate) has_guard: bool,
 }
 
-/// The mapping that `address` lies in; `None` where there is none, or nobody tells.
+/// The mapping that contains `address`. `None` if there is none, or if the kernel doesn't tell.
 pub(crate) fn at(address: u64) -> Option<Mapping> {
     let maps = File::open(b"/proc/self/maps\0", false)?;
     match asked(&maps, address) {
@@ -56,7 +56,7 @@ pub(crate) fn at(address: u64) -> Option<Mapping> {
 
 const NO_MAPPING: isize = -2;
 
-/// Start, end, permissions of the mapping that has an address.
+/// Asks the kernel for start, end and permissions of the mapping that contains an address.
 fn asked(maps: &File, address: u64) -> Result<(u64, u64, u64), isize> {
     let mut query = Query { size: size_of::<Query>() as u64, address, ..Query::default() };
     // SAFETY: reads and writes the query.
@@ -65,12 +65,12 @@ fn asked(maps: &File, address: u64) -> Result<(u64, u64, u64), isize> {
     if result == 0 { Ok((query.start, query.end, query.permissions)) } else { Err(result) }
 }
 
-/// The same out of the text.
+/// Reads the mapping that contains an address from the text.
 fn read(maps: &File, address: u64) -> Option<Mapping> {
     find(maps, |mapping| (mapping.start..mapping.end).contains(&address))
 }
 
-/// All mappings, in the order of their addresses. False where nobody tells.
+/// Passes all mappings, in the order of their addresses. Returns false if they can't be read.
 pub(crate) fn each(mut then: impl FnMut(&Mapping)) -> bool {
     let Some(maps) = File::open(b"/proc/self/maps\0", false) else { return false };
     let mut are_any = false;
@@ -82,7 +82,7 @@ pub(crate) fn each(mut then: impl FnMut(&Mapping)) -> bool {
     are_any
 }
 
-/// The first mapping that is wanted.
+/// The first mapping for which `is_wanted` returns true.
 fn find(maps: &File, mut is_wanted: impl FnMut(&Mapping) -> bool) -> Option<Mapping> {
     let mut lines = Lines::default();
     let mut buffer = [0; BUFFER];
@@ -96,19 +96,19 @@ fn find(maps: &File, mut is_wanted: impl FnMut(&Mapping) -> bool) -> Option<Mapp
     }
 }
 
-/// Reads `start-end rwxp ...` byte by byte.
+/// Parses `start-end rwxp ...` byte by byte.
 #[derive(Default)]
 struct Lines {
     start: u64,
     end: u64,
-    /// 0 in the start, 1 in the end, 2 at the first permission, 3 behind it.
+    /// 0: in the start, 1: in the end, 2: at the first permission, 3: behind it.
     field: u8,
-    /// End of the line before, if that mapping can't be read.
+    /// The end of the previous line's mapping, if it isn't readable.
     guard_end: Option<u64>,
 }
 
 impl Lines {
-    /// The mapping whose first permission this is.
+    /// The mapping, if this byte is its first permission.
     fn take(&mut self, byte: u8) -> Option<Mapping> {
         match (self.field, byte) {
             (_, b'\n') => *self = Lines { guard_end: self.guard_end, ..Lines::default() },

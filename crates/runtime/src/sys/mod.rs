@@ -1,10 +1,10 @@
-//! System calls, files, mappings and locks: nothing here knows of arenas, threads or events.
+//! System calls, files, mappings and locks. Nothing here knows about arenas, threads or events.
 //!
 //! ```text
-//! system        system calls, nothing else of the operating system; errors: their errors
+//! system        system calls that belong to no other file; errors: the kernel's errors
 //! file, disk    files, and those that are mapped; folder, name: paths and names
-//! processes     what the kernel tells of processes and threads
-//! mapping       where a mapping begins and ends; mapped_file: which file lies at an address
+//! processes     what the kernel knows of processes and threads
+//! mapping       bounds of a mapping; mapped_file: which file is mapped at an address
 //! image         an object in memory: its code, its build id
 //! helper        threads of ours that write a file
 //! own_memory    memory for an arena of the process's own

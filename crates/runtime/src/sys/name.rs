@@ -1,9 +1,9 @@
-//! Names of files, put together without memory.
+//! File names, built without allocating.
 
-/// Bytes of a file's name, with the NUL.
+/// The most bytes of a file name, with the NUL.
 pub(crate) const NAME_MAX: usize = 64;
 
-/// A file's name that is put together.
+/// A file name that is being built.
 #[derive(Clone)]
 pub(crate) struct Name {
     bytes: [u8; NAME_MAX],
@@ -11,17 +11,17 @@ pub(crate) struct Name {
 }
 
 impl Name {
-    /// Nothing yet.
+    /// An empty name.
     pub(crate) fn empty() -> Name {
         Name { bytes: [0; NAME_MAX], length: 0 }
     }
 
-    /// Whether nothing was put into it.
+    /// Whether the name is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.length == 0
     }
 
-    /// Appends; the NUL at the end stays.
+    /// Appends text. The NUL at the end stays.
     pub(crate) fn put(&mut self, text: &[u8]) {
         for byte in text {
             if let Some(place) = self.bytes.get_mut(self.length).filter(|_| self.length + 1 < NAME_MAX) {
@@ -41,12 +41,12 @@ impl Name {
         }
     }
 
-    /// With its NUL.
+    /// The name with its NUL.
     pub(crate) fn text(&self) -> &[u8] {
         self.bytes.get(..=self.length).unwrap_or(&[])
     }
 
-    /// The same, padded with NULs.
+    /// The name, padded with NULs.
     pub(crate) fn bytes(&self) -> [u8; NAME_MAX] {
         self.bytes
     }

@@ -3,23 +3,23 @@
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_SHARED, PROT_READ, PROT_WRITE};
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
-/// The user whose processes may reach an arena of our own; [`NOBODY`] where none may.
+/// The user whose processes may access a private arena; [`NOBODY`] if none may.
 static REACHED_BY: AtomicU32 = AtomicU32::new(NOBODY);
-/// No user's number.
+/// Not a user id.
 const NOBODY: u32 = u32::MAX;
 
-/// Remembers who the process was started as. Where it may do more than that user's other processes,
-/// they must not reach its memory.
+/// Remembers the user as whom the process was started. If the process has more privileges than that
+/// user's other processes, they must not access its memory.
 pub(crate) fn remember_user() {
     if let Some(user) = system::user().filter(|user| *user == 0 || !system::has_capabilities()) {
         REACHED_BY.store(user, Relaxed);
     }
 }
 
-/// Memory for an arena of the process's own: such that snapshots can be taken of it from outside,
-/// if there is such. A segment belongs to whom the process acts as, and that user's processes can
-/// write to it: so there is none where that isn't who has started it, as in a daemon that acts as
-/// somebody else for a while.
+/// Memory for an arena of the process's own. If possible, it is memory of which snapshots can be
+/// taken from outside. Such a segment belongs to the process's effective user, and that user's
+/// processes can write to it. So it isn't used if the effective user isn't the one who started the
+/// process, as in a daemon that acts as another user for a while.
 pub(crate) fn map(size: u64) -> Option<*mut u8> {
     let flags = MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE;
     let is_ours = system::user().is_some_and(|user| user != NOBODY && user == REACHED_BY.load(Relaxed));

@@ -1,4 +1,4 @@
-//! What the kernel tells of processes and threads.
+//! What the kernel knows of processes and threads.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::errors::errno;
@@ -8,7 +8,7 @@ use crate::sys::system;
 use everycall_hooks::arch::number;
 use everycall_hooks::syscall;
 
-/// The name of the process: that of its first thread. NUL padded.
+/// The name of the process: that of its first thread, NUL padded.
 pub(crate) fn process_name() -> [u8; 16] {
     let mut name = [0; 16];
     if let Some(file) = File::open(b"/proc/self/comm\0", false) {
@@ -20,21 +20,20 @@ pub(crate) fn process_name() -> [u8; 16] {
     name
 }
 
-/// Whether there is no such process any more.
+/// Whether the process doesn't exist any more.
 pub(crate) fn process_is_gone(process: u32) -> bool {
     // SAFETY: signal 0 only asks.
     unsafe { syscall(number::KILL, [process as usize, 0, 0, 0, 0, 0]) == errno::ESRCH }
 }
 
-/// Whether a process has ended. Not only whether it is gone: one that nobody waits for stays for
-/// long.
+/// Whether a process has ended. This is also true for a zombie, which may exist for long.
 pub(crate) fn process_has_ended(process: u32) -> bool {
     if process_is_gone(process) {
         return true;
     }
     // SAFETY: makes a descriptor, which is closed below.
     let descriptor = unsafe { syscall(number::PIDFD_OPEN, [process as usize, 0, 0, 0, 0, 0]) };
-    // Before Linux 5.3 there are none.
+    // Before Linux 5.3, there is no such call.
     let Ok(file) = File::from_result(descriptor) else { return descriptor == errno::ESRCH };
     const POLLIN: u64 = 1;
     let mut polled = file.number() as u64 | POLLIN << 32;
@@ -43,8 +42,8 @@ pub(crate) fn process_has_ended(process: u32) -> bool {
     unsafe { syscall(number::POLL, [&raw mut polled as usize, 1, 0, 0, 0, 0]) == 1 }
 }
 
-/// The beginning of the process's command line, each word with a NUL behind it: as much of it as
-/// fits; empty where it can't be read.
+/// The beginning of the process's command line, with a NUL after each word: as much of it as fits.
+/// Empty if it can't be read.
 pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     let Some(file) = File::open(b"/proc/self/cmdline\0", false) else { return &[] };
     let mut length = 0;
@@ -57,8 +56,8 @@ pub(crate) fn command_line(buffer: &mut [u8]) -> &[u8] {
     buffer.get(..length).unwrap_or(&[])
 }
 
-/// The name of thread `tid` of this process, NUL padded; `None` where it is gone, or can't be asked
-/// for.
+/// The name of thread `tid` of this process, NUL padded. `None` if the thread is gone or its name
+/// can't be read.
 pub(crate) fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
     const HEAD: &[u8] = b"/proc/self/task/";
     const TAIL: &[u8] = b"/comm\0";
@@ -73,17 +72,18 @@ pub(crate) fn name_of_thread(tid: u32) -> Option<[u8; 16]> {
     path.iter_mut().zip(text).for_each(|(to, from)| *to = from);
     let mut name = [0; 16];
     let count = File::open(&path, false)?.read(&mut name);
-    // The line's end.
+    // The newline at the end.
     let end = name.get_mut(count.checked_sub(1)?).filter(|end| **end == b'\n')?;
     *end = 0;
     Some(name)
 }
 
-/// The working folder, with a NUL; its bytes without that, 0 where it has no path.
+/// Writes the working folder, with a NUL. Returns its length without the NUL, or 0 if it has no
+/// path.
 pub(crate) fn working_folder(buffer: &mut [u8]) -> usize {
     // SAFETY: writes into the buffer only.
     let count = unsafe { syscall(number::GETCWD, [buffer.as_mut_ptr() as usize, buffer.len(), 0, 0, 0, 0]) };
-    // One that can't be reached from the root begins with "(unreachable)".
+    // A folder that isn't reachable from the root begins with "(unreachable)".
     let is_path = buffer.first() == Some(&b'/');
     usize::try_from(count).ok().filter(|_| is_path).and_then(|count| count.checked_sub(1)).unwrap_or(0)
 }
@@ -93,7 +93,7 @@ pub(crate) fn file_name() -> Name {
     let mut name = Name::empty();
     for byte in process_name().into_iter().take_while(|byte| *byte != 0) {
         let is_plain = byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-' | b'+' | 0x80..);
-        // None begins with a dot, which would hide it.
+        // It must not begin with a dot, which would hide the file.
         name.put(&[if is_plain && (byte != b'.' || !name.is_empty()) { byte } else { b'_' }]);
     }
     name.put(b"-");

@@ -1,5 +1,5 @@
-//! System calls, by number, without a library: nothing here touches `errno` or can be interposed.
-//! The list of calls is short on purpose; `docs/system-calls.md` names it for seccomp filters.
+//! System calls, by number, without a library: nothing here changes `errno` or can be interposed.
+//! The list of calls is short on purpose; `docs/system-calls.md` lists them for seccomp filters.
 #![allow(unsafe_code)] // System calls.
 
 use crate::sys::errors::{self, errno};
@@ -41,12 +41,12 @@ pub(crate) fn map(length: u64, protection: usize, flags: usize, descriptor: isiz
     (address > 0).then_some(address as *mut u8)
 }
 
-/// Moves a mapping of [`map`] or [`map_segment`] over another one of the same length, which is gone
-/// then. Where that fails, the first one is.
+/// Moves a mapping of [`map`] or [`map_segment`] over another one of the same length, which it
+/// replaces. On failure, it unmaps the first one.
 pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*mut u8> {
     const MAYMOVE_FIXED: usize = 3;
     let size = length as usize;
-    // SAFETY: both are the caller's own, of which it keeps no reference into.
+    // SAFETY: both belong to the caller, who keeps no references to them.
     let address =
         unsafe { syscall(number::MREMAP, [from as usize, size, size, MAYMOVE_FIXED, to as usize, 0]) };
     if address != to as isize {
@@ -56,10 +56,10 @@ pub(crate) fn move_mapping(from: *mut u8, length: u64, to: *mut u8) -> Option<*m
     Some(to)
 }
 
-/// Maps shared memory that other processes of the same user can reach by its number, though it has
-/// no name, no file and no descriptor: a System V segment that is removed at once. Linux lets it be
-/// attached for as long as somebody has it, and it goes with its last process, whatever kills that.
-/// `None` where the system has none of that size.
+/// Maps shared memory that other processes of the same user can attach by its number, although it
+/// has no name, no file and no descriptor: a System V segment that is removed at once. Linux lets
+/// processes attach it as long as one has it attached, and frees it with the last of them, however
+/// that dies. `None` if the system has no segment of that size.
 pub(crate) fn map_segment(length: u64) -> Option<*mut u8> {
     const IPC_PRIVATE: usize = 0;
     const OWNER_ONLY: usize = 0o600;
@@ -79,7 +79,7 @@ pub(crate) fn map_segment(length: u64) -> Option<*mut u8> {
 
 /// Unmaps memory that [`map`] or [`map_segment`] gave.
 pub(crate) fn unmap(address: *mut u8, length: u64) {
-    // SAFETY: the caller's own mapping, of which it keeps no reference.
+    // SAFETY: the caller's own mapping, to which it keeps no references.
     unsafe { syscall(number::MUNMAP, [address as usize, length as usize, 0, 0, 0, 0]) };
 }
 
@@ -89,42 +89,42 @@ pub(crate) fn protect(address: u64, length: u64, protection: usize) -> Result<()
     done(unsafe { syscall(number::MPROTECT, [address as usize, length as usize, protection, 0, 0, 0]) })
 }
 
-/// Orders the memory accesses of all threads, as the command has it.
+/// Orders the memory accesses of all threads, according to the command.
 pub(crate) fn membarrier(command: usize) -> Result<(), isize> {
     // SAFETY: changes no memory.
     done(unsafe { syscall(number::MEMBARRIER, [command, 0, 0, 0, 0, 0]) })
 }
 
-/// Whether a filter of system calls is over the calling thread.
+/// Whether a seccomp filter applies to the calling thread.
 pub(crate) fn is_filtered() -> bool {
     const PR_GET_SECCOMP: usize = 21;
     // SAFETY: only returns a number.
     let result = unsafe { syscall(number::PRCTL, [PR_GET_SECCOMP, 0, 0, 0, 0, 0]) };
-    // A kernel without filters, or one that refuses this.
+    // The kernel has no filters, or refuses this request.
     result != 0 && result != errno::EINVAL
 }
 
-/// Locks all of the process's memory, as `mlockall` has it.
+/// Locks all of the process's memory, as `mlockall` does.
 pub(crate) fn lock_all(flags: u32) -> Result<(), isize> {
     // SAFETY: changes no memory.
     done(unsafe { syscall(number::MLOCKALL, [flags as usize, 0, 0, 0, 0, 0]) })
 }
 
-/// Locks a range, as far as it can be: its pages are in memory at once, or when they are touched
+/// Locks as much of a range as possible. Its pages are loaded at once, or when they are touched
 /// (`on_fault`).
 pub(crate) fn lock_range(start: u64, size: u64, on_fault: bool) {
     // SAFETY: changes no memory.
     unsafe { syscall(number::MLOCK2, [start as usize, size as usize, on_fault.into(), 0, 0, 0]) };
 }
 
-/// Gives an advice about memory; the kernel's error where it doesn't take it.
+/// Gives advice about memory. Returns the kernel's error if it is rejected.
 pub(crate) fn advise(address: *mut u8, length: u64, advice: usize) -> Result<(), isize> {
-    // SAFETY: the advices in use (DONTFORK, DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and _WRITE)
-    // don't change memory here.
+    // SAFETY: the kinds of advice in use (DONTFORK, DONTDUMP, DODUMP, WIPEONFORK, POPULATE_READ and
+    // _WRITE) don't change memory here.
     done(unsafe { syscall(number::MADVISE, [address as usize, length as usize, advice, 0, 0, 0]) })
 }
 
-/// What a call returned that gives 0 or an error.
+/// The result of a call that returns 0 or an error.
 pub(crate) fn done(result: isize) -> Result<(), isize> {
     if result == 0 { Ok(()) } else { Err(result) }
 }
@@ -137,15 +137,15 @@ pub(crate) fn warn(parts: &[&[u8]]) {
     unsafe { syscall(number::WRITE, [2, line.as_ptr() as usize, length, 0, 0, 0]) };
 }
 
-/// Puts text into `line`, as far as it fits; its length. Some of it others have written, so what a
-/// terminal would obey becomes a question mark; the line's own end stays.
+/// Copies text into `line`, as far as it fits. Returns its length. Some of the text comes from
+/// others, so control characters become question marks. The newline at the end of the line stays.
 fn put_plain(line: &mut [u8], parts: &[&[u8]]) -> usize {
     let mut length = 0;
     let mut last = 0;
     for (index, part) in parts.iter().enumerate() {
         for (place, byte) in part.iter().copied().enumerate() {
             let is_end = byte == b'\n' && index + 1 == parts.len() && place + 1 == part.len();
-            // Control characters beyond ASCII are two bytes, of which the first is C2.
+            // Control characters beyond ASCII have two bytes, the first of which is C2.
             let is_control = byte.is_ascii_control() || last == 0xC2 && matches!(byte, 0x80..=0x9F);
             last = byte;
             if let Some(place) = line.get_mut(length) {
@@ -157,11 +157,11 @@ fn put_plain(line: &mut [u8], parts: &[&[u8]]) -> usize {
     length
 }
 
-/// Writes some of `bytes`; how many.
+/// Writes some of `bytes`. Returns how many.
 pub(crate) fn write(descriptor: i32, bytes: &[u8]) -> Result<usize, i32> {
     loop {
         let arguments = [descriptor as usize, bytes.as_ptr() as usize, bytes.len(), 0, 0, 0];
-        // SAFETY: reads the bytes only; where they go is the program's wish.
+        // SAFETY: only reads the bytes; the program chose the destination.
         match unsafe { syscall(number::WRITE, arguments) } {
             errno::EINTR => {}
             count @ 1.. => return Ok(count.cast_unsigned()),
@@ -180,7 +180,7 @@ pub(crate) fn parent_id() -> u32 {
     unsafe { syscall(number::GETPPID, [0; 6]) as u32 }
 }
 
-/// Whether the process acts as another user or group than whoever started it.
+/// Whether the process acts as another user or group than the one who started it.
 pub(crate) fn has_other_rights() -> bool {
     let get = |number| {
         // SAFETY: only returns a number.
@@ -189,7 +189,7 @@ pub(crate) fn has_other_rights() -> bool {
     get(number::GETUID) != get(number::GETEUID) || get(number::GETGID) != get(number::GETEGID)
 }
 
-/// The user that the process belongs to; `None` where it acts as another one.
+/// The user to whom the process belongs. `None` if it acts as another one.
 pub(crate) fn user() -> Option<u32> {
     let get = |number| {
         // SAFETY: only returns a number.
@@ -199,11 +199,12 @@ pub(crate) fn user() -> Option<u32> {
     (user == get(number::GETEUID)).then_some(user)
 }
 
-/// Whether the calling thread has capabilities, or can take some. Where nobody tells, it has.
+/// Whether the calling thread has capabilities, or can acquire some. True if the kernel doesn't
+/// tell.
 pub(crate) fn has_capabilities() -> bool {
     // Version 3 of the structures, and the calling thread.
     let header = [0x2008_0522_u32, 0];
-    // Effective, permitted and inheritable ones, their lower halves and their upper ones.
+    // The effective, permitted and inheritable sets: lower halves, then upper halves.
     let mut sets = [0_u32; 6];
     let arguments = [header.as_ptr() as usize, sets.as_mut_ptr() as usize, 0, 0, 0, 0];
     // SAFETY: reads the header and writes the two structures behind it.
@@ -211,20 +212,20 @@ pub(crate) fn has_capabilities() -> bool {
     result != 0 || sets[1] != 0 || sets[4] != 0
 }
 
-/// The calling thread's id; `None` where a filter of system calls doesn't tell.
+/// The calling thread's id. `None` if a seccomp filter refuses the call.
 pub(crate) fn thread_id() -> Option<u32> {
     // SAFETY: only returns a number.
     u32::try_from(unsafe { syscall(number::GETTID, [0; 6]) }).ok()
 }
 
-/// Whether the process has no such thread any more.
+/// Whether the thread doesn't exist in the process any more.
 pub(crate) fn thread_is_gone(process: u32, thread: u32) -> bool {
     // SAFETY: signal 0 only asks.
     unsafe { syscall(number::TGKILL, [process as usize, thread as usize, 0, 0, 0, 0]) == errno::ESRCH }
 }
 
-/// Sets a signal's handler, in which all signals are blocked; system calls that it interrupts are
-/// begun again.
+/// Sets a signal's handler, in which all signals are blocked. Interrupted system calls are
+/// restarted.
 pub(crate) fn handle_signal(signal: u32, handler: unsafe extern "C" fn(core::ffi::c_int), handler_end: u64) {
     const SA_RESTORER: u64 = 0x0400_0000;
     const SA_ONSTACK: u64 = 0x0800_0000;
@@ -235,14 +236,14 @@ pub(crate) fn handle_signal(signal: u32, handler: unsafe extern "C" fn(core::ffi
     unsafe { syscall(number::RT_SIGACTION, arguments) };
 }
 
-/// Closes all descriptors of the calling thread, which has a table of its own. Before Linux 5.9
-/// they stay until it ends.
+/// Closes all descriptors of the calling thread, which has a table of its own. Before Linux 5.9,
+/// they stay open until the thread ends.
 pub(crate) fn close_all() {
-    // SAFETY: nobody else has this table.
+    // SAFETY: no other thread uses this table.
     unsafe { syscall(number::CLOSE_RANGE, [0, u32::MAX as usize, 0, 0, 0, 0]) };
 }
 
-/// The calling thread is scheduled as ordinary ones are, whoever started it.
+/// Gives the calling thread the ordinary scheduling policy, whatever its parent has.
 pub(crate) fn be_ordinary() {
     const SCHED_OTHER: usize = 0;
     let priority = 0_u32;
@@ -250,15 +251,15 @@ pub(crate) fn be_ordinary() {
     unsafe { syscall(number::SCHED_SETSCHEDULER, [0, SCHED_OTHER, &raw const priority as usize, 0, 0, 0]) };
 }
 
-/// Blocks the calling thread's signals as hooks do in the slow path. What was blocked before, and
-/// stays so.
+/// Blocks the calling thread's signals as hooks do in the slow path. Returns the previous mask; its
+/// signals stay blocked.
 pub(crate) fn block_signals() -> u64 {
     const SIG_BLOCK: usize = 0;
     let unless_stepping = if everycall_hooks::is_stepping() { TRAP_SIGNAL } else { 0 };
     change_signal_mask(SIG_BLOCK, BLOCKED_SIGNALS & !unless_stepping)
 }
 
-/// Sets the calling thread's blocked signals; those that were.
+/// Sets the calling thread's signal mask. Returns the previous one.
 pub(crate) fn set_signal_mask(mask: u64) -> u64 {
     const SIG_SETMASK: usize = 2;
     change_signal_mask(SIG_SETMASK, mask)
@@ -280,7 +281,7 @@ pub(crate) fn thread_name() -> [u8; 16] {
     name
 }
 
-/// Bytes of address space that the process may take: `RLIMIT_AS`.
+/// `RLIMIT_AS`, the most bytes of address space of the process.
 pub(crate) fn address_space_limit() -> u64 {
     limit(RLIMIT_AS)
 }
@@ -295,7 +296,7 @@ pub(crate) fn file_size_limit() -> u64 {
     limit(RLIMIT_FSIZE)
 }
 
-/// Bytes that it may lock: `RLIMIT_MEMLOCK`.
+/// `RLIMIT_MEMLOCK`, the most bytes that it may lock.
 pub(crate) fn locked_memory_limit() -> u64 {
     limit(RLIMIT_MEMLOCK)
 }
@@ -315,17 +316,17 @@ pub(crate) fn clock_ns(clock: usize) -> u64 {
 }
 
 pub(crate) fn yield_now() {
-    // SAFETY: only gives the CPU away.
+    // SAFETY: only yields the CPU.
     unsafe { syscall(number::SCHED_YIELD, [0; 6]) };
 }
 
-/// Wakes everybody who waits on a futex, in whichever process.
+/// Wakes all threads that wait on a futex, in any process.
 pub(crate) fn wake(futex: &core::sync::atomic::AtomicU32) {
     // SAFETY: reads nothing of ours but the address.
     unsafe { syscall(number::FUTEX, [futex.as_ptr() as usize, FUTEX_WAKE, i32::MAX as usize, 0, 0, 0]) };
 }
 
-/// Waits until the futex isn't `value`, at most `nanoseconds` (below one second).
+/// Waits until the futex isn't `value`, for at most `nanoseconds` (below one second).
 pub(crate) fn wait(futex: &core::sync::atomic::AtomicU32, value: u32, nanoseconds: u64) {
     let time = [0_u64, nanoseconds];
     // SAFETY: reads the futex and the time.
@@ -337,7 +338,7 @@ pub(crate) fn wait(futex: &core::sync::atomic::AtomicU32, value: u32, nanosecond
     };
 }
 
-/// The alternate signal stack of the calling thread: first address and the one behind its last.
+/// The alternate signal stack of the calling thread: its first address and the one behind its last.
 pub(crate) fn alternate_stack() -> Option<(u64, u64)> {
     const SS_DISABLE: u64 = 2;
     let mut stack = [0_u64; 3]; // pointer, flags, size
@@ -346,23 +347,23 @@ pub(crate) fn alternate_stack() -> Option<(u64, u64)> {
     (result == 0 && stack[1] & SS_DISABLE == 0).then(|| (stack[0], stack[0].saturating_add(stack[2])))
 }
 
-/// Whether all pages that these bytes lie in, which needn't be mapped, can be read.
+/// Whether all pages that contain these bytes are readable. They need not be mapped.
 pub(crate) fn is_readable(address: u64, size: u64) -> bool {
     let first = address & !(PAGE - 1);
     let end = address.saturating_add(size).checked_next_multiple_of(PAGE).unwrap_or(u64::MAX);
     match advise(first as *mut u8, end - first, MADV_POPULATE_READ) {
         Ok(()) => true,
         Err(errno::EFAULT | errno::ENOMEM) => false,
-        // Before Linux 5.14, or where a filter refuses it.
+        // The kernel is older than Linux 5.14, or a seccomp filter refuses the call.
         Err(_) => (first..end).step_by(PAGE as usize).all(is_page_readable),
     }
 }
 
-/// The same of one page: the kernel looks at a signal set there and refuses to do anything with it.
-/// (Valgrind complains about that.)
+/// Whether one page is readable: the kernel reads a signal set there and then rejects the request.
+/// (Valgrind reports that.)
 fn is_page_readable(address: u64) -> bool {
     const NOTHING: usize = usize::MAX;
-    // SAFETY: no signal mask is changed, as there is no such way to do it.
+    // SAFETY: no signal mask changes, because the request is invalid.
     unsafe {
         syscall(number::RT_SIGPROCMASK, [NOTHING, address as usize, 0, size_of::<u64>(), 0, 0])
             != errno::EFAULT
@@ -381,7 +382,7 @@ mod tests {
             line[..length].to_vec()
         };
         assert_eq!(put(&[b"A=", b"\x1b[31m\nx\x7f", b" isn't.\n"], 64), b"A=?[31m?x? isn't.\n");
-        // Names in other languages stay; the controls that stand beyond ASCII don't.
+        // Names in other languages are kept; control characters beyond ASCII aren't.
         assert_eq!(
             put(&["caf\u{e9} \u{9b}31m\u{a0}".as_bytes(), b"\n"], 64),
             b"caf\xc3\xa9 \xc2?31m\xc2\xa0\n"

@@ -1,4 +1,4 @@
-//! Room for the next words in a thread's ring: the clock's upper half, and the next segment.
+//! Makes space for the next words in a thread's ring: the clock's upper half, and the next segment.
 
 use crate::state::arena::Arena;
 use crate::state::{crash_file, trigger_table};
@@ -10,19 +10,18 @@ use everycall_format::arena::{counter, stream};
 use everycall_format::event::{gap, kind, payload_word, record_word, resumed};
 use everycall_ring::{Advance, Shortage, Size};
 
-/// Words of the record that a stack is run again: a gap, with a thread and flags.
+/// Words of the record that a stack is resumed: a gap, with a thread and flags.
 const RESUMED_WORDS: usize = 7;
-/// How long a thread that waits for a segment sleeps before it looks whether the recorder is still
-/// there.
+/// A thread that waits for a segment checks this often whether the recorder is still running.
 const STALL_LOOK_NS: u64 = 100_000_000;
 
 impl Thread<'_> {
-    /// Makes room for `words` and brings the clock's upper half up to date. The time of the event.
+    /// Makes space for `words` and updates the clock's upper half. Returns the event's time.
     pub(crate) fn prepare(&self, words: usize) -> u64 {
         self.prepare_for(words, false)
     }
 
-    /// The same; `maybe_another` as [`Thread::is_maybe_another`] has it.
+    /// As [`Thread::prepare`], with `maybe_another` as [`Thread::is_maybe_another`] returns it.
     pub(crate) fn prepare_for(&self, words: usize, maybe_another: bool) -> u64 {
         if !self.ring.has_room(words + RESUMED_WORDS) {
             self.advance();
@@ -42,12 +41,12 @@ impl Thread<'_> {
         ticks
     }
 
-    /// Records that a stack is run again which had been left.
+    /// Records that a stack is resumed.
     #[cold]
     pub(crate) fn resumed(&self, ticks: u64, maybe_another: bool) {
         let since = self.control.resumed.swap(0, Relaxed);
         if self.control.gap_ticks.load(Relaxed) != 0 {
-            // Nothing was recorded meanwhile anyway.
+            // The gap's record covers this time anyway.
             return;
         }
         let since = if since == UNSEEN { self.last_ticks(ticks) } else { since.min(ticks) };
@@ -62,7 +61,7 @@ impl Thread<'_> {
         ]);
     }
 
-    /// Goes on in the next segment.
+    /// Continues in the next segment.
     pub(crate) fn advance(&self) {
         let arena = self.process.arena();
         self.forget_cancellation();
@@ -75,7 +74,8 @@ impl Thread<'_> {
         self.ring.close(everycall_hooks::ticks(), streaming != stream::OFF);
         let mut tries = if crash_file::is_file() { room::ROOM_TRIES } else { 0 };
         loop {
-            // Before the look for a segment, so that none is given back unheard.
+            // Read before looking for a segment, so that a segment given back meanwhile isn't
+            // missed.
             let bell = arena.pool_bell().load(SeqCst);
             let ticks = everycall_hooks::ticks();
             let is_asked = arena.pool().keep_until.load(Relaxed) > ticks || trigger_table::are_awaited(arena);
@@ -95,7 +95,8 @@ impl Thread<'_> {
                     false => Shortage::Overwrite,
                 },
             };
-            // The first lap: the pages at once cost less than a fault for each. Only a hint.
+            // In the first lap, mapping all pages at once costs less than a page fault for each.
+            // Only a hint.
             let populate = |address: u64, size: u64| {
                 let _ = system::advise(address as *mut u8, size, system::MADV_POPULATE_WRITE);
             };
@@ -117,9 +118,9 @@ impl Thread<'_> {
         trigger_table::look_at_floor(self.process, self.control);
     }
 
-    /// Lets hooks write again. They don't check the open-call stack's end: they may fill as many
-    /// entries as the segment has words. Where that could be too many, every event goes on to come
-    /// here.
+    /// Lets hooks write again, unless the open-call stack is nearly full. Hooks don't check its
+    /// end, and they may fill as many entries as the segment has words. If the entries could
+    /// overflow, every event keeps coming to the slow path.
     pub(crate) fn resume(&self) {
         if self.control.deep.load(Relaxed) == 0 && self.open.room() > self.slot.segment_words() as u64 {
             self.ring.release();
@@ -127,8 +128,8 @@ impl Thread<'_> {
     }
 }
 
-/// Waits for the recorder to give a segment back, unless it has rung since it read `bell`; where it
-/// is gone, nobody waits any more.
+/// Waits for the recorder to give a segment back, unless it has rung since the caller read `bell`.
+/// If the recorder has ended, no thread waits any more.
 #[cold]
 fn wait_for_segment(arena: &Arena, bell: u32) {
     arena.pool_waiters().fetch_add(1, SeqCst);

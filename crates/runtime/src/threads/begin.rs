@@ -1,7 +1,7 @@
-//! The first event of a thread, or of a fiber, gives it a slot and a ring: a few atomic operations,
-//! no lock that anybody waits for.
+//! The first event of a thread or of a fiber gives it a slot and a ring. This takes a few atomic
+//! operations and no lock that any thread waits for.
 //!
-//! Slots of ended threads stay as they are for a while, so that their events can be read
+//! Slots of ended threads stay unchanged for a while, so that their events can be read
 //! (`retirement`).
 #![allow(unsafe_code)] // The calling thread's slot, and open-call stacks, by their addresses.
 
@@ -21,27 +21,27 @@ use everycall_ring::{Control, state};
 const ENTRY_WORDS: usize = size_of::<OpenCall>() / size_of::<u64>();
 /// Entries above the top of an open-call stack that are cleared with it.
 const LEFT_ABOVE: u32 = 8;
-/// Bytes of an open-call stack that core dumps have beyond its top.
+/// Bytes of an open-call stack beyond its top that core dumps contain.
 const DUMPED_ABOVE: u64 = PAGE;
 /// Thread headers in a page.
 const HEADERS_PER_PAGE: u32 = PAGE as u32 / size_of::<ThreadHeader>() as u32;
 /// Segments that are added to core dumps at a time.
 const DUMPED_SEGMENTS: u32 = 16;
 
-/// A name, NUL padded; all zero for none.
+/// A name, NUL padded. All zero means that there is none.
 pub(crate) type Name = [u8; 16];
 
 /// Segments that core dumps have, from the pool's begin.
 static SEGMENTS_DUMPED: AtomicU32 = AtomicU32::new(0);
 
-/// A forked child's arena is new: core dumps have nothing of it.
+/// A forked child's arena is new, so core dumps contain nothing of it yet.
 pub(crate) fn begin_child() {
     SEGMENTS_DUMPED.store(0, Relaxed);
 }
 
-/// Gives a stack that the calling thread runs a control block and a ring in a free place: its own,
-/// or a fiber's, which has that name or none. `None` where there is no place or no room: then the
-/// thread runs untraced, or the fiber does.
+/// Gives a stack that the calling thread runs a control block and a ring in a free place. The stack
+/// is the thread's own, or that of a fiber with the given name, if any. `None` if there is no free
+/// place or no memory: then the thread or fiber runs untraced.
 pub(crate) fn begin(
     process: &'static Process,
     place: Option<(u32, u32)>,
@@ -143,7 +143,7 @@ fn begin_in(
     Some(control)
 }
 
-/// What a fiber is called that has no name.
+/// The name of a fiber to which the program gave none.
 fn fiber_name(number: u32) -> Name {
     let mut name = [0; 16];
     let mut unit = 1_u32;
@@ -156,7 +156,7 @@ fn fiber_name(number: u32) -> Name {
     name
 }
 
-/// Adds segment `index`, which is in use, to what core dumps have.
+/// Adds segment `index`, which is in use, to core dumps.
 pub(crate) fn add_segment_to_dumps(arena: &Arena, index: u32) {
     let dumped = SEGMENTS_DUMPED.load(Relaxed);
     if index >= dumped {
@@ -183,15 +183,15 @@ pub(crate) fn is_left_out(control: &Control) -> bool {
     process::process().is_some_and(|process| core::ptr::eq(control, &raw const process.left_out))
 }
 
-/// Takes back what [`leave_out`] did: the thread begins with its next event.
+/// Undoes [`leave_out`]: the thread begins with its next event.
 pub(crate) fn take_back() {
     // SAFETY: the slot is this thread's own.
     unsafe { process::thread_slot().write(core::ptr::null()) };
 }
 
-/// Adds the thread's open-call stack to what core dumps have, as far as it is used. Not at a
-/// thread's begin, as it costs as much as all the rest of that: what a thread has open that made a
-/// few calls only stands in its ring.
+/// Adds the used part of the thread's open-call stack to core dumps. This isn't done when a thread
+/// begins, because it costs as much as the rest of that. The open calls of a thread that has made
+/// only a few calls are in its ring.
 pub(crate) fn add_open_calls_to_dumps(arena: &Arena, control: &Control) {
     let base = control.open_base.load(Relaxed);
     let used = control.open_top.load(Relaxed).saturating_sub(base);
@@ -208,7 +208,7 @@ fn clear_open_calls(base: u64, limit: u64) {
     if let Some([_, stack_pointer, ..]) = entries.next() {
         stack_pointer.store(u64::MAX, Relaxed);
     }
-    // A hook that was left at the wrong moment may have left a word above the top.
+    // A hook that was abandoned at the wrong moment may have left a word above the top.
     let mut clean = 0;
     for word in entries.filter_map(|entry| entry.first()) {
         clean = if word.load(Relaxed) == 0 { clean + 1 } else { 0 };

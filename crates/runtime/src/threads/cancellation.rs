@@ -1,6 +1,6 @@
-//! Threads that the program asks to end (`pthread_cancel`). Where none of their frames cleans up,
-//! nobody tells when they do: from the moment when they were asked, all their calls come to the
-//! slow path, where it is known where they were made.
+//! Threads that the program asks to end (`pthread_cancel`). If none of their frames cleans up, the
+//! runtime isn't notified when they do. From the request on, all their calls come to the slow path,
+//! which records where they were made.
 
 use crate::state::cancelled::{CANCELLED, Cancelled, LONG_AGO};
 use crate::state::process::Process;
@@ -8,13 +8,13 @@ use crate::sys::system;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_ring::Control;
 
-/// Ticks, about a second, after which it has ended without a call: another one may have its thread
-/// pointer.
+/// A thread that makes no call for so many ticks, about a second, has ended. Another thread may
+/// have its thread pointer by then.
 const CANCELLED_MAX: u64 = 1 << 32;
 
-/// The program asks the thread to end that has this thread pointer. It may at any call from now on,
-/// of which nobody tells where no frame cleans up: all of its calls come to the slow path, where it
-/// is known where they were made.
+/// The program asks the thread with this thread pointer to end. The thread may end at any call from
+/// now on. The runtime isn't notified of that if no frame cleans up, so all of the thread's calls
+/// come to the slow path, which records where they were made.
 pub(crate) fn cancel(process: &'static Process, thread: u64) {
     let arena = process.arena();
     let is_gone = |control: &Control| {
@@ -26,10 +26,10 @@ pub(crate) fn cancel(process: &'static Process, thread: u64) {
         for control in process.controls() {
             let known = control.thread.load(Relaxed);
             let is_it = known & !(CANCELLED | LONG_AGO) == thread && !is_gone(control);
-            // Not where another thread has got the context meanwhile.
+            // Not if another thread has got the context meanwhile.
             if is_it && control.thread.compare_exchange(known, known | CANCELLED, SeqCst, Relaxed).is_ok() {
                 has_context = true;
-                // The thread may be setting it: see `Thread::watch_end`.
+                // The thread itself may be storing this: see `Thread::watch_end`.
                 fence(SeqCst);
                 control.stack_low.store(u64::MAX, Relaxed);
             }
@@ -41,7 +41,8 @@ pub(crate) fn cancel(process: &'static Process, thread: u64) {
         let Some(Cancelled { thread: place, ticks }) = process.cancelled.get(next) else { return };
         ticks.store(everycall_hooks::ticks(), Relaxed);
         place.store(thread, SeqCst);
-        // Its first call may come meanwhile: either it finds this, or is found.
+        // The thread's first call may come meanwhile: either it finds this entry, or its context is
+        // found here.
         fence(SeqCst);
         if tell() {
             let _ = place.compare_exchange(thread, 0, Relaxed, Relaxed);

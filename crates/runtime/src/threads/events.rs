@@ -1,5 +1,4 @@
-//! Entries, exits, and frames that were left without their exits: in the ring and on the open-call
-//! stack.
+//! Entries, exits and unwound frames: written to the ring and to the open-call stack.
 
 use crate::state::places::Place;
 use crate::state::recording;
@@ -11,12 +10,12 @@ use everycall_format::arena::counter;
 use everycall_format::event::{self, EXIT, gap, kind, payload_word, record_word, unwound};
 use everycall_ring::state;
 
-/// Words that one event may need: epoch 2, gap 5, caller 2, those inlined 5, unknown code 3.
+/// The most words that one event needs: epoch 2, gap 5, caller 2, inlined calls 5, unknown code 3.
 pub(crate) const EVENT_WORDS_MAX: usize = 17;
 
 impl Thread<'_> {
-    /// All calls that are open have been left: something new begins on the stack, or nothing any
-    /// more. `how` is one of [`unwound`].
+    /// Records that all open calls were unwound, because the stack begins anew or ends. `how` is
+    /// one of [`unwound`].
     pub(crate) fn leave_all(&self, how: u8) {
         self.control.jumped_to.store(0, Relaxed);
         if self.open.depth() > 0 {
@@ -27,20 +26,21 @@ impl Thread<'_> {
         }
     }
 
-    /// What a jump from another stack has left of this one ends, as the stack is run again.
+    /// Removes the frames that a jump from another stack to this one unwound. Called when the stack
+    /// is resumed.
     pub(crate) fn leave_below_jump(&self) {
         let hook = self.control.jumped_to.swap(0, Relaxed);
         if hook != 0 {
             self.between_events(|thread| {
                 let ticks = thread.prepare(EVENT_WORDS_MAX);
-                // Whoever switches stacks by jumps goes on with what it has left: nothing that was
-                // inlined there is gone.
+                // A program that switches stacks by jumps resumes the frame that it left, so calls
+                // that were inlined there are still open.
                 thread.drop_below(ticks, hook, false);
             });
         }
     }
 
-    /// Records something where no hook is at work, if the thread records.
+    /// Records something outside of hooks, if the thread records.
     pub(crate) fn between_events(&self, record: impl FnOnce(&Self)) {
         if self.control.state.load(Relaxed) != state::ACTIVE || self.control.busy.swap(1, Relaxed) != 0 {
             return;
@@ -54,8 +54,8 @@ impl Thread<'_> {
         self.control.busy.store(0, Relaxed);
     }
 
-    /// Opens a call; those that are gone have been removed, but where this is perhaps another
-    /// stack's. Whether it is in the open-call stack.
+    /// Opens a call. Dead frames have been removed before, unless the stack may be another one.
+    /// Returns whether the call is in the open-call stack.
     pub(crate) fn entry(&self, ticks: u64, place: Place, frame: Frame, maybe_another: bool) -> bool {
         if maybe_another {
             let begun = if let Place::Offset(code) = place { Some(code) } else { None };
@@ -73,8 +73,9 @@ impl Thread<'_> {
         is_there
     }
 
-    /// Does what the exit hook would have done, which has read the clock and came here because the
-    /// call took long or is marked. False, and nothing is done, where there is more to it.
+    /// Finishes an exit in place of the exit hook, which has read the clock and came here because
+    /// the call took long or is marked. Returns false, without having done anything, if more has to
+    /// be recorded.
     pub(crate) fn exit_in_place(&self, slot: &AtomicU64, place: Place, frame: Frame) -> bool {
         let word = slot.load(Relaxed);
         let Place::Offset(offset) = place else { return false };
@@ -96,13 +97,14 @@ impl Thread<'_> {
         true
     }
 
-    /// Removes the frames that are gone at `frame`, and records that.
+    /// Removes the frames that are dead at `frame`, and records that.
     pub(crate) fn drop_dead(&self, ticks: u64, frame: Frame) {
         self.drop_gone(ticks, frame, None);
     }
 
-    /// The same, and where a call of the function at `begun` begins at a stack pointer at which one
-    /// is open, that one and all inside it.
+    /// Removes the frames that are dead at `frame`, and records that. If a call of the function at
+    /// `begun` begins at a stack pointer at which one is already open, the open one and all calls
+    /// inside it are dead, too.
     pub(crate) fn drop_gone(&self, ticks: u64, frame: Frame, begun: Option<u32>) {
         self.leave(ticks, unwound::NOTICED, |fallen| {
             let dead = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
@@ -112,10 +114,11 @@ impl Thread<'_> {
         });
     }
 
-    /// Removes the frames that are gone when the program goes on where a hook would have this stack
-    /// pointer, as it is about to, and records that. `jumps`: to where the frame's function has
-    /// called `setjmp`, so that what was inlined into it is gone, too. (Compilers don't inline
-    /// functions that call `setjmp`, but for clang into others that do.)
+    /// The program is about to continue at a point where a hook would have this stack pointer.
+    /// Removes the frames below, which are dead then, and records that. `jumps`: the frame's
+    /// function has called `setjmp` there, so calls that were inlined into it are dead, too.
+    /// (Compilers don't inline functions that call `setjmp`; only clang does, into functions that
+    /// call it themselves.)
     pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
         self.leave(ticks, unwound::KNOWN, |fallen| {
             let below = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
@@ -154,8 +157,8 @@ impl Thread<'_> {
         }
     }
 
-    /// Removes the innermost `count` calls, records that they were left, and tells the triggers.
-    /// `how` is one of [`unwound`].
+    /// Removes the innermost `count` calls, records that they were unwound, and passes them to the
+    /// triggers. `how` is one of [`unwound`].
     pub(crate) fn leave_innermost(&self, ticks: u64, count: u32, how: u8) {
         self.leave(ticks, how, |fallen| {
             self.open.drop_frames(count, |call| fallen.add(self.process, call, ticks));
@@ -163,7 +166,7 @@ impl Thread<'_> {
         });
     }
 
-    /// The same of those that `remove` removes, which says how many they were.
+    /// Does the same for the calls that `remove` removes; it returns their number.
     pub(crate) fn leave(&self, ticks: u64, how: u8, remove: impl FnOnce(&mut Fallen) -> u32) {
         let mut fallen = Fallen::default();
         let count = remove(&mut fallen);
@@ -171,13 +174,13 @@ impl Thread<'_> {
         fallen.post(self.process, self);
     }
 
-    /// Records that `count` frames have been left, down to the depth as it is now; after a gap,
-    /// with the gap. `how` is one of [`unwound`].
+    /// Records that `count` frames were unwound, down to the current depth. After a gap, the gap's
+    /// record holds this. `how` is one of [`unwound`].
     pub(crate) fn left(&self, ticks: u64, count: u32, how: u8) {
         let since = self.control.gap_ticks.load(Relaxed);
         self.control.gap_ticks.store(0, Relaxed);
         if since != 0 {
-            // What was told meanwhile wasn't heard.
+            // Handlers that began during the gap weren't recorded.
             self.control.handled.store(0, Relaxed);
             self.open.settle_all();
             let reason = self.control.gap_reason.swap(gap::DISABLED.into(), Relaxed) as u8;
@@ -191,7 +194,7 @@ impl Thread<'_> {
         } else if count > 0 || matches!(how, unwound::INLINED | unwound::INLINED_IN_CLEANUP) {
             self.slot.unwound().fetch_add(u64::from(count), Relaxed);
             if self.open.depth() <= 1 {
-                // As when pthread_exit or a cancellation has ended the thread.
+                // This is the case when pthread_exit or a cancellation has ended the thread.
                 self.look_at_name();
             }
             self.ring.push(&[
@@ -216,8 +219,8 @@ impl Thread<'_> {
         }
     }
 
-    /// The exit of a call comes that isn't counted: those that are counted in its frame were inside
-    /// it, and have been left.
+    /// Handles the exit of an inlined call that is no longer in the open-call stack. The calls in
+    /// its frame that are still there were inside it, so they were unwound.
     pub(crate) fn drop_inside_uncounted(&self, ticks: u64) {
         self.leave_innermost(ticks, self.open.innermost_inlined(), unwound::NOTICED);
     }

@@ -1,16 +1,15 @@
-//! Threads and fibers: their stacks, contexts and open calls, and what the slow path records of
-//! them.
+//! Threads and fibers: their stacks, contexts and open calls, and how the slow path records them.
 //!
 //! ```text
 //! begin        a context's first event gives it a slot; retirement: contexts that have ended
-//! stacks       where stacks begin and end; nested: stacks in local variables, and when they are over
+//! stacks       bounds of stacks; nested: stacks in local variables, and when they end
 //! contexts     which stack a thread runs: its own, or a fiber's
-//! open_calls   the open-call stack: dead frames, frames that match an exit; deep_calls: beyond its capacity
+//! open_calls   the open-call stack: dead frames, matching an exit; deep_calls: beyond its capacity
 //! thread       a thread, as the slow path sees it
 //! watch        what sends a thread's next event to the slow path
 //! triggers     calls of armed functions that took long
-//! advance      room in the ring; room: on the disk
-//! events       entries, exits, frames that were left; shared_frames: with inlined calls
+//! advance      space in the ring; room: space on the disk
+//! events       entries, exits, unwound frames; shared_frames: those shared with inlined calls
 //! cancellation threads that the program asks to end
 //! ```
 

@@ -1,13 +1,13 @@
-//! Stacks that lie in another stack: in a local variable. Such a stack is over when the function
-//! has returned in whose frame it lies, and nobody tells of that. What can be known is which call
-//! of the outer stack was the innermost one around it when the program told of it:
+//! Stacks that lie in another stack, in a local variable. Such a stack ends when the function in
+//! whose frame it lies returns, and the runtime isn't notified of that. It does know which call of
+//! the outer stack was the innermost one around it when the program registered it:
 //!
-//! - When that call isn't open any more, the memory is the outer stack's again.
-//! - Hooks at a function's first instruction have a stack pointer above the function's frame, so
-//!   this call is the function's own. Hooks within the frame have one below most of it: then it is
-//!   the call of whoever called the function, and may go on for long. But such a call's next call
-//!   puts its return address in the place where the function's was: another one there says that the
-//!   function has returned.
+//! - When that call isn't open any more, the memory belongs to the outer stack again.
+//! - A hook at a function's first instruction has a stack pointer above the function's frame, so
+//!   the innermost call around the stack is the function's own. A hook within the frame has a stack
+//!   pointer below most of the frame. Then the innermost call around the stack is the function's
+//!   caller, which may run for long. But the caller's next call puts its return address where the
+//!   function's return address was. A different one there means that the function has returned.
 #![allow(unsafe_code)] // Code and stacks of the program, by their addresses.
 
 use crate::state::places;
@@ -21,17 +21,17 @@ use everycall_hooks::arch::{code, frame};
 use everycall_ring::Control;
 
 /// Return addresses of calls that one function makes are at most so far from each other and from
-/// where it begins.
+/// the function's start.
 const FUNCTION_MAX: u64 = 64 << 10;
-/// Stacks within stacks that are looked at.
+/// Number of nesting levels that are checked.
 const LEVELS_MAX: usize = 16;
 
-/// What is around a stack in `low..high` that lies in this context's.
+/// What surrounds a stack in `low..high` that lies in this context's stack.
 pub(crate) fn around(process: &'static Process, outer: &Control, low: u64, high: u64) -> Around {
     let Some((place, word, pointer)) = OpenCalls::new(outer).around(high) else { return Around::default() };
     let slot = outer.slot.load(Relaxed) + 1;
     let returns_at = frame::return_address_below(pointer);
-    // Where the stack has this place, the call itself has made room for it.
+    // If the stack contains this address, the call itself has reserved the memory.
     let is_callees = !(low..high).contains(&returns_at) && system::is_readable(returns_at, 8);
     let callee_returns_to = is_callees.then(|| read(returns_at)).filter(|&address| {
         let function = places::address(process, word as u32 & !EXIT);
@@ -43,15 +43,15 @@ pub(crate) fn around(process: &'static Process, outer: &Control, low: u64, high:
     Around { slot, place, word, callee_returns_to: callee_returns_to.unwrap_or(0) }
 }
 
-/// Whether a stack was one in a local variable whose function has returned, or lies within one.
-/// `home` is the context of the calling thread's own stack.
+/// Whether a stack was in a local variable whose function has returned, or lies within such a
+/// stack. `home` is the context of the calling thread's own stack.
 pub(crate) fn is_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
     let around = |range: &Range| process.stacks.find_around(range.low, range.high);
     let mut outwards = core::iter::successors(Some(*range), around).take(LEVELS_MAX);
     outwards.any(|range| has_returned(process, &range, home))
 }
 
-/// Whether the function has returned in whose frame a stack was.
+/// Whether the function in whose frame a stack was has returned.
 fn has_returned(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
     let around = &range.around;
     let Some(slot) = around.slot.checked_sub(1) else { return false };
@@ -67,7 +67,7 @@ fn has_returned(process: &'static Process, range: &Range, home: Option<&Control>
 /// `before`.
 fn has_called_again(outer: &Control, home: Option<&Control>, call: u64, before: u64) -> bool {
     let place = frame::return_address_below(call);
-    // The calling thread's own stack has memory there; others may be gone by now.
+    // The calling thread's own stack is mapped there. Other stacks may be unmapped by now.
     let is_own = home.is_some_and(|home| core::ptr::eq(home, outer))
         && place < outer.stack_high.load(Relaxed).saturating_sub(8);
     if !(is_own || outer.fiber.load(Relaxed) != 0 && system::is_readable(place, 8)) {
@@ -77,19 +77,19 @@ fn has_called_again(outer: &Control, home: Option<&Control>, call: u64, before: 
     now != before && now.abs_diff(before) < FUNCTION_MAX && is_behind_call(now)
 }
 
-/// Whether an instruction that calls ends at an address of code.
+/// Whether a call instruction ends at a code address.
 fn is_behind_call(address: u64) -> bool {
     let Some(first) =
         address.checked_sub(code::CALL_MAX).filter(|&first| system::is_readable(first, code::CALL_MAX))
     else {
         return false;
     };
-    // SAFETY: it can be read, and code is bytes.
+    // SAFETY: the memory is readable, and code is bytes.
     let bytes = unsafe { *(first as *const [u8; code::CALL_MAX as usize]) };
     code::ends_in_call(bytes)
 }
 
 fn read(address: u64) -> u64 {
-    // SAFETY: the callers have made sure that there is memory.
+    // SAFETY: the callers have checked that the memory is mapped.
     unsafe { (address as *const u64).read_volatile() }
 }

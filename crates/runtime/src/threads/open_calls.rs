@@ -1,9 +1,10 @@
 //! The open-call stack of the calling thread, as the slow path sees it.
 //!
 //! An entry's stack pointer is that of its hook. Stacks grow downwards, so an entry whose stack
-//! pointer isn't above that of a new call belongs to a frame that is gone: left by an exception, by
-//! longjmp, or by a signal handler that never returned. (An entry whose word is 0 was raised by a
-//! hook that was interrupted before it wrote the word; its stack pointer is there already.)
+//! pointer isn't above that of a new call belongs to a dead frame: it was unwound by an exception,
+//! by longjmp, or by a signal handler that never returned. (An entry whose word is 0 comes from a
+//! hook that was interrupted after it had raised the top and before it wrote the word. Its stack
+//! pointer is already valid.)
 #![allow(unsafe_code)] // Entries of open-call stacks, by their addresses.
 
 use crate::threads::deep_calls::DeepCalls;
@@ -16,33 +17,34 @@ use everycall_hooks::arch::frame::{ENTRY_BELOW_EXIT, HOOK_BELOW};
 use everycall_ring::Control;
 
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
-/// How far from a multiple of 8 are stack pointers of calls whose exit the slow path has to see,
-/// above or below.
+/// Marks a call whose exit the slow path has to see: its stack pointer is this far from a multiple
+/// of 8, above or below.
 const WATCHED: u64 = 1;
 
-/// Bytes that a frame may have pushed as arguments.
+/// The most bytes of arguments that a frame may have pushed.
 const PUSHED_MAX: u64 = 64 << 10;
-/// How many calls inlined into one frame are looked through.
+/// The most calls inlined into one frame that are searched.
 const INLINED_MAX: usize = 64;
 
-/// What is known of a frame that inlined calls share. It stands in the outermost one's stack
-/// pointer, by so much above the multiple of 8 that this is: hooks within the frame take it for the
-/// same.
+/// The state of a frame that inlined calls share. It is stored in the outermost call's stack
+/// pointer, added to the multiple of 8 that this pointer is. Hooks within the frame still recognise
+/// it.
 pub(crate) mod shared {
-    /// Nothing.
+    /// No state.
     pub(crate) const NONE: u64 = 0;
-    /// An exception has got here, and is going to be handled; what it leaves is cleaned up before.
+    /// An exception has reached the frame and will be handled there, after the frames that it
+    /// unwinds have been cleaned up.
     pub(crate) const CATCHES: u64 = 2;
-    /// The same, and in what cleans up another one.
+    /// As [`CATCHES`], while another exception is being cleaned up.
     pub(crate) const CATCHES_WITHIN: u64 = 3;
-    /// An exception is leaving the frame, which cleans up.
+    /// An exception is unwinding the frame, which cleans up.
     pub(crate) const LEFT: u64 = 4;
-    /// One was handled. Some of the inlined calls may go on that aren't among the open ones any
-    /// more.
+    /// An exception was handled. Some inlined calls may still run that aren't in the open-call
+    /// stack any more.
     pub(crate) const HANDLED: u64 = 6;
 }
 
-/// A call that is open.
+/// An open call that is known.
 #[derive(Clone, Copy)]
 struct Known {
     stack_pointer: u64,
@@ -63,15 +65,15 @@ pub(crate) struct OpenCallFacts {
     pub(crate) stamp: u32,
 }
 
-/// How an exit was found.
+/// What an exit matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// So many frames inside its call are gone.
+    /// An open call. This many frames inside it are dead.
     Of(u32),
-    /// Of a call that was inlined into the innermost frame and goes on, but isn't among the open
-    /// ones any more.
+    /// A call that was inlined into the innermost frame and still runs, but isn't in the open-call
+    /// stack any more.
     Uncounted,
-    /// Of none that is open.
+    /// No open call.
     Stray,
 }
 
@@ -80,14 +82,15 @@ pub(crate) struct OpenCalls<'a> {
     control: &'a Control,
 }
 
-/// How a hook's stack pointer compares.
+/// How a hook's stack pointer compares with those of open calls.
 #[derive(Clone, Copy)]
 pub(crate) enum Frame {
-    /// It is that of the function's first instruction: no other open frame has it.
+    /// The stack pointer at the function's first instruction: no other open frame has it.
     Start(u64),
-    /// It is one within the function's frame, which inlined calls share.
+    /// A stack pointer within the function's frame, which inlined calls share.
     Body(u64),
-    /// The function has given up its frame and jumped to its exit hook: it is above the frame.
+    /// The function has released its frame and jumped to its exit hook: the stack pointer is above
+    /// the frame.
     Left(u64),
 }
 
@@ -102,7 +105,7 @@ impl Frame {
         matches!(self, Frame::Start(_))
     }
 
-    /// Whether an entry with this stack pointer is gone when a call is entered here.
+    /// Whether an open call with this stack pointer is dead when a call is entered here.
     fn ends_at_entry(self, entry: u64) -> bool {
         match self {
             Frame::Start(pointer) => entry <= pointer,
@@ -124,19 +127,19 @@ impl<'a> OpenCalls<'a> {
         self.control.open_base.load(Relaxed) + ENTRY
     }
 
-    /// Open calls, those beyond the stack's capacity included.
+    /// Number of open calls, including those beyond the stack's capacity.
     pub(crate) fn depth(&self) -> u32 {
         self.entries().saturating_add(self.deep().count())
     }
 
-    /// Those beyond the stack's capacity.
+    /// The open calls beyond the stack's capacity.
     fn deep(&self) -> DeepCalls<'a> {
         DeepCalls::of(self.control)
     }
 
     /// The open calls that are known, innermost first.
     fn outwards_known(&self) -> impl Iterator<Item = Known> {
-        // Read once: a forked child's are wiped.
+        // Read once: in a forked child, the control block may be wiped.
         let top = self.top();
         let count = top.saturating_sub(self.first()) / ENTRY;
         let entries = (1..=count).map(move |count| {
@@ -152,14 +155,14 @@ impl<'a> OpenCalls<'a> {
             .chain(entries)
     }
 
-    /// The same, with how many calls they are up to each; none where the innermost ones aren't
-    /// known.
+    /// The open calls that are known, innermost first, each with its number counted from the
+    /// innermost. Empty if the innermost calls aren't known.
     fn outwards(&self) -> impl Iterator<Item = (u32, Known)> {
         let count = if self.deep().unknown() == 0 { usize::MAX } else { 0 };
         (1..).zip(self.outwards_known()).take(count)
     }
 
-    /// Entries that still fit.
+    /// Number of entries that still fit.
     pub(crate) fn room(&self) -> u64 {
         self.control.open_limit.load(Relaxed).saturating_sub(self.top()) / ENTRY
     }
@@ -174,7 +177,7 @@ impl<'a> OpenCalls<'a> {
         unsafe { &*((entry + offset_of!(OpenCall, stack_pointer) as u64) as *const AtomicU64) }
     }
 
-    /// Upper half of an entry's ticks, and above it its stamp: hooks write both at once.
+    /// The upper half of an entry's ticks. Its stamp lies above: hooks write both at once.
     fn ticks_high(&self, entry: u64) -> &'a AtomicU32 {
         // SAFETY: as above.
         unsafe { &*((entry + offset_of!(OpenCall, ticks_high) as u64) as *const AtomicU32) }
@@ -194,7 +197,7 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Entries that there are; calls beyond the stack's capacity have none.
+    /// Number of entries. Calls beyond the stack's capacity have none.
     pub(crate) fn entries(&self) -> u32 {
         (self.top().saturating_sub(self.first()) / ENTRY) as u32
     }
@@ -208,18 +211,18 @@ impl<'a> OpenCalls<'a> {
         self.innermost().map(|entry| self.facts(entry))
     }
 
-    /// The call at a place.
+    /// The call at index `place`.
     pub(crate) fn call_at(&self, place: u32) -> Option<OpenCallFacts> {
         (place < self.entries()).then(|| self.facts(self.first() + u64::from(place) * ENTRY))
     }
 
-    /// The innermost call around memory of this stack that ends at `high`: its place, word and
-    /// stack pointer. Its frame, or those of what it had called then, hold that memory.
+    /// The innermost call around memory of this stack that ends at `high`: its index, word and
+    /// stack pointer. The memory lies in its frame, or in those of its callees at that time.
     pub(crate) fn around(&self, high: u64) -> Option<(u32, u64, u64)> {
         let alternate = Alternate::default();
         (0..self.entries()).rev().find_map(|place| {
             let entry = self.first() + u64::from(place) * ENTRY;
-            // Without its word it is yet to begin.
+            // An entry without a word has not begun yet.
             let word = self.word(entry).load(Relaxed) & !u64::from(EXIT);
             let pointer = self.own_pointer(entry);
             let is_around =
@@ -228,21 +231,22 @@ impl<'a> OpenCalls<'a> {
         })
     }
 
-    /// The stack pointer of the call at a place, while it is the one with this word.
+    /// The stack pointer of the call at index `place`, if that call still has this word.
     pub(crate) fn pointer_of(&self, place: u32, word: u64) -> Option<u64> {
         let entry = self.first() + u64::from(place) * ENTRY;
         let is_it = place < self.entries() && self.word(entry).load(Relaxed) & !u64::from(EXIT) == word;
         is_it.then(|| self.own_pointer(entry))
     }
 
-    /// Gives each call from place `from` on, outermost first, with its place.
+    /// Passes each call from index `from` on, outermost first, with its index.
     pub(crate) fn each_from(&self, from: u32, mut each: impl FnMut(u32, OpenCallFacts)) {
         for (place, entry) in (from..).zip(self.entries_from(from)) {
             each(place, self.facts(entry));
         }
     }
 
-    /// Stamps each call from place `from` on that has no stamp and gets one for its word.
+    /// Stamps each call from index `from` on that has no stamp and for whose word `stamp` returns
+    /// one.
     pub(crate) fn stamp_from(&self, from: u32, mut stamp: impl FnMut(u64) -> Option<u32>) {
         for entry in self.entries_from(from).filter(|entry| self.stamp(*entry).load(Relaxed) == 0) {
             if let Some(stamp) = stamp(self.word(entry).load(Relaxed)) {
@@ -251,7 +255,7 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Marks the calls whose code is wanted, as [`OpenCalls::watch_innermost`] does.
+    /// Marks the calls whose code `is_wanted` accepts, as [`OpenCalls::watch_innermost`] does.
     pub(crate) fn watch(&self, is_wanted: impl Fn(u32) -> bool) {
         for entry in self.entries_from(0) {
             if is_wanted(self.facts(entry).code) {
@@ -275,7 +279,7 @@ impl<'a> OpenCalls<'a> {
         (self.top() > self.first()).then(|| self.top() - ENTRY)
     }
 
-    /// Takes back the entry that a hook has raised the top for and left unfilled.
+    /// Removes the entry for which a hook has raised the top without filling it.
     pub(crate) fn take_back(&self) {
         self.pop();
     }
@@ -295,8 +299,8 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// The entry of the call in whose frame a hook has this stack pointer, where that is the
-    /// innermost frame: the outermost of those that were entered there.
+    /// The entry of the call in whose frame a hook has this stack pointer, if that is the innermost
+    /// frame. Among the calls that were entered there, it is the outermost.
     fn in_frame(&self, hook: u64) -> Option<u64> {
         let inlined = self.count_inlined(hook);
         let entry = self.top().wrapping_sub(u64::from(inlined + 1) * ENTRY);
@@ -305,19 +309,18 @@ impl<'a> OpenCalls<'a> {
         is_there.then_some(entry)
     }
 
-    /// What is known of the innermost frame, where a hook in it has this stack pointer: one of
-    /// [`shared`].
+    /// The state of the innermost frame, if a hook in it has this stack pointer: one of [`shared`].
     pub(crate) fn shared_at(&self, hook: u64) -> u64 {
         self.in_frame(hook).map_or(shared::NONE, |entry| self.shared(entry))
     }
 
-    /// Whether inlined calls share this frame, or did.
+    /// Whether inlined calls share this frame, or have shared it.
     pub(crate) fn is_shared(&self, hook: u64) -> bool {
         self.count_inlined(hook) > 0 || self.shared_at(hook) != shared::NONE
     }
 
-    /// An exception has got to this frame. `is_handled`: it is going to be handled there; else it
-    /// leaves the frame.
+    /// An exception has reached this frame. `is_handled`: the frame will handle it; otherwise the
+    /// exception unwinds the frame.
     pub(crate) fn clean_up(&self, hook: u64, is_handled: bool) {
         if !self.is_shared(hook) {
             return;
@@ -341,22 +344,22 @@ impl<'a> OpenCalls<'a> {
         self.set_shared(hook, shared);
     }
 
-    /// The program goes on in this frame, whatever was being cleaned up there.
+    /// The program continues in this frame, so any cleanup there is over.
     pub(crate) fn settle(&self, hook: u64) {
         if self.shared_at(hook) != shared::NONE {
             self.set_shared(hook, shared::HANDLED);
         }
     }
 
-    /// The same of all frames.
+    /// Does the same for all frames.
     pub(crate) fn settle_all(&self) {
         for entry in self.entries_from(0).filter(|entry| self.shared(*entry) != shared::NONE) {
             self.stack_pointer(entry).store(self.own_pointer(entry) | shared::HANDLED, Relaxed);
         }
     }
 
-    /// The stack pointer that a hook has in a frame of the function at `code`. The unwinder says
-    /// `told`, which is lower where the frame had pushed arguments.
+    /// The stack pointer that a hook has in a frame of the function at `code`. `told` comes from
+    /// the unwinder and is lower if the frame had pushed arguments.
     pub(crate) fn pointer_in(&self, code: Option<u32>, told: u64) -> u64 {
         let pushed = |pointer: &u64| *pointer > told && *pointer - told <= PUSHED_MAX;
         let is_functions = |pointer: &u64| {
@@ -372,14 +375,13 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Whether the innermost frame is being cleaned up in, so that inlined calls may end of which
-    /// nobody tells.
+    /// Whether the innermost frame is cleaning up. Inlined calls may then end without an exit hook.
     pub(crate) fn cleans_up(&self) -> bool {
         let shared = self.innermost_pointer().map_or(shared::NONE, |pointer| self.shared_at(pointer));
         matches!(shared, shared::CATCHES | shared::CATCHES_WITHIN | shared::LEFT)
     }
 
-    /// What the stack pointer of an entry was, whatever is noted with it.
+    /// An entry's stack pointer, without the marks that are stored with it.
     fn own_pointer(&self, entry: u64) -> u64 {
         match self.stack_pointer(entry).load(Relaxed) {
             u64::MAX => u64::MAX,
@@ -387,11 +389,12 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Marks the innermost call, which was entered at `frame`, so that no exit hook takes it for
-    /// its own: its exit comes to the slow path.
+    /// Marks the innermost call, which was entered at `frame`. No exit hook then recognises it, so
+    /// its exit comes to the slow path.
     pub(crate) fn watch_innermost(&self, frame: Frame) {
         if let Some(entry) = self.innermost() {
-            // Below, so that hooks don't take a later call at the same place for one within it.
+            // Marked downwards, so that hooks don't take a later call at the same place for one
+            // within it.
             if let Frame::Start(pointer) = frame {
                 self.stack_pointer(entry).store(pointer.wrapping_sub(WATCHED), Relaxed);
             }
@@ -399,7 +402,7 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Opens a call. Where the stack is full it is counted only; false then.
+    /// Opens a call. If the stack is full, the call is only counted, and the result is false.
     pub(crate) fn push(&self, word: u64, ticks_high: u32, frame: Frame) -> bool {
         if self.room() == 0 || self.deep().count() > 0 {
             self.deep().push(word as u32 & !EXIT, frame.stack_pointer());
@@ -414,14 +417,14 @@ impl<'a> OpenCalls<'a> {
         true
     }
 
-    /// Removes the frames that are gone when a call is entered at `frame`, and gives each that has
-    /// an entry before. How many they were.
+    /// Removes the frames that are dead when a call is entered at `frame`. Passes each that has an
+    /// entry to `dead` first. Returns their number.
     pub(crate) fn drop_dead(&self, frame: Frame, dead: impl FnMut(OpenCallFacts)) -> u32 {
         let alternate = Alternate::default();
         let own = frame.stack_pointer();
         let has_handler = self.has_handler();
         let is_gone = |pointer| match has_handler && alternate.is_interrupted(own, pointer) {
-            // A handler has been left whose stack lies above this one.
+            // A signal handler whose stack lies above this one has been left.
             true => true,
             false => frame.ends_at_entry(pointer) && !alternate.is_interrupted(pointer, own),
         };
@@ -436,8 +439,8 @@ impl<'a> OpenCalls<'a> {
         count
     }
 
-    /// Whether calls are open of a handler on an alternate stack that lies above what it
-    /// interrupted.
+    /// Whether calls of a signal handler are open on an alternate stack that lies above the stack
+    /// that it interrupted.
     pub(crate) fn has_handler(&self) -> bool {
         let handler = &self.control.handler;
         if handler.load(Relaxed) > self.entries() {
@@ -446,8 +449,9 @@ impl<'a> OpenCalls<'a> {
         handler.load(Relaxed) != 0
     }
 
-    /// Removes the frames that are gone when the program goes on in a frame in which a hook would
-    /// have this stack pointer, and gives each that has an entry before. How many they were.
+    /// Removes the frames that are dead when the program continues in a frame in which a hook would
+    /// have this stack pointer. Passes each that has an entry to `dead` first. Returns their
+    /// number.
     pub(crate) fn drop_below(&self, hook: u64, dead: impl FnMut(OpenCallFacts)) -> u32 {
         let alternate = Alternate::default();
         let is_gone = |pointer| match alternate.is_other(hook, pointer) {
@@ -463,18 +467,18 @@ impl<'a> OpenCalls<'a> {
     }
 
     /// How many of the innermost calls were inlined into the function in whose frame a hook has
-    /// this stack pointer: all at that stack pointer but the outermost one.
+    /// this stack pointer: all at that stack pointer except the outermost.
     pub(crate) fn count_inlined(&self, hook: u64) -> u32 {
         let in_frame = self.outwards().take_while(|(_, call)| call.stack_pointer == hook).count() as u32;
         in_frame.saturating_sub(1)
     }
 
-    /// The same of the innermost frame.
+    /// As [`OpenCalls::count_inlined`], for the innermost frame.
     pub(crate) fn innermost_inlined(&self) -> u32 {
         self.innermost_pointer().map_or(0, |pointer| self.count_inlined(pointer))
     }
 
-    /// Removes the innermost frames as far as they are gone, by their stack pointers.
+    /// Removes innermost frames as long as `is_gone` accepts their stack pointers.
     fn drop_gone(&self, is_gone: impl Fn(u64) -> bool, mut dead: impl FnMut(OpenCallFacts)) -> u32 {
         let depth = self.depth();
         if !self.deep().remove_gone(&is_gone) {
@@ -489,8 +493,8 @@ impl<'a> OpenCalls<'a> {
     }
 
     /// How many of the innermost calls share the frame of the function at `code`, into which they
-    /// were inlined, itself included; or were entered at this stack pointer. None where that isn't
-    /// the innermost frame with hooks.
+    /// were inlined (the function's own call included), or were entered at this stack pointer. 0 if
+    /// that isn't the innermost frame with hooks.
     pub(crate) fn count_in_frame(&self, hook: u64, code: Option<u32>) -> u32 {
         let mut inlined = self.outwards().take(INLINED_MAX);
         let by_code = inlined.find(|(_, call)| Some(call.function) == code).map_or(0, |(count, _)| count);
@@ -498,9 +502,9 @@ impl<'a> OpenCalls<'a> {
         by_code.max(by_pointer)
     }
 
-    /// How many of the innermost calls have been left if a call of the function at `code` is
-    /// entered at `frame` and one is open there: that one and all inside it. A function has its
-    /// frame once, unless it was inlined into itself.
+    /// If a call of the function at `code` is entered at `frame` and one is already open there,
+    /// returns how many of the innermost calls were unwound: the open one and all inside it. A
+    /// function has only one frame at a place, unless it was inlined into itself.
     pub(crate) fn count_from_same(&self, frame: Frame, code: u32) -> u32 {
         let place = frame.stack_pointer();
         let not_above = self.outwards().take_while(|(_, call)| call.stack_pointer <= place);
@@ -508,19 +512,19 @@ impl<'a> OpenCalls<'a> {
         not_above.filter(|(_, call)| is_same(call)).last().map_or(0, |(count, _)| count)
     }
 
-    /// The call that an exit at `frame` belongs to: with `low` the low half of an entry's word
-    /// (only compared for frames within a function).
+    /// The call that an exit at `frame` belongs to. `low` is the low half of an entry's word; it is
+    /// compared only for frames within a function.
     pub(crate) fn find_exit(&self, frame: Frame, low: u32) -> Exit {
         let unknown = self.deep().unknown();
         let innermost_pointer = self.outwards_known().next().map_or(u64::MAX, |call| call.stack_pointer);
         let is_inside = match frame {
             Frame::Start(own) | Frame::Body(own) => own < innermost_pointer,
-            // What a function was called from lies as high as it does when it has given up its
-            // frame.
+            // A function that has released its frame has a stack pointer as high as that of the
+            // point from which it was called.
             Frame::Left(own) => own <= innermost_pointer,
         };
         if unknown > 0 && is_inside {
-            // Nothing is known of it: exits are believed.
+            // Nothing is known about the innermost calls, so the exit is taken as theirs.
             return Exit::Of(0);
         }
         let alternate = Alternate::default();
@@ -550,8 +554,8 @@ impl<'a> OpenCalls<'a> {
         Exit::Stray
     }
 
-    /// Removes `count` frames, the ones beyond the capacity first, and gives each that has an entry
-    /// before.
+    /// Removes `count` frames, those beyond the capacity first. Passes each that has an entry to
+    /// `dead` first.
     pub(crate) fn drop_frames(&self, count: u32, mut dead: impl FnMut(OpenCallFacts)) {
         for _ in self.deep().remove(count)..count {
             if let Some(call) = self.innermost_call() {
@@ -562,7 +566,7 @@ impl<'a> OpenCalls<'a> {
     }
 }
 
-/// The thread's alternate signal stack. The kernel is asked once, if anybody wants to know.
+/// The thread's alternate signal stack. The kernel is asked once, on first use.
 #[derive(Default)]
 struct Alternate(Cell<Option<(u64, u64)>>);
 
@@ -573,19 +577,18 @@ impl Alternate {
             self.0.set(Some(asked));
             asked
         });
-        // The entry hook of a function in whose frame it ends may lie in its highest bytes, which
-        // the kernel has for the frame of a signal.
+        // A function's entry hook may lie in the highest bytes of the alternate stack, if the
+        // function's frame ends there. The kernel reserves these bytes for a signal's frame.
         (first..end.saturating_sub(HOOK_BELOW)).contains(&pointer)
     }
 
-    /// Whether a frame at `outer` was interrupted by a signal handler on the alternate stack, to
-    /// which `inner` belongs. (The other way round, a handler on the alternate stack has been
-    /// left.)
+    /// Whether a signal handler on the alternate stack, to which `inner` belongs, interrupted a
+    /// frame at `outer`. (In the opposite case, a handler on the alternate stack has been left.)
     fn is_interrupted(&self, outer: u64, inner: u64) -> bool {
         self.has(inner) && !self.has(outer)
     }
 
-    /// Whether exactly one of two stack pointers lies on it.
+    /// Whether exactly one of two stack pointers lies on the alternate stack.
     fn is_other(&self, one: u64, other: u64) -> bool {
         self.has(one) != self.has(other)
     }

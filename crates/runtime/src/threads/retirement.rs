@@ -1,11 +1,11 @@
-//! Threads that have ended. What they wrote is kept until there is too much of it, or for a time;
-//! then their slots and segments are for others.
+//! Threads that have ended. Their events are kept for a time, or until they take too much memory.
+//! Then other threads get their slots and segments.
 //!
-//! A slot is a thread's header; its open-call stack is apart from it, because an ended thread
+//! A slot is a thread's header. The open-call stack is separate from it, because an ended thread
 //! rarely needs its stack any more.
 //!
-//! Nobody tells us of a thread's end: each thread that begins looks after two others, the one that
-//! began before it and then all in turn, and asks the kernel.
+//! The runtime isn't notified when a thread ends. Instead, each thread that begins asks the kernel
+//! about two others: the one that began before it, and one more, in turn.
 #![allow(unsafe_code)] // Open-call stacks, by their addresses.
 
 use crate::state::arena::{Arena, Slot};
@@ -20,24 +20,25 @@ use everycall_format::arena::{OpenCall, PAGE, counter, stream, thread_state};
 use everycall_format::trigger::CALLS;
 use everycall_ring::FreeList;
 
-/// What ended threads may take beyond their limit while somebody is about to take hold of it.
+/// The bytes that ended threads may take beyond their limit while a reader is about to pin their
+/// segments.
 const AWAITED_BYTES_MAX: u64 = 64 << 20;
 
-/// Threads that are looked after when one begins.
+/// Number of threads that a new thread checks.
 const LOOKS: u32 = 2;
-/// The same where there is no free slot.
+/// Number of threads that it checks if there is no free slot.
 const LOOKS_IN_NEED: u32 = 64;
-/// Slots that are emptied when one begins.
+/// Number of slots that it empties.
 const FREED: u32 = 2;
-/// Threads that are looked after, and slots that are emptied, from time to time where threads are
-/// kept for a time.
+/// If ended threads are kept for a time: number of threads checked, and of slots emptied, in each
+/// periodic pass.
 const LOOKS_IN_TIME: u32 = 256;
-/// That time in ticks: some 100 ms.
+/// Interval between these passes in ticks: about 100 ms.
 const PASS_TICKS: u64 = 1 << 28;
 
 impl Retired {
-    /// A slot and an open-call stack for a new thread: such as others had, which are warm, else new
-    /// ones. `None` where there are none.
+    /// Takes a slot and an open-call stack for a new thread. Used ones come first, because their
+    /// memory is warm. `None` if there are none.
     pub(crate) fn take_place(&self, process: &'static Process) -> Option<(u32, u32)> {
         let arena = process.arena();
         if let Some(_lock) = Lock::try_take(&self.lock) {
@@ -56,7 +57,7 @@ impl Retired {
         place
     }
 
-    /// What is missing of a place where all are taken: whoever ended first has to go.
+    /// Completes a place if all are taken: the thread that ended first gives up its own.
     fn place_in_need(
         &self,
         process: &'static Process,
@@ -84,8 +85,8 @@ impl Retired {
         slot.zip(stack)
     }
 
-    /// Where ended threads are kept for a time: frees the places of those whose time is over. For
-    /// any thread, now and then.
+    /// If ended threads are kept for a time, frees the places of those whose time is over. Any
+    /// thread calls this now and then.
     pub(crate) fn keep_to_time(&self, process: &'static Process) {
         if self.is_pass_due()
             && let Some(_lock) = Lock::try_take(&self.lock)
@@ -98,7 +99,7 @@ impl Retired {
         self.keep_ns.load(Relaxed) != u64::MAX && everycall_hooks::ticks() >= self.pass_due.load(Relaxed)
     }
 
-    /// Looks who has ended, and frees the places of those that were kept for long enough.
+    /// Finds threads that have ended, and frees the places of those that were kept for long enough.
     fn make_room(&self, process: &'static Process, arena: &Arena, looks: u32) {
         let (mut looks, mut frees) = (looks, FREED);
         if self.is_pass_due() {
@@ -113,12 +114,12 @@ impl Retired {
         }
     }
 
-    /// A slot that somebody had.
+    /// Takes a slot that was used before.
     fn take_slot(&self, arena: &Arena) -> Option<u32> {
         FreeList::new(&self.free).take(|slot| Some(arena.slot(slot).next().load(Relaxed)))
     }
 
-    /// A stack that somebody had.
+    /// Takes an open-call stack that was used before.
     fn take_stack(&self, arena: &Arena) -> Option<u32> {
         let stack = FreeList::new(&self.free_stacks)
             .take(|stack| Some(sentinel(arena, stack).load(Relaxed) as u32))?;
@@ -126,7 +127,7 @@ impl Retired {
         Some(stack)
     }
 
-    /// Begins anew, in an arena without threads.
+    /// Starts again, in an arena without threads.
     #[cfg(test)]
     pub(crate) fn forget(&self) {
         for list in [&self.next_look, &self.newest, &self.first, &self.last, &self.stacks_taken] {
@@ -144,8 +145,8 @@ impl Retired {
         self.free_stack(arena, stack);
     }
 
-    /// The same where the stack can't be written to: it is for the next one to try, if nobody came
-    /// in between.
+    /// Takes back a slot whose stack can't be written. The stack stays available to the next thread
+    /// that tries, unless another thread has taken one in between.
     pub(crate) fn give_slot_back(&self, arena: &Arena, slot: u32, stack: u32) {
         let _lock = Lock::take(&self.lock);
         arena.slot(slot).open_calls().store(0, Relaxed);
@@ -186,18 +187,18 @@ impl Retired {
         }
     }
 
-    /// Ends a fiber, which nobody runs any more.
+    /// Ends a fiber that no thread runs any more.
     pub(crate) fn end(&self, process: &'static Process, index: u32) {
         let _lock = Lock::take(&self.lock);
         self.retire(process, process.arena(), index);
     }
 
-    /// The slot is that of one who has ended.
+    /// Retires a slot whose thread or fiber has ended.
     fn retire(&self, process: &'static Process, arena: &Arena, index: u32) {
         let slot = arena.slot(index);
         slot.end_ticks().store(everycall_hooks::ticks(), Relaxed);
         slot.end_ns().store(self.now(), Relaxed);
-        // Where no call was open, nobody needs its stack any more.
+        // If no call was open, the stack isn't needed any more.
         let stack = slot.open_calls().load(Relaxed);
         if let Some(stack) = stack.checked_sub(1).filter(|stack| is_empty(arena, *stack)) {
             slot.open_calls().store(0, Release);
@@ -208,7 +209,7 @@ impl Retired {
         self.bytes.fetch_add(occupied(process, index, &slot), Relaxed);
     }
 
-    /// The time, where ended threads are kept for one.
+    /// The current time, if ended threads are kept for a time.
     fn now(&self) -> u64 {
         match self.keep_ns.load(Relaxed) {
             u64::MAX => 0,
@@ -216,12 +217,12 @@ impl Retired {
         }
     }
 
-    /// Whether the longest ended thread has been kept for long enough. Not while somebody is about
-    /// to take hold of what there was when a call was posted.
+    /// Whether the thread that ended first has been kept for long enough. Returns false while a
+    /// reader is about to pin what the rings held when a call was posted.
     fn is_full(&self, arena: &Arena) -> bool {
         let Some(first) = self.first.load(Relaxed).checked_sub(1) else { return false };
         let (bytes, bytes_max) = (self.bytes.load(Relaxed), self.bytes_max.load(Relaxed));
-        // Who is awaited may be gone for good.
+        // The awaited reader may never come.
         if bytes <= bytes_max.saturating_add(AWAITED_BYTES_MAX) && trigger_table::are_awaited(arena) {
             return false;
         }
@@ -230,7 +231,7 @@ impl Retired {
             || keep != u64::MAX && self.now().saturating_sub(arena.slot(first).end_ns().load(Relaxed)) > keep
     }
 
-    /// Takes the thread out of the list that ended first.
+    /// Takes the thread that ended first out of the list.
     fn take_first(&self, arena: &Arena) -> Option<u32> {
         let index = self.first.load(Relaxed).checked_sub(1)?;
         self.first.store(arena.slot(index).next().load(Relaxed), Relaxed);
@@ -240,7 +241,7 @@ impl Retired {
         Some(index)
     }
 
-    /// Puts an ended thread behind all others.
+    /// Appends an ended thread to the list.
     fn put_last(&self, arena: &Arena, index: u32) {
         arena.slot(index).next().store(0, Relaxed);
         match self.last.load(Relaxed).checked_sub(1) {
@@ -250,9 +251,9 @@ impl Retired {
         self.last.store(index + 1, Relaxed);
     }
 
-    /// The thread that ended first, taken out of the list: those with a call that is to be kept,
-    /// and that nobody has taken hold of yet, go behind the others. There are fewer such calls than
-    /// slots, so that a new thread nearly always finds another one.
+    /// Takes the thread that ended first out of the list. Threads with a call that is to be kept,
+    /// and whose segments no reader has pinned yet, move to the end of the list. There are fewer
+    /// such calls than slots, so a new thread nearly always finds another one.
     fn take_oldest(&self, arena: &Arena) -> Option<u32> {
         for _ in 0..CALLS {
             let index = self.take_first(arena)?;
@@ -264,7 +265,7 @@ impl Retired {
         None
     }
 
-    /// Frees the slot of the thread that ended first. Whether there was one.
+    /// Frees the slot of the thread that ended first. Returns whether there was one.
     fn free_oldest(&self, process: &'static Process, arena: &Arena) -> bool {
         let Some(index) = self.take_oldest(arena) else { return false };
         let slot = arena.slot(index);
@@ -288,12 +289,12 @@ impl Retired {
     }
 }
 
-/// The next one of `capacity` that nobody has had.
+/// The next index below `capacity` that was never used.
 fn next_of(taken: &AtomicU32, capacity: u32) -> Option<u32> {
     taken.fetch_update(Relaxed, Relaxed, |count| (count < capacity).then_some(count + 1)).ok()
 }
 
-/// The word of an open-call stack's sentinel, which means nothing to readers.
+/// The word of an open-call stack's sentinel. Readers ignore it.
 fn sentinel(arena: &Arena, stack: u32) -> &'static AtomicU64 {
     // SAFETY: the open-call stack lies in the arena, aligned.
     unsafe { &*(arena.open_calls(stack).0 as *const AtomicU64) }
@@ -306,7 +307,8 @@ fn is_empty(arena: &Arena, stack: u32) -> bool {
     unsafe { &*(first as *const AtomicU64) }.load(Relaxed) == 0
 }
 
-/// Bytes of memory that an ended thread's slot and segments occupy: whole ones but for the last.
+/// Bytes of memory that an ended thread's slot and segments occupy. All segments are whole except
+/// the last.
 fn occupied(process: &'static Process, index: u32, slot: &Slot) -> u64 {
     let control = process.control(index);
     let size = (slot.segment_words() * size_of::<u64>()) as u64;

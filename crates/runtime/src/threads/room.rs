@@ -1,4 +1,4 @@
-//! Room on the disk for an arena that is a file, before anybody writes there.
+//! Allocates disk space for an arena in a file before anything is written there.
 #![allow(unsafe_code)] // The clocks' place in the arena.
 
 use crate::state::arena::Arena;
@@ -12,20 +12,20 @@ use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, counter};
 use everycall_format::crash::{CRASH_OFFSET, CrashRecord};
 
-/// Bytes of segments for which room is taken at a time.
+/// Space is allocated for so many bytes of segments at a time.
 const STEP: u64 = 256 << 10;
-/// Segments that are to have room before anybody needs them.
+/// Number of segments for which space is allocated ahead of use.
 const AHEAD: u32 = 2;
-/// How often a thread takes room that others may use up before it comes to it.
+/// How often a thread tries to allocate space that others may use up first.
 pub(crate) const ROOM_TRIES: u32 = 4;
-/// Ticks until room is asked for again where there was none: a full disk is slow to say so.
+/// Ticks until the next try after the disk was full: a full disk takes long to report that.
 const PAUSE: u64 = 1 << 32;
-/// Ticks between two looks at the clocks.
+/// Ticks between two clock readings.
 const LOOK: u64 = 1 << 28;
 
-/// Takes room for some more segments where they run out. `in_need`: a thread found none. It doesn't
-/// wait for another one that is at it, which may take long to come to its end: both take the same
-/// room.
+/// Allocates space for some more segments when the allocated ones run out. `in_need`: a thread has
+/// found none. It doesn't wait for another thread that is already allocating, which may take long:
+/// both allocate the same space.
 pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
     if !IS_FILE.load(Relaxed) {
         return;
@@ -57,8 +57,9 @@ pub(crate) fn make_room(process: &Process, arena: &Arena, in_need: bool) {
     }
 }
 
-/// Takes room for open-call stack `index`, from `base` to `limit`, unless a thread had it before.
-/// Whether it has room. (Nobody may even look at one without: on tmpfs, that takes room too.)
+/// Allocates space for open-call stack `index`, from `base` to `limit`, unless a thread has used it
+/// before. Returns whether it has space. (A stack without space must not even be read: on tmpfs,
+/// reading allocates, too.)
 pub(crate) fn make_room_for_calls(
     process: &Process,
     arena: &Arena,
@@ -91,8 +92,7 @@ fn take_room(process: &Process, arena: &Arena, address: u64, size: u64) -> bool 
     has_room
 }
 
-/// Notes what the clocks say, now and then: so the counter's rate is known whenever the process
-/// dies.
+/// Stores a clock reading now and then, so that the tick rate is known whenever the process dies.
 pub(crate) fn look_at_clocks(process: &Process, arena: &Arena) {
     if !IS_FILE.load(Relaxed) {
         return;
@@ -108,8 +108,8 @@ pub(crate) fn look_at_clocks(process: &Process, arena: &Arena) {
 }
 
 impl Arena {
-    /// Stores what the clocks say into the older of the two places: first its ticks go, and they
-    /// come last.
+    /// Stores a clock reading in the older of the two places. Its ticks are cleared first and
+    /// written last.
     pub(crate) fn put_latest(&self, reading: &ClockReading) {
         let first = CRASH_OFFSET + offset_of!(CrashRecord, latest) as u64;
         let ticks = |place: u64| {

@@ -1,6 +1,6 @@
-//! Frames that inlined calls share with the one around them, where an exception gets to them: of
-//! which of these calls it has left, compilers may not tell. Readers find out, who know what was
-//! inlined where; here it is recorded with which code the frame goes on.
+//! Exceptions through a physical frame shared by inlined calls: the compiler may not report which
+//! inlined calls were unwound. Readers find out, because they know what was inlined where. The
+//! runtime only records at which code address the frame continues.
 #![allow(unsafe_code)] // The stack of a frame that is there.
 
 use crate::state::places::{self, Place};
@@ -13,19 +13,20 @@ use everycall_format::event::{kind, payload_word, record_word};
 use everycall_format::label;
 use everycall_hooks::arch::frame;
 
-/// Where a call was made.
+/// The address from which a call was made.
 #[derive(Clone, Copy)]
 pub(crate) struct Caller {
-    /// The last byte of the instruction that called.
+    /// The last byte of the calling instruction.
     pub(crate) code: u64,
-    /// It is one of the call's own function, which was inlined: it calls the hook.
+    /// Whether the address belongs to the called function itself, which was inlined: the
+    /// instruction calls the hook.
     pub(crate) is_callees: bool,
 }
 
 impl Thread<'_> {
-    /// Records where the next call was made, of which open calls can't tell whose it is: the last
-    /// byte of the instruction. Another stack's first call, and those that the C library makes, are
-    /// made by code without hooks.
+    /// Records from where the next call was made (the last byte of the instruction), if the open
+    /// calls don't determine its caller. The first call on another stack, and calls that the C
+    /// library makes, come from code without hooks.
     pub(crate) fn called_at(&self, ticks: u64, caller: Caller) {
         let detail = if caller.is_callees { everycall_format::event::caller::CALLEES } else { 0 };
         match places::of(self.process, caller.code) {
@@ -39,11 +40,14 @@ impl Thread<'_> {
         }
     }
 
-    /// A handler of an exception has begun in the frame in which a hook has this stack pointer. Of
-    /// calls that were inlined into the frame's function, those that don't handle the exception
-    /// have been left, of which compilers may not tell. If the next event is the exit of one, that
-    /// one has handled it; if it is another call, readers know, who know what is inlined at this
-    /// address. (`watch_on` sends it to the slow path.)
+    /// Records that an exception handler has begun in the frame in which a hook has this stack
+    /// pointer. Calls that were inlined into the frame's function and don't handle the exception
+    /// were unwound, but the compiler may not report which. The next event decides:
+    ///
+    /// - If it is the exit of an inlined call, that call has handled the exception.
+    /// - If it is another call, readers decide, because they know what is inlined at this address.
+    ///
+    /// (`watch_on` sends that event to the slow path.)
     pub(crate) fn watch_inlined(&self, hook: u64, address: u64) {
         if self.open.is_shared(hook) {
             self.tell_inlined(hook, label::HANDLER);
@@ -52,8 +56,8 @@ impl Thread<'_> {
         }
     }
 
-    /// How many of the calls that are open were inlined into the function in whose frame a hook has
-    /// this stack pointer: a label of this class says it.
+    /// Records, in a label of this class, how many open calls were inlined into the function in
+    /// whose frame a hook has this stack pointer.
     pub(crate) fn tell_inlined(&self, hook: u64, class: u8) {
         let inlined = self.open.count_inlined(hook);
         let record = |ticks| label::record(class, ticks, Some(inlined.into()), &[]);
@@ -61,15 +65,16 @@ impl Thread<'_> {
         self.ring.push(record(ticks).words());
     }
 
-    /// Where the innermost frame has called what is running now, a library perhaps, if it has
-    /// pushed no arguments: the word below its stack pointer, as far as a module has that.
+    /// The address from which the innermost frame has called what is running now, perhaps a
+    /// library, if it has pushed no arguments: the word below its stack pointer, if that is an
+    /// address in a module.
     ///
     /// # Safety
     /// The calling thread runs below.
     pub(crate) unsafe fn call_in_frame(&self) -> Option<Caller> {
         let below = frame::return_address_below(self.open.innermost_pointer()?);
         if self.control.bounds.load(Relaxed) == bounds::GUESSED && !system::is_readable(below, 8) {
-            // That may be another stack by now.
+            // This address may belong to another stack by now.
             return None;
         }
         // SAFETY: by contract, the stack of a frame that is there.
@@ -79,17 +84,18 @@ impl Thread<'_> {
         is_code.then_some(Caller { code, is_callees: false })
     }
 
-    /// In the frame in which a hook has this stack pointer, or around it, the program goes on
-    /// elsewhere: a handler that has begun there, or further inside, is over.
+    /// The program continues elsewhere, in or around the frame in which a hook has this stack
+    /// pointer. A handler that has begun there, or further inside, is over.
     pub(crate) fn forget_handler(&self, hook: u64) {
         if self.open.innermost_pointer().is_none_or(|pointer| pointer <= hook) {
             self.control.handled.store(0, Relaxed);
         }
     }
 
-    /// Removes the calls that were inlined into the innermost frame, and records that, with code of
-    /// the frame that readers know which of them are around: where a handler has begun, or from
-    /// where the frame that cleans up makes the next call. `how` is one of [`unwound`].
+    /// Removes the calls that were inlined into the innermost frame, and records that with a code
+    /// address of the frame, by which readers know which of the calls are around it. The address is
+    /// where a handler has begun, or from where the frame that cleans up makes the next call. `how`
+    /// is one of [`unwound`].
     pub(crate) fn drop_inlined(&self, ticks: u64, code: Caller, how: u8) {
         self.called_at(ticks, code);
         self.leave_innermost(ticks, self.open.innermost_inlined(), how);

@@ -1,9 +1,9 @@
-//! Where stacks begin and end, as far as anybody says so.
+//! Where stacks begin and end, as far as it is known.
 //!
-//! A thread's own stack ends, upwards, at what the thread pointer points to: C libraries put that
-//! on top of it. Where the program hasn't told of a stack, its bounds are learnt as it is used:
-//! from the mapping, where a guard lies below it; else step by step. Between two stack pointers of
-//! one stack all memory can be read, and guards can't.
+//! A thread's own stack ends, upwards, at the address in the thread pointer: C libraries put that
+//! block on top of the stack. The bounds of an unregistered stack are learnt while it is used: from
+//! the mapping, if a guard page lies below it; otherwise step by step. All memory between two stack
+//! pointers of one stack is readable; guard pages aren't.
 #![allow(unsafe_code)] // An entry of an open-call stack, by its address.
 
 use crate::state::process::Process;
@@ -17,13 +17,13 @@ use everycall_ring::{Control, left_out};
 
 /// How a stack's bounds are known: [`Control::bounds`].
 pub(crate) mod bounds {
-    /// Exactly: the program told, or a guard lies below.
+    /// Exactly: the program registered the stack, or a guard page lies below it.
     pub const TOLD: u32 = 0;
-    /// Its upper end is that of a thread's stack; the lower one is learnt.
+    /// The upper end is that of a thread's stack. The lower end is learnt.
     pub const THREAD: u32 = 1;
-    /// That of the process's first thread, which grows.
+    /// The bounds of the process's first thread, whose stack grows.
     pub const MAIN: u32 = 2;
-    /// Both are guesses.
+    /// Both bounds are guesses.
     pub const GUESSED: u32 = 3;
 }
 
@@ -36,38 +36,39 @@ pub(crate) struct Bounds {
     pub(crate) how: u32,
 }
 
-/// Below a thread's stack pointers so much is taken for its stack. Stacks of 16 KiB exist.
+/// So many bytes below a thread's stack pointers are taken as part of its stack. Some stacks have
+/// only 16 KiB.
 const MARGIN: u64 = 2 * PAGE;
-/// The same of the first thread: the kernel keeps 1 MiB below its stack free.
+/// As [`MARGIN`], for the first thread: the kernel keeps 1 MiB below its stack free.
 const MARGIN_MAIN: u64 = 128 << 10;
-/// The same where the bounds are guesses: other stacks may lie there.
+/// As [`MARGIN`], if the bounds are guesses: other stacks may lie there.
 const MARGIN_GUESSED: u64 = PAGE;
-/// So near to the top of a thread's stack nothing else is.
+/// So near to the top of a thread's stack, there is nothing but that stack.
 const NEAR_TOP: u64 = 64 << 10;
-/// How far a thread's stack pointer may be from those that are known to be its own.
+/// How far a thread's stack pointer may be from those known to be its own.
 const THREAD_REACH: u64 = 8 << 20;
-/// The same of the first thread, below whose stack the kernel leaves room.
+/// As [`THREAD_REACH`], for the first thread, below whose stack the kernel leaves space.
 const MAIN_REACH: u64 = 64 << 20;
-/// How far below its innermost call a stack with guessed bounds may go on: its largest frame. The
-/// next stack below is farther away.
+/// How far below its innermost call a stack with guessed bounds may continue: its largest frame.
+/// The next stack below is farther away.
 const GUESSED_REACH: u64 = 6 << 10;
 /// How far above its highest stack pointer such a stack ends.
 pub(crate) const ABOVE: u64 = 512;
-/// And how far above its end it may be found to go on.
+/// How far above its end such a stack may still continue.
 const ABOVE_REACH: u64 = 2 << 10;
-/// So near below a mapping's end there is the beginning of its only stack, where a guard lies below
-/// it.
+/// So near below a mapping's end, a stack begins. It is the mapping's only one if a guard page lies
+/// below.
 const NEAR_END: u64 = 16 << 10;
 
-/// An address at the top of the first thread's stack; 0 where it isn't known.
+/// An address at the top of the first thread's stack, or 0 if it isn't known.
 static MAIN_TOP: AtomicU64 = AtomicU64::new(0);
 
-/// `address` lies at the top of the first thread's stack.
+/// Stores that `address` lies at the top of the first thread's stack.
 pub(crate) fn begin(address: u64) {
     MAIN_TOP.store(address, Relaxed);
 }
 
-/// The calling thread's own stack, where it runs on it at `pointer`.
+/// The bounds of the calling thread's own stack, if the thread runs on it at `pointer`.
 pub(crate) fn of_thread(process: &Process, pointer: u64, tid: u32) -> Option<Bounds> {
     let is_main = tid == process.pid.load(Relaxed);
     let is_forked = process.starter.load(Relaxed) != 0;
@@ -86,7 +87,7 @@ pub(crate) fn of_thread(process: &Process, pointer: u64, tid: u32) -> Option<Bou
     })
 }
 
-/// The bounds of a stack that nobody has told of.
+/// The bounds of an unregistered stack.
 pub(crate) fn guess(process: &Process, pointer: u64) -> Bounds {
     let mapping = mapping::at(pointer);
     let floor = process.stacks.end_below(pointer);
@@ -105,7 +106,7 @@ pub(crate) fn guess(process: &Process, pointer: u64) -> Bounds {
     Bounds { low: readable_from(low, pointer), high, how: bounds::GUESSED }
 }
 
-/// Whether hooks take a stack pointer for one of this control block's stack.
+/// Whether hooks recognise a stack pointer as one of this control block's stack.
 pub(crate) fn is_seen(control: &Control, pointer: u64) -> bool {
     if control.left_out.load(Relaxed) == left_out::AT_ONCE && is_within(control, pointer) {
         return true;
@@ -113,14 +114,14 @@ pub(crate) fn is_seen(control: &Control, pointer: u64) -> bool {
     control.stack_low.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
 }
 
-/// Whether a stack pointer lies within the stack, other stacks within it not being looked at.
+/// Whether a stack pointer lies within the stack. Other stacks within it are ignored.
 pub(crate) fn is_within(control: &Control, pointer: u64) -> bool {
     control.stack_end.load(Relaxed) <= pointer && pointer < control.stack_high.load(Relaxed)
 }
 
-/// Whether memory that ends at `high` lies in this thread's own stack: the stack may have come
-/// farther down than is known, but hardly far from its innermost call, in whose frame that memory
-/// is then.
+/// Whether memory that ends at `high` lies in this thread's own stack. The stack may extend below
+/// its known bounds, but hardly far from its innermost call, so the memory lies in that call's
+/// frame.
 pub(crate) fn is_around(process: &Process, control: &Control, high: u64) -> bool {
     let is_in_frame = || {
         innermost(control).is_some_and(|call| high <= call && call - high <= MARGIN)
@@ -129,7 +130,7 @@ pub(crate) fn is_around(process: &Process, control: &Control, high: u64) -> bool
     high <= control.stack_high.load(Relaxed) && (is_within(control, high - 1) || is_in_frame())
 }
 
-/// Whether a stack pointer may be one of a thread's own stack.
+/// Whether a stack pointer may belong to a thread's own stack.
 pub(crate) fn is_near(control: &Control, pointer: u64) -> bool {
     let end = control.stack_end.load(Relaxed);
     pointer < control.stack_high.load(Relaxed) && end.saturating_sub(pointer) <= MAIN_REACH
@@ -143,14 +144,14 @@ pub(crate) fn set(process: &Process, control: &Control, bounds: Bounds) {
     refit(process, control);
 }
 
-/// The control block is no stack's any more: whoever still has it comes to the slow path.
+/// Detaches the control block from its stack: a thread that still has it comes to the slow path.
 pub(crate) fn forget(control: &Control) {
     control.stack_low.store(u64::MAX, Relaxed);
     control.stack_high.store(0, Relaxed);
     control.stack_end.store(u64::MAX, Relaxed);
 }
 
-/// What hooks take for the stack: above all stacks that lie within it.
+/// Sets the bounds that hooks compare: above all stacks that lie within this one.
 pub(crate) fn refit(process: &Process, control: &Control) {
     loop {
         let version = process.stacks.version();
@@ -158,8 +159,8 @@ pub(crate) fn refit(process: &Process, control: &Control) {
         let low = if process.stacks.is_empty() { end } else { process.stacks.end_within(end, high) };
         let is_out = is_out_at_once(control, low == end);
         control.stack_low.store(if is_out { u64::MAX } else { low }, Relaxed);
-        // Whoever has told of a stack within this one meanwhile sees what was stored, or else is
-        // seen here.
+        // A thread that registers a stack within this one meanwhile sees what was stored, or its
+        // stack is seen here.
         fence(SeqCst);
         if process.stacks.version() == version {
             return;
@@ -167,8 +168,8 @@ pub(crate) fn refit(process: &Process, control: &Control) {
     }
 }
 
-/// Whether hooks are to return before they look at more: those of a stack that is left out, `alone`
-/// in its memory.
+/// Whether hooks are to return before they check anything else. This is so on a stack that is left
+/// out and has its memory for itself (`alone`).
 fn is_out_at_once(control: &Control, alone: bool) -> bool {
     let (from, to) =
         if alone { (left_out::YES, left_out::AT_ONCE) } else { (left_out::AT_ONCE, left_out::YES) };
@@ -176,8 +177,8 @@ fn is_out_at_once(control: &Control, alone: bool) -> bool {
     control.left_out.load(Relaxed) == left_out::AT_ONCE
 }
 
-/// Whether a stack pointer outside the known bounds is of this stack after all: then its new
-/// bounds. `innermost` is the stack pointer of its innermost call.
+/// If a stack pointer outside the known bounds belongs to this stack after all, returns the stack's
+/// new bounds. `innermost` is the stack pointer of its innermost call.
 pub(crate) fn grown(
     process: &Process,
     control: &Control,
@@ -203,7 +204,8 @@ pub(crate) fn grown(
         bounds::GUESSED => (GUESSED_REACH, innermost.unwrap_or(high), MARGIN_GUESSED),
         _ => return None,
     };
-    // A thread may have told of stacks in its own frames: then it goes on below them.
+    // A thread may have registered stacks in its own frames. Its own stack then continues below
+    // them.
     let is_others = match how {
         bounds::GUESSED => process.stacks.overlaps(pointer, end),
         _ => process.stacks.overlaps_guessed(pointer, end),
@@ -215,8 +217,8 @@ pub(crate) fn grown(
         return None;
     }
     if is_guessed && depth > reach {
-        // What the kernel puts onto a stack for a handler is no frame of the program's.
-        // The stack may be one that is gone, and its memory with it.
+        // The frame that the kernel puts onto a stack for a signal handler isn't the program's. The
+        // stack may have ended, and its memory may be unmapped.
         if !system::is_readable(pointer, from - pointer) {
             return None;
         }
@@ -231,7 +233,7 @@ pub(crate) fn grown(
     Some(Bounds { low, high, how })
 }
 
-/// The lowest address from `low` on, up to `pointer`, from which on all pages can be read.
+/// The lowest address, from `low` up to `pointer`, above which all pages are readable.
 fn readable_from(low: u64, pointer: u64) -> u64 {
     let mut page = pointer & !(PAGE - 1);
     while page > low {
@@ -244,15 +246,15 @@ fn readable_from(low: u64, pointer: u64) -> u64 {
     low
 }
 
-/// Whether all pages between two addresses can be read, as on a stack. Upwards: a guard between two
-/// stacks is near the upper end of the lower one.
+/// Whether all pages between two addresses are readable, as on a stack. It checks upwards: a guard
+/// page between two stacks lies near the upper end of the lower one.
 fn is_contiguous(low: u64, high: u64) -> bool {
     let first = (low & !(PAGE - 1)).saturating_add(PAGE);
     let last = high & !(PAGE - 1);
     first >= last || system::is_readable(first, last - first)
 }
 
-/// Stack pointer of the innermost call.
+/// The stack pointer of the innermost call.
 pub(crate) fn innermost(control: &Control) -> Option<u64> {
     let entry = size_of::<OpenCall>() as u64;
     let top = control.open_top.load(Relaxed);
@@ -262,8 +264,8 @@ pub(crate) fn innermost(control: &Control) -> Option<u64> {
         .then(|| unsafe { &*(pointer as *const AtomicU64) }.load(Relaxed))
 }
 
-/// Whether nobody tells where something new begins on a context's stack, which has this stack
-/// pointer.
+/// Whether the stack of a context, at this stack pointer, is one on which something new may begin
+/// without the program registering it.
 pub(crate) fn is_untold(process: &Process, control: &Control, pointer: u64) -> bool {
     control.fiber.load(Relaxed) != 0
         && process.stacks.find(pointer).is_some_and(|range| {

@@ -10,7 +10,7 @@ use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::Word;
 use everycall_ring::{Control, Ring};
 
-/// [`Control::resumed`] where nobody saw the stack being left.
+/// Value of [`Control::resumed`] if the runtime didn't see the switch away from the stack.
 pub(crate) const UNSEEN: u64 = 1;
 
 /// The calling thread, with signals blocked.
@@ -29,31 +29,31 @@ impl<'a> Thread<'a> {
         Thread { process, control, slot, ring, open: OpenCalls::new(control) }
     }
 
-    /// Whether the program has said that the thread ends, or asked it to.
+    /// Whether the program has announced that the thread ends, or has asked it to.
     pub(crate) fn has_ended(&self) -> bool {
         self.control.ending.load(Relaxed) != 0 || self.is_cancelled()
     }
 
-    /// Whether another thread has asked it to end, which it may do at any call.
+    /// Whether another thread has cancelled it. It may then end at any call.
     pub(crate) fn is_cancelled(&self) -> bool {
         self.control.thread.load(Relaxed) & cancelled::CANCELLED != 0
     }
 
-    /// Whether a stack is run again, by a call at this hook, whose memory may be another one's by
-    /// now, of which nobody told.
+    /// Whether a call at this hook resumes a stack whose memory may belong to another stack by now,
+    /// without the runtime having been notified.
     pub(crate) fn is_maybe_another(&self, hook: Frame) -> bool {
         self.control.resumed.load(Relaxed) != 0
             && stacks::is_untold(self.process, self.control, hook.stack_pointer())
     }
 
-    /// Reads a thread's name once more. A fiber's isn't the thread's.
+    /// Reads the thread's name again, except on a fiber, which has a name of its own.
     pub(crate) fn look_at_name(&self) {
         if self.control.fiber.load(Relaxed) == 0 {
             self.slot.set_name(system::thread_name());
         }
     }
 
-    /// When the last event was recorded that the current segment has; `now` where it has none.
+    /// The time of the last event in the current segment, or `now` if the segment has none.
     pub(crate) fn last_ticks(&self, now: u64) -> u64 {
         let low =
             self.ring.current().1.iter().rev().find_map(|word| match Word::decode(word.load(Relaxed)) {

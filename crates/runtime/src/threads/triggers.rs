@@ -1,13 +1,13 @@
-//! Triggers: calls of certain functions that took long are told to whoever keeps them, and while
-//! such a call is open, its thread's ring keeps what it has.
+//! Triggers: calls of certain functions that took long are posted to the process that keeps them.
+//! While such a call is open, its thread's ring keeps its events.
 //!
-//! Exit hooks compare how long a call took with the lowest threshold of all (`Control::floor`);
-//! what took longer comes to the slow path, which asks here. They compare 32 bits of ticks. That is
-//! exact for calls that were open through no change of the upper half; the others are marked at the
-//! first event after a change, so that their exits come here as well.
+//! Exit hooks compare the duration of a call with the lowest threshold of all (`Control::floor`).
+//! Longer calls come to the slow path, which asks here. Hooks compare 32 bits of ticks. That is
+//! exact for calls that didn't span a change of the upper half. The others are marked at the first
+//! event after such a change, so that their exits come here as well.
 //!
-//! A post is a few stores and a wake, of `record` or of the [keeper]: nothing is copied, nobody is
-//! waited for.
+//! A post is a few stores and a wake-up, of `record` or of the [keeper]: nothing is copied, and no
+//! thread waits.
 
 use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
@@ -19,9 +19,9 @@ use everycall_format::event::{EXIT, Word};
 use everycall_format::trigger::{TriggeredCall, call_flags};
 use everycall_ring::Keep;
 
-/// The innermost open call of `thread` is being left at `ticks`: posts it where a trigger wants it.
+/// The innermost open call of `thread` ends at `ticks`: posts it if a trigger wants it.
 pub(crate) fn judge(process: &Process, thread: &Thread<'_>, ticks: u64) {
-    // Calls deeper than the stack have no entry.
+    // Calls beyond the stack's capacity have no entry.
     if thread.control.deep.load(Relaxed) == 0
         && let Some(call) = thread.open.innermost_call()
     {
@@ -31,12 +31,12 @@ pub(crate) fn judge(process: &Process, thread: &Thread<'_>, ticks: u64) {
 
 fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
     let Some(triggers) = Triggers::of(process.arena()) else { return };
-    // Those that had taken long enough when the thread's end was told were posted then.
+    // Calls that had already taken long enough were posted when the thread's end was announced.
     let before = thread.control.ending.load(Relaxed).saturating_sub(left.call.ticks);
     let is_new = |site: &Site| left.took() > site.threshold && before <= site.threshold;
     for site in triggers.holding(left.call.code).filter(is_new) {
         match thresholds::exact_threshold(site.rule) {
-            // Sites of a set have what the clock's rate can't be less than.
+            // Sites of a set hold a lower bound of the threshold until the clock's rate is known.
             Some(exact) if left.took() <= exact => {}
             exact => {
                 let threshold = exact.unwrap_or(site.threshold);
@@ -46,9 +46,9 @@ fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
     }
 }
 
-/// The program says that the thread ends, as `pthread_exit` does: nobody tells of the end of the
-/// calls that are open, but for those in which something is cleaned up. So they are judged now, and
-/// whenever it is said again, of a frame that is entered for that. The outermost ones count.
+/// The program announces that the thread ends, as `pthread_exit` does. Open calls then end without
+/// an event, except for those that clean up. So they are judged now, and again at each further
+/// announcement, for a frame that is entered to clean up. The outermost calls take precedence.
 pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
     let mut count = 0;
     thread.open.each_from(0, |_, call| {
@@ -81,16 +81,17 @@ impl Left {
     }
 }
 
-/// Frames that are found to have been left without an exit, as far as triggers want them: they are
-/// posted when the record that says so is written.
+/// Frames that were unwound and that triggers want. They are posted when the record of the
+/// unwinding has been written.
 #[derive(Default)]
 pub(crate) struct Fallen([Option<Left>; FALLEN_MAX]);
 
-/// More at one time are hardly recursions that anybody wants one by one.
+/// More at one time are probably a recursion, whose calls nobody wants one by one.
 const FALLEN_MAX: usize = 8;
 
 impl Fallen {
-    /// Notes a frame that was found at `ticks`. The outermost ones come last, and count.
+    /// Adds a frame that was found unwound at `ticks`. The outermost ones come last and take
+    /// precedence.
     pub(crate) fn add(&mut self, process: &Process, call: OpenCallFacts, ticks: u64) {
         let left = Left { call, ticks, flags: call_flags::UNWOUND };
         if is_wanted(process, &left) {
@@ -101,7 +102,7 @@ impl Fallen {
         }
     }
 
-    /// Posts them.
+    /// Posts the frames.
     pub(crate) fn post(self, process: &Process, thread: &Thread<'_>) {
         for left in self.0.into_iter().flatten() {
             judge_call(process, thread, left);
@@ -123,7 +124,7 @@ fn events_before_entry(thread: &Thread<'_>, call: &OpenCallFacts) -> u64 {
     before
 }
 
-/// Whether a word counts as an event: what was never written is a lost one.
+/// Whether a word counts as an event. A word that was never written counts as a lost event.
 fn is_counted(word: u64) -> bool {
     let word = Word::decode(word);
     word.is_event() || matches!(word, Word::Empty)
@@ -134,10 +135,10 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     if !triggers.fire(site.rule, left.ticks, left.took()) {
         return;
     }
-    // Who keeps the call may find the thread gone.
+    // The thread may have ended when the call is kept.
     thread.look_at_name();
-    // First, so that nothing is overwritten until somebody comes. Time ends it: whoever comes
-    // doesn't know of it.
+    // Done first, so that nothing is overwritten until a reader comes. It expires by itself,
+    // because the reader doesn't know of it.
     let pool = process.arena().pool();
     core::mem::forget(Keep::begin(&pool, everycall_hooks::ticks, triggers.keep_ticks()));
     let Some(entry) = triggers.take_call() else { return triggers.count_missed(site.rule) };
@@ -170,24 +171,24 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
     }
 }
 
-/// The clock's upper half has changed: exits of open calls that a trigger names come to the slow
-/// path from now on, as 32 bits don't tell any more how long they take.
+/// The clock's upper half has changed. From now on, exits of open calls that a trigger names come
+/// to the slow path, because 32 bits no longer hold their duration.
 pub(crate) fn watch_open_calls(process: &Process, open: &OpenCalls<'_>) {
     if let Some(triggers) = Triggers::of(process.arena()).filter(|triggers| triggers.has_sites()) {
         open.watch(|code| triggers.names(code));
     }
 }
 
-/// The thread's segment ends: where a call is open that a trigger names, the number of the thread's
-/// events before the outermost one, so that the ring is to keep what came since. Calls that were
-/// entered in this segment are stamped with the number of events before them.
+/// The thread's segment ends. If a call that a trigger names is open, returns the number of the
+/// thread's events before the outermost such call, so that the ring keeps what came since. Calls
+/// that were entered in this segment are stamped with the number of events before them.
 pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Option<u64> {
     let control = thread.control;
     let arena = process.arena();
     let triggers = Triggers::of(arena).filter(|triggers| triggers.has_sites())?;
     let events = thread.ring.events();
     let before = control.looked_depth.load(Relaxed);
-    // Each of them may have ended a call: those below are the same as then.
+    // Each event may have ended one call: the calls below are unchanged since then.
     let since = events.saturating_sub(control.looked_events.load(Relaxed));
     let same = before.saturating_sub(u32::try_from(since).unwrap_or(u32::MAX));
     let depth = thread.open.entries();
@@ -212,24 +213,24 @@ pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Opti
     control.looked_events.store(events, Relaxed);
     let call = thread.open.call_at(outermost.checked_sub(1)?)?;
     Some(match call.stamp {
-        // Not known, or the first ones.
+        // Unknown, or among the first events.
         0 | 1 => 0,
         stamp => events_of_stamp(events, stamp).saturating_sub(EVENTS_AROUND),
     })
 }
 
-/// Events that may stand before the entry of a call though they came after it: signal handlers'
+/// Events that may precede a call's entry although they came after it: those of signal handlers
 /// between a hook's two writes.
 const EVENTS_AROUND: u64 = 16;
 
-/// The number of events that a call's stamp means, where there are `events` by now: the highest one
-/// with this low half that isn't beyond.
+/// The event count that a call's stamp stands for, if there are `events` by now: the highest count
+/// with this low half that doesn't exceed `events`.
 fn events_of_stamp(events: u64, stamp: u32) -> u64 {
     events.saturating_sub((events as u32).wrapping_sub(stamp).into())
 }
 
-/// Stamps the calls from place `from` on that triggers name and that have no stamp. Their entries
-/// stand in the current segment, in the same order, but for those of signal handlers that came
+/// Stamps the calls from index `from` on that triggers name and that have no stamp. Their entries
+/// are in the current segment in the same order, except for those of signal handlers that came
 /// between a hook's two writes.
 fn stamp(triggers: &Triggers, thread: &Thread<'_>, from: u32) {
     let (mut events, words) = thread.ring.current();
@@ -253,7 +254,8 @@ fn stamp(triggers: &Triggers, thread: &Thread<'_>, from: u32) {
                     break;
                 }
                 Some(_) => {}
-                // Not there: it came before the one above it, or is older than the segment.
+                // Not found: the entry precedes that of the call above it, or is older than the
+                // segment.
                 None => break,
             }
         }

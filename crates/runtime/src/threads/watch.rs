@@ -1,4 +1,4 @@
-//! What the next event of a thread is watched for: all of its calls come to the slow path then.
+//! Which conditions send a thread's next calls to the slow path.
 
 use crate::state::cancelled;
 use crate::threads::stacks;
@@ -6,8 +6,8 @@ use crate::threads::thread::Thread;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 
 impl Thread<'_> {
-    /// A thread that goes on for one or two segments after it was asked to end isn't slowed down
-    /// any longer.
+    /// Stops watching a cancelled thread that has filled one or two more segments, so that it isn't
+    /// slowed down any longer.
     pub(crate) fn forget_cancellation(&self) {
         let thread = self.control.thread.load(Relaxed);
         if thread & cancelled::LONG_AGO != 0 {
@@ -18,19 +18,21 @@ impl Thread<'_> {
         }
     }
 
-    /// When the thread has ended, frames that it left may be entered again, and what they call is
-    /// theirs; but the thread's last destructors are nobody's. Both come to the slow path, so that
-    /// it is known where they were called, but not what they call.
+    /// Watches a thread that has ended. Cleanups in unwound frames may still make calls, attributed
+    /// to those frames; TLS destructors have no traced caller. The slow path sees both, so that the
+    /// trace has where they were called from. The calls that they make in turn don't come to the
+    /// slow path.
     pub(crate) fn watch_end(&self) {
-        // Another thread that asks this one to end either is seen here or has the last word.
+        // Ordered with a thread that cancels this one: either its flag is seen here, or its store
+        // comes last.
         fence(SeqCst);
         if self.has_ended() {
             self.control.stack_low.store(u64::MAX, Relaxed);
         }
     }
 
-    /// What the next event is watched for, it still is where something else has happened between
-    /// two events, which may have set anew what hooks take for the stack.
+    /// Re-arms the slow path for the next event: an intervening runtime call may have reset the
+    /// stack bounds that hooks compare.
     pub(crate) fn watch_on(&self) {
         self.watch_end();
         self.watch_cleanup();
@@ -39,9 +41,9 @@ impl Thread<'_> {
         }
     }
 
-    /// While a handler's calls are open on an alternate stack above the context's own, hooks take
-    /// no stack for the context's: a call below may be made within the handler or after it was
-    /// left, which only the slow path can tell.
+    /// A signal handler may run on an alternate stack above the context's own. While its calls are
+    /// open, hooks treat no stack as the context's: a call below may be made within the handler, or
+    /// after it was left. Only the slow path can tell which.
     pub(crate) fn watch_handler(&self) {
         if self.control.handler.load(Relaxed) == 0 {
             return;
@@ -53,9 +55,10 @@ impl Thread<'_> {
         }
     }
 
-    /// Where a frame cleans up that inlined calls share, its calls tell where they were made, as
-    /// compilers may not tell that an inlined one is over: one landing pad may clean up for it and
-    /// for those around it. What these calls make in turn is as fast as ever.
+    /// Watches a frame that is shared by inlined calls while it cleans up. The trace needs where
+    /// its calls are made, because the compiler may not report the end of an inlined call: one
+    /// landing pad may clean up for the call and for those around it. The calls that these calls
+    /// make in turn stay fast.
     pub(crate) fn watch_cleanup(&self) {
         if self.open.cleans_up() {
             self.control.stack_low.store(u64::MAX, Relaxed);

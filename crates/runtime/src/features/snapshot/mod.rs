@@ -1,15 +1,15 @@
 //! Snapshots that the program takes of itself.
 //!
 //! ```text
-//! take    holds the segments of all threads: nobody waits, nothing is copied
-//! write   the trace file, straight from the segments that are held
-//! new_file   a file that has its name when it is whole
-//! sink    where its bytes go: a descriptor, a file, a function of the program's
+//! take       pins the segments of all threads: no thread waits, nothing is copied
+//! write      the trace file, written straight from the pinned segments
+//! new_file   a file that gets its name when it is complete
+//! sink       where its bytes go: a descriptor, a file, a callback of the program
 //! ```
 //!
-//! A snapshot is an entry in the arena's table of holders, a list of the threads in memory of its
-//! own, and a bit in each segment that it holds. It allocates nothing but that memory, from the
-//! kernel, and takes no lock, so it may be taken in a signal handler, also one that interrupts
+//! A snapshot consists of an entry in the arena's table of holders, a list of the threads in
+//! private memory, and a bit in each segment that it pins. It allocates only that memory, from the
+//! kernel, and takes no lock. So it may be taken in a signal handler, even in one that interrupts
 //! another snapshot.
 
 mod new_file;

@@ -1,4 +1,5 @@
-//! A new file that has no name until it is whole: a program that ends meanwhile leaves nothing.
+//! A new file that has no name until it is complete: if the program ends meanwhile, nothing is
+//! left.
 
 use crate::features::snapshot::Sink;
 use crate::sys::errors::errno;
@@ -6,8 +7,8 @@ use crate::sys::file::File;
 use crate::sys::folder::Folder;
 use crate::sys::name::Name;
 
-/// Writes a file into `folder`, under the first name that nobody has yet; `next_name` gives one
-/// after the other. Its name; `None` where that can't be done, and nothing is left then.
+/// Writes a file into `folder`, under the first unused name; `next_name` returns one candidate
+/// after the other. Returns the name. `None` if that fails; then nothing is left.
 pub(crate) fn write_new(
     folder: &Folder,
     mut next_name: impl FnMut() -> Option<Name>,
@@ -28,7 +29,7 @@ pub(crate) fn write_new(
         write(Sink::File(file.descriptor())).ok()?;
         return name_it(&mut |name| file.give_name(&folder, name));
     }
-    // A file system without such files: one that is cut stays where the program ends meanwhile.
+    // A file system without unnamed files: if the program ends meanwhile, an incomplete file stays.
     let mut made: Option<File> = None;
     let name = name_it(&mut |name| {
         made = Some(folder.create_in(name.text())?);

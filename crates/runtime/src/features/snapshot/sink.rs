@@ -6,19 +6,19 @@ use crate::sys::system;
 use core::ffi::c_void;
 use everycall_hooks::ByteSink;
 
-/// Where bytes go.
+/// A destination for bytes.
 #[derive(Clone, Copy)]
 pub(crate) enum Sink {
-    /// An open descriptor, from where it stands.
+    /// An open descriptor, from its current position on.
     Descriptor(i32),
-    /// Our own file, from its begin.
+    /// Our own file, from its beginning on.
     File(i32),
-    /// The program's function, with its context.
+    /// The program's callback, with its context.
     Callback(ByteSink, *mut c_void),
 }
 
 impl Sink {
-    /// Takes all of `bytes`.
+    /// Writes all of `bytes`.
     pub(super) fn put(&self, mut bytes: &[u8]) -> Result<(), i32> {
         match *self {
             Sink::Descriptor(descriptor) | Sink::File(descriptor) => {
@@ -29,7 +29,7 @@ impl Sink {
                 Ok(())
             }
             Sink::Callback(callback, context) => {
-                // SAFETY: the program's own function; it reads the bytes only.
+                // SAFETY: the program's own callback; it only reads the bytes.
                 match unsafe { callback(context, bytes.as_ptr(), bytes.len()) } {
                     0 => Ok(()),
                     _ => Err(error::CALLBACK),

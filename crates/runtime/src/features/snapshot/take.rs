@@ -1,12 +1,11 @@
-//! Takes a snapshot: holds segments, and notes what there is of each thread.
+//! Takes a snapshot: pins segments, and saves the state of each thread.
 //!
-//! 1. An entry in the table of holders. Threads are asked to leave their oldest segments alone for
-//!    a few milliseconds (`keep_until`).
-//! 2. Of each thread: its header and the calls that it has open. Before the events, so that
-//!    whatever ends in between stands in these.
-//! 3. Every segment is held; then it is looked whose it is, as from then on it stays so.
-//! 4. How far each thread has come in its newest segment. What it writes behind that isn't part of
-//!    the snapshot.
+//! 1. Take an entry in the table of holders. Threads are asked to leave their oldest segments alone
+//! for a few milliseconds (`keep_until`). 2. For each thread, save its header and its open calls.
+//! This precedes the events, so calls that end in between have their exits among these. 3. Pin
+//! every segment. Then check which thread it belongs to, which can't change from then on. 4. Save
+//! how far each thread has come in its newest segment. What it writes behind that isn't part of the
+//! snapshot.
 #![allow(unsafe_code)] // Lists in memory of its own, and open calls that others write.
 
 use crate::state::arena::Arena;
@@ -22,32 +21,32 @@ use everycall_format::event::{Word, kind};
 use everycall_format::trigger::TriggeredCall;
 use everycall_ring::Keep;
 
-/// Ticks for which threads leave their oldest segments alone, from now: some milliseconds.
+/// Ticks, from now on, for which threads leave their oldest segments alone: some milliseconds.
 const KEEP_TICKS: u64 = 1 << 24;
-/// Bits of a handle that name the entry in the table of holders, plus 1.
+/// Bits of a handle that hold the index in the table of holders, plus 1.
 const ENTRY_BITS: u32 = 8;
-/// Calls that may be opened while the memory for the lists is being mapped, of each thread.
+/// Calls of each thread that may be opened while the memory for the lists is being mapped.
 const OPEN_CALLS_MORE: u64 = 64;
 
-/// What is known of a thread.
+/// What a snapshot saves of a thread.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(super) struct Noted {
     pub(super) header: ThreadHeader,
-    /// Segments that are held; 0 where there is nothing of this thread.
+    /// Number of pinned segments; 0 if there is nothing of this thread.
     pub(super) segments: u32,
-    /// The oldest one's place in the pool, and its number.
+    /// The oldest one's index in the pool, and its number.
     pub(super) first: u32,
     pub(super) first_number: u64,
     pub(super) last_number: u64,
-    /// Words of the last one.
+    /// Words of the last segment.
     pub(super) last_words: u64,
     /// Address of the list of open calls, and their number.
     pub(super) open_calls: u64,
     pub(super) open_calls_count: u64,
 }
 
-/// A snapshot, as long as somebody works with it.
+/// A snapshot, while it is in use.
 pub(super) struct Held<'a> {
     handle: &'a Handle,
     pub(super) bit: u32,
@@ -63,7 +62,8 @@ impl Drop for Held<'_> {
     }
 }
 
-/// Takes a snapshot of what the rings hold, or of that from `since` (ticks) on. Its handle.
+/// Takes a snapshot of what the rings hold, or of the part from `since` (ticks) on. Returns its
+/// handle.
 pub(crate) fn take(process: &'static Process, since: u64) -> Result<u64, i32> {
     let arena = process.arena();
     let (entry, handle) = join(process, arena).ok_or(error::BUSY)?;
@@ -86,13 +86,13 @@ pub(crate) fn take(process: &'static Process, since: u64) -> Result<u64, i32> {
     Ok(u64::from(uses) << ENTRY_BITS | u64::from(entry + 1))
 }
 
-/// An entry in the table of holders.
+/// Takes an entry in the table of holders.
 fn join<'a>(process: &'a Process, arena: &Arena) -> Option<(u32, &'a Handle)> {
     let own = process.pid.load(Relaxed);
     for (entry, handle) in (0..HOLDERS).zip(&process.snapshots.0) {
         let (pid, since, started) = arena.holder(entry);
         if pid.compare_exchange(0, own, AcqRel, Relaxed).is_ok() {
-            // 0: never taken for another process of this number.
+            // 0, so that it is never mistaken for another process with this id.
             started.store(0, Relaxed);
             since.store(everycall_hooks::ticks(), Relaxed);
             handle.state.store(snapshot_state::BUSY, Relaxed);
@@ -108,7 +108,7 @@ fn leave(arena: &Arena, entry: u32, handle: &Handle) {
     arena.holder(entry).0.store(0, Release);
 }
 
-/// Maps the memory for the lists and fills in headers and open calls.
+/// Maps the memory for the lists, and saves headers and open calls.
 fn note<'a>(process: &'static Process, arena: &Arena, handle: &Handle) -> Option<&'a mut [Noted]> {
     let count = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
     let depth = |slot: u32| {
@@ -126,8 +126,8 @@ fn note<'a>(process: &'static Process, arena: &Arena, handle: &Handle) -> Option
     handle.size.store(size, Relaxed);
     handle.threads.store(count, Relaxed);
     let first = memory.wrapping_add(buffer as usize).cast::<Noted>();
-    // SAFETY: fresh zeroed memory, aligned to a page, of which only the caller knows; all zero is a
-    // valid list.
+    // SAFETY: fresh zeroed memory, aligned to a page, known only to the caller; all zero is a valid
+    // list.
     let threads = unsafe { core::slice::from_raw_parts_mut(first, count as usize) };
     let mut place = first as u64 + list;
     for (noted, slot) in threads.iter_mut().zip(0..) {
@@ -143,7 +143,7 @@ fn note<'a>(process: &'static Process, arena: &Arena, handle: &Handle) -> Option
     Some(threads)
 }
 
-/// Copies up to `room` open calls to `place`; how many they were.
+/// Copies up to `room` open calls to `place`. Returns their number.
 fn copy_open_calls(arena: &Arena, header: &ThreadHeader, place: u64, room: u64) -> u64 {
     let Some(stack) = header.open_calls.checked_sub(1) else { return 0 };
     let (base, limit) = arena.open_calls(stack);
@@ -169,11 +169,11 @@ fn copy_open_calls(arena: &Arena, header: &ThreadHeader, place: u64, room: u64) 
     count
 }
 
-/// Holds all segments of the noted threads.
+/// Pins all segments of the saved threads.
 fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted]) {
     let pool = arena.pool();
     let mut index = 0;
-    // Segments that come into use meanwhile are looked at too.
+    // Segments that come into use meanwhile are checked, too.
     while index < pool.taken.load(Acquire).min(arena.layout().segment_capacity) {
         if let Some(entry) = pool.entries.get(index as usize)
             && pool.hold(index, bit)
@@ -181,7 +181,7 @@ fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted
             let number = entry.number.load(Relaxed);
             let generation = entry.generation.load(Relaxed);
             match threads.get_mut(entry.slot.load(Relaxed) as usize) {
-                // What only other snapshots hold isn't in the ring any more.
+                // A segment that only other snapshots pin isn't in the ring any more.
                 Some(noted)
                     if noted.header.generation == generation
                         && is_there(&noted.header)
@@ -193,7 +193,7 @@ fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted
                     noted.last_number = noted.last_number.max(number);
                     noted.segments += 1;
                 }
-                // Of a thread that began since, or is about to.
+                // It belongs to a thread that has begun since, or is about to begin.
                 _ => release(arena, index, bit),
             }
         }
@@ -202,8 +202,8 @@ fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted
     for (noted, slot) in threads.iter_mut().zip(0..) {
         let last = close_gaps(arena, bit, slot, noted);
         noted.last_words = pool.segment_words as u64;
-        // The slot may be another thread's by now, and a thread may go on to the next segment in
-        // between.
+        // The slot may belong to another thread by now, and a thread may move to the next segment
+        // in between.
         let control = process.control(slot);
         let is_there = || last == Some(control.current.load(Acquire));
         if let Some(last) = last.filter(|_| is_there()) {
@@ -219,9 +219,10 @@ fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted
     }
 }
 
-/// A segment that came into use while all were looked at may have been looked at too early: its
-/// thread's list has it. Where one can't be held any more, those before it are let go: what a
-/// snapshot has of a thread is one stretch. The last one's place.
+/// A segment that came into use during the scan may have been checked too early. It is found
+/// through its thread's list. If a segment can't be pinned any more, those before it are released,
+/// because a snapshot holds one contiguous range of each thread's events. Returns the last
+/// segment's index.
 fn close_gaps(arena: &Arena, bit: u32, slot: u32, noted: &mut Noted) -> Option<u32> {
     let pool = arena.pool();
     let generation = noted.header.generation;
@@ -268,8 +269,8 @@ fn is_there(header: &ThreadHeader) -> bool {
     matches!(header.state, thread_state::USED | thread_state::ENDED)
 }
 
-/// Releases the segments that end before `since`. A segment ends where the next one begins; the
-/// newest stays.
+/// Releases the segments that end before `since`. A segment ends where the next one begins, so the
+/// newest one stays.
 fn let_go_before(arena: &Arena, bit: u32, threads: &mut [Noted], since: u64) {
     for (noted, slot) in threads.iter_mut().zip(0..) {
         while noted.segments > 1 && since > 0 {
@@ -287,9 +288,9 @@ fn let_go_before(arena: &Arena, bit: u32, threads: &mut [Noted], since: u64) {
     }
 }
 
-/// Leaves of each thread what its ring had at the end of `call`, and what came since; of the one
-/// that made it, at least everything since its begin. Rings that were larger, because somebody
-/// asked them to keep what they have, become what they were.
+/// Reduces each thread's segments to what its ring held at the end of `call`, and what came since.
+/// For the thread that made the call, everything since the call's begin stays. Some rings were
+/// larger because a reader had asked them to keep their events; they get their normal size.
 pub(crate) fn leave_rings(process: &'static Process, snapshot: u64, call: &TriggeredCall) -> Result<(), i32> {
     let arena = process.arena();
     let (entry, handle) = claim(process, snapshot)?;
@@ -325,7 +326,7 @@ pub(crate) fn leave_rings(process: &'static Process, snapshot: u64, call: &Trigg
     Ok(())
 }
 
-/// The place and number of the next segment of a thread that is held, after `index`, whose number
+/// The index and number of the next pinned segment of a thread, after segment `index`, whose number
 /// is `number`.
 pub(super) fn successor(
     arena: &Arena,
@@ -344,7 +345,8 @@ pub(super) fn successor(
         let of = entry.number.load(Relaxed);
         (is_own && of > number && of <= noted.last_number).then_some(of)
     };
-    // The thread's own list; where a segment was taken from us, all have to be looked at.
+    // This follows the thread's own list. If a segment was taken from us, all segments have to be
+    // checked.
     let next = pool.entries.get(index as usize)?.next.load(Relaxed).checked_sub(1);
     if let Some(next) = next
         && pool.is_held(index, bit)
@@ -367,7 +369,7 @@ fn begin_ticks(arena: &Arena, index: u32) -> Option<u64> {
     }
 }
 
-/// Releases a segment; where threads wait for some, they are told.
+/// Releases a segment, and wakes the threads that wait for one.
 fn release(arena: &Arena, index: u32, bit: u32) {
     if arena.pool().release(index, bit) && arena.pool_waiters().load(Acquire) != 0 {
         arena.pool_bell().fetch_add(1, Release);
@@ -375,7 +377,7 @@ fn release(arena: &Arena, index: u32, bit: u32) {
     }
 }
 
-/// The handle's entry, taken for whoever asks: nobody else works with it until its state is set.
+/// Claims the handle's entry for the caller: no other thread works with it until its state is set.
 fn claim(process: &'static Process, snapshot: u64) -> Result<(u32, &'static Handle), i32> {
     let entry = (snapshot & ((1 << ENTRY_BITS) - 1)).checked_sub(1).ok_or(error::ARGUMENT)? as u32;
     let handle = process.snapshots.0.get(entry as usize).ok_or(error::ARGUMENT)?;
@@ -391,12 +393,12 @@ fn claim(process: &'static Process, snapshot: u64) -> Result<(u32, &'static Hand
     }
 }
 
-/// A handle's buffer and its threads, for whoever has claimed it.
+/// A handle's buffer and its threads, for the thread that has claimed it.
 fn lists(arena: &Arena, handle: &Handle) -> (&'static mut [u8], &'static mut [Noted]) {
     let memory = handle.memory.load(Relaxed) as *mut u8;
     let buffer = (arena.layout().segment_size + PAGE) as usize;
     let first = memory.wrapping_add(buffer).cast::<Noted>();
-    // SAFETY: as `note` has laid it out; the caller's alone while the state is BUSY.
+    // SAFETY: laid out by `note`; only the caller uses it while the state is BUSY.
     unsafe {
         (
             core::slice::from_raw_parts_mut(memory, buffer),
@@ -405,7 +407,7 @@ fn lists(arena: &Arena, handle: &Handle) -> (&'static mut [u8], &'static mut [No
     }
 }
 
-/// The snapshot, for writing.
+/// Opens the snapshot for writing.
 pub(super) fn open(process: &'static Process, snapshot: u64) -> Result<Held<'static>, i32> {
     let (entry, handle) = claim(process, snapshot)?;
     let (buffer, threads) = lists(process.arena(), handle);

@@ -1,4 +1,4 @@
-//! Writes a snapshot as a trace file (`docs/format.md`), in bounded memory: one segment is copied
+//! Writes a snapshot as a trace file (`docs/format.md`), in bounded memory: it copies one segment
 //! at a time.
 #![allow(unsafe_code)] // Structures as bytes, lists in memory of its own, a C string.
 
@@ -24,17 +24,17 @@ use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
 use everycall_format::trigger::TriggeredCall;
 
-/// Words at the end that may be zero though nothing is lost: each signal handler that interrupts a
-/// hook leaves one.
+/// The number of words at the end that may be zero although nothing is lost: each signal handler
+/// that interrupts a hook leaves one.
 const IN_FLIGHT: usize = 8;
 const VERSION: &[u8] = env!("CARGO_PKG_VERSION").as_bytes();
-/// Bytes of a path with what is added to it for the time of writing.
+/// Bytes of a path, with the suffix that is added while the file is written.
 const PATH_MAX: usize = 4096 + 64;
 
 /// A call for which a snapshot was taken.
 pub(crate) struct Moment<'a> {
     pub(crate) call: &'a TriggeredCall,
-    /// All triggers of the process, and the texts that they speak of.
+    /// All triggers of the process, and the texts to which they refer.
     pub(crate) triggers: &'a [TriggerRecord],
     pub(crate) texts: &'a [u8],
 }
@@ -44,7 +44,7 @@ pub(crate) fn write(process: &'static Process, snapshot: u64, sink: Sink) -> Res
     write_any(process, snapshot, sink, None)
 }
 
-/// The same of one that was taken for a call.
+/// Writes a snapshot that was taken for a call.
 pub(crate) fn write_moment(
     process: &'static Process,
     snapshot: u64,
@@ -61,12 +61,12 @@ fn write_any(
     moment: Option<&Moment<'_>>,
 ) -> Result<(), i32> {
     let mut held = open(process, snapshot)?;
-    // Whoever writes beyond the limit gets a signal that ends it.
+    // A process that writes beyond the limit gets a signal that ends it.
     let limit = if matches!(sink, Sink::File(_)) { system::file_size_limit() } else { u64::MAX };
     Output { sink, limit, position: 0, chunks: 0, moment }.all(process, &mut held)
 }
 
-/// Writes a snapshot to a file, which appears under its name only when it is whole.
+/// Writes a snapshot to a file, which appears under its name only when it is complete.
 ///
 /// # Safety
 /// `path` is a C string.
@@ -100,7 +100,7 @@ pub(crate) unsafe fn write_file(
     done
 }
 
-/// Appends `.` and a number in hexadecimal; where the text ends then.
+/// Appends `.` and a number in hexadecimal. Returns the new length of the text.
 fn append_number(text: &mut [u8], at: usize, number: u64) -> usize {
     let digits = (u64::BITS - number.leading_zeros()).div_ceil(4).max(1) as usize;
     if let Some(place) = text.get_mut(at) {
@@ -117,14 +117,15 @@ fn append_number(text: &mut [u8], at: usize, number: u64) -> usize {
 
 /// The bytes of a structure.
 fn bytes<T: Wire>(value: &T) -> &[u8] {
-    // SAFETY: structures of the format have no padding, and lie in memory as in files.
+    // SAFETY: structures of the format have no padding, and have the same layout in memory as in
+    // files.
     unsafe { core::slice::from_raw_parts(core::ptr::from_ref(value).cast(), T::SIZE) }
 }
 
 /// The file that is being written.
 struct Output<'a> {
     sink: Sink,
-    /// Bytes that it may take.
+    /// The most bytes that it may take.
     limit: u64,
     position: u64,
     chunks: u32,
@@ -141,7 +142,7 @@ impl Output<'_> {
         self.sink.put(part)
     }
 
-    /// A chunk whose payload is `parts`, one after the other.
+    /// Writes a chunk whose payload is `parts`, one after the other.
     fn chunk(&mut self, kind: u32, parts: &[&[u8]]) -> Result<(), i32> {
         let mut payload = Crc::new();
         let mut length = 0;
@@ -174,7 +175,8 @@ impl Output<'_> {
         if let Some(moment) = self.moment {
             self.chunk(chunk::KEPT, &[bytes(&kept_call(arena, held.threads, moment))])?;
             let count = moment.triggers.len() as u32;
-            // SAFETY: structures of the format have no padding, and lie in memory as in files.
+            // SAFETY: structures of the format have no padding, and have the same layout in memory
+            // as in files.
             let records = unsafe {
                 core::slice::from_raw_parts(moment.triggers.as_ptr().cast(), size_of_val(moment.triggers))
             };
@@ -186,8 +188,8 @@ impl Output<'_> {
         self.chunk(chunk::END, &[bytes(&end)])
     }
 
-    /// Entries change as libraries come and go: what is written has to be what the checksum is of.
-    /// Paths are only added.
+    /// Entries change when libraries are loaded and unloaded, but the written bytes must match the
+    /// checksum, so they are copied first. Paths are only added.
     fn modules(&mut self, arena: &Arena, buffer: &mut [u8]) -> Result<(), i32> {
         let (modules, paths) = arena.module_tables();
         if let Some(copy) = buffer.get_mut(..modules.len()) {
@@ -290,7 +292,7 @@ impl Output<'_> {
             start_ticks: header.start_ticks,
             first_segment: noted.first_number,
             segments: noted.last_number.saturating_sub(noted.first_number) + 1,
-            // Whoever reads the events counts them.
+            // Readers of the events count them.
             holes: 0,
             name: newest_name(arena, slot, header),
             unwound: header.unwound,
@@ -327,7 +329,7 @@ impl Output<'_> {
     }
 }
 
-/// What the file says of the call that a snapshot was taken for.
+/// The chunk that describes the call for which a snapshot was taken.
 fn kept_call(arena: &Arena, threads: &[Noted], moment: &Moment<'_>) -> KeptCall {
     let call = moment.call;
     let is_it = |(slot, noted): &(u32, &Noted)| {
@@ -341,7 +343,8 @@ fn kept_call(arena: &Arena, threads: &[Noted], moment: &Moment<'_>) -> KeptCall 
     KeptCall::of(call, 0, thread)
 }
 
-/// Copies up to `count` words of a segment; how many. `None` where it was taken from us.
+/// Copies up to `count` words of a segment. Returns their number. `None` if the segment was taken
+/// from us.
 fn copy(
     arena: &Arena,
     bit: u32,
@@ -362,13 +365,13 @@ fn copy(
     if !is_it {
         return None;
     }
-    // Behind what was written of a thread's last segment there are zeros.
+    // Behind the written part of a thread's last segment, there are zeros.
     let written =
         places.iter().take(count).rposition(|word| *word != [0; WORD_SIZE]).map_or(0, |last| last + 1);
     let is_newest = number == newest;
     let words = places.get_mut(..if is_newest { written } else { count })?;
-    // What was still being written when the snapshot was taken isn't part of it: it is no loss
-    // either.
+    // An event that was still being written when the snapshot was taken isn't part of it, so it
+    // isn't lost either.
     for place in words.iter_mut().rev().take(IN_FLIGHT) {
         if u64::from_le_bytes(*place) as u32 == 0 {
             *place = event::record_word(0, kind::FILLER, 0, 0).to_le_bytes();
@@ -377,7 +380,7 @@ fn copy(
     Some(whole_records(words))
 }
 
-/// How many of the words are left without a record at the end whose following words are missing.
+/// The number of words without an incomplete record at the end.
 fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
     for (word, following) in words.iter().rev().zip(0..=event::RECORD_MAX_PAYLOAD) {
         match Word::decode(u64::from_le_bytes(*word)) {
@@ -391,15 +394,14 @@ fn whole_records(words: &[[u8; WORD_SIZE]]) -> usize {
     words.len()
 }
 
-/// The words of a command line, which ends each with a zero byte. A thread's name. One that names
-/// itself and then waits has told nobody, so the kernel is asked; of one that has ended meanwhile,
-/// what it told last is all that there is.
+/// A thread's name. The kernel is asked, because a thread that names itself and then waits has not
+/// recorded its new name. If the thread has ended meanwhile, the last recorded name is returned.
 fn newest_name(arena: &Arena, slot: u32, header: &ThreadHeader) -> [u8; 16] {
     let now = arena.slot(slot);
     let is_there = header.fiber == 0
         && now.state().load(Acquire) == thread_state::USED
         && now.generation().load(Relaxed) == header.generation;
-    // Unless it is another process's thread, one that shares our memory.
+    // `None` if the thread belongs to another process that shares our memory.
     let name = if is_there { processes::name_of_thread(header.tid) } else { None };
     name.unwrap_or(header.name)
 }

@@ -1,14 +1,16 @@
-//! Which stack a thread runs, and whose events its hooks write: those of its own stack, or of a
-//! fiber's.
+//! Which stack a thread runs, and so to which context its hooks' events belong: its own stack's, or
+//! a fiber's.
 //!
 //! A *context* is a stack with a slot, a ring and an open-call stack: a thread's own, or a fiber's,
 //! which any thread may run. Hooks compare the stack pointer with the bounds of the context that
-//! the thread ran last; where it is another one's, the slow path comes here. It finds the context
-//! by the stack pointer and puts its control block into the thread-local slot. Calls that are open
-//! on the stack that was left stay open.
+//! the thread ran last. If it lies outside, the slow path comes here:
 //!
-//! Nobody has to tell of a switch, be it made by `swapcontext`, `longjmp`, assembly or a signal
-//! handler.
+//! - It finds the context by the stack pointer.
+//! - It puts the context's control block into the thread-local slot.
+//! - Calls that are open on the previous stack stay open.
+//!
+//! The program doesn't have to announce a context switch, whether `swapcontext`, `longjmp`,
+//! assembly or a signal handler makes it.
 
 use crate::state::local::{last, live, local, set_current, set_home, thread_id};
 use crate::state::process::Process;
@@ -25,8 +27,8 @@ use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_hooks::arch::interrupted;
 use everycall_ring::{Control, running};
 
-/// The context that the calling thread, whose signals are blocked, runs at this stack pointer. It
-/// begins if it hasn't yet. `None` where the stack isn't recorded.
+/// Returns the context that the calling thread, whose signals are blocked, runs at this stack
+/// pointer. The context begins if it hasn't yet. `None` if the stack isn't recorded.
 pub(crate) fn current(process: &'static Process, pointer: u64) -> Option<Found> {
     let known = |control| Some(Found { control, is_new: false });
     match last() {
@@ -35,33 +37,35 @@ pub(crate) fn current(process: &'static Process, pointer: u64) -> Option<Found> 
     }
 }
 
-/// What a stack pointer is found to lie on.
+/// The stack on which a stack pointer lies.
 enum Stack {
-    /// One of the table: a fiber's.
+    /// One in the table of stacks: a fiber's.
     Known(Range),
-    /// The thread's own, within its known bounds.
+    /// The thread's own stack, within its known bounds.
     Home(&'static Control),
-    /// The thread's own, which has no context yet.
+    /// The thread's own stack, which has no context yet.
     NewHome(Bounds),
-    /// The thread's own, whose bounds weren't known: it began in a handler on its alternate stack.
+    /// The thread's own stack, whose bounds weren't known because it began in a handler on the
+    /// alternate stack.
     HomeAtLast(&'static Control, Bounds),
-    /// The thread's alternate signal stack: a handler has interrupted it where a hook would have
-    /// this stack pointer.
+    /// The thread's alternate signal stack. The handler has interrupted the thread where a hook
+    /// would have this stack pointer.
     Interrupted(u64),
-    /// The same, where nobody knows what was interrupted.
+    /// The thread's alternate signal stack, if it is unknown which stack the handler interrupted.
     Handler,
-    /// Another context's, which goes on beyond its known bounds or in this thread.
+    /// Another context's stack, which extends beyond its known bounds or is continued by this
+    /// thread.
     Other(&'static Control),
-    /// One that nobody has told of.
+    /// A stack that isn't registered.
     Unknown,
 }
 
-/// A thread that looks for its context.
+/// A thread that needs its context.
 struct Search {
     process: &'static Process,
     pointer: u64,
     tid: u32,
-    /// The context that it ran last, and that of its own stack.
+    /// The context that the thread ran last, and the context of its own stack.
     last: Option<&'static Control>,
     home: Option<&'static Control>,
 }
@@ -74,7 +78,7 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
     };
     let home = live(local().home);
     if home.is_none() {
-        // Its parent's, after a fork.
+        // After a fork, it is the parent's.
         set_home(core::ptr::null());
     }
     let search = Search { process, pointer, tid, last, home };
@@ -89,7 +93,7 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
             stacks::set(process, home, bounds);
             search.entered(home)
         }
-        // A handler's calls nest within what it interrupted.
+        // A handler's calls nest within the calls that it interrupted.
         Stack::Interrupted(hook) => find(process, hook, last),
         Stack::Handler => search.on_alternate_stack(),
         Stack::Other(control) => search.entered(control),
@@ -98,13 +102,13 @@ fn find(process: &'static Process, pointer: u64, last: Option<&'static Control>)
 }
 
 impl Search {
-    /// The context that the thread ran last, unless another thread runs it by now, or it is another
-    /// stack's: that one isn't this thread's to go on in.
+    /// The context that the thread ran last. A context now running on another thread, or belonging
+    /// to another stack, must not be reused.
     fn own(&self) -> Option<&'static Control> {
         self.last.filter(|last| last.runner.load(Acquire) == running(self.tid))
     }
 
-    /// Which stack it is. What is known of stacks is brought up to date on the way.
+    /// Classifies the stack, and updates the known bounds of stacks on the way.
     fn stack(&self) -> Stack {
         let Search { process, pointer, tid, home, .. } = *self;
         if let Some(range) = known(process, pointer, home).filter(|range| !self.is_new_threads(range)) {
@@ -132,7 +136,7 @@ impl Search {
         others.map_or(Stack::Unknown, Stack::Other)
     }
 
-    /// Whether a known range is memory in which the thread's own stack has begun since.
+    /// Whether the thread's own stack has since begun in the memory of a known range.
     fn is_new_threads(&self, range: &Range) -> bool {
         self.home.is_none() && range.contains(everycall_hooks::thread_pointer())
     }
@@ -144,10 +148,11 @@ impl Search {
             return None;
         }
         let interrupted = interrupted::stack_pointer(self.pointer, first, end);
-        // Nothing is there where a stack has overflowed: by how much, nobody knows.
+        // After a stack overflow, there is no memory at the interrupted stack pointer, and it is
+        // unknown how far beyond the stack it lies.
         let interrupted = interrupted.filter(|interrupted| system::is_readable(*interrupted, 8));
         Some(interrupted.map_or(Stack::Handler, |pointer| {
-            // Where a hook would have been.
+            // The stack pointer that a hook would have had.
             Stack::Interrupted(pointer.saturating_sub(HOOK_BELOW))
         }))
     }
@@ -157,7 +162,7 @@ impl Search {
         Some(Found { control, is_new: false })
     }
 
-    /// A handler's calls are those of the context that ran last.
+    /// A handler's calls belong to the context that ran last.
     fn on_alternate_stack(&self) -> Option<Found> {
         match self.own().or(self.home) {
             Some(control) => self.entered(control),
@@ -168,7 +173,7 @@ impl Search {
         }
     }
 
-    /// The stack comes into the table, with bounds that are guessed.
+    /// Adds the stack to the table, with guessed bounds.
     fn on_unknown_stack(&self) -> Option<Found> {
         let process = self.process;
         let guess = stacks::guess(process, self.pointer);

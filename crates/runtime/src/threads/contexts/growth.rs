@@ -1,4 +1,4 @@
-//! Stacks that go on beyond their known bounds.
+//! Stacks that extend beyond their known bounds.
 
 use crate::state::process::Process;
 use crate::state::ranges::{Range, flags};
@@ -8,7 +8,7 @@ use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::arena::thread_state;
 use everycall_ring::{Control, running};
 
-/// Whether a stack turns out to go on at a stack pointer.
+/// Whether a stack extends to a stack pointer. If so, its bounds are updated.
 pub(crate) fn is_grown(process: &'static Process, control: &'static Control, pointer: u64) -> bool {
     let Some(bounds) = stacks::grown(process, control, pointer, stacks::innermost(control)) else {
         return false;
@@ -26,15 +26,15 @@ pub(crate) fn is_grown(process: &'static Process, control: &'static Control, poi
     true
 }
 
-/// The own stack of another thread, which this one has gone on in.
+/// The own stack of another thread, on which this thread now runs.
 pub(crate) fn other_threads(process: &'static Process, pointer: u64) -> Option<&'static Control> {
     let is_near = |control: &Control| stacks::is_near(control, pointer);
     let is_it = |control| stacks::is_within(control, pointer) || is_grown(process, control, pointer);
     of_threads(process, is_near).find(|&control| is_it(control))
 }
 
-/// The contexts of living threads' own stacks, of those for which `is_meant`: whether a thread
-/// lives is asked of the system.
+/// The contexts of living threads' own stacks for which `is_meant` returns true. Whether a thread
+/// lives is asked of the kernel.
 pub(crate) fn of_threads(
     process: &'static Process,
     is_meant: impl Fn(&Control) -> bool,
@@ -49,7 +49,7 @@ pub(crate) fn of_threads(
     })
 }
 
-/// A stack that nobody has told of, which has been left and is gone on with below its known end.
+/// An unregistered stack that was suspended and is now resumed below its known end.
 pub(crate) fn suspended_above(process: &'static Process, pointer: u64) -> Option<&'static Control> {
     let range = process.stacks.next_above(pointer).filter(|range| range.flags & flags::GUESSED != 0)?;
     let control = process.control(range.slot.checked_sub(1)?);

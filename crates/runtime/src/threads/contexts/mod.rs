@@ -1,11 +1,11 @@
 //! Which stack a thread runs: its own, or a fiber's.
 //!
 //! ```text
-//! over      stacks that are over
-//! growth    stacks that go on beyond their known bounds
-//! switch    a thread begins a context, or goes on in another one
+//! over      stacks that have ended
+//! growth    stacks that extend beyond their known bounds
+//! switch    a thread begins a context, or switches to another one
 //! current   which context a stack pointer belongs to
-//! told      what the program tells of stacks
+//! told      stacks that the program registers, and jumps that it announces
 //! ```
 
 mod current;

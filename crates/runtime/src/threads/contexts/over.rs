@@ -1,4 +1,4 @@
-//! Stacks that are over: forgotten, or made room for others.
+//! Stacks that have ended: removes them, or makes space for others.
 
 use crate::state::local::{live, local};
 use crate::state::process::Process;
@@ -11,12 +11,11 @@ use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::unwound;
 use everycall_ring::{Control, running};
 
-/// Between two looks for fibers that nobody needs any more there is so many times what the first
-/// one took.
+/// The pause between two searches for unused fibers is this many times as long as the first search
+/// took.
 const IDLE_PAUSE: u64 = 4;
 
-/// The stack of the table that is at a stack pointer, when those have been forgotten whose function
-/// has returned.
+/// The stack in the table at a stack pointer, after removing those whose function has returned.
 pub(crate) fn known(process: &'static Process, pointer: u64, home: Option<&Control>) -> Option<Range> {
     loop {
         let range = process.stacks.find(pointer)?;
@@ -26,8 +25,8 @@ pub(crate) fn known(process: &'static Process, pointer: u64, home: Option<&Contr
     }
 }
 
-/// The smallest stack of the table at a stack pointer that isn't over: where one within it was, the
-/// memory is its own again.
+/// The smallest stack in the table at a stack pointer that hasn't ended. If a stack within it has
+/// ended, the memory belongs to the outer one again.
 pub(crate) fn there(process: &'static Process, pointer: u64) -> Option<Range> {
     let home = live(local().home);
     let around = |range: &Range| process.stacks.find_around(range.low, range.high);
@@ -35,8 +34,8 @@ pub(crate) fn there(process: &'static Process, pointer: u64) -> Option<Range> {
         .find(|range| !nested::is_over(process, range, home))
 }
 
-/// Forgets a stack in a local variable whose function has returned, and all that lie within it.
-/// Whether it was one.
+/// Removes a stack in a local variable if its function has returned, together with all stacks
+/// within it. Returns whether it did.
 pub(crate) fn forget_if_over(process: &'static Process, range: &Range, home: Option<&Control>) -> bool {
     let is_over = nested::is_over(process, range, home);
     if is_over {
@@ -46,8 +45,8 @@ pub(crate) fn forget_if_over(process: &'static Process, range: &Range, home: Opt
     is_over
 }
 
-/// The stacks in this memory, as far as they are meant, are no stacks any more. `how` that is
-/// known, one of [`unwound`].
+/// Ends the stacks in this memory that `is_meant` accepts. `how` the runtime knows of it is one of
+/// [`unwound`].
 pub(crate) fn retire(
     process: &'static Process,
     low: u64,
@@ -66,8 +65,8 @@ pub(crate) fn retire(
     }
 }
 
-/// A range that was taken out of the table: what it had open has been left. `how` that is known,
-/// one of [`unwound`].
+/// Ends the context of a range that was taken out of the table: its open calls were unwound. `how`
+/// the runtime knows of it is one of [`unwound`].
 pub(crate) fn end(process: &'static Process, range: &Range, how: u8) {
     if let Some(slot) = range.slot.checked_sub(1) {
         let control = process.control(slot);
@@ -77,9 +76,9 @@ pub(crate) fn end(process: &'static Process, range: &Range, how: u8) {
     }
 }
 
-/// Ends fibers whose memory is gone; where there are none, those that have nothing open and aren't
-/// running: should one of them run again, it begins anew. Whether there were any. All of them are
-/// looked at, so not too often: it takes a small part of the time.
+/// Ends fibers whose memory is unmapped. If there are none, ends those that have no open call and
+/// aren't running; if one of these runs again, it begins anew. Returns whether there were any. The
+/// search looks at all fibers, so it is limited to a small part of the time.
 pub(crate) fn retire_idle(process: &'static Process) -> bool {
     let begin = everycall_hooks::ticks();
     if process.idle_look_due.load(Relaxed) > begin {
@@ -100,7 +99,7 @@ pub(crate) fn retire_idle(process: &'static Process) -> bool {
     were_some
 }
 
-/// The same as [`retire`] of all stacks. Whether there were any.
+/// As [`retire`], for all stacks. Returns whether there were any.
 pub(crate) fn retire_all(process: &'static Process, is_meant: impl Fn(&Range) -> bool) -> bool {
     let (mut from, mut were_some) = (Some(0), false);
     while let Some(begin) = from {
@@ -115,7 +114,8 @@ pub(crate) fn retire_all(process: &'static Process, is_meant: impl Fn(&Range) ->
     were_some
 }
 
-/// Guesses that went too far: a stack that is used below or above this one keeps its part.
+/// Corrects guessed bounds that reach into this stack: a stack that is in use below or above it
+/// keeps only its own part.
 pub(crate) fn trim(process: &'static Process, low: u64, high: u64) {
     let kept = |range: &Range| {
         let control = process.control(range.slot.checked_sub(1)?);

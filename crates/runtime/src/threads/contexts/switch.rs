@@ -1,4 +1,4 @@
-//! A thread begins a context, or goes on in another one.
+//! A thread begins a context, or switches to another one.
 
 use crate::state::local::{last, live, local, set_current, set_home};
 use crate::state::process::Process;
@@ -12,14 +12,14 @@ use everycall_format::arena::counter;
 use everycall_format::event::unwound;
 use everycall_ring::{Control, running};
 
-/// A context, and whether it begins with this.
+/// A context, and whether it is new.
 pub(crate) struct Found {
     pub(crate) control: &'static Control,
     pub(crate) is_new: bool,
 }
 
-/// The thread's own stack gets a context. What was known of stacks in this memory is over, unless
-/// the thread itself told of it.
+/// Begins the context of the thread's own stack. Stacks that were known in this memory have ended,
+/// unless this thread itself registered them.
 pub(crate) fn begin_home(process: &'static Process, bounds: Bounds, tid: u32) -> Option<Found> {
     if !process.stacks.is_empty() && bounds.high != 0 {
         retire(process, bounds.low, bounds.high, unwound::NOTICED, |range| range.tid != tid);
@@ -74,7 +74,7 @@ pub(crate) fn on_fiber(
     Some(Found { control, is_new: true })
 }
 
-/// What hooks take for the stack, when those within it have been forgotten whose function has
+/// Sets the bounds that hooks compare, after removing the stacks within them whose function has
 /// returned.
 pub(crate) fn refit(process: &'static Process, control: &'static Control) {
     let home = live(local().home);
@@ -88,7 +88,7 @@ pub(crate) fn refit(process: &'static Process, control: &'static Control) {
     stacks::refit(process, control);
 }
 
-/// The thread goes on in another context than the one that it ran last.
+/// The thread switches to another context than the one that it ran last.
 pub(crate) fn enter(
     process: &'static Process,
     last: Option<&'static Control>,
@@ -110,7 +110,8 @@ pub(crate) fn enter(
         control.resumed.store(before, Relaxed);
     }
     if control.fiber.load(Relaxed) != 0 {
-        // A thread's own stays the thread's, whose end is asked after.
+        // A thread's own context keeps its thread id, by which the runtime asks whether that thread
+        // has ended.
         process.arena().slot(control.slot.load(Relaxed)).tid().store(tid, Relaxed);
     }
     set_current(control);
@@ -118,13 +119,13 @@ pub(crate) fn enter(
     control
 }
 
-/// The thread has left a context, unless another one runs it by now.
+/// The thread has left a context, unless another thread already runs it.
 pub(crate) fn leave(last: &Control, tid: u32) {
     let now = everycall_hooks::ticks();
     let _ = last.runner.compare_exchange(running(tid), now, AcqRel, Relaxed);
 }
 
-/// A context begins in a free place; where there is none, fibers go that nobody needs any more.
+/// Begins a context in a free place. If there is none, unused fibers are ended.
 fn begin_context(
     process: &'static Process,
     bounds: Bounds,

@@ -1,4 +1,4 @@
-//! What the program tells of stacks, and of jumps between them.
+//! Stacks that the program registers, and jumps between stacks that it announces.
 
 use crate::state::local::{last, live, local, thread_id};
 use crate::state::process::Process;
@@ -14,9 +14,10 @@ use everycall_format::event::unwound;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 use everycall_ring::{Control, left_out, running};
 
-/// Whether a jump that goes on where a hook would have this stack pointer stays on the context's
-/// stack, or goes to the thread's alternate signal stack. Where it goes to another stack, nothing
-/// of this one is left; what is below on that one has been, which its next event tells.
+/// Whether a jump stays on the context's stack or goes to the thread's alternate signal stack. It
+/// continues where a hook would have this stack pointer. If it goes to another stack, no frame of
+/// this stack is unwound. The frames below the target on that stack are; its next event records
+/// that.
 pub(crate) fn stays_in_jump(process: &'static Process, control: &Control, pointer: u64) -> bool {
     let there = there(process, pointer);
     let is_own = match &there {
@@ -30,8 +31,8 @@ pub(crate) fn stays_in_jump(process: &'static Process, control: &Control, pointe
         Some(range) => range.slot.checked_sub(1).map(|slot| process.control(slot)),
         None => live(local().home).filter(|home| stacks::is_within(home, pointer)),
     };
-    // Not one that another thread runs; nor one whose memory may be another's by now, of which
-    // nobody told.
+    // Not a stack that another thread runs, and not one whose memory may belong to another stack by
+    // now without the runtime having been notified.
     let is_suspended = |target: &&Control| target.runner.load(Acquire) < running(0);
     if let Some(target) =
         target.filter(is_suspended).filter(|target| !stacks::is_untold(process, target, pointer))
@@ -41,18 +42,18 @@ pub(crate) fn stays_in_jump(process: &'static Process, control: &Control, pointe
     false
 }
 
-/// The program tells of a stack, on which something new begins, unless it runs it: then that is
-/// what it has told of. False where no more stacks can be known.
+/// The program registers a stack, on which something new begins. If the program already runs it,
+/// only its bounds become known. Returns false if the table of stacks is full.
 pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8; 16], pointer: u64) -> bool {
     let Some(tid) = thread_id(process) else { return true };
     let end = high;
-    // No hook has a stack pointer above, on that stack. But those of a function have, whose frame
-    // the stack ends in.
+    // On that stack, no hook has a higher stack pointer. But hooks of a function in whose frame the
+    // stack ends do.
     let high = end.saturating_sub(HOOK_BELOW).max(low + 1);
     let runs = (low..end).contains(&pointer);
     let there = known(process, pointer, live(local().home));
-    // A fiber whose bounds were a guess, or that was told of otherwise; not one that this stack
-    // lies in.
+    // A fiber whose bounds were guessed or registered differently, but not a stack that contains
+    // this one.
     let is_known = |range: &Range| range.flags & flags::GUESSED != 0 || range.is_within(low, high);
     let known = there.filter(|range| runs && is_known(range));
     let is_stale = |range: &Range| {
@@ -86,8 +87,8 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
         }
         if let Some(slot) = there.slot.checked_sub(1) {
             set_name(process, slot, name);
-            // The thread may have made no call since it left this stack: the first one on it comes
-            // to the slow path.
+            // The thread may have made no call since it left this stack, so the first call on it
+            // has to come to the slow path.
             process.control(slot).stack_low.store(u64::MAX, Relaxed);
         }
     });
@@ -100,8 +101,8 @@ pub(crate) fn register(process: &'static Process, low: u64, high: u64, name: [u8
     fits
 }
 
-/// Whether other memory lies within this stack, on which calls are open: in a frame, as far as
-/// anybody can tell.
+/// Whether this memory lies within a larger stack on which calls are open: then it lies in a frame,
+/// as far as can be known.
 pub(crate) fn is_outer(process: &'static Process, range: &Range, low: u64, high: u64) -> bool {
     let has_calls = |slot: u32| stacks::innermost(process.control(slot)).is_some();
     range.low <= low
@@ -110,8 +111,8 @@ pub(crate) fn is_outer(process: &'static Process, range: &Range, low: u64, high:
         && !nested::is_over(process, range, live(local().home))
 }
 
-/// The context in whose stack another one lies that the calling thread tells of: its own, above its
-/// stack pointer, a fiber's or another thread's.
+/// The context whose stack contains the stack that the calling thread registers: the thread's own,
+/// above its stack pointer, or a fiber's, or another thread's.
 pub(crate) fn outer(
     process: &'static Process,
     (low, high): (u64, u64),
@@ -146,7 +147,8 @@ pub(crate) fn runs_own_stack(pointer: u64) -> bool {
     live(local().home).is_some_and(|home| stacks::is_seen(home, pointer))
 }
 
-/// Stacks that this one lies in are seen by hooks above it only.
+/// Raises the lower bound that hooks compare on stacks that contain this one, so that they end
+/// above it.
 pub(crate) fn raise(process: &'static Process, low: u64, high: u64) {
     // See `stacks::refit`.
     fence(SeqCst);
@@ -165,9 +167,9 @@ pub(crate) fn raise(process: &'static Process, low: u64, high: u64) {
     }
 }
 
-/// The program says that a stack's memory is no stack any more. False where it isn't known, or
-/// where the program runs it. (A function that has returned runs it no more, though its caller's
-/// stack pointer may be there.)
+/// The program unregisters a stack. Returns false if the stack isn't known, or if the program runs
+/// it. (A function that has returned doesn't run it any more, even if its caller's stack pointer
+/// lies there.)
 pub(crate) fn unregister(process: &'static Process, low: u64, high: u64, pointer: u64) -> bool {
     let is_it = |range: &Range| range.is_within(low, high);
     if (low..high).contains(&pointer) {
@@ -191,7 +193,7 @@ pub(crate) fn set_name(process: &'static Process, slot: u32, name: [u8; 16]) {
 }
 
 /// Whether a frame in which a hook would have this stack pointer is shared by inlined calls, or
-/// was. The calling thread runs there; its signals needn't be blocked.
+/// was. The calling thread runs there; its signals need not be blocked.
 pub(crate) fn shares_frame(hook: u64) -> bool {
     let on_stack = last().filter(|control| stacks::is_within(control, hook));
     on_stack.is_none_or(|control| OpenCalls::new(control).is_shared(hook))
