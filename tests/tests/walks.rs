@@ -152,7 +152,7 @@ fn perf_finds_the_callers_of_hooks() {
         let program = place.build(mode, &flags, &mode.label());
         successful(&mut record(&program));
         let script = successful(place.command("perf").args(["script", "-F", "ip,sym", "-i"]).arg(&data));
-        let (mut in_hooks, mut broken) = (0, Vec::new());
+        let (mut in_hooks, mut samples, mut broken) = (0, 0, Vec::new());
         for sample in script.split("\n\n") {
             let frames: Vec<&str> = sample.lines().filter_map(|line| line.trim().split(' ').nth(1)).collect();
             let is_ours = |name: &&str| ["leaf", "saves", "jumps", "outer"].contains(name);
@@ -160,12 +160,21 @@ fn perf_finds_the_callers_of_hooks() {
                 frames.first().is_some_and(|name| matches!(*name, "everycall_entry" | "everycall_exit"));
             if in_hook || frames.first().is_some_and(is_ours) {
                 in_hooks += u32::from(in_hook);
+                samples += 1;
                 if !frames.contains(&"main") {
                     broken.push(frames.join(" "));
                 }
             }
         }
-        assert!(broken.is_empty(), "{}: {} of them: {:?}", mode.label(), broken.len(), broken.first());
+        // Once in some 40,000 samples, on a busy machine, a walk of perf's own has ended early, in a function without a hook. One
+        // instruction with wrong unwind information is seen in every hundredth sample at least.
+        assert!(
+            broken.len() * 500 <= samples,
+            "{}: {} of {samples}: {:?}",
+            mode.label(),
+            broken.len(),
+            broken.first()
+        );
         assert!(in_hooks > 100, "{}: {in_hooks} samples in hooks", mode.label());
     }
 }
