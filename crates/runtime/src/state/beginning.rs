@@ -1,6 +1,6 @@
-//! What the process was started with. A program may write another title over its command line and
-//! go to another folder, so that both are read when the runtime starts, and stand in each arena
-//! that the process has.
+//! The command line and folder with which the process was started. A program may overwrite its
+//! command line and change its folder, so both are read when the runtime starts, and stored in each
+//! arena of the process.
 #![allow(unsafe_code)] // A cell that is written at the start alone.
 
 use crate::state::arena::Arena;
@@ -10,7 +10,7 @@ use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Orderi
 use everycall_format::Wire;
 use everycall_format::crash::{BEGIN_MAGIC, COMMAND_MAX, CRASH_OFFSET, CrashRecord};
 
-/// Bytes of the folder that are kept; a longer one is left out.
+/// The most bytes of the folder that are kept. A longer one is left out.
 const FOLDER_MAX: usize = 512;
 
 struct Texts {
@@ -20,13 +20,13 @@ struct Texts {
     folder: AtomicU32,
 }
 
-// SAFETY: written at the start alone, by one thread, before anybody reads.
+// SAFETY: written only at the start, by one thread, before any thread reads.
 unsafe impl Sync for Texts {}
 
 static TEXTS: Texts =
     Texts { bytes: UnsafeCell::new([0; COMMAND_MAX]), command: AtomicU32::new(0), folder: AtomicU32::new(0) };
 
-/// Reads them. For the start alone.
+/// Reads both. Call it only at the start.
 pub(crate) fn note() {
     // SAFETY: as above.
     let bytes = unsafe { &mut *TEXTS.bytes.get() };
@@ -49,20 +49,20 @@ fn texts() -> (usize, usize, &'static [u8]) {
     (command, folder, bytes.get(..command.saturating_add(folder)).unwrap_or(&[]))
 }
 
-/// The command line, each word with a NUL behind it: as much of it as fits; empty where it could
-/// not be read.
+/// The command line, with a NUL after each word: as much of it as fits. Empty if it could not be
+/// read.
 pub(crate) fn command_line() -> &'static [u8] {
     let (command, _, bytes) = texts();
     bytes.get(..command).unwrap_or(&[])
 }
 
-/// The folder that the process began in; empty where it isn't known.
+/// The folder in which the process was started. Empty if it isn't known.
 pub(crate) fn folder() -> &'static [u8] {
     let (command, _, bytes) = texts();
     bytes.get(command..).unwrap_or(&[])
 }
 
-/// Puts `record` into an arena, with both.
+/// Puts `record` into an arena, with both texts.
 pub(crate) fn put_record(arena: &Arena, record: &CrashRecord) {
     let (command, folder, texts) = texts();
     let record = CrashRecord {
@@ -77,7 +77,7 @@ pub(crate) fn put_record(arena: &Arena, record: &CrashRecord) {
     arena.put_bytes(CRASH_OFFSET, &bytes);
 }
 
-/// Puts both into an arena that is no crash file.
+/// Puts both texts into an arena that isn't a crash file.
 pub(crate) fn put(arena: &Arena) {
     let name = system::thread_name();
     put_record(arena, &CrashRecord { magic: BEGIN_MAGIC, name, ..CrashRecord::default() });
