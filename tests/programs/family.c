@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -96,6 +97,43 @@ static void use_of_stack(void) {
     sigaction(SIGUSR1, &action, 0);
     raise(SIGUSR1);
     printf("%zu\n", PAINTED - *unused);
+}
+
+/* Bytes of private memory that can be written, and of the arena, as far as there is one. */
+static size_t data_size(void) {
+    size_t pages = 0;
+    FILE* file = fopen("/proc/self/statm", "r");
+    if (fscanf(file, "%*u %*u %*u %*u %*u %zu", &pages) != 1) abort();
+    fclose(file);
+    return pages * 4096;
+}
+static size_t arena_size(void) {
+    char line[4096];
+    size_t size = 0;
+    FILE* file = fopen("/proc/self/maps", "r");
+    while (fgets(line, sizeof line, file)) {
+        size_t begin, end;
+        if (strstr(line, "everycall-arena") && sscanf(line, "%zx-%zx", &begin, &end) == 2) size += end - begin;
+    }
+    fclose(file);
+    return size;
+}
+
+/* A child may take all the memory that its limit leaves it. */
+static void limited(void) {
+    enum { TAKEN = 64 << 20, LEFT = 96 << 20 };
+    parent_work(1);
+    size_t arena = arena_size();
+    rlim_t all = data_size() + (arena > LEFT ? arena : LEFT);
+    struct rlimit limit = {all, all};
+    setrlimit(RLIMIT_DATA, &limit);
+    pid_t child = fork();
+    if (!child) {
+        child_work(1);
+        void* taken = mmap(0, TAKEN, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        _exit(taken == MAP_FAILED ? 1 : child_work(2));
+    }
+    printf("limited %d\n", end_of(child));
 }
 
 static int lineage(int generations) {
@@ -203,6 +241,8 @@ int main(int count, char** arguments) {
         int result = nested(20);
         if (result == 20 + 6) _exit(child_work(1));
         printf("nested %d\n", result);
+    } else if (!strcmp(what, "limited")) {
+        limited();
     } else if (!strcmp(what, "lineage")) {
         printf("lineage %d\n", lineage(10));
     } else if (!strcmp(what, "threads")) {

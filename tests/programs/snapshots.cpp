@@ -255,7 +255,7 @@ static int slow_ones = 0;
 
 EVERYCALL_EXCLUDE static void keep(void *, everycall_snapshot snapshot, uint64_t nanoseconds)
 {
-    slow_ones += nanoseconds >= 200000000;
+    slow_ones += nanoseconds >= 1000000000;
     OK(everycall_write_snapshot(snapshot, "function.ect"));
     OK(everycall_free_snapshot(snapshot));
 }
@@ -263,7 +263,7 @@ EVERYCALL_EXCLUDE static void keep(void *, everycall_snapshot snapshot, uint64_t
 NOINLINE void turn(int milliseconds, everycall::Slowest &slowest)
 {
     everycall::SlowScope guard("slowest.ect", slowest);
-    everycall::SlowScope threshold(keep, nullptr, static_cast<uint64_t>(200000000));
+    everycall::SlowScope threshold(keep, nullptr, static_cast<uint64_t>(1000000000));
     OK(everycall_label("turn", static_cast<uint64_t>(milliseconds)));
     usleep(static_cast<useconds_t>(milliseconds) * 1000);
 }
@@ -271,7 +271,7 @@ NOINLINE void turn(int milliseconds, everycall::Slowest &slowest)
 static void guards()
 {
     static everycall::Slowest slowest(1000000);
-    for (int milliseconds : {0, 5, 300, 10, 0, 15})
+    for (int milliseconds : {0, 5, 1200, 10, 0, 15})
         turn(milliseconds, slowest);
     expect(slow_ones, 1, "slow ones");
 }

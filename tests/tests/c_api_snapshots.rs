@@ -98,7 +98,7 @@ fn guards_keep_the_slowest() {
         for name in ["slowest.ect", "function.ect"] {
             let shown = successful(place.command(everycall()).args(["replay", name]));
             assert!(
-                shown.contains("@ turn = 300") && !shown.contains("@ turn = 10"),
+                shown.contains("@ turn = 1200") && !shown.contains("@ turn = 10"),
                 "{mode:?} {name}\n{shown}"
             );
         }

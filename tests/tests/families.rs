@@ -353,6 +353,24 @@ fn without_following_children_are_listed() {
     });
 }
 
+/// Whoever of them makes a traced call: also children of children that are only listed themselves, or not even that.
+#[test]
+fn without_following_grandchildren_are_listed() {
+    for (arguments, children) in [("lineage", 10), ("daemon", 1)] {
+        in_each_mode("alone-later", &[arguments], &["--no-follow"], |mode, trace| {
+            assert_eq!((trace.processes.len(), trace.children), (1, children), "{mode:?} {arguments}");
+        });
+    }
+}
+
+/// What they need to be without their parents' arenas isn't taken from what they may have.
+#[test]
+fn children_that_arent_followed_have_all_of_their_memory() {
+    in_each_mode("limited", &["limited"], &["--no-follow"], |mode, trace| {
+        assert_eq!((trace.processes.len(), trace.children), (1, 1), "{mode:?}");
+    });
+}
+
 /// Forks go on when there is nobody to follow them.
 #[test]
 fn a_killed_recorder_harms_no_family() {

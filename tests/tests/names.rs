@@ -103,6 +103,33 @@ fn names_are_the_newest_and_commands_those_of_the_start() {
     }
 }
 
+/// Linux allows command lines of megabytes. An arena has room for 1.8 KB.
+#[test]
+fn command_lines_are_there_to_their_ends() {
+    let long = "x".repeat(100_000);
+    let many = vec!["w"; 40_000];
+    let place = Place::new("names-long");
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "-pthread", "names.c"], "names");
+    let own = place.file("own.ect").display().to_string();
+    let words = [&[own.as_str(), long.as_str()][..], &many].concat();
+    let mut child = start(place.command(&program).args(&words));
+    drop(child.stdin.take());
+    assert!(child.wait().unwrap().success());
+    check(Path::new(&own), &program, &words, "its own");
+    // With words that stay as they are, and that `record` reads from the kernel while the process is there.
+    let program = place.build(Mode::GCC_NOPS, &["-O1", "family.c", "-pthread"], "family");
+    let words = [&["fork", long.as_str()][..], &many].concat();
+    let recording = place.record(&["-q"], &program, &words);
+    let trace = recording.trace();
+    for process in &trace.processes {
+        let command: Vec<&[u8]> = process.command[1..].iter().map(Vec::as_slice).collect();
+        let is_whole = command.iter().copied().eq(words.iter().map(|word| word.as_bytes()));
+        // One that has ended before `record` looks is cut, which shows.
+        let is_cut = command.last().is_some_and(|word| word.ends_with(b"..."));
+        assert!(is_whole || is_cut, "{} words", command.len());
+    }
+}
+
 /// Where the program is in a namespace of process ids of its own, its threads have other numbers for us.
 #[test]
 fn names_of_threads_in_other_namespaces() {

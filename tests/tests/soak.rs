@@ -135,6 +135,11 @@ fn known_growth(things: u64) -> Use {
     Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 160, threads: 4, segments: 64 }
 }
 
+/// The same of `record`, which keeps the arenas of the 64 processes that ended last: on a slow machine, these come late.
+fn known_growth_of_recorder(things: u64) -> Use {
+    Use { descriptors: 1 + 64, ..known_growth(things) }
+}
+
 /// What is known of snapshots that aren't as they should be (docs/limits.md).
 #[derive(Clone, Copy, Debug, Default)]
 struct Odd {
@@ -247,8 +252,9 @@ fn nothing_grows_and_nothing_fails() {
         let (early, late) = watched.early_and_late();
         println!("{}: early {early}; late {late}", watched.name);
     }
-    for (watched, things) in all.iter().zip([0, 0, children + modules]) {
-        watched.check(known_growth(things));
+    let known = [known_growth(0), known_growth(0), known_growth_of_recorder(children + modules)];
+    for (watched, known) in all.iter().zip(known) {
+        watched.check(known);
     }
     let left = std::fs::read_to_string("/proc/sysvipc/shm").unwrap_or_default();
     let left = left.lines().skip(1).filter_map(|line| line.split_whitespace().nth(4)?.parse::<u32>().ok());

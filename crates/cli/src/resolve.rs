@@ -6,12 +6,12 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_format::env;
-use everycall_format::site_set::ENDING;
+use everycall_format::site_set::{ENDING, SITES_MAX};
 use everycall_messages::say;
 use everycall_outfile::MODE_PRIVATE;
 use everycall_symbols::site_report;
 use everycall_triggers::{SetBuilder, SetError};
-use everycall_units::Several;
+use everycall_units::{Count, Several};
 
 use crate::arguments::ResolveArguments;
 use crate::exit_code;
@@ -52,9 +52,21 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     out.write_all(&set.bytes()).map_err(|error| Failure::writing(&output, error))?;
     out.finish()?;
     if !arguments.quiet {
-        for (trigger, count) in triggers.iter().zip(counts) {
-            say!("everycall: `{trigger}` names {}", Several(count as u64, "function", "functions"));
+        for ((trigger, count), left_out) in triggers.iter().zip(counts).zip(set.left_out()) {
+            say!(
+                "everycall: `{trigger}` names {}",
+                Several((count - left_out) as u64, "function", "functions")
+            );
         }
+    }
+    for (trigger, left_out) in triggers.iter().zip(set.left_out()).filter(|(_, left_out)| **left_out > 0) {
+        say!(
+            "everycall: `{trigger}` names {} more, which aren't armed: a process has room for {}; write a narrower pattern",
+            Several(*left_out as u64, "function", "functions"),
+            Count(SITES_MAX.into())
+        );
+    }
+    if !arguments.quiet {
         let path = output.canonicalize().unwrap_or(output);
         say!(
             "everycall: start the program with {}={}; calls that are kept become files in the folder that it starts in, or in that of {}",

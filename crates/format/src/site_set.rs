@@ -70,14 +70,16 @@ wire_struct! {
         pub keep: u32,
         /// One of [`keep_by`].
         pub by: u32,
-        /// Functions that it names.
+        /// Functions that it names, those without room not included.
         pub functions: u64,
         /// Where its text begins among the texts, and its bytes.
         pub text_offset: u32,
         /// Bytes of its text.
         pub text_length: u32,
+        /// Functions more that it names, for which there was no room in the set.
+        pub left_out: u64,
         /// Zero.
-        pub reserved: [u64; 3],
+        pub reserved: [u64; 2],
     }
 }
 

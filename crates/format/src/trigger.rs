@@ -61,7 +61,8 @@ wire_struct! {
         /// When the process last went on though the recorder hadn't named a new module's functions yet, in ticks; 0 since the
         /// recorder has heard of it.
         pub given_up: u64,
-        /// When a call was posted last, in ticks.
+        /// Since when the calls wait that nobody has taken hold of: when the first of them was posted, or whoever keeps calls
+        /// last looked, in ticks.
         pub posted: u64,
         /// Counts how often the recorder has replaced all sites. A forked child takes it over with the sites.
         pub generation: u32,

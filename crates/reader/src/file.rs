@@ -17,7 +17,7 @@ use crate::processes::Processes;
 use crate::segments::{EventWords, FileSegments};
 use crate::source::ReadAt;
 use crate::triggers;
-use crate::words::{self, WINDOW_MAX};
+use crate::words;
 
 /// Bytes of a chunk's payload that are read at once: what is larger is damaged, or made to take memory. (Modules' files are read piece by
 /// piece.)
@@ -118,9 +118,8 @@ impl<'a> TraceFile<'a> {
         let copied = match record.encoding {
             encoding::RAW => copy(&mut (&mut payload).take(record.length), out)?,
             encoding::ZSTD => {
-                let decoder =
-                    ruzstd::decoding::StreamingDecoder::new_with_max_window_size(&mut payload, WINDOW_MAX)
-                        .map_err(|_| problem("it is no zstd frame"))?;
+                let decoder = words::unpacker(io::BufReader::new(&mut payload));
+                let decoder = decoder.map_err(|_| problem("there is no memory to unpack it"))?;
                 copy(&mut decoder.take(record.length), out)?
             }
             _ => return Err(problem("it is stored in a way that this everycall doesn't know")),

@@ -1,13 +1,24 @@
 //! The words of an events chunk, from each form in which they are stored.
 
 use std::borrow::Cow;
-use std::io::Read;
+use std::io::{self, BufRead, Read};
 
 use everycall_format::ect::{EVENTS_PAYLOAD_MAX, EventsRecord, encoding};
 use everycall_format::event::WORD_SIZE;
 
-/// The largest zstd window that is read.
-pub(crate) const WINDOW_MAX: u64 = 32 << 20;
+/// The largest zstd window that is read, 32 MiB, as a power of two.
+const WINDOW_LOG_MAX: u32 = 25;
+
+/// Unpacks one zstd frame.
+///
+/// # Errors
+/// There is no memory.
+pub(crate) fn unpacker<'a, R: BufRead>(frame: R) -> io::Result<zstd::Decoder<'a, R>> {
+    let mut decoder = zstd::Decoder::with_buffer(frame)?.single_frame();
+    decoder.window_log_max(WINDOW_LOG_MAX)?;
+    Ok(decoder)
+}
+
 /// The words in `bytes`, of which the chunk's record is `record`. Where `is_cut`, bytes are missing at the end, and those words
 /// come back that are there.
 ///
@@ -47,8 +58,8 @@ fn unpack(frame: &[u8], limit: usize, is_cut: bool) -> Result<Vec<u8>, &'static 
         return Err("it is compressed and cut");
     }
     let mut bytes = Vec::new();
-    ruzstd::decoding::StreamingDecoder::new_with_max_window_size(frame, WINDOW_MAX)
-        .map_err(|_| "it is no zstd frame")?
+    unpacker(frame)
+        .map_err(|_| "there is no memory to unpack it")?
         .take(limit as u64)
         .read_to_end(&mut bytes)
         .map_err(|_| "its zstd frame is damaged")?;

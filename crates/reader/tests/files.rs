@@ -206,8 +206,7 @@ fn a_cut_chunk_of_events_gives_what_is_there() {
 #[test]
 fn module_files_come_back() {
     let content: Vec<u8> = (0..200_000_u32).flat_map(|value| (value / 7).to_le_bytes()).collect();
-    let compressed =
-        ruzstd::encoding::compress_to_vec(&content[..], ruzstd::encoding::CompressionLevel::Fastest);
+    let compressed = zstd::bulk::compress(&content[..], 1).unwrap();
     assert!(compressed.len() < content.len());
     for (encoding, stored) in [(0_u32, &content), (1, &compressed)] {
         let mut payload = 5_u32.to_le_bytes().to_vec();
@@ -245,7 +244,7 @@ fn compressed_events_come_back() {
     payload[16..24].copy_from_slice(&(words_there.len() as u64).to_le_bytes());
     payload[24] = 1;
     let mut payload = payload.to_vec();
-    payload.extend(ruzstd::encoding::compress_to_vec(&raw[..], ruzstd::encoding::CompressionLevel::Fastest));
+    payload.extend(zstd::bulk::compress(&raw[..], 1).unwrap());
     let mut file = File::default();
     file.thread(1, 0, thread);
     file.chunk(7, &payload);
@@ -264,7 +263,7 @@ fn events(encoding: u32, count: usize, stored: &[u8]) -> Vec<u8> {
 }
 
 fn packed(bytes: &[u8]) -> Vec<u8> {
-    ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
+    zstd::bulk::compress(bytes, 1).unwrap()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! The control block: a thread's data for its hooks, in one cache line. A fiber has one, too: here,
 //! *thread* includes fibers.
 
-use crate::primitive::{AtomicU32, AtomicU64};
+use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
 /// One thread's control block. It lies in private memory that the kernel clears in a forked child.
 /// There `end` is 0, so the child's first event takes the slow path and doesn't touch the parent's
@@ -158,16 +158,13 @@ pub mod left_out {
 }
 
 impl Control {
-    /// A control block whose hooks return at once.
-    #[cfg(not(loom))]
-    #[must_use]
-    pub const fn off() -> Control {
-        let mut control = Control::new();
-        control.state = AtomicU32::new(state::OFF);
-        control.left_out = AtomicU32::new(left_out::AT_ONCE);
-        control.stack_low = AtomicU64::new(u64::MAX);
-        control.stack_high = AtomicU64::new(u64::MAX);
-        control
+    /// Lets the hooks of a blank control block return at once.
+    pub fn turn_off(&self) {
+        self.floor.store(u32::MAX, Ordering::Relaxed);
+        self.left_out.store(left_out::AT_ONCE, Ordering::Relaxed);
+        self.stack_low.store(u64::MAX, Ordering::Relaxed);
+        self.stack_high.store(u64::MAX, Ordering::Relaxed);
+        self.state.store(state::OFF, Ordering::Release);
     }
 }
 

@@ -24,8 +24,6 @@ pub enum SetError {
     NoBuildId(PathBuf),
     /// There are more files than fit.
     Modules,
-    /// There are more functions than fit.
-    Functions(usize),
 }
 
 impl fmt::Display for SetError {
@@ -49,10 +47,6 @@ impl fmt::Display for SetError {
             SetError::Modules => {
                 write!(f, "more than {MODULES_MAX} files are too many; name those with functions to keep")
             }
-            SetError::Functions(count) => write!(
-                f,
-                "{count} functions are more than the {SITES_MAX} that triggers can name in a process; write a narrower pattern"
-            ),
         }
     }
 }
@@ -66,6 +60,8 @@ pub struct SetBuilder<'t> {
     policy: Policy,
     memory: u64,
     modules: Vec<Module>,
+    /// Of each trigger, functions that had no room.
+    left_out: Vec<usize>,
 }
 
 #[derive(Debug)]
@@ -92,18 +88,18 @@ impl<'t> SetBuilder<'t> {
                 Condition::Signal(_) => return Err(SetError::Signal(trigger.to_string())),
             }
         }
-        Ok(SetBuilder { triggers, policy, memory, modules: Vec::new() })
+        Ok(SetBuilder { triggers, policy, memory, modules: Vec::new(), left_out: vec![0; triggers.len()] })
     }
 
-    /// Looks through a file: how many of its functions each trigger names.
+    /// Looks through a file: how many of its functions each trigger names. Where there are more than fit, the first ones are taken.
     ///
     /// # Errors
     ///
-    /// It has some and no build id, or there are too many.
+    /// It has some and no build id, or there are too many files.
     pub fn add(&mut self, path: &Path) -> Result<Vec<usize>, SetError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let build_id = everycall_recorder::build_id_of(&path).unwrap_or_default();
-        let functions = find(self.triggers, &path, &build_id);
+        let mut functions = find(self.triggers, &path, &build_id);
         let count = self.triggers.len() as u32;
         let counts =
             (0..count).map(|rule| functions.iter().filter(|range| range.rule == rule).count()).collect();
@@ -111,16 +107,25 @@ impl<'t> SetBuilder<'t> {
             if build_id.is_empty() || build_id.len() > 32 {
                 return Err(SetError::NoBuildId(path));
             }
-            self.modules.push(Module { path, build_id, functions });
             let sites = self.modules.iter().map(|module| module.functions.len()).sum::<usize>();
-            if sites > SITES_MAX as usize {
-                return Err(SetError::Functions(sites));
+            let room = (SITES_MAX as usize).saturating_sub(sites).min(functions.len());
+            for range in functions.drain(room..) {
+                if let Some(count) = self.left_out.get_mut(range.rule as usize) {
+                    *count += 1;
+                }
             }
+            self.modules.push(Module { path, build_id, functions });
             if self.modules.len() > MODULES_MAX as usize {
                 return Err(SetError::Modules);
             }
         }
         Ok(counts)
+    }
+
+    /// Of each trigger, how many of the functions that it names had no room.
+    #[must_use]
+    pub fn left_out(&self) -> &[usize] {
+        &self.left_out
     }
 
     /// The file.
@@ -133,7 +138,7 @@ impl<'t> SetBuilder<'t> {
             place
         };
         let mut payload = Vec::new();
-        for (rule, trigger) in (0..).zip(self.triggers) {
+        for ((rule, trigger), left_out) in (0..).zip(self.triggers).zip(&self.left_out) {
             let Condition::Longer(_, threshold_ns) = trigger.condition else { continue };
             let (text_offset, text_length) = text(trigger.to_string().as_bytes());
             let functions = self.modules.iter().flat_map(|module| &module.functions);
@@ -151,6 +156,7 @@ impl<'t> SetBuilder<'t> {
                     functions: functions.filter(|range| range.rule == rule).count() as u64,
                     text_offset,
                     text_length,
+                    left_out: *left_out as u64,
                     ..SetRule::default()
                 },
             );

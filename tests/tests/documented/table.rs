@@ -245,6 +245,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo test -p everycall-tests --test trees", Not(SUITE)),
     ("cargo test -p everycall-tests --test c_api_snapshots in_signal -- --nocapture", Not(SUITE)),
     ("cargo test --release -p everycall-runtime", Not(SUITE)),
+    ("cargo test --release -p everycall-runtime switch -- --nocapture", Not(SUITE)),
     (
         "cargo +nightly miri test -p everycall-ring -p everycall-format -p everycall-patch -p everycall-reader --lib",
         Not("needs a nightly toolchain; a part of the test suite"),

@@ -9,6 +9,7 @@ use everycall_format::ect::end;
 use everycall_reader::{Ending, Origin, Reason, Warning};
 use everycall_timeline::{ClockQuality, Trace};
 use everycall_units::{Count, Duration, Several, Size};
+use nix::sys::signal::Signal;
 
 use super::{Report, kept_function};
 use crate::counters;
@@ -131,21 +132,9 @@ fn how_it_ended(report: &Report<'_>) -> String {
     }
 }
 
-pub fn signal_name(signal: u32) -> &'static str {
-    match signal {
-        1 => " (SIGHUP)",
-        2 => " (SIGINT)",
-        3 => " (SIGQUIT)",
-        4 => " (SIGILL)",
-        6 => " (SIGABRT)",
-        7 => " (SIGBUS)",
-        8 => " (SIGFPE)",
-        9 => " (SIGKILL)",
-        11 => " (SIGSEGV)",
-        13 => " (SIGPIPE)",
-        15 => " (SIGTERM)",
-        _ => "",
-    }
+pub fn signal_name(signal: u32) -> String {
+    let known = i32::try_from(signal).ok().and_then(|signal| Signal::try_from(signal).ok());
+    known.map(|signal| format!(" ({})", signal.as_str())).unwrap_or_default()
 }
 
 fn clock_text(report: &Report<'_>) -> String {
@@ -490,20 +479,10 @@ fn quoted(word: &str) -> String {
 
 /// Date and time in UTC, of nanoseconds since 1970.
 pub fn utc(realtime_ns: u64) -> String {
-    let seconds = realtime_ns / 1_000_000_000;
-    let (days, of_day) = (seconds / 86_400, seconds % 86_400);
-    // Howard Hinnant's civil_from_days, for days since 1970.
-    let shifted = days + 719_468;
-    let era = shifted / 146_097;
-    let day_of_era = shifted % 146_097;
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + u64::from(month <= 2);
-    let (hours, minutes, seconds) = (of_day / 3600, of_day / 60 % 60, of_day % 60);
-    format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{seconds:02} UTC")
+    match jiff::Timestamp::from_nanosecond(realtime_ns.into()) {
+        Ok(time) => time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string(),
+        Err(_) => "an unknown time".to_owned(),
+    }
 }
 
 #[cfg(test)]

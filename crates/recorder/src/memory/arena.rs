@@ -93,15 +93,14 @@ impl Arena {
         self.read_at(0)
     }
 
-    /// The command line that its process was started with, each word ended by a zero byte, unless it isn't there to its end; and the name that it
+    /// The command line that its process was started with, each word ended by a zero byte but where it is cut; and the name that it
     /// had then. `None` where the process hasn't said so; the traced process's word, too.
     #[must_use]
-    pub fn beginning(&self) -> Option<(Option<Vec<u8>>, Name)> {
+    pub fn beginning(&self) -> Option<(Vec<u8>, Name)> {
         let mut bytes = [0; (PAGE - CRASH_OFFSET) as usize];
         self.read_bytes(CRASH_OFFSET, &mut bytes);
         let beginning = Beginning::parse(&bytes)?;
-        let command = Some(beginning.command).filter(|_| beginning.has_whole_command());
-        Some((command.map(<[u8]>::to_vec), beginning.name))
+        Some((beginning.command.to_vec(), beginning.name))
     }
 
     /// Entries of the module table in use.

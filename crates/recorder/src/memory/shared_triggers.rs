@@ -12,6 +12,7 @@ use everycall_format::trigger::{
 use crate::memory::arena::Arena;
 use crate::memory::scan::{News, Scan};
 use crate::memory::shared_pool::SharedPool;
+use crate::sys::clock::ticks;
 
 /// Stand in for fields that aren't there.
 static NO_FIELD: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));
@@ -75,8 +76,10 @@ impl SharedTriggers {
         self.word(0, offset_of!(TriggerHeader, bell)).load(Acquire)
     }
 
-    /// All that was posted when the bell was `bell` is held, kept or not wanted: threads needn't keep anything for it any more.
+    /// All that was posted when the bell was `bell` is pinned, kept or not wanted: threads needn't keep anything for it any more.
+    /// What was posted since waits from now on, as somebody is there to come for it.
     pub fn hear(&self, bell: u32) {
+        self.long(0, offset_of!(TriggerHeader, posted)).store(ticks(), Relaxed);
         self.word(0, offset_of!(TriggerHeader, heard)).store(bell, Release);
     }
 
@@ -203,5 +206,27 @@ impl SharedTriggers {
         }
         posted.sort_by_key(|call| call.end_ticks);
         posted
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use everycall_format::env::RING_SIZE_MIN;
+
+    use super::*;
+    use crate::memory::capacity::Capacity;
+
+    /// Calls may be posted faster than each look ends: then the process never finds that all was heard.
+    #[test]
+    fn whoever_keeps_calls_is_known_to_be_there_though_never_done() {
+        let arena = Capacity::find(RING_SIZE_MIN, None, Some(1 << 20)).unwrap().arena().unwrap();
+        let triggers = SharedTriggers::map(&arena).unwrap().unwrap();
+        let posted = triggers.long(0, offset_of!(TriggerHeader, posted));
+        triggers.word(0, offset_of!(TriggerHeader, bell)).store(5, Release);
+        posted.store(1, Relaxed);
+        let before = ticks();
+        triggers.hear(4);
+        assert_ne!(triggers.bell(), triggers.word(0, offset_of!(TriggerHeader, heard)).load(Acquire));
+        assert!(posted.load(Relaxed) >= before);
     }
 }

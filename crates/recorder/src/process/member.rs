@@ -118,11 +118,16 @@ impl Member {
 /// What the process itself says is there though it has ended by now, and what it was started with though the kernel shows a title.
 fn name_and_command(arena: &Arena, pid: u32, forked_from: Option<&Member>) -> (Name, Vec<u8>) {
     let (began, named) = arena.beginning().unzip();
-    let command = began.flatten().or_else(|| proc_files::command_line(pid));
-    let name = proc_files::name(pid).or(named);
-    name.zip(command).unwrap_or_else(|| {
-        forked_from.map(|parent| (parent.name, parent.command.clone())).unwrap_or_default()
-    })
+    let (whole, cut) = match began {
+        Some(command) if command.last() == Some(&0) => (Some(command), None),
+        cut => (None, cut.filter(|command| !command.is_empty())),
+    };
+    let command = whole
+        .or_else(|| proc_files::command_line(pid))
+        .or_else(|| forked_from.map(|parent| parent.command.clone()))
+        .or_else(|| cut.map(proc_files::ended));
+    let name = proc_files::name(pid).or(named).or_else(|| forked_from.map(|parent| parent.name));
+    (name.unwrap_or_default(), command.unwrap_or_default())
 }
 
 /// Whether a process is there whose end the kernel can tell.

@@ -3,8 +3,11 @@
 use std::fs::File;
 use std::io::{self, Read};
 
-/// Bytes of a command line that are kept.
-const COMMAND_MAX: u64 = 4096;
+/// Bytes of a command line that are kept; of one that is longer, the last word ends in [`CUT`]. Linux allows so many where the
+/// stack may have 8 MiB.
+const COMMAND_MAX: u64 = 2 << 20;
+/// What stands where a command line was cut.
+const CUT: &[u8] = b"...";
 /// Bytes of a `stat` that are looked at; they are some hundred.
 const STAT_MAX: u64 = 4096;
 
@@ -18,10 +21,21 @@ pub fn command_line(pid: u32) -> Option<Vec<u8>> {
     if command.is_empty() {
         return None;
     }
+    if command.len() as u64 == COMMAND_MAX {
+        return Some(ended(command));
+    }
     if command.last() != Some(&0) {
         command.push(0);
     }
     Some(command)
+}
+
+/// A command line that was cut, so that this can be seen.
+#[must_use]
+pub fn ended(mut command: Vec<u8>) -> Vec<u8> {
+    command.extend(CUT);
+    command.push(0);
+    command
 }
 
 /// Its name.

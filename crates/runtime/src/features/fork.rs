@@ -128,8 +128,10 @@ fn part_from(inheritance: &Inheritance) -> Option<()> {
         let flags = flags | MAP_ANONYMOUS | MAP_NORESERVE;
         system::map(layout.arena_size, PROT_READ | PROT_WRITE, flags, -1)
     };
-    // Private memory counts against `RLIMIT_DATA`, shared memory doesn't.
-    let base = map(MAP_PRIVATE).or_else(|| map(MAP_SHARED))?;
+    // Private memory counts against `RLIMIT_DATA`, of which the child may need all; shared memory
+    // doesn't.
+    let has_limit = system::data_limit() != u64::MAX;
+    let base = if has_limit { map(MAP_SHARED) } else { map(MAP_PRIVATE).or_else(|| map(MAP_SHARED)) }?;
     put_in_place(inheritance, layout, base, false)?.leave_out_of_dumps();
     Some(())
 }

@@ -1,17 +1,30 @@
 //! The command line and folder with which the process was started. A program may overwrite its
 //! command line and change its folder, so both are read when the runtime starts, and stored in each
-//! arena of the process.
-#![allow(unsafe_code)] // A cell that is written at the start alone.
+//! arena of the process. An arena has little space, so a longer command line is kept in private
+//! memory, for snapshots that the process takes itself.
+#![allow(unsafe_code)] // Cells that are written at the start alone.
 
 use crate::state::arena::Arena;
+use crate::sys::system::{MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use crate::sys::{processes, system};
 use core::cell::UnsafeCell;
-use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use core::sync::atomic::{AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
+use everycall_format::arena::PAGE;
 use everycall_format::crash::{BEGIN_MAGIC, COMMAND_MAX, CRASH_OFFSET, CrashRecord};
 
 /// The most bytes of the folder that are kept. A longer one is left out.
 const FOLDER_MAX: usize = 512;
+
+/// Bytes of a command line that are kept; of one that is longer, the last word ends in [`CUT`].
+/// Linux allows so many where the stack may have 8 MiB.
+const LONG_MAX: usize = 2 << 20;
+/// What stands where a command line was cut.
+const CUT: &[u8] = b"...\0";
+
+/// The command line, where the arena has no room for it.
+static LONG: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
+static LONG_LENGTH: AtomicU32 = AtomicU32::new(0);
 
 struct Texts {
     /// The command line, then the folder.
@@ -36,8 +49,33 @@ pub(crate) fn note() {
     let command = bytes.get_mut(..room).map_or(0, |bytes| processes::command_line(bytes).len());
     let place = bytes.get_mut(command..).unwrap_or(&mut []);
     place.iter_mut().zip(folder.iter().take(length)).for_each(|(to, from)| *to = *from);
+    if command == room {
+        note_long();
+    }
     TEXTS.folder.store(length as u32, Relaxed);
     TEXTS.command.store(command as u32, Release);
+}
+
+/// Keeps a command line that the arena may have no room for. Where there is no memory, what the
+/// arena has is all that is known.
+fn note_long() {
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let Some(memory) = system::map(LONG_MAX as u64, PROT_READ | PROT_WRITE, flags, -1) else { return };
+    // SAFETY: fresh memory, of which nobody else knows.
+    let bytes = unsafe { core::slice::from_raw_parts_mut(memory, LONG_MAX) };
+    let length = processes::command_line(bytes).len();
+    if length == LONG_MAX {
+        let end = bytes.iter_mut().rev().zip(CUT.iter().rev());
+        end.for_each(|(to, from)| *to = *from);
+    }
+    let used = (length as u64).next_multiple_of(PAGE);
+    if used < LONG_MAX as u64 {
+        system::unmap(memory.wrapping_add(used as usize), LONG_MAX as u64 - used);
+    }
+    if used > 0 {
+        LONG_LENGTH.store(length as u32, Relaxed);
+        LONG.store(memory, Release);
+    }
 }
 
 /// The lengths of both, and the bytes.
@@ -49,9 +87,13 @@ fn texts() -> (usize, usize, &'static [u8]) {
     (command, folder, bytes.get(..command.saturating_add(folder)).unwrap_or(&[]))
 }
 
-/// The command line, with a NUL after each word: as much of it as fits. Empty if it could not be
-/// read.
+/// The command line, with a NUL after each word. Empty if it could not be read.
 pub(crate) fn command_line() -> &'static [u8] {
+    let long = LONG.load(Acquire);
+    if !long.is_null() {
+        // SAFETY: mapped for ever, and not written any more.
+        return unsafe { core::slice::from_raw_parts(long, LONG_LENGTH.load(Relaxed) as usize) };
+    }
     let (command, _, bytes) = texts();
     bytes.get(..command).unwrap_or(&[])
 }

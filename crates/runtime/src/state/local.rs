@@ -112,7 +112,9 @@ pub(crate) fn last() -> Option<&'static Control> {
 /// Whether the thread's slot has control blocks, even wiped ones.
 pub(crate) fn has_any(process: &'static Process, capacity: u32) -> bool {
     let local = local();
-    process.owns(local.current, capacity) || process.owns(local.home, capacity)
+    process.owns(local.current, capacity)
+        || process.owns(local.home, capacity)
+        || core::ptr::eq(local.current, &raw const process.left_out)
 }
 
 /// The calling thread's id. `None` if a seccomp filter refuses the call.

@@ -69,6 +69,9 @@ pub(crate) struct Process {
     pub(crate) kept_calls: KeptCalls,
     /// Its crash file.
     pub(crate) crash: CrashFile,
+    /// Control block of threads that run untraced. A forked child finds it blank, too: its first
+    /// event takes the slow path, and the child is traced or counted.
+    pub(crate) left_out: Control,
     /// Its arena, with the layout that was checked at the start.
     arena: UnsafeCell<Arena>,
     /// Used while holding the module lock.

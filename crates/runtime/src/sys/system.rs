@@ -29,6 +29,7 @@ const RLIMIT_AS: usize = 9;
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
 const RLIMIT_FSIZE: usize = 1;
+const RLIMIT_DATA: usize = 2;
 const RLIMIT_MEMLOCK: usize = 8;
 
 /// Maps memory; `descriptor` is -1 for none.
@@ -285,7 +286,12 @@ pub(crate) fn address_space_limit() -> u64 {
     limit(RLIMIT_AS)
 }
 
-/// `RLIMIT_FSIZE`, the most bytes of a file. A process that exceeds it gets a signal that ends it.
+/// Bytes of private memory that it may have: `RLIMIT_DATA`.
+pub(crate) fn data_limit() -> u64 {
+    limit(RLIMIT_DATA)
+}
+
+/// Bytes that its files may have: `RLIMIT_FSIZE`. Whoever goes beyond gets a signal that ends it.
 pub(crate) fn file_size_limit() -> u64 {
     limit(RLIMIT_FSIZE)
 }

@@ -7,7 +7,7 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::{self, Process};
-use crate::state::{cancelled, trigger_table};
+use crate::state::{cancelled, local, trigger_table};
 use crate::sys::system;
 use crate::threads::deep_calls::DeepCalls;
 use crate::threads::stacks::{self, Bounds};
@@ -31,9 +31,7 @@ const DUMPED_SEGMENTS: u32 = 16;
 /// A name, NUL padded. All zero means that there is none.
 pub(crate) type Name = [u8; 16];
 
-/// The control block of threads that run untraced because there is no slot for them.
-static OFF: Control = Control::off();
-/// Number of segments that core dumps contain, from the beginning of the pool.
+/// Segments that core dumps have, from the pool's begin.
 static SEGMENTS_DUMPED: AtomicU32 = AtomicU32::new(0);
 
 /// A forked child's arena is new, so core dumps contain nothing of it yet.
@@ -175,13 +173,14 @@ pub(crate) fn add_segment_to_dumps(arena: &Arena, index: u32) {
 
 /// Makes the calling thread's hooks return at once.
 pub(crate) fn leave_out() {
-    // SAFETY: the slot is this thread's own.
-    unsafe { process::thread_slot().write(&raw const OFF) };
+    let Some(process) = process::process() else { return };
+    process.left_out.turn_off();
+    local::set_current(&raw const process.left_out);
 }
 
 /// Whether the calling thread was left out, by [`leave_out`].
 pub(crate) fn is_left_out(control: &Control) -> bool {
-    core::ptr::eq(control, &raw const OFF)
+    process::process().is_some_and(|process| core::ptr::eq(control, &raw const process.left_out))
 }
 
 /// Undoes [`leave_out`]: the thread begins with its next event.

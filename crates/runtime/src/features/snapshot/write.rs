@@ -195,14 +195,7 @@ impl Output<'_> {
         if let Some(copy) = buffer.get_mut(..modules.len()) {
             return self.module_table(modules, copy, paths);
         }
-        let (length, size) = (modules.len(), (modules.len() as u64).next_multiple_of(PAGE));
-        let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-        let memory = system::map(size, PROT_READ | PROT_WRITE, flags, -1).ok_or(error::NO_MEMORY)?;
-        // SAFETY: fresh memory, known only to this thread until it is unmapped below.
-        let done =
-            self.module_table(modules, unsafe { core::slice::from_raw_parts_mut(memory, length) }, paths);
-        system::unmap(memory, size);
-        done
+        aside(modules.len(), |copy| self.module_table(modules, copy, paths))
     }
 
     fn module_table(&mut self, modules: &[u8], copy: &mut [u8], paths: &[u8]) -> Result<(), i32> {
@@ -213,34 +206,16 @@ impl Output<'_> {
     }
 
     fn description(&mut self, held: &mut Held<'_>) -> Result<(), i32> {
-        let version = MetaField { key: meta::TOOL_VERSION, length: VERSION.len() as u32 };
-        let mut length = 0;
-        let mut add = |part: &[u8]| {
-            for byte in part {
-                if let Some(place) = held.buffer.get_mut(length) {
-                    *place = *byte;
-                    length += 1;
-                }
-            }
-            while !length.is_multiple_of(4) {
-                if let Some(place) = held.buffer.get_mut(length) {
-                    *place = 0;
-                }
-                length += 1;
-            }
-        };
-        add(bytes(&version));
-        add(VERSION);
-        for word in words_of(beginning::command_line()) {
-            add(bytes(&MetaField { key: meta::ARGUMENT, length: word.len() as u32 }));
-            add(word);
+        // Without room, its length alone is counted.
+        let length = put_description(&mut []);
+        if let Some(place) = held.buffer.get_mut(..length) {
+            put_description(place);
+            return self.chunk(chunk::META, &[place]);
         }
-        let folder = beginning::folder();
-        if !folder.is_empty() {
-            add(bytes(&MetaField { key: meta::WORKING_FOLDER, length: folder.len() as u32 }));
-            add(folder);
-        }
-        self.chunk(chunk::META, &[held.buffer.get(..length).unwrap_or(&[])])
+        aside(length, |place| {
+            put_description(place);
+            self.chunk(chunk::META, &[place])
+        })
     }
 
     fn process(
@@ -431,7 +406,42 @@ fn newest_name(arena: &Arena, slot: u32, header: &ThreadHeader) -> [u8; 16] {
     name.unwrap_or(header.name)
 }
 
-/// The words of a command line, in which each word ends with a zero byte.
+/// Writes the fields of META into `place`, as far as there is room. Their length.
+fn put_description(place: &mut [u8]) -> usize {
+    let mut length = 0;
+    let mut add = |part: &[u8]| {
+        let padding = part.len().next_multiple_of(4) - part.len();
+        for byte in part.iter().chain([0; 3].iter().take(padding)) {
+            if let Some(place) = place.get_mut(length) {
+                *place = *byte;
+            }
+            length += 1;
+        }
+    };
+    let mut field = |key: u32, text: &[u8]| {
+        add(bytes(&MetaField { key, length: text.len() as u32 }));
+        add(text);
+    };
+    field(meta::TOOL_VERSION, VERSION);
+    words_of(beginning::command_line()).for_each(|word| field(meta::ARGUMENT, word));
+    let folder = beginning::folder();
+    if !folder.is_empty() {
+        field(meta::WORKING_FOLDER, folder);
+    }
+    length
+}
+
+/// Does something with `length` bytes of memory that is there for that alone.
+fn aside(length: usize, work: impl FnOnce(&mut [u8]) -> Result<(), i32>) -> Result<(), i32> {
+    let size = (length as u64).next_multiple_of(PAGE);
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let memory = system::map(size, PROT_READ | PROT_WRITE, flags, -1).ok_or(error::NO_MEMORY)?;
+    // SAFETY: fresh memory, of which nobody else knows, until it is unmapped.
+    let done = work(unsafe { core::slice::from_raw_parts_mut(memory, length) });
+    system::unmap(memory, size);
+    done
+}
+
 fn words_of(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.strip_suffix(b"\0").unwrap_or(line).split(|byte| *byte == 0).filter(|_| !line.is_empty())
 }
