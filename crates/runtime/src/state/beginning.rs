@@ -16,13 +16,13 @@ use everycall_format::crash::{BEGIN_MAGIC, COMMAND_MAX, CRASH_OFFSET, CrashRecor
 /// The most bytes of the folder that are kept. A longer one is left out.
 const FOLDER_MAX: usize = 512;
 
-/// Bytes of a command line that are kept; of one that is longer, the last word ends in [`CUT`].
-/// Linux allows so many where the stack may have 8 MiB.
+/// The most bytes of a command line that are kept. A longer one ends in [`CUT`] after its last
+/// word. Linux allows so many with a stack limit of 8 MiB.
 const LONG_MAX: usize = 2 << 20;
-/// What stands where a command line was cut.
+/// Marks the end of a command line that was cut.
 const CUT: &[u8] = b"...\0";
 
-/// The command line, where the arena has no room for it.
+/// The command line, if the arena has no space for it.
 static LONG: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static LONG_LENGTH: AtomicU32 = AtomicU32::new(0);
 
@@ -56,8 +56,8 @@ pub(crate) fn note() {
     TEXTS.command.store(command as u32, Release);
 }
 
-/// Keeps a command line that the arena may have no room for. Where there is no memory, what the
-/// arena has is all that is known.
+/// Keeps a command line for which the arena may have no space. If there is no memory, only the part
+/// in the arena is known.
 fn note_long() {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(memory) = system::map(LONG_MAX as u64, PROT_READ | PROT_WRITE, flags, -1) else { return };
@@ -91,7 +91,7 @@ fn texts() -> (usize, usize, &'static [u8]) {
 pub(crate) fn command_line() -> &'static [u8] {
     let long = LONG.load(Acquire);
     if !long.is_null() {
-        // SAFETY: mapped for ever, and not written any more.
+        // SAFETY: never unmapped, and not written any more.
         return unsafe { core::slice::from_raw_parts(long, LONG_LENGTH.load(Relaxed) as usize) };
     }
     let (command, _, bytes) = texts();

@@ -65,8 +65,8 @@ impl Triggers {
     }
 
     /// Everything that was posted when the bell was `bell` has been written or wasn't wanted. No
-    /// thread has to keep anything for it any more. Calls posted since then wait from now on, because
-    /// a reader is there to come for them.
+    /// thread has to keep anything for it any more. Calls posted since then wait from now on,
+    /// because a reader is there to come for them.
     pub(crate) fn hear(&self, bell: u32) {
         field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
         field!(self.base, TriggerHeader, heard, AtomicU32).store(bell, Release);
