@@ -16,8 +16,8 @@ use everycall_format::crash::{BEGIN_MAGIC, COMMAND_MAX, CRASH_OFFSET, CrashRecor
 /// The most bytes of the folder that are kept. A longer one is left out.
 const FOLDER_MAX: usize = 512;
 
-/// The most bytes of a command line that are kept. A longer one ends in [`CUT`] after its last
-/// word. Linux allows so many with a stack limit of 8 MiB.
+/// The most bytes of a command line that are kept. The last word of a longer one ends in
+/// [`CUT`]. Linux allows so many with a stack limit of 8 MiB.
 const LONG_MAX: usize = 2 << 20;
 /// Marks the end of a command line that was cut.
 const CUT: &[u8] = b"...\0";

@@ -5,8 +5,8 @@
 //! 2. For each thread, save its header and its open calls. This precedes the events, so calls that
 //!    end in between have their exits among these.
 //! 3. Pin every segment. Then check which thread it belongs to, which can't change from then on.
-//! 4. Save how far each thread has come in its newest segment. What it writes behind that isn't part
-//!    of the snapshot.
+//! 4. Save how far each thread has come in its newest segment. What it writes behind that isn't
+//!    part of the snapshot.
 #![allow(unsafe_code)] // Lists in memory of its own, and open calls that others write.
 
 use crate::state::arena::Arena;
