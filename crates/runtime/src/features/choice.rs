@@ -14,7 +14,7 @@ impl Choice {
         self.kept().iter().map(|kept| kept.took).min().unwrap_or(0)
     }
 
-    /// The kept call of the interval that ends at `until`.
+    /// The duration of the newest kept call, which is that of the interval that ends at `until`.
     pub(crate) fn current(&self) -> u64 {
         self.kept().iter().max_by_key(|kept| kept.number).map_or(0, |kept| kept.took)
     }

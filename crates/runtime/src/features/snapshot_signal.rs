@@ -23,7 +23,7 @@ static STACK: Stack = Stack::new();
 /// Number of the last file.
 static NUMBER: AtomicU32 = AtomicU32::new(0);
 
-/// Makes `signal` write snapshots into `folder`. False where there is no such folder.
+/// Makes `signal` write snapshots into `folder`. Returns false if there is no such folder.
 pub(crate) fn arm(signal: u32, folder: &[u8]) -> bool {
     if !FOLDER.set(folder) || File::open_folder_or_link(FOLDER.path()).is_err() || !STACK.map() {
         return false;

@@ -12,8 +12,8 @@ use everycall_format::arena::{
 };
 use everycall_ring::{Control, Pool, Ring};
 
-/// The arena: where it is, and its layout as it was when it was checked. (Whoever scribbles over
-/// the header later misleads readers, not us.)
+/// The arena: its address, and its layout at the time when it was checked. (If a program overwrites
+/// the header later, it misleads readers, but not the runtime.)
 #[derive(Clone, Copy)]
 pub(crate) struct Arena {
     base: *mut u8,
@@ -22,8 +22,8 @@ pub(crate) struct Arena {
 
 impl Arena {
     /// # Safety
-    /// `base` is mapped for ever, readable, writable, page-aligned, `layout.arena_size` bytes, and
-    /// `layout` is consistent for that size.
+    /// `base` is readable, writable, page-aligned, `layout.arena_size` bytes large and never
+    /// unmapped, and `layout` is consistent for that size.
     pub(crate) unsafe fn new(base: *mut u8, layout: ArenaHeader) -> Arena {
         Arena { base, layout }
     }
@@ -80,12 +80,12 @@ impl Arena {
         field!(self.base, ArenaHeader, pool_waiters, AtomicU32)
     }
 
-    /// Segments that the rings of all threads may hold together.
+    /// Number of segments that the rings of all threads may have together.
     pub(crate) fn ring_segments(&self) -> &'static AtomicU32 {
         field!(self.base, ArenaHeader, ring_segments, AtomicU32)
     }
 
-    /// The segments.
+    /// The pool of segments.
     pub(crate) fn pool(&self) -> Pool<'static> {
         let layout = &self.layout;
         let capacity = layout.segment_capacity as usize;
@@ -114,18 +114,19 @@ impl Arena {
         }
     }
 
-    /// From now on a core dump has these bytes of the arena, which is left out as a whole at first:
-    /// the kernel would touch every page of it.
+    /// Adds these bytes of the arena to core dumps. At first, the arena is excluded as a whole,
+    /// because the kernel would touch every page of it.
     pub(crate) fn add_to_dumps(&self, offset: u64, size: u64) {
         let first = offset & !(PAGE - 1);
         let end = (offset + size).next_multiple_of(PAGE).min(self.layout.arena_size);
-        // The kernel leaves mapped files out.
+        // The kernel excludes mapped files.
         if first < end && !crash_file::is_file() {
             let _ = system::advise(self.at(first), end - first, system::MADV_DODUMP);
         }
     }
 
-    /// Core dumps have the header; what else they have is added as it comes into use.
+    /// Excludes the arena from core dumps, except for the header. Other parts are added when they
+    /// come into use.
     pub(crate) fn leave_out_of_dumps(&self) {
         let _ = system::advise(self.base, self.layout.arena_size, system::MADV_DONTDUMP);
         self.add_to_dumps(0, PAGE);
@@ -140,7 +141,7 @@ impl Arena {
         }
     }
 
-    /// Writes a structure into the arena. For memory that only the caller writes at the time.
+    /// Writes a structure into the arena. Only the caller may write that memory at the time.
     fn put<T: Wire>(&self, offset: u64, value: &T) {
         // SAFETY: offsets come from the checked layout.
         let bytes = unsafe { core::slice::from_raw_parts_mut(self.at(offset), T::SIZE) };
@@ -151,7 +152,7 @@ impl Arena {
         self.put(0, header);
     }
 
-    /// Where the process comes from, see [`ArenaHeader::origin`] and what follows it.
+    /// Stores the origin of the process: see [`ArenaHeader::origin`] and the fields after it.
     pub(crate) fn put_origin(&self, origin: u32, parent: u32, forked_from: u32) {
         field!(self.base, ArenaHeader, origin, AtomicU32).store(origin, Relaxed);
         field!(self.base, ArenaHeader, parent_pid, AtomicU32).store(parent, Relaxed);
@@ -162,7 +163,8 @@ impl Arena {
         self.put(offset_of!(ArenaHeader, start) as u64, reading);
     }
 
-    /// Entry `index` of the table of holders: process id, since when, when that process began.
+    /// Entry `index` of the table of holders: process id, time of the entry, start time of that
+    /// process.
     pub(crate) fn holder(&self, index: u32) -> (&'static AtomicU32, &'static AtomicU64, &'static AtomicU64) {
         let index = index.min(HOLDERS - 1);
         let entry = self.at(HOLDERS_OFFSET + u64::from(index) * HolderEntry::SIZE as u64);
@@ -173,17 +175,17 @@ impl Arena {
         )
     }
 
-    /// What is counted.
+    /// The values of all counters.
     pub(crate) fn counters(&self) -> [u64; COUNTERS] {
         let first = field!(self.base, ArenaHeader, counters, AtomicU64) as *const AtomicU64;
         // SAFETY: within the header's array.
         core::array::from_fn(|index| unsafe { &*first.add(index) }.load(Relaxed))
     }
 
-    /// The clocks at the start.
+    /// The clock reading at the start.
     pub(crate) fn start(&self) -> Option<ClockReading> {
         let place = self.at(offset_of!(ArenaHeader, start) as u64);
-        // SAFETY: within the header; written before anybody asks.
+        // SAFETY: within the header; written before this is called.
         ClockReading::read(unsafe { core::slice::from_raw_parts(place, ClockReading::SIZE) })
     }
 
@@ -199,7 +201,7 @@ impl Arena {
         }
     }
 
-    /// Adds a module's entry and path to what core dumps have.
+    /// Adds a module's entry and path to core dumps.
     pub(crate) fn add_module_to_dumps(&self, index: u32, entry: &ModuleEntry) {
         if let Some(offset) = self.module_offset(index) {
             self.add_to_dumps(offset, ModuleEntry::SIZE as u64);
@@ -226,12 +228,12 @@ impl Arena {
         Some(field!(self.at(self.module_offset(index)?), ModuleEntry, sites_unpatched, AtomicU32))
     }
 
-    /// Stores a path, in the place (beginning and length) of one that isn't needed any more if it
-    /// fits there; where it begins and its length, or `None` where there is no room.
+    /// Stores a path. If it fits, it replaces a path that isn't needed any more, at `free` (offset
+    /// and length). Returns its offset and length, or `None` if there is no space.
     pub(crate) fn put_path(&self, path: &[u8], free: (u32, u32)) -> Option<(u32, u32)> {
         let size = path.len() as u64;
         let begin = match free {
-            // The place is the arena's word, which may have been written over.
+            // `free` comes from the arena, which may have been overwritten.
             (begin, length) if size <= length.into() && u64::from(begin) + size <= self.layout.paths_size => {
                 begin.into()
             }
@@ -240,19 +242,19 @@ impl Arena {
                 if begin.checked_add(size).is_none_or(|end| end > self.layout.paths_size) {
                     return None;
                 }
-                // Nobody else does this at the same time: whoever comes here holds the module lock.
+                // The caller holds the module lock, so no other thread does this at the same time.
                 self.paths_used().store(begin + size, Relaxed);
                 begin
             }
         };
-        // SAFETY: within the paths, and for us alone.
+        // SAFETY: within the paths, and only ours.
         let place =
             unsafe { core::slice::from_raw_parts_mut(self.at(self.layout.paths_offset + begin), path.len()) };
         place.copy_from_slice(path);
         Some((begin as u32, path.len() as u32))
     }
 
-    /// The path of a module; empty where there was no room for it.
+    /// The path of a module. Empty if there was no space for it.
     pub(crate) fn path(&self, module: &ModuleEntry) -> &'static [u8] {
         let (begin, length) = (u64::from(module.path_offset), u64::from(module.path_length));
         if begin + length > self.layout.paths_size {
@@ -267,30 +269,30 @@ impl Arena {
         }
     }
 
-    /// The first `modules` entries of the module table, the first `paths` bytes of the paths, each
-    /// with its offset.
+    /// The first `modules` entries of the module table and the first `paths` bytes of the paths,
+    /// each with its offset.
     pub(crate) fn tables(&self, modules: u32, paths: u64) -> [(u64, &'static [u8]); 2] {
         let layout = &self.layout;
         let modules = u64::from(modules.min(layout.module_capacity)) * ModuleEntry::SIZE as u64;
         let part = |offset: u64, size: u64| {
-            // SAFETY: within the arena by its layout. A parent may add to them, behind what its
+            // SAFETY: within the arena by its layout. A parent may append to them, behind what its
             // child reads.
             (offset, unsafe { core::slice::from_raw_parts(self.at(offset).cast_const(), size as usize) })
         };
         [part(layout.modules_offset, modules), part(layout.paths_offset, paths.min(layout.paths_size))]
     }
 
-    /// The same, of all modules that are there.
+    /// The module table and the paths of all modules.
     pub(crate) fn module_tables(&self) -> (&'static [u8], &'static [u8]) {
         let modules = self.module_count().load(Acquire);
         let [(_, modules), (_, paths)] = self.tables(modules, self.paths_used().load(Relaxed));
         (modules, paths)
     }
 
-    /// Writes bytes that [`Arena::tables`] of an arena with the same layout gave, or into the
-    /// header page.
+    /// Writes bytes from [`Arena::tables`] of an arena with the same layout, or into the header
+    /// page.
     pub(crate) fn put_bytes(&self, offset: u64, bytes: &[u8]) {
-        // SAFETY: within the arena by its layout; nobody else has this part of it now.
+        // SAFETY: within the arena by its layout; no other thread uses this part of it now.
         let place = unsafe { core::slice::from_raw_parts_mut(self.at(offset), bytes.len()) };
         place.copy_from_slice(bytes);
     }
@@ -302,7 +304,7 @@ impl Arena {
         (base, base + u64::from(self.layout.open_call_capacity) * OpenCall::SIZE as u64)
     }
 
-    /// Where a part of the arena lies in it.
+    /// The offset of an address in the arena.
     pub(crate) fn offset_of(&self, address: u64) -> u64 {
         address.wrapping_sub(self.base as u64)
     }
@@ -319,7 +321,7 @@ impl Arena {
     }
 }
 
-/// A thread's part of the arena.
+/// A thread's slot in the arena.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     header: *mut u8,
@@ -327,7 +329,7 @@ pub(crate) struct Slot {
 }
 
 impl Slot {
-    /// The header as it is.
+    /// A copy of the header.
     pub(crate) fn read(&self) -> Option<ThreadHeader> {
         // SAFETY: a whole header in the arena.
         ThreadHeader::read(unsafe { core::slice::from_raw_parts(self.header, ThreadHeader::SIZE) })
@@ -377,7 +379,7 @@ impl Slot {
         field!(self.header, ThreadHeader, end_ticks, AtomicU64)
     }
 
-    /// When its thread was found to have ended, `CLOCK_MONOTONIC` in nanoseconds.
+    /// When its thread was found to have ended: `CLOCK_MONOTONIC` in nanoseconds.
     pub(crate) fn end_ns(&self) -> &AtomicU64 {
         field!(self.header, ThreadHeader, end_ns, AtomicU64)
     }
@@ -421,7 +423,7 @@ mod tests {
     use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
     use everycall_format::env::RING_SIZE_MIN;
 
-    /// Where a path may go stands in the arena, which the program may have written over.
+    /// The offset for a path is stored in the arena, which the program may have overwritten.
     #[test]
     fn paths_go_nowhere_else() {
         let layout = ArenaHeader::with_triggers(RING_SIZE_MIN, 1, 1 << 20, 0);

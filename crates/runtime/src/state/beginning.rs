@@ -1,7 +1,7 @@
-//! What the process was started with. A program may write another title over its command line and
-//! go to another folder, so that both are read when the runtime starts, and stand in each arena
-//! that the process has. An arena has little room: a command line that is longer is kept in memory
-//! of its own, for snapshots that the process takes itself.
+//! The command line and folder with which the process was started. A program may overwrite its
+//! command line and change its folder, so both are read when the runtime starts, and stored in each
+//! arena of the process. An arena has little space, so a longer command line is kept in private
+//! memory, for snapshots that the process takes itself.
 #![allow(unsafe_code)] // Cells that are written at the start alone.
 
 use crate::state::arena::Arena;
@@ -13,16 +13,16 @@ use everycall_format::Wire;
 use everycall_format::arena::PAGE;
 use everycall_format::crash::{BEGIN_MAGIC, COMMAND_MAX, CRASH_OFFSET, CrashRecord};
 
-/// Bytes of the folder that are kept; a longer one is left out.
+/// The most bytes of the folder that are kept. A longer one is left out.
 const FOLDER_MAX: usize = 512;
 
-/// Bytes of a command line that are kept; of one that is longer, the last word ends in [`CUT`].
-/// Linux allows so many where the stack may have 8 MiB.
+/// The most bytes of a command line that are kept. The last word of a longer one ends in
+/// [`CUT`]. Linux allows so many with a stack limit of 8 MiB.
 const LONG_MAX: usize = 2 << 20;
-/// What stands where a command line was cut.
+/// Marks the end of a command line that was cut.
 const CUT: &[u8] = b"...\0";
 
-/// The command line, where the arena has no room for it.
+/// The command line, if the arena has no space for it.
 static LONG: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
 static LONG_LENGTH: AtomicU32 = AtomicU32::new(0);
 
@@ -33,13 +33,13 @@ struct Texts {
     folder: AtomicU32,
 }
 
-// SAFETY: written at the start alone, by one thread, before anybody reads.
+// SAFETY: written only at the start, by one thread, before any thread reads.
 unsafe impl Sync for Texts {}
 
 static TEXTS: Texts =
     Texts { bytes: UnsafeCell::new([0; COMMAND_MAX]), command: AtomicU32::new(0), folder: AtomicU32::new(0) };
 
-/// Reads them. For the start alone.
+/// Reads both. Call it only at the start.
 pub(crate) fn note() {
     // SAFETY: as above.
     let bytes = unsafe { &mut *TEXTS.bytes.get() };
@@ -56,8 +56,8 @@ pub(crate) fn note() {
     TEXTS.command.store(command as u32, Release);
 }
 
-/// Keeps a command line that the arena may have no room for. Where there is no memory, what the
-/// arena has is all that is known.
+/// Keeps a command line for which the arena may have no space. If there is no memory, only the part
+/// in the arena is known.
 fn note_long() {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(memory) = system::map(LONG_MAX as u64, PROT_READ | PROT_WRITE, flags, -1) else { return };
@@ -87,24 +87,24 @@ fn texts() -> (usize, usize, &'static [u8]) {
     (command, folder, bytes.get(..command.saturating_add(folder)).unwrap_or(&[]))
 }
 
-/// The command line, each word with a NUL behind it; empty where it could not be read.
+/// The command line, with a NUL after each word. Empty if it could not be read.
 pub(crate) fn command_line() -> &'static [u8] {
     let long = LONG.load(Acquire);
     if !long.is_null() {
-        // SAFETY: mapped for ever, and not written any more.
+        // SAFETY: never unmapped, and not written any more.
         return unsafe { core::slice::from_raw_parts(long, LONG_LENGTH.load(Relaxed) as usize) };
     }
     let (command, _, bytes) = texts();
     bytes.get(..command).unwrap_or(&[])
 }
 
-/// The folder that the process began in; empty where it isn't known.
+/// The folder in which the process was started. Empty if it isn't known.
 pub(crate) fn folder() -> &'static [u8] {
     let (command, _, bytes) = texts();
     bytes.get(command..).unwrap_or(&[])
 }
 
-/// Puts `record` into an arena, with both.
+/// Puts `record` into an arena, with both texts.
 pub(crate) fn put_record(arena: &Arena, record: &CrashRecord) {
     let (command, folder, texts) = texts();
     let record = CrashRecord {
@@ -119,7 +119,7 @@ pub(crate) fn put_record(arena: &Arena, record: &CrashRecord) {
     arena.put_bytes(CRASH_OFFSET, &bytes);
 }
 
-/// Puts both into an arena that is no crash file.
+/// Puts both texts into an arena that isn't a crash file.
 pub(crate) fn put(arena: &Arena) {
     let name = system::thread_name();
     put_record(arena, &CrashRecord { magic: BEGIN_MAGIC, name, ..CrashRecord::default() });

@@ -2,14 +2,14 @@
 
 use core::sync::atomic::AtomicU64;
 
-/// [`Control::thread`]'s bit of a thread that the program has asked to end.
+/// The bit of [`Control::thread`] for a thread that the program has asked to end.
 pub(crate) const CANCELLED: u64 = 1;
 
-/// And of one that has gone on since, for a segment at least.
+/// The bit for such a thread if it has since filled at least one segment.
 pub(crate) const LONG_AGO: u64 = 2;
 
-/// A thread that was asked to end before its first call: its thread pointer, 0 for none, and when
-/// that was.
+/// A thread that was asked to end before its first call: its thread pointer (0 for none) and the
+/// time of the request.
 #[derive(Debug, Default)]
 pub(crate) struct Cancelled {
     pub(crate) thread: AtomicU64,

@@ -1,4 +1,4 @@
-//! Whether the arena is a file that outlives the process, and what the process knows of it.
+//! Whether the arena is a file that outlives the process, and the process's state of that file.
 
 use crate::sys::name::NAME_MAX;
 use core::cell::UnsafeCell;
@@ -7,23 +7,24 @@ use everycall_format::arena::THREAD_CAPACITY;
 
 /// Whether the arena is a file.
 pub(crate) static IS_FILE: AtomicBool = AtomicBool::new(false);
-/// Segments from the pool's begin that have room on the disk.
+/// Number of segments, from the beginning of the pool, that have disk space.
 pub(crate) static SEGMENTS: AtomicU32 = AtomicU32::new(u32::MAX);
 
-/// A process's part of it: wiped in a forked child, which is not to remove its parent's file.
+/// A process's state of the crash file. It is wiped in a forked child, which must not remove its
+/// parent's file.
 pub(crate) struct CrashFile {
     pub(crate) name: UnsafeCell<[u8; NAME_MAX]>,
     /// Device and inode.
     pub(crate) identity: UnsafeCell<(u64, u64)>,
-    /// Held while room is taken.
+    /// Held while disk space is allocated.
     pub(crate) room_lock: AtomicU32,
-    /// Until then nobody asks for room.
+    /// Until then, no thread tries to allocate disk space.
     pub(crate) no_room_until: AtomicU64,
-    /// Open-call stacks that have room on the disk: a set of their indices.
+    /// Open-call stacks that have disk space: a set of their indices.
     pub(crate) stacks: [AtomicU64; (THREAD_CAPACITY / u64::BITS) as usize],
-    /// Held while the clocks are looked at.
+    /// Held while the clocks are read.
     pub(crate) clock_lock: AtomicU32,
-    /// When that was, ticks.
+    /// When they were last read, in ticks.
     pub(crate) looked: AtomicU64,
 }
 
@@ -32,7 +33,7 @@ pub(crate) fn is_file() -> bool {
     IS_FILE.load(Relaxed)
 }
 
-/// How many segments have room on the disk, where that matters.
+/// How many segments have disk space, if the arena is a file.
 pub(crate) fn room() -> Option<&'static AtomicU32> {
     IS_FILE.load(Relaxed).then_some(&SEGMENTS)
 }

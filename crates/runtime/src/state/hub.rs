@@ -1,5 +1,5 @@
 //! The recorder's hub, through which a process gets its arena. It stays mapped, also in forked
-//! children, which have nothing else to find the recorder by.
+//! children, which have no other way to find the recorder.
 #![allow(unsafe_code)] // Shared memory: fields of the hub, by their addresses.
 
 use crate::sys::disk::{self, NotMemory};
@@ -14,28 +14,28 @@ use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ChildEntry};
 use everycall_format::hub::{HUB_MAGIC, HUB_VERSION, HubHeader, SPARES, silence};
 
-/// How long the recorder is waited for, until it has taken hold of a module's file.
+/// How long a process waits for the recorder to open a module's file.
 pub(crate) const FILE_WAIT_NS: u64 = 10_000_000;
-/// The same where triggers may name functions of the module, whose calls nobody would look at: long
-/// enough for a large library's symbols on a busy machine.
+/// How long it waits if triggers may name functions of the module, whose calls would otherwise be
+/// missed: long enough for a large library's symbols on a busy machine.
 const NAMES_WAIT_NS: u64 = 10_000_000_000;
-/// Whoever waits so long looks this often whether the recorder lives.
+/// A process that waits so long checks this often whether the recorder lives.
 const LOOK_NS: u64 = 100_000_000;
-/// The same for an arena. Where the recorder doesn't answer in this time, nobody waits any more
-/// until it does.
+/// How long it waits for an arena. If the recorder doesn't answer in this time, no process waits
+/// again until it does.
 const ARENA_WAIT_NS: u64 = 50_000_000;
-/// Longest path that is understood, the zero at its end included.
+/// The longest accepted path, including the zero at its end.
 const PATH_MAX: usize = 256;
 
 static HUB: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-// Its layout as it was checked: what stands in the hub now may be the word of a process that has
-// given up its rights since.
+// The hub's layout, as it was checked. What the hub holds now may have been written by a process
+// that has dropped its privileges since.
 static CHILDREN_OFFSET: AtomicU64 = AtomicU64::new(0);
 static CHILD_CAPACITY: AtomicU32 = AtomicU32::new(0);
-/// Process that the hub was opened from.
+/// The process from which the hub was opened.
 static RECORDER_PID: AtomicU32 = AtomicU32::new(0);
 
-/// The hub, and its layout as it was when it was checked.
+/// The hub, and its layout as it was checked.
 #[derive(Clone, Copy)]
 pub(crate) struct Hub {
     base: *mut u8,
@@ -44,16 +44,16 @@ pub(crate) struct Hub {
     recorder_pid: u32,
 }
 
-/// An arena that nobody else can take: its file and its layout.
+/// An arena that no other process can take: its file and its layout.
 pub(crate) struct Spare {
     pub(crate) file: File,
     pub(crate) header: ArenaHeader,
 }
 
-/// Opens the hub that the recorder named, and keeps it. See [`disk::open_memory`] for whose it may
-/// be.
+/// Opens the hub that the recorder named, and keeps it. See [`disk::open_memory`] for its permitted
+/// owners.
 pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
-    // The rest is the path of a descriptor of that process.
+    // The rest is the path of one of that process's descriptors.
     let recorder_pid = recorder_of(path).ok_or(NotMemory::NotTrusted)?;
     let mut name = [0; PATH_MAX];
     let place = name.get_mut(..path.len()).filter(|place| place.len() < PATH_MAX);
@@ -63,7 +63,7 @@ pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
     if file.read(&mut bytes) != bytes.len() {
         return Err(NotMemory::NotThere);
     }
-    // All processes of the recording can write into the hub: only the kernel knows its size.
+    // All recorded processes can write into the hub, so only the kernel's size is trusted.
     let size = disk::size_of(&file).ok_or(NotMemory::NotThere)?;
     let header =
         HubHeader::read(&bytes).filter(|header| header.magic == HUB_MAGIC).ok_or(NotMemory::NotThere)?;
@@ -80,7 +80,7 @@ pub(crate) fn open(path: &[u8]) -> Result<Hub, NotMemory> {
     hub().ok_or(NotMemory::NotThere)
 }
 
-/// The hub, where there is one.
+/// The hub, if there is one.
 pub(crate) fn hub() -> Option<Hub> {
     let base = HUB.load(Acquire);
     (!base.is_null()).then(|| Hub {
@@ -108,12 +108,12 @@ impl Hub {
         unsafe { &*self.base.wrapping_add(offset).cast::<AtomicU32>() }
     }
 
-    /// Whether children are to be followed.
+    /// Whether children are followed.
     pub(crate) fn follows(&self) -> bool {
         self.field(offset_of!(HubHeader, follow)).load(Relaxed) != 0
     }
 
-    /// Tells the recorder that there is something to see. The bell's number.
+    /// Rings the doorbell: the recorder has something to look at. Returns the ring's number.
     pub(crate) fn ring(&self) -> u32 {
         let doorbell = self.field(offset_of!(HubHeader, doorbell));
         let bell = doorbell.fetch_add(1, Release).wrapping_add(1);
@@ -121,8 +121,8 @@ impl Hub {
         bell
     }
 
-    /// Waits until the recorder has dealt with bell number `bell`, for at most `nanoseconds`. False
-    /// where it didn't in time.
+    /// Waits until the recorder has answered ring number `bell`, for at most `nanoseconds`. Returns
+    /// false if it hasn't in time.
     pub(crate) fn wait_for(&self, bell: u32, nanoseconds: u64) -> bool {
         let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + nanoseconds;
         let is_silent = self.field(offset_of!(HubHeader, silent));
@@ -136,9 +136,9 @@ impl Hub {
         })
     }
 
-    /// Waits until the recorder has dealt with bell number `bell`, and so named the functions that
-    /// triggers want, for seconds if need be. False where it is gone, the recording over, or the
-    /// time.
+    /// Waits until the recorder has answered ring number `bell`, and so has named the functions
+    /// that triggers want. This may take seconds. Returns false if the recorder is gone, the
+    /// recording has ended, or the time is over.
     pub(crate) fn wait_for_names(&self, bell: u32) -> bool {
         let deadline = system::clock_ns(system::CLOCK_MONOTONIC) + NAMES_WAIT_NS;
         let is_silent = self.field(offset_of!(HubHeader, silent));
@@ -155,8 +155,8 @@ impl Hub {
         })
     }
 
-    /// Waits until the recorder has dealt with bell number `bell`, each time for as many
-    /// nanoseconds as `longer` says. False where that says none.
+    /// Waits until the recorder has answered ring number `bell`. `longer` returns for how many
+    /// nanoseconds to wait each time. Returns false when `longer` returns none.
     fn wait_while(&self, bell: u32, mut longer: impl FnMut() -> Option<u64>) -> bool {
         let acknowledged = self.field(offset_of!(HubHeader, acknowledged));
         loop {
@@ -169,10 +169,10 @@ impl Hub {
         }
     }
 
-    /// Takes an arena that is ready; where there is none, the recorder gets a moment to make one.
+    /// Takes a spare arena. If there is none, the recorder gets a moment to make one.
     pub(crate) fn take(&self) -> Option<Spare> {
         let number = self.take_number().or_else(|| {
-            // With nobody followed there will be no more.
+            // If no children are followed, there will be no more.
             let waits = self.follows();
             if waits {
                 (self.wait_for(self.ring(), ARENA_WAIT_NS).then(|| self.take_number())).flatten()
@@ -206,7 +206,7 @@ impl Hub {
         self.field(offset_of!(HubHeader, untraced)).fetch_add(1, Relaxed);
     }
 
-    /// Lists the calling process as one that isn't followed; `kind` is one of
+    /// Lists the calling process as one that isn't followed. `kind` is one of
     /// [`everycall_format::arena::child_kind`].
     pub(crate) fn list(&self, kind: u32) {
         let index = self.field(offset_of!(HubHeader, children)).fetch_add(1, Relaxed);
@@ -227,7 +227,7 @@ impl Hub {
         };
         let offset = self.children_offset + u64::from(index) * ChildEntry::SIZE as u64;
         let place = self.base.wrapping_add(offset as usize);
-        // SAFETY: within the hub by its checked layout; the place is ours alone.
+        // SAFETY: within the hub by its checked layout; only this thread uses the place.
         entry.write(unsafe { core::slice::from_raw_parts_mut(place, ChildEntry::SIZE) });
     }
 }

@@ -9,25 +9,26 @@ use core::sync::atomic::{
 use everycall_format::site_set::KEEP_MAX;
 use everycall_format::trigger::RULES;
 
-/// Helpers that there may be: one works, and another may just be ending.
+/// The most helpers that may exist: one works, while another may just be ending.
 pub(crate) const HELPERS: usize = 2;
 
-/// A process's part of it: wiped in a forked child, which keeps calls of its own.
+/// A process's kept calls. Wiped in a forked child, which keeps calls of its own.
 pub(crate) struct KeptCalls {
-    /// Calls that were posted since a helper saw that there are no more; whoever posts the first
-    /// one starts a helper.
+    /// Number of calls posted since a helper last saw that there are none left. The thread that
+    /// posts the first one starts a helper.
     pub(crate) wanted: AtomicU32,
-    /// The entry of the call for which a helper is to be started, plus 1, and above it the process
-    /// that posted it: a child may share the memory. 0 for none.
+    /// The entry of the call for which a helper is to be started, plus 1, in the lower half. The
+    /// process that posted it is in the upper half, because a child may share the memory. 0 for
+    /// none.
     due: AtomicU64,
     pub(crate) running: [AtomicU32; HELPERS],
-    /// The helper's.
+    /// Used only by the helper.
     pub(crate) choices: UnsafeCell<Choices>,
 }
 
 impl KeptCalls {
-    /// A call was posted in entry `call`: where there is no helper, the thread starts one when it
-    /// has done what it is at.
+    /// A call was posted in entry `call`. If there is no helper, the thread starts one after its
+    /// current work.
     pub(crate) fn want(&self, call: u32) {
         if self.wanted.fetch_add(1, AcqRel) == 0 {
             let poster = u64::from(system::process_id());
@@ -35,7 +36,8 @@ impl KeptCalls {
         }
     }
 
-    /// The entry of the call for which the calling process is to start a helper; for one who asks.
+    /// Takes the entry of the call for which the calling process is to start a helper. Only one
+    /// thread gets it.
     pub(crate) fn take_due(&self) -> Option<u32> {
         let due = self.due.load(Relaxed);
         if due == 0 || due >> 32 != u64::from(system::process_id()) {
@@ -47,7 +49,7 @@ impl KeptCalls {
 }
 
 pub(crate) struct Choices {
-    /// What the files' names begin with; empty before there is one.
+    /// The beginning of the files' names. Empty before the first file.
     pub(crate) name: Name,
     /// Number of the last file.
     pub(crate) number: u32,
@@ -58,13 +60,13 @@ pub(crate) struct Choices {
 #[derive(Clone, Copy)]
 pub(crate) struct Kept {
     pub(crate) took: u64,
-    /// Its file's number, which grows.
+    /// Its file's number. Numbers increase.
     pub(crate) number: u32,
 }
 
 /// The calls of one trigger.
 pub(crate) struct Choice {
-    /// Until then, in ticks, there is one already: the one that came last.
+    /// The end, in ticks, of the interval for which a call is already kept: the newest one.
     pub(crate) until: u64,
     pub(crate) count: u32,
     pub(crate) kept: [Kept; KEEP_MAX as usize],

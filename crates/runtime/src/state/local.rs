@@ -13,14 +13,14 @@ use everycall_ring::{Control, state};
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct Local {
-    /// The context that the thread ran last; null where it has none that records.
+    /// The context that the thread ran last, or null if it has none that records.
     pub(crate) current: *const Control,
-    /// That of its own stack; null before its first event there.
+    /// The context of its own stack, or null before its first event there.
     pub(crate) home: *const Control,
-    /// Its id, and above it its process's.
+    /// Its id in the lower half, and its process's in the upper.
     id: u64,
-    /// Not 0 while the runtime works for the thread: 1, and the events of signal handlers that came
-    /// in between.
+    /// Not 0 while the runtime runs in the thread: 1, plus the number of events of signal handlers
+    /// that came meanwhile.
     at_work: u64,
 }
 
@@ -37,7 +37,7 @@ pub(crate) fn local() -> Local {
     unsafe { process::thread_slot().cast::<Local>().read() }
 }
 
-/// What hooks find from now on.
+/// Sets the control block that hooks find from now on.
 pub(crate) fn set_current(control: *const Control) {
     // SAFETY: as above.
     unsafe { process::thread_slot().write(control) };
@@ -53,17 +53,18 @@ fn at_work() -> &'static AtomicU64 {
     unsafe { AtomicU64::from_ptr(&raw mut (*process::thread_slot().cast::<Local>()).at_work) }
 }
 
-/// The runtime works for the calling thread as long as this is there.
+/// The runtime runs in the calling thread while this value exists.
 pub(crate) struct AtWork(());
 
 impl AtWork {
-    /// `None` where it does already: then this is a signal handler that came in between.
+    /// `None` if the runtime is already running in the thread: then this is a signal handler that
+    /// interrupted it.
     pub(crate) fn begin() -> Option<AtWork> {
         at_work().compare_exchange(0, 1, Relaxed, Relaxed).ok().map(|_| AtWork(()))
     }
 
-    /// An event comes in such a handler, and is lost. It is counted at once, as the handler may
-    /// never return, or behind the work, which may be the thread's begin.
+    /// Counts the lost event of such a handler: at once if possible, because the handler may never
+    /// return. If the thread is just beginning, the event is counted after that.
     pub(crate) fn lose_event() {
         if !count_lost(1) {
             at_work().fetch_add(1, Relaxed);
@@ -71,8 +72,8 @@ impl AtWork {
     }
 }
 
-/// Does something on one of the slow path's stacks, for a thread whose signals are blocked. What it
-/// returned; an error where the runtime works for the thread already.
+/// Runs `work` on one of the slow path's stacks. The thread's signals are blocked. Returns the
+/// result of `work`, or an error if the runtime is already running in the thread.
 pub(crate) fn run_on_slow_stack(work: impl FnOnce() -> i32) -> i32 {
     let Some(_at_work) = AtWork::begin() else { return error::BUSY };
     slow_stacks::run(work)
@@ -87,7 +88,7 @@ impl Drop for AtWork {
     }
 }
 
-/// Counts events of the calling thread that are lost, if it records.
+/// Counts lost events of the calling thread, if it records.
 fn count_lost(events: u64) -> bool {
     let Some(process) = process::traced() else { return false };
     let Some(control) = last().filter(|control| control.state.load(Relaxed) == state::ACTIVE) else {
@@ -97,9 +98,9 @@ fn count_lost(events: u64) -> bool {
     true
 }
 
-/// A control block that the thread-local slot has: none, where it was wiped by a fork.
+/// The control block at a pointer from the thread-local slot. `None` if it was wiped by a fork.
 pub(crate) fn live(control: *const Control) -> Option<&'static Control> {
-    // SAFETY: null, or a control block, which stays.
+    // SAFETY: null, or a control block, which is never unmapped.
     unsafe { control.as_ref() }.filter(|control| control.state.load(Relaxed) != state::BLANK)
 }
 
@@ -108,7 +109,7 @@ pub(crate) fn last() -> Option<&'static Control> {
     live(local().current)
 }
 
-/// Whether the thread's slot has control blocks, wiped or not.
+/// Whether the thread's slot has control blocks, even wiped ones.
 pub(crate) fn has_any(process: &'static Process, capacity: u32) -> bool {
     let local = local();
     process.owns(local.current, capacity)
@@ -116,7 +117,7 @@ pub(crate) fn has_any(process: &'static Process, capacity: u32) -> bool {
         || core::ptr::eq(local.current, &raw const process.left_out)
 }
 
-/// The calling thread's id. `None` where a filter of system calls doesn't tell.
+/// The calling thread's id. `None` if a seccomp filter refuses the call.
 pub(crate) fn thread_id(process: &Process) -> Option<u32> {
     let pid = u64::from(process.pid.load(Relaxed)) << 32;
     let known = local().id;

@@ -1,16 +1,21 @@
-//! Plain structures: what is known of the process, its threads, stacks, modules and triggers, and
-//! who may touch it.
+//! Plain structures: the state of the process, its threads, stacks, modules and triggers, and the
+//! rules for access to it.
 //!
 //! ```text
-//! process        the process's state, private, gone in a forked child; what features keep of it lies beside
-//! arena          typed access to the shared memory
-//! local          what a thread has in its thread-local slot
-//! ranges         the stacks that are known; slow_stacks: those of the slow path
-//! module_table   which entry and range of the code space a module gets; places: where an address lies
-//! trigger_table  armed functions and posted calls; own_triggers: those of an arena of our own; thresholds: of a set
-//! retired, cancelled, snapshots, kept_calls, crash_file, recording   plain data of what the layers above do
-//! hub            where the recorder's arenas are found
-//! beginning      what the process was started with
+//! process          the process's state: private, wiped in a forked child
+//! arena            typed access to the shared memory
+//! local            a thread's data in its thread-local slot
+//! ranges           the known stacks that aren't threads' own
+//! slow_stacks      the stacks of the slow path
+//! module_table     which entry and range of the code space a module gets
+//! places           which module contains an address
+//! trigger_table    armed functions and posted calls
+//! own_triggers     the same, written by the process itself in an arena of its own
+//! thresholds       the thresholds of a set of functions
+//! hub              how a process finds the recorder's arenas
+//! beginning        the command line and folder with which the process was started
+//! retired, cancelled, snapshots, kept_calls, crash_file, recording
+//!                  plain data of the features and threads above
 //! ```
 
 /// A field of a structure in shared memory, at `$address`.

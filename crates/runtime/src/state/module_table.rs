@@ -1,10 +1,10 @@
 //! Which entry of the module table, and which range of the code space, a module gets.
 //!
-//! A module that comes back, the same file by its build id, gets the entry and the range that it
-//! had: its older events keep their names however often it comes and goes. Others get new ones.
-//! When there are none left, the module that was unloaded longest ago gives up its entry, and its
-//! range where the code space is used up, too. `record` has seen it by then and keeps it for the
-//! file; elsewhere its older events lose their names, but never get another's.
+//! A module that is loaded again (the same file by its build id) gets its former entry and range,
+//! so its older events keep their names however often it is loaded. Other modules get new ones.
+//! When none are left, the module that was unloaded longest ago loses its entry, and its range if
+//! the code space is used up, too. `record` has seen that module by then and keeps it for the file.
+//! Without `record`, its older events lose their names, but never get another module's.
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
@@ -14,8 +14,8 @@ use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::{MODULE_CAPACITY, ModuleEntry, module_flags, module_state};
 use everycall_format::event::{NO_PLACE_FIRST, OFFSET_FIRST};
 
-// What a forked child has to know of its parent's modules as they were at the fork: the parent goes
-// on changing its table.
+// What a forked child has to know about its parent's modules as they were at the fork. The parent
+// keeps changing its table.
 static KNOWN: AtomicU32 = AtomicU32::new(0);
 static NEXT_CODE: AtomicU32 = AtomicU32::new(OFFSET_FIRST);
 /// A bit for each module that was unloaded.
@@ -25,7 +25,7 @@ static UNLOADED: [AtomicU64; MODULE_CAPACITY as usize / 64] =
 static PREDECESSORS: [AtomicU32; MODULE_CAPACITY as usize] =
     [const { AtomicU32::new(0) }; MODULE_CAPACITY as usize];
 
-/// Modules that were registered before this process was forked, or by itself.
+/// Number of modules that were registered by this process, or before it was forked.
 pub(crate) fn known() -> u32 {
     KNOWN.load(Relaxed)
 }
@@ -35,7 +35,7 @@ pub(crate) fn next_code() -> u32 {
     NEXT_CODE.load(Relaxed)
 }
 
-/// Where a module's entry and code go.
+/// A module's entry and code range.
 #[derive(Clone, Copy)]
 pub(crate) struct Claim {
     pub(crate) index: u32,
@@ -47,13 +47,14 @@ pub(crate) struct Claim {
 pub(crate) enum Kind {
     /// A new entry.
     New,
-    /// The entry of the same module, which was unloaded.
+    /// The former entry of the same module, which was unloaded.
     Again(ModuleEntry),
     /// The entry of another module, which was unloaded.
     Instead(ModuleEntry),
 }
 
-/// Finds a place for a module; `None` where there is none. For whoever holds the module lock.
+/// Finds an entry and range for a module. `None` if there are none. The caller holds the module
+/// lock.
 pub(crate) fn claim(process: &Process, arena: &Arena, image: &Image, file: &MappedFile) -> Option<Claim> {
     let count = arena.module_count().load(Relaxed);
     let unloaded = || {
@@ -92,7 +93,7 @@ pub(crate) fn claim(process: &Process, arena: &Arena, image: &Image, file: &Mapp
 }
 
 impl Claim {
-    /// What the entry says of those that had it before.
+    /// The entry's count of modules that had it before.
     pub(crate) fn predecessors(&self) -> u32 {
         match self.kind {
             Kind::New => 0,
@@ -101,7 +102,7 @@ impl Claim {
         }
     }
 
-    /// The flag that the range was another module's before.
+    /// The flag that the range belonged to another module before.
     pub(crate) fn flags(&self) -> u32 {
         match self.kind {
             Kind::New => 0,
@@ -112,7 +113,7 @@ impl Claim {
     }
 }
 
-/// An entry was filled. For whoever holds the module lock.
+/// Notes that an entry was filled. The caller holds the module lock.
 pub(crate) fn remember(index: u32, entry: &ModuleEntry) {
     KNOWN.fetch_max(index + 1, Relaxed);
     if let Some((word, bit)) = unloaded_bit(index) {
@@ -123,7 +124,7 @@ pub(crate) fn remember(index: u32, entry: &ModuleEntry) {
     }
 }
 
-/// The module of an entry was unloaded.
+/// Notes that the module of an entry was unloaded.
 pub(crate) fn remember_unloaded(index: u32) {
     if let Some((word, bit)) = unloaded_bit(index) {
         word.fetch_or(bit, Relaxed);
@@ -134,9 +135,9 @@ fn unloaded_bit(index: u32) -> Option<(&'static AtomicU64, u64)> {
     Some((UNLOADED.get(index as usize / 64)?, 1 << (index % 64)))
 }
 
-/// The first `count` modules in `arena` are those of the parent, and now a forked child's. What the
-/// parent unloaded after the fork is still loaded in the child; where the parent has given its
-/// entry to another module since, its calls have no name.
+/// Takes over the first `count` modules in `arena`, the parent's, in a forked child. Modules that
+/// the parent unloaded after the fork are still loaded in the child. If the parent has given an
+/// entry to another module since, the calls of the entry's former module have no names.
 pub(crate) fn take_over(arena: &Arena, count: u32) {
     for index in 0..count {
         let Some(entry) = arena.module(index) else { continue };

@@ -1,4 +1,4 @@
-//! Triggers of an arena of the process's own: what `record` does elsewhere, by a
+//! Triggers of an arena of the process's own. The process does what `record` does otherwise, by a
 //! set.
 #![allow(unsafe_code)] // Shared memory: structures in the arena, by their addresses.
 
@@ -13,7 +13,7 @@ use everycall_format::trigger::{
 };
 
 impl Triggers {
-    /// Writes the header of a fresh arena, which has no sites yet. Threads may take `memory` bytes
+    /// Writes the header of a fresh arena, which has no sites yet. Threads may use `memory` bytes
     /// beyond their rings.
     pub(crate) fn begin(&self, arena: &Arena, memory: u64) {
         let segments = memory.checked_div(arena.layout().segment_size).unwrap_or(0);
@@ -28,9 +28,9 @@ impl Triggers {
         arena.put_bytes(arena.offset_of(self.base as u64), &bytes);
     }
 
-    /// Puts the sites of one module in the place of those that lay in its range of code, `first` to
-    /// `end`; `sites` come in order. All are written into the half that nobody uses. How many had
-    /// no room. For whoever holds the module lock.
+    /// Replaces the sites in a module's range of code, `first` to `end`, by `sites`, which are in
+    /// order. All are written into the half that isn't in use. Returns how many had no space. The
+    /// caller holds the module lock.
     pub(crate) fn replace(&self, first: u32, end: u32, sites: impl Iterator<Item = TriggerSite>) -> u32 {
         let old = self.sites();
         let target = old.other(old.room);
@@ -59,14 +59,14 @@ impl Triggers {
         left_out
     }
 
-    /// Changes when a call is posted.
+    /// A value that changes when a call is posted.
     pub(crate) fn bell(&self) -> u32 {
         field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire)
     }
 
-    /// All that was posted when the bell was `bell` is written or not wanted: nobody has to keep
-    /// anything for it any more. What was posted since waits from now on, as somebody is there to
-    /// come for it.
+    /// Everything that was posted when the bell was `bell` has been written or wasn't wanted. No
+    /// thread has to keep anything for it any more. Calls posted since then wait from now on,
+    /// because a reader is there to come for them.
     pub(crate) fn hear(&self, bell: u32) {
         field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
         field!(self.base, TriggerHeader, heard, AtomicU32).store(bell, Release);
@@ -97,8 +97,8 @@ impl Triggers {
         Some(call)
     }
 
-    /// Which calls of a trigger needn't be posted: those up to `until` that took no longer than
-    /// `bar`, and all that took no longer than `least`. All in ticks.
+    /// Sets which calls of a trigger need not be posted: those up to `until` that took no longer
+    /// than `bar`, and all that took no longer than `least`. All values are ticks.
     pub(crate) fn set_quiet(&self, rule: u32, until: u64, bar: u64, least: u64) {
         let rule = self.rule(rule);
         field!(rule, TriggerRule, least, AtomicU64).store(least, Relaxed);
@@ -106,7 +106,7 @@ impl Triggers {
         field!(rule, TriggerRule, quiet_until, AtomicU64).store(until, Release);
     }
 
-    /// The posted call in entry `index` was to be kept, and couldn't be.
+    /// Counts a call, posted in entry `index`, that should have been kept and couldn't be.
     pub(crate) fn miss(&self, index: u32) {
         let call = self.call(index);
         let rule = field!(call, TriggeredCall, rule, AtomicU32).load(Relaxed);
@@ -114,13 +114,12 @@ impl Triggers {
         self.count_missed(rule.min(RULES - 1));
     }
 
-    /// Functions of a trigger that had no room.
+    /// Functions of a trigger for which there was no space.
     pub(crate) fn unwatched(&self, rule: u32) -> u64 {
         field!(self.rule(rule), TriggerRule, unwatched, AtomicU64).load(Relaxed)
     }
 
-    /// How many calls met the condition of a trigger, and how many of these that were to be kept
-    /// couldn't be.
+    /// How many calls met the condition of a trigger, and how many of those to be kept couldn't be.
     pub(crate) fn counts(&self, rule: u32) -> (u64, u64) {
         let rule = self.rule(rule);
         (

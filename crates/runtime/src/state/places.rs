@@ -1,20 +1,21 @@
-//! Where addresses lie: in which module, at which code offset.
+//! Which module contains an address, and at which code offset.
 
 use crate::state::process::Process;
 use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::arena::{ModuleEntry, module_state};
 use everycall_hooks::ModuleDescriptor;
 
-/// Where an event's address lies.
+/// The place of an event's address.
 #[derive(Clone, Copy)]
 pub(crate) enum Place {
-    /// In a module: its code offset.
+    /// In a module, at this code offset.
     Offset(u32),
-    /// In none.
+    /// In no module.
     Unknown(u64),
 }
 
-/// Where an address that a hook of `module` reports lies. `anywhere`: it may lie in another module.
+/// The place of an address that a hook of `module` reports. `anywhere`: it may lie in another
+/// module.
 pub(crate) fn of_hook(process: &Process, module: &ModuleDescriptor, address: u64, anywhere: bool) -> Place {
     if !anywhere || within(module.start.load(Relaxed), module.size.load(Relaxed), address) {
         return Place::Offset((address as u32).wrapping_sub(module.bias_entry.load(Relaxed)));
@@ -26,7 +27,7 @@ fn within(start: u64, size: u64, address: u64) -> bool {
     address.wrapping_sub(start) < size
 }
 
-/// Where an address of any object lies.
+/// The place of an address in any object.
 pub(crate) fn of(process: &Process, address: u64) -> Place {
     let arena = process.arena();
     let count = arena.module_count().load(Acquire);
@@ -40,7 +41,8 @@ pub(crate) fn of(process: &Process, address: u64) -> Place {
     })
 }
 
-/// The address at a code offset, and the end of its object. `None` where no object has it now.
+/// The address at a code offset, and the end of its object. `None` if no loaded object has this
+/// offset.
 pub(crate) fn address(process: &Process, code: u32) -> Option<(u64, u64)> {
     let arena = process.arena();
     let count = arena.module_count().load(Acquire);

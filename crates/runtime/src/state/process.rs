@@ -1,4 +1,4 @@
-//! The state of the process: private memory that a forked child finds wiped.
+//! The state of the process: private memory that is wiped in a forked child.
 //!
 //! ```text
 //! Process                       some pages
@@ -39,42 +39,42 @@ pub(crate) mod process_state {
     pub const OFF: u32 = 2;
 }
 
-/// What the runtime knows of its process.
+/// The runtime's state of its process.
 #[repr(C, align(4096))]
 pub(crate) struct Process {
     pub(crate) state: AtomicU32,
-    /// In a forked child, the thread that makes it a traced process.
+    /// In a forked child, the thread that starts tracing it.
     pub(crate) starter: AtomicU32,
     pub(crate) pid: AtomicU32,
-    /// Held while modules come and go.
+    /// Held while modules are loaded or unloaded.
     pub(crate) module_lock: AtomicU32,
-    /// First code offset that no module has.
+    /// First unused code offset.
     pub(crate) next_code: AtomicU32,
     /// Ended threads and free slots.
     pub(crate) retired: Retired,
     /// Stacks that aren't threads' own.
     pub(crate) stacks: Ranges,
-    /// When fibers may be looked for again that nobody needs any more, ticks.
+    /// The earliest time for the next search for unused fibers, in ticks.
     pub(crate) idle_look_due: AtomicU64,
     /// Threads that were asked to end before their first call.
     pub(crate) cancelled: [Cancelled; 16],
     pub(crate) next_cancelled: AtomicU32,
-    /// Fibers that there were.
+    /// Number of fibers so far.
     pub(crate) fibers: AtomicU32,
     /// Snapshots that the program has taken of itself.
     pub(crate) snapshots: Snapshots,
-    /// Not 0 while a thread of ours writes a snapshot that a signal asked for.
+    /// Not 0 while a helper writes a snapshot on a signal.
     pub(crate) signal_helper: AtomicU32,
-    /// What it keeps of slow calls where it has a set of triggers.
+    /// The slow calls that it keeps if it has a set of triggers.
     pub(crate) kept_calls: KeptCalls,
     /// Its crash file.
     pub(crate) crash: CrashFile,
     /// Control block of threads that run untraced. A forked child finds it blank, too: its first
     /// event takes the slow path, and the child is traced or counted.
     pub(crate) left_out: Control,
-    /// Its arena, with the layout as it was checked at the start.
+    /// Its arena, with the layout that was checked at the start.
     arena: UnsafeCell<Arena>,
-    /// For whoever holds the module lock.
+    /// Used while holding the module lock.
     scratch: UnsafeCell<[u8; SCRATCH_SIZE]>,
 }
 
@@ -83,11 +83,10 @@ const SCRATCH_SIZE: usize = 8 << 10;
 
 static PROCESS: AtomicPtr<Process> = AtomicPtr::new(core::ptr::null_mut());
 static ARENA: AtomicPtr<u8> = AtomicPtr::new(core::ptr::null_mut());
-/// Place of the thread-local slot from the thread pointer.
+/// Offset of the thread-local slot from the thread pointer.
 static THREAD_SLOT: AtomicU64 = AtomicU64::new(0);
 
-/// Maps the process's memory for `arena` and makes it the process's. False where there is no
-/// memory.
+/// Maps the process's memory for `arena` and publishes it. Returns false if there is no memory.
 pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let layout = arena.layout();
     let wiped = wiped_bytes(layout);
@@ -95,13 +94,13 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
     let Some(base) = system::map(size, PROT_READ | PROT_WRITE, flags, -1) else { return false };
     if system::advise(base, wiped, system::MADV_WIPEONFORK).is_err() {
-        // A child would write into its parent's rings.
+        // Otherwise a child would write into its parent's rings.
         system::unmap(base, size);
         return false;
     }
     let process = base.cast::<Process>();
-    // SAFETY: fresh, zeroed, page-aligned memory; all zero is a valid Process. Nobody else has it
-    // yet.
+    // SAFETY: fresh, zeroed, page-aligned memory; all zero is a valid Process. No other thread has
+    // it yet.
     let fresh = unsafe { &mut *process };
     *fresh.arena.get_mut() = *arena;
     fresh.pid.store(system::process_id(), Relaxed);
@@ -113,32 +112,33 @@ pub(crate) fn begin(arena: &Arena, thread_slot: u64) -> bool {
     true
 }
 
-/// Bytes of the process and its control blocks, which a forked child finds wiped.
+/// Bytes of the process and its control blocks, which are wiped in a forked child.
 fn wiped_bytes(layout: &ArenaHeader) -> u64 {
     let controls = u64::from(layout.thread_capacity) * size_of::<Control>() as u64;
     (PROCESS_SIZE + controls).next_multiple_of(PAGE)
 }
 
-/// The process, where the runtime has begun (it may be a forked child's blank).
+/// The process, once the runtime has started. In a forked child, it may be blank.
 pub(crate) fn process() -> Option<&'static Process> {
     // SAFETY: set once, to memory that is never unmapped.
     unsafe { PROCESS.load(Acquire).as_ref() }
 }
 
-/// The arena as a forked child finds it, whose own copy of the layout is wiped.
+/// The arena that a forked child has inherited. The child's own copy of the layout is wiped.
 pub(crate) fn inherited_arena() -> Option<Arena> {
     let base = ARENA.load(Relaxed);
     if base.is_null() {
         return None;
     }
-    // SAFETY: mapped for ever, by `start`, which checked the layout; the header is at its begin.
+    // SAFETY: mapped by `start`, which checked the layout, and never unmapped; the header is at its
+    // beginning.
     let header = ArenaHeader::read(unsafe { core::slice::from_raw_parts(base, ArenaHeader::SIZE) })?;
-    // SAFETY: as above. The layout is checked again, for the program might have written over it.
+    // SAFETY: as above. The layout is checked again, because the program may have overwritten it.
     header.is_consistent(header.arena_size).then(|| unsafe { Arena::new(base, header) })
 }
 
-/// The runtime's own memory, but for its objects: the arena, the process and the stacks of the slow
-/// path. In a forked child, too.
+/// The runtime's own memory except for its objects: the arena, the process and the stacks of the
+/// slow path. Also valid in a forked child.
 pub(crate) fn own_memory() -> Option<[Range<u64>; 2]> {
     let process = core::ptr::from_ref(process()?) as u64;
     let arena = inherited_arena()?;
@@ -147,47 +147,47 @@ pub(crate) fn own_memory() -> Option<[Range<u64>; 2]> {
     Some([base..base + layout.arena_size, process..process + wiped_bytes(layout) + slow_stacks::SIZE])
 }
 
-/// Place of the thread-local slot from the thread pointer.
+/// Offset of the thread-local slot from the thread pointer.
 pub(crate) fn thread_slot_offset() -> u64 {
     THREAD_SLOT.load(Relaxed)
 }
 
-/// Address of the calling thread's slot for its control block, the first word of a `Local`.
+/// Address of the calling thread's slot for its control block: the first word of a `Local`.
 pub(crate) fn thread_slot() -> *mut *const Control {
     everycall_hooks::thread_pointer().wrapping_add(THREAD_SLOT.load(Relaxed)) as *mut *const Control
 }
 
-/// The process, where it is traced.
+/// The process, if it is traced.
 pub(crate) fn traced() -> Option<&'static Process> {
     process().filter(|process| process.state.load(Relaxed) == process_state::ON)
 }
 
 impl Process {
-    /// The process's arena. Not for a blank process.
+    /// The process's arena. Must not be called for a blank process.
     pub(crate) fn arena(&self) -> &Arena {
-        // SAFETY: `begin` or `begin_child` was called with an arena of this layout at this place;
+        // SAFETY: `begin` or `begin_child` was called with an arena of this layout at this address;
         // neither changes while the process isn't blank.
         unsafe { &*self.arena.get() }
     }
 
-    /// A forked child's process, which was blank: it has `arena` in the place of its parent's.
+    /// Starts the blank process of a forked child, with `arena` in place of its parent's.
     pub(crate) fn begin_child(&self, arena: &Arena, next_code: u32) {
-        // SAFETY: the thread that starts the child is alone, and nobody asks for the arena of a
-        // blank process.
+        // SAFETY: the thread that starts the child is the only one, and the arena of a blank
+        // process isn't used.
         unsafe { *self.arena.get() = *arena };
         self.pid.store(system::process_id(), Relaxed);
         self.next_code.store(next_code, Relaxed);
         self.retired.keep_as_parent();
     }
 
-    /// Whether a control block is one of the process's, of which there are `capacity`.
+    /// Whether a control block is one of the process's `capacity` control blocks.
     pub(crate) fn owns(&'static self, control: *const Control, capacity: u32) -> bool {
         let first = core::ptr::from_ref(self.control(0)) as u64;
         let size = u64::from(capacity) * size_of::<Control>() as u64;
         (control as u64).wrapping_sub(first) < size
     }
 
-    /// The buffer of whoever holds the module lock.
+    /// The buffer for the thread that holds the module lock.
     pub(crate) fn scratch(&self) -> *mut [u8; SCRATCH_SIZE] {
         self.scratch.get()
     }
@@ -200,7 +200,7 @@ impl Process {
         unsafe { &*first.wrapping_add(index as usize) }
     }
 
-    /// The control blocks of all slots that were ever a thread's.
+    /// The control blocks of all slots that a thread has ever had.
     pub(crate) fn controls(&'static self) -> impl Iterator<Item = &'static Control> {
         let arena = self.arena();
         let count = arena.thread_count().load(SeqCst).min(arena.layout().thread_capacity);

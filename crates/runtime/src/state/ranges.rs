@@ -1,7 +1,7 @@
-//! The stacks that are known besides the threads' own: where they are, and which slot they have.
-//! Looked up at each switch, without a lock; changed by whoever holds one.
+//! The known stacks besides the threads' own: their bounds and their slots. They are looked up at
+//! each context switch without a lock, and changed with a lock.
 //!
-//! The entries are ordered by where they begin. They overlap only where one lies within another: a
+//! The entries are ordered by their lower ends. They overlap only if one lies within another: a
 //! stack in a local variable of a function that runs on a fiber.
 
 use crate::sys::lock::Lock;
@@ -9,23 +9,23 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence,
 };
 
-/// Stacks that may be known at a time.
+/// The most stacks that can be known at a time.
 const CAPACITY: usize = 8192;
 
-/// Entries that are taken out together.
+/// Number of entries that are removed together.
 pub(crate) const TAKEN_AT_ONCE: usize = 16;
-/// Entries that are looked at together: whoever needs the table meanwhile waits.
+/// Number of entries that are checked together. Other threads that need the table wait meanwhile.
 const LOOKED_AT_AT_ONCE: usize = 256;
 
 /// [`Range::flags`].
 pub(crate) mod flags {
-    /// The program has begun something new on it: the calls that were open have been left.
+    /// The program has begun something new on it, so the calls that were open were unwound.
     pub const BEGUN_ANEW: u32 = 1;
-    /// There was no slot for it: its events are counted.
+    /// There was no slot for it. Its events are only counted.
     pub const REFUSED: u32 = 2;
     /// The bounds are a guess.
     pub const GUESSED: u32 = 4;
-    /// The program told of it, and does so again where something new begins on it.
+    /// The program registered it, and registers it again when something new begins on it.
     pub const TOLD: u32 = 8;
 }
 
@@ -34,28 +34,29 @@ pub(crate) mod flags {
 pub(crate) struct Range {
     pub(crate) low: u64,
     pub(crate) high: u64,
-    /// Its slot, plus 1; 0 before its first event.
+    /// Its slot, plus 1. 0 before its first event.
     pub(crate) slot: u32,
     /// A set of [`flags`].
     pub(crate) flags: u32,
-    /// The thread that told of it.
+    /// The thread that registered it.
     pub(crate) tid: u32,
-    /// Its name, NUL padded; empty for none.
+    /// Its name, NUL padded. Empty if it has none.
     pub(crate) name: [u8; 16],
-    /// Where it lies within another stack: what it lies in.
+    /// What it lies in, if it lies within another stack.
     pub(crate) around: Around,
 }
 
-/// The innermost open call of another stack around one that lies in it: see `threads::nested`.
+/// The innermost open call of the outer stack that surrounds a stack within it: see
+/// `threads::nested`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Around {
-    /// Slot of the other stack, plus 1; 0 where no such call is known.
+    /// Slot of the outer stack, plus 1. 0 if no such call is known.
     pub(crate) slot: u32,
-    /// The call's place in the open-call stack.
+    /// The call's index in the open-call stack.
     pub(crate) place: u32,
     /// Its event word.
     pub(crate) word: u64,
-    /// Where the call that it had made returns to, in whose frames the stack lies; 0 where that
+    /// The return address of the call that it had made, in whose frames the stack lies. 0 if it
     /// isn't known.
     pub(crate) callee_returns_to: u64,
 }
@@ -70,12 +71,12 @@ impl Range {
     }
 }
 
-/// The same where others may read it.
+/// A range in shared form, for lock-free readers.
 #[derive(Debug, Default)]
 struct Entry {
     low: AtomicU64,
     high: AtomicU64,
-    /// The highest end of this range and of all that come before it: where a search downwards ends.
+    /// The highest end of this range and of all that precede it, at which a downward search stops.
     reach: AtomicU64,
     slot_and_flags: AtomicU64,
     tid: AtomicU64,
@@ -123,7 +124,7 @@ impl Entry {
     }
 }
 
-/// The table. All zero is an empty one.
+/// The table. All zero is an empty table.
 #[derive(Debug)]
 pub(crate) struct Ranges {
     lock: AtomicU32,
@@ -138,7 +139,7 @@ impl Ranges {
         self.count.load(Relaxed) == 0
     }
 
-    /// How often the table was changed.
+    /// How often the table has changed.
     pub(crate) fn version(&self) -> u32 {
         self.version.load(Acquire)
     }
@@ -156,7 +157,7 @@ impl Ranges {
         })
     }
 
-    /// The end of the highest range that ends at `address` or below it; 0 for none.
+    /// The end of the highest range that ends at `address` or below it. 0 if there is none.
     pub(crate) fn end_below(&self, address: u64) -> u64 {
         self.read(|table| table.below(address).map_or(0, |range| range.high))
     }
@@ -169,23 +170,23 @@ impl Ranges {
         })
     }
 
-    /// Whether any range has a part of this one.
+    /// Whether any range overlaps this one.
     pub(crate) fn overlaps(&self, low: u64, high: u64) -> bool {
         self.read(|table| table.overlapping(low, high).is_some())
     }
 
-    /// The same, of those that nobody has told of.
+    /// Whether any range of an unregistered stack overlaps this one.
     pub(crate) fn overlaps_guessed(&self, low: u64, high: u64) -> bool {
         let lock = self.lock();
         lock.overlapping(low, high, |range| range.flags & flags::GUESSED != 0).is_some()
     }
 
-    /// The end of the highest range within this one that isn't the same; `low` for none.
+    /// The end of the highest range within this one that isn't the same. `low` if there is none.
     pub(crate) fn end_within(&self, low: u64, high: u64) -> u64 {
         self.highest_within(low, high).map_or(low, |range| range.high)
     }
 
-    /// The range within this one that isn't the same and ends highest.
+    /// The range within this one that isn't the same and has the highest end.
     pub(crate) fn highest_within(&self, low: u64, high: u64) -> Option<Range> {
         self.read(|table| {
             let is_inside =
@@ -195,13 +196,13 @@ impl Ranges {
         })
     }
 
-    /// Forgets all of them.
+    /// Removes all entries.
     #[cfg(test)]
     pub(crate) fn clear(&self) {
         self.count.store(0, Relaxed);
     }
 
-    /// Reads what belongs together. Whoever changes the table is done soon.
+    /// Reads consistent entries. A thread that changes the table finishes soon.
     fn read<T>(&self, look: impl Fn(&Ranges) -> T) -> T {
         loop {
             let version = self.version.load(Acquire);
@@ -216,7 +217,7 @@ impl Ranges {
         }
     }
 
-    /// The table for changes.
+    /// Locks the table for changes.
     pub(crate) fn lock(&self) -> Change<'_> {
         Change { ranges: self, _lock: Lock::take(&self.lock) }
     }
@@ -251,7 +252,7 @@ impl Ranges {
     fn below(&self, address: u64) -> Option<Range> {
         let behind = self.first_from(address);
         let nearest = (0..behind).rev().map(|index| self.get(index)).find(|range| range.high <= address)?;
-        // Only one that it lies within ends higher.
+        // Only a range around this one has a higher end.
         let around = |range: &Range| {
             let behind = self.first_from(range.low.saturating_add(1));
             self.reaching(behind, range.high).next().filter(|range| range.high <= address)
@@ -263,7 +264,7 @@ impl Ranges {
         self.reaching(self.first_from(high), low).next()
     }
 
-    /// The ranges before a place that end above `address`, the nearest ones first.
+    /// The ranges before index `place` that end above `address`, nearest first.
     fn reaching(&self, place: usize, address: u64) -> impl Iterator<Item = Range> {
         let reach = |index: usize| self.entries.get(index).map_or(0, |entry| entry.reach.load(Relaxed));
         let may_reach = move |index: &usize| reach(*index) > address;
@@ -275,14 +276,14 @@ impl Ranges {
     }
 }
 
-/// The table, held by one who changes it.
+/// The table, locked for changes.
 pub(crate) struct Change<'a> {
     ranges: &'a Ranges,
     _lock: Lock<'a>,
 }
 
 impl Change<'_> {
-    /// One that has a part of this one and that `is_meant`.
+    /// A range that overlaps this one and that `is_meant` accepts.
     pub(crate) fn overlapping(
         &self,
         low: u64,
@@ -293,7 +294,7 @@ impl Change<'_> {
         self.ranges.reaching(behind, low).find(is_meant)
     }
 
-    /// Takes a range in; false where there is no room.
+    /// Inserts a range. Returns false if there is no space.
     pub(crate) fn insert(&self, range: &Range) -> bool {
         let count = self.ranges.len();
         if count >= CAPACITY {
@@ -301,7 +302,7 @@ impl Change<'_> {
         }
         self.changed(|| {
             let first = self.ranges.first_from(range.low);
-            // Of those that begin there, the larger ones come first.
+            // Of several ranges with the same lower end, the larger ones come first.
             let is_before = |other: Range| other.low == range.low && other.high > range.high;
             let place = (first..count).find(|&index| !is_before(self.ranges.get(index))).unwrap_or(count);
             for index in (place..count).rev() {
@@ -313,7 +314,7 @@ impl Change<'_> {
         true
     }
 
-    /// Takes it out.
+    /// Removes a range.
     pub(crate) fn remove(&self, range: &Range) {
         let Some(place) = self.place(range) else { return };
         let count = self.ranges.len();
@@ -325,8 +326,9 @@ impl Change<'_> {
         });
     }
 
-    /// Takes out those that are meant of the next few that begin at `from` or above it, as many as
-    /// there is room for. How many they are, and where the next ones begin; `None` at the end.
+    /// Checks the next few ranges that begin at `from` or above it. Removes those that `is_meant`
+    /// accepts, up to the size of the buffer. Returns their number, and where the next ones begin,
+    /// or `None` at the end.
     pub(crate) fn take_some(
         &self,
         from: u64,
@@ -366,7 +368,8 @@ impl Change<'_> {
         (found, next)
     }
 
-    /// Changes all but where it begins and ends; false where it isn't there any more.
+    /// Changes a range, except for its bounds. Returns false if the range isn't in the table any
+    /// more.
     pub(crate) fn update(&self, range: &Range, change: impl FnOnce(&mut Range)) -> bool {
         let Some(place) = self.place(range) else { return false };
         self.changed(|| {
@@ -392,7 +395,7 @@ impl Change<'_> {
         }
     }
 
-    /// Sets how many there are, and how far they reach, from the first one on that isn't as before.
+    /// Sets the number of entries, and recomputes `reach` from the first changed entry on.
     fn set_count(&self, count: usize, changed: usize) {
         self.ranges.count.store(count as u32, Relaxed);
         let entries = &self.ranges.entries;
@@ -404,7 +407,7 @@ impl Change<'_> {
         }
     }
 
-    /// Nobody reads what `change` does before it is done.
+    /// Runs `change` so that no reader uses its results before it is complete.
     fn changed(&self, change: impl FnOnce()) {
         let version = &self.ranges.version;
         version.store(version.load(Relaxed).wrapping_add(1), Relaxed);
@@ -470,7 +473,7 @@ mod tests {
             [Some(2000), Some(1000), Some(4000), Some(1000), None]
         );
         assert_eq!(table.end_within(1000, 9000), 5000);
-        // Within another one, it begins higher and ends lower.
+        // A range within another one begins higher and ends lower.
         assert_eq!(table.end_within(0, 10_000), 9000);
         let around = |low, high| table.find_around(low, high).map(|range| range.low);
         assert_eq!(

@@ -1,21 +1,22 @@
-//! Whether threads record: one may be left out, or recording may be off for all of them.
+//! Whether threads record: one thread may be left out, or recording may be off for all.
 //!
-//! Hooks look at nothing more for it than they do anyway. Whoever switches tracing off sets every
-//! thread's `end` to 0, so that its next event comes to the slow path, which turns its `state` to
-//! OFF: from then on hooks return as soon as they have seen that. Whoever switches it on turns
-//! those states back; the next event comes to the slow path once more, which writes the GAP record.
+//! Hooks check nothing extra for this. Switching tracing off sets every thread's `end` to 0, so
+//! that its next event comes to the slow path. That sets its `state` to OFF, and from then on hooks
+//! return as soon as they have read it. Switching tracing on resets those states. The next event
+//! comes to the slow path once more, which writes the GAP record.
 //!
-//! A thread that writes its own `end` or `state` looks at the switch afterwards, and who turns the
-//! switch looks at them afterwards: so one of the two sees the other.
+//! A thread that writes its own `end` or `state` checks the switch afterwards. A thread that
+//! changes the switch checks `end` and `state` afterwards. So one of the two sees the other's
+//! change.
 
 use crate::state::arena::Slot;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::event::gap;
 use everycall_ring::{Control, state};
 
-/// Whether tracing is off: [`disabled`]. Forked children begin with what it is.
+/// Whether tracing is off: [`disabled`]. Forked children inherit it.
 pub(crate) static DISABLED: AtomicU32 = AtomicU32::new(disabled::NO);
-/// When it went off in every thread, ticks; 0 while that is being done.
+/// When it was off in every thread, in ticks. 0 while it is being switched off.
 pub(crate) static DISABLED_TICKS: AtomicU64 = AtomicU64::new(0);
 
 /// [`DISABLED`].
@@ -26,13 +27,13 @@ pub(crate) mod disabled {
     pub const ABOUT_TO_END: u32 = 2;
 }
 
-/// The process starts with tracing off.
+/// Starts the process with tracing off.
 pub(crate) fn begin_off() {
     DISABLED_TICKS.store(everycall_hooks::ticks(), Relaxed);
     DISABLED.store(disabled::YES, SeqCst);
 }
 
-/// In a forked child, where whoever was switching tracing on doesn't run.
+/// In a forked child, the thread that was switching tracing on doesn't exist.
 pub(crate) fn begin_child() {
     let _ = DISABLED.compare_exchange(disabled::ABOUT_TO_END, disabled::YES, SeqCst, Relaxed);
 }
@@ -42,17 +43,17 @@ pub(crate) fn is_disabled() -> bool {
     DISABLED.load(Relaxed) != disabled::NO
 }
 
-/// Whether sites are to be on.
+/// Whether sites should be on.
 pub(crate) fn are_sites_on() -> bool {
     DISABLED.load(SeqCst) != disabled::YES
 }
 
-/// Whether the thread doesn't record now.
+/// Whether the thread doesn't record at present.
 pub(crate) fn is_off(control: &Control) -> bool {
     is_disabled() || control.left_out.load(Relaxed) != 0
 }
 
-/// Stops the calling thread, whose ring is held, where it has to: true then.
+/// Stops recording in the calling thread, whose ring is held, if requested. Returns whether it did.
 pub(crate) fn stop_if_asked(control: &Control, slot: &Slot) -> bool {
     let is_left_out = control.left_out.load(Relaxed) != 0;
     if !is_left_out && !is_disabled() {
@@ -76,7 +77,7 @@ pub(crate) fn stop_if_asked(control: &Control, slot: &Slot) -> bool {
     true
 }
 
-/// After the calling thread has let its hooks write again.
+/// Called after the calling thread has let its hooks write again.
 pub(crate) fn look_again(control: &Control) {
     fence(SeqCst);
     if is_disabled() {
@@ -86,12 +87,12 @@ pub(crate) fn look_again(control: &Control) {
     }
 }
 
-/// A thread that is switched off misses calls from now on, though it may never notice: its sites go
-/// off, too. It says so with its next event. (Its reason is [`gap::DISABLED`], unless the thread
-/// itself says another one.)
+/// Begins the gap of a thread that is switched off: it misses calls from now on, although it may
+/// never see that, because its sites are switched off, too. Its next event records the gap. (The
+/// reason is [`gap::DISABLED`], unless the thread itself sets another one.)
 pub(crate) fn begin_gap(control: &Control, ticks: u64) {
     if control.gap_ticks.compare_exchange(0, ticks, SeqCst, Relaxed).is_ok() && !is_disabled() {
-        // On again, in another thread: what was recorded since is no gap.
+        // Another thread has switched tracing on again. What was recorded since then isn't a gap.
         let _ = control.gap_ticks.compare_exchange(ticks, 0, SeqCst, Relaxed);
     }
 }

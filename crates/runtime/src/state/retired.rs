@@ -3,25 +3,26 @@
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::env::KeepEnded;
 
-/// The ended threads, the longest ended first, for whoever holds the lock; and the free slots, for
-/// all.
+/// The ended threads, in the order of their ends, protected by the lock; and the free slots, which
+/// any thread may take.
 #[derive(Debug, Default)]
 pub(crate) struct Retired {
     pub(crate) lock: AtomicU32,
-    /// Index of the slot that is looked at next.
+    /// Index of the next slot to check.
     pub(crate) next_look: AtomicU32,
-    /// Slot of the thread that began last, index plus 1: many a program has one thread after the
+    /// Slot of the thread that began last, index plus 1. Many programs have one thread after the
     /// other.
     pub(crate) newest: AtomicU32,
-    /// Slots of ended threads, index plus 1: a list by [`Slot::next`].
+    /// Slots of ended threads, index plus 1: a list linked by [`Slot::next`].
     pub(crate) first: AtomicU32,
     pub(crate) last: AtomicU32,
-    /// Free slots: a [`FreeList`] by the same words. Whoever finds the lock closed takes from it,
-    /// too, else each time that threads begin together would leave a slot and a stack more.
+    /// Free slots: a [`FreeList`] linked by the same words. A thread that finds the lock taken also
+    /// takes slots from it. Otherwise each time that threads begin together, one more slot and
+    /// stack would be used.
     pub(crate) free: AtomicU64,
-    /// Open-call stacks that nobody has any more: a [`FreeList`] by the words of their sentinels.
+    /// Unused open-call stacks: a [`FreeList`] linked by the words of their sentinels.
     pub(crate) free_stacks: AtomicU64,
-    /// Open-call stacks that were taken so far.
+    /// Number of open-call stacks that were taken so far.
     pub(crate) stacks_taken: AtomicU32,
     /// Bytes that the ended threads occupy.
     pub(crate) bytes: AtomicU64,
@@ -29,11 +30,11 @@ pub(crate) struct Retired {
     pub(crate) bytes_max: AtomicU64,
     /// How long they are kept, in nanoseconds; [`u64::MAX`] for ever.
     pub(crate) keep_ns: AtomicU64,
-    /// When it is time to look after many, in ticks.
+    /// When the next pass over many slots is due, in ticks.
     pub(crate) pass_due: AtomicU64,
 }
 
-/// What [`Retired::keep`] was told, for forked children.
+/// The arguments of [`Retired::keep`], for forked children.
 static BYTES_MAX: AtomicU64 = AtomicU64::new(0);
 static KEEP_NS: AtomicU64 = AtomicU64::new(0);
 

@@ -6,18 +6,18 @@ use everycall_format::arena::HOLDERS;
 /// [`Handle::state`].
 pub(crate) mod snapshot_state {
     pub(crate) const FREE: u32 = 0;
-    /// It is being made, written or freed.
+    /// It is being taken, written or freed.
     pub(crate) const BUSY: u32 = 1;
     pub(crate) const READY: u32 = 2;
 }
 
-/// The snapshots that the process has taken and not freed, by their entry in the table of holders.
+/// The snapshots that the process has taken and not freed, by index in the table of holders.
 pub(crate) struct Snapshots(pub(crate) [Handle; HOLDERS as usize]);
 
 /// A snapshot that was taken.
 pub(crate) struct Handle {
     pub(crate) state: AtomicU32,
-    /// Counts its uses: a handle that was freed isn't another one's.
+    /// Number of its uses, so that a handle isn't valid for a later snapshot.
     pub(crate) uses: AtomicU32,
     /// The memory of its lists, and its bytes.
     pub(crate) memory: AtomicU64,

@@ -1,10 +1,10 @@
-//! The set of functions that triggers name, where there is one, and its thresholds in ticks.
+//! The set of functions that triggers name, if there is one, and its thresholds in ticks.
 //!
-//! Its thresholds are nanoseconds, and ticks are compared. Nobody waits until the clock's rate is
-//! known well: sites get what the threshold can't be less than, and a call that took longer than
-//! that is compared once more, with a rate that was measured for at least half as long as the
-//! process runs. So it is exact to a fraction of a microsecond for each call, from the first one
-//! on.
+//! Its thresholds are in nanoseconds, but ticks are compared. The runtime doesn't wait until the
+//! clock's rate is known well. Sites get a lower bound of the threshold. A call that took longer
+//! than that is compared again, with a rate that was measured for at least half of the process's
+//! run time. So the result is exact to a fraction of a microsecond for each call, from the first
+//! one on.
 #![allow(unsafe_code)] // Written once, at the start, before there is anybody else to read it.
 
 use crate::sys::lock::Lock;
@@ -18,23 +18,23 @@ use everycall_format::arena::ClockReading;
 use everycall_format::site_set::SiteSet;
 use everycall_format::trigger::{NEVER, RULES};
 
-/// Nanoseconds for which the clock is measured before anything else: its rate is known to some
-/// thousandths then.
+/// Nanoseconds for which the clock is measured at the start. Its rate is then known to some
+/// thousandths.
 const FIRST_NS: u64 = 300_000;
 
-/// Bits of a rate behind the point.
+/// Fraction bits of a rate.
 const RATE_BITS: u32 = 28;
 
-/// What is known of the set. Written at the start, before there is anybody else.
+/// The set and what belongs to it. Written at the start, before other threads exist.
 struct Known {
     set: UnsafeCell<Option<SiteSet<'static>>>,
-    /// The clocks at the start.
+    /// The clock reading at the start.
     first: UnsafeCell<ClockReading>,
-    /// Standard error as it was at the start: device and inode.
+    /// Standard error at the start: device and inode.
     messages: UnsafeCell<Option<(u64, u64)>>,
 }
 
-// SAFETY: written at the start alone, before there is anybody else to read it.
+// SAFETY: written only at the start, before any other thread can read it.
 unsafe impl Sync for Known {}
 
 static KNOWN: Known = Known {
@@ -49,17 +49,17 @@ static KNOWN: Known = Known {
     messages: UnsafeCell::new(None),
 };
 static IS_THERE: AtomicBool = AtomicBool::new(false);
-/// The triggers' thresholds as exactly as they are known, in ticks.
+/// The triggers' thresholds in ticks, as exactly as they are known.
 static EXACT: [AtomicU64; RULES as usize] = [const { AtomicU64::new(NEVER) }; RULES as usize];
-/// When they are to be computed anew, ticks; held while they are.
+/// When they are to be recomputed, in ticks. Held while they are.
 static DUE: AtomicU64 = AtomicU64::new(0);
 static LOCK: AtomicU32 = AtomicU32::new(0);
 
-/// There is a set: measures the clock for a moment. For the start alone.
+/// Stores a set, and measures the clock for a moment. Call it only at the start.
 pub(crate) fn begin(set: SiteSet<'static>) -> Option<&'static SiteSet<'static>> {
     let first = clock::reading();
     while system::clock_ns(CLOCK_MONOTONIC_RAW).saturating_sub(first.monotonic_raw_ns) < FIRST_NS {}
-    // SAFETY: at the start there is nobody else.
+    // SAFETY: there are no other threads at the start.
     unsafe {
         *KNOWN.set.get() = Some(set);
         *KNOWN.first.get() = first;
@@ -69,30 +69,29 @@ pub(crate) fn begin(set: SiteSet<'static>) -> Option<&'static SiteSet<'static>> 
     self::set()
 }
 
-/// There is no set, after all.
+/// Removes the set again.
 pub(crate) fn forget() {
     IS_THERE.store(false, Release);
 }
 
-/// The set, where there is one.
+/// The set, if there is one.
 pub(crate) fn set() -> Option<&'static SiteSet<'static>> {
     if !IS_THERE.load(Acquire) {
         return None;
     }
-    // SAFETY: written before the mark that was looked at.
+    // SAFETY: written before the mark that was read.
     unsafe { (*KNOWN.set.get()).as_ref() }
 }
 
-/// Whether standard error is what it was at the start: the program may have put something else in
-/// its place since.
+/// Whether standard error is the same file as at the start. The program may have replaced it.
 pub(crate) fn is_heard() -> bool {
-    // SAFETY: written before the set was there.
+    // SAFETY: written before the set was published.
     let messages = unsafe { *KNOWN.messages.get() };
     messages.is_some() && disk::identity_of(2) == messages
 }
 
-/// The threshold of a trigger in ticks, as exactly as the clock's rate is known by now; `None`
-/// where there is no set.
+/// The threshold of a trigger in ticks, as exactly as the clock's rate is known by now. `None` if
+/// there is no set.
 pub(crate) fn exact_threshold(rule: u32) -> Option<u64> {
     let set = set()?;
     let now = everycall_hooks::ticks();
@@ -106,24 +105,24 @@ pub(crate) fn exact_threshold(rule: u32) -> Option<u64> {
                 Relaxed,
             );
         }
-        // SAFETY: written before the set was there.
+        // SAFETY: written before the set was published.
         let first = unsafe { &*KNOWN.first.get() };
         DUE.store(now.saturating_add(now.saturating_sub(first.ticks)), Release);
     }
     Some(set.rule(rule).map_or(NEVER, |rule| ticks(rule.threshold_ns, Bound::Nearest)))
 }
 
-/// Which ticks are wanted.
+/// Which bound of a number of ticks to compute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bound {
     Nearest,
-    /// Such as they can't be fewer.
+    /// A lower bound.
     Lower,
 }
 
 /// The ticks of so many nanoseconds, by what was measured since the start.
 pub(crate) fn ticks(nanoseconds: u64, bound: Bound) -> u64 {
-    // SAFETY: written before the set was there.
+    // SAFETY: written before the set was published.
     let first = unsafe { &*KNOWN.first.get() };
     let now = clock::reading();
     let unsure = if bound == Bound::Lower { first.bracket.saturating_add(now.bracket) } else { 0 };
@@ -131,8 +130,8 @@ pub(crate) fn ticks(nanoseconds: u64, bound: Bound) -> u64 {
     scale(nanoseconds, ticks, now.monotonic_raw_ns.saturating_sub(first.monotonic_raw_ns))
 }
 
-/// `value * by / from`, exact to a hundred-millionth of it: without 128 bits, whose division is a
-/// library's. Below [`NEVER`].
+/// `value * by / from`, exact to a hundred-millionth of it. It avoids 128-bit numbers, whose
+/// division is a library function. The result is below [`NEVER`].
 fn scale(value: u64, by: u64, from: u64) -> u64 {
     let excess = (u64::BITS - by.leading_zeros()).saturating_sub(u64::BITS - 1 - RATE_BITS);
     let Some(rate) = ((by >> excess) << RATE_BITS).checked_div(from >> excess) else { return 0 };

@@ -1,4 +1,4 @@
-//! The triggers of an arena: which functions are armed, and the calls that were posted.
+//! The triggers of an arena: which functions are armed, and the posted calls.
 #![allow(unsafe_code)] // Shared memory: fields of structures in the arena, by their addresses.
 
 use crate::state::arena::Arena;
@@ -15,7 +15,7 @@ use everycall_format::trigger::{
 };
 use everycall_ring::Control;
 
-/// The triggers of an arena that has room for them.
+/// The triggers of an arena that has space for them.
 #[derive(Clone, Copy)]
 pub(crate) struct Triggers {
     pub(crate) base: *mut u8,
@@ -30,7 +30,7 @@ pub(crate) struct Site {
 }
 
 impl Triggers {
-    /// The triggers of `arena`; `None` where it has no room for any.
+    /// The triggers of `arena`. `None` if it has no space for any.
     pub(crate) fn of(arena: &Arena) -> Option<Triggers> {
         let layout = arena.layout();
         let at = layout.triggers_at()?;
@@ -45,7 +45,7 @@ impl Triggers {
         Sites::of(field!(self.base, TriggerHeader, sites, AtomicU32).load(Acquire), self.capacity)
     }
 
-    /// What lies so far behind the header.
+    /// The address `offset` bytes behind the header.
     pub(crate) fn at(&self, offset: u64) -> *mut u8 {
         self.base.wrapping_add(offset as usize)
     }
@@ -54,7 +54,7 @@ impl Triggers {
         self.sites().count > 0
     }
 
-    /// The sites that hold `code`. Sites are in order; those of one function lie side by side.
+    /// The sites that hold `code`. Sites are in order; those of one function are adjacent.
     pub(crate) fn holding(&self, code: u32) -> impl Iterator<Item = Site> + use<> {
         let (triggers, sites) = (*self, self.sites());
         let count = if code >= ESCAPE_FIRST { 0 } else { sites.count };
@@ -89,7 +89,7 @@ impl Triggers {
         self.at(call_at(index))
     }
 
-    /// Takes a free entry for a call: its index.
+    /// Takes a free entry for a call. Returns its index.
     pub(crate) fn take_call(&self) -> Option<u32> {
         (0..CALLS).find(|index| {
             let state = field!(self.call(*index), TriggeredCall, state, AtomicU32);
@@ -98,8 +98,8 @@ impl Triggers {
         })
     }
 
-    /// A call met a trigger's condition, and ended at `end` after so many ticks. Whether it is to
-    /// be posted.
+    /// Counts a call that met a trigger's condition, and ended at `end` after so many ticks.
+    /// Returns whether it is to be posted.
     pub(crate) fn fire(&self, rule: u32, end: u64, took: u64) -> bool {
         let rule = self.rule(rule);
         field!(rule, TriggerRule, fired, AtomicU64).fetch_add(1, Relaxed);
@@ -108,17 +108,17 @@ impl Triggers {
         !is_quiet && took > field!(rule, TriggerRule, least, AtomicU64).load(Relaxed)
     }
 
-    /// A call that was to be kept couldn't be.
+    /// Counts a call that should have been kept and couldn't be.
     pub(crate) fn count_missed(&self, rule: u32) {
         field!(self.rule(rule), TriggerRule, missed, AtomicU64).fetch_add(1, Relaxed);
     }
 
-    /// For how long threads are to keep what they have when a call is posted.
+    /// How long threads have to keep their events when a call is posted.
     pub(crate) fn keep_ticks(&self) -> u64 {
         field!(self.base, TriggerHeader, keep_ticks, AtomicU64).load(Relaxed)
     }
 
-    /// Posts a call in the entry that was taken for it.
+    /// Posts a call in an entry from [`Triggers::take_call`].
     pub(crate) fn post(&self, index: u32, new: &TriggeredCall) {
         let call = self.call(index);
         field!(call, TriggeredCall, rule, AtomicU32).store(new.rule, Relaxed);
@@ -132,9 +132,9 @@ impl Triggers {
         field!(call, TriggeredCall, threshold, AtomicU64).store(new.threshold, Relaxed);
         field!(call, TriggeredCall, events_before, AtomicU64).store(new.events_before, Relaxed);
         field!(call, TriggeredCall, events_after, AtomicU64).store(new.events_after, Relaxed);
-        // Before the bell: as soon as that has changed, this says for how long. The first call that
-        // waits counts: nobody may ever come for it, and threads must not wait longer because
-        // others follow.
+        // Stored before the bell: as soon as the bell has changed, this tells for how long. The
+        // first waiting call counts, because a reader may never come for it, and threads must not
+        // wait longer because other calls follow.
         let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Relaxed);
         if bell == field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) {
             field!(self.base, TriggerHeader, posted, AtomicU64).store(everycall_hooks::ticks(), Relaxed);
@@ -143,7 +143,7 @@ impl Triggers {
         field!(self.base, TriggerHeader, bell, AtomicU32).fetch_add(1, Release);
     }
 
-    /// Whether a call was posted that nobody has taken hold of yet, and somebody may still come.
+    /// Whether a posted call's segments haven't been pinned yet, and a reader may still come.
     pub(crate) fn is_awaited(&self) -> bool {
         let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Acquire);
         bell != field!(self.base, TriggerHeader, heard, AtomicU32).load(Acquire) && {
@@ -152,7 +152,7 @@ impl Triggers {
         }
     }
 
-    /// Whether a call of the thread in slot `slot` with this generation was posted lately.
+    /// Whether a call of the thread in slot `slot` with this generation was posted recently.
     pub(crate) fn has_call_of(&self, slot: u32, generation: u32) -> bool {
         (0..CALLS).map(|index| self.call(index)).any(|call| {
             field!(call, TriggeredCall, slot, AtomicU32).load(Relaxed) == slot
@@ -161,7 +161,7 @@ impl Triggers {
         })
     }
 
-    /// The process goes on, though the recorder hasn't named a module's functions.
+    /// The process continues although the recorder hasn't named a module's functions.
     pub(crate) fn give_up(&self) {
         field!(self.base, TriggerHeader, given_up, AtomicU64).store(everycall_hooks::ticks(), SeqCst);
     }
@@ -170,7 +170,7 @@ impl Triggers {
         field!(self.base, TriggerHeader, generation, AtomicU32).load(Acquire)
     }
 
-    /// What a forked child takes over of its parent's triggers.
+    /// What a forked child copies from its parent's triggers.
     pub(crate) fn inheritance(&self, arena: &Arena) -> Inheritance {
         // The recorder publishes sites before their generation.
         let generation = self.generation();
@@ -190,8 +190,8 @@ impl Triggers {
             floor_and_sites,
             given_up: given_up.to_le_bytes(),
             generation: generation.to_le_bytes(),
-            // SAFETY: within the triggers, which stay mapped. The recorder writes new sites into
-            // the other half.
+            // SAFETY: within the triggers, which are never unmapped. The recorder writes new sites
+            // into the other half.
             sites: (arena.offset_of(address as u64), unsafe {
                 core::slice::from_raw_parts(address.cast_const(), size as usize)
             }),
@@ -199,11 +199,11 @@ impl Triggers {
     }
 }
 
-/// A parent's triggers, as its forked child takes them over: parts of the arena with their places.
+/// A parent's triggers, as its forked child copies them: parts of the arena with their offsets.
 pub(crate) struct Inheritance {
     triggers: Triggers,
     word: u32,
-    /// Where the header lies.
+    /// The header's offset.
     at: u64,
     floor_and_sites: [u8; FLOOR_AND_SITES],
     given_up: [u8; size_of::<u64>()],
@@ -211,11 +211,11 @@ pub(crate) struct Inheritance {
     sites: (u64, &'static [u8]),
 }
 
-/// Bytes of the lowest threshold and the number of sites, with which the header begins.
+/// Bytes of the lowest threshold and the number of sites, which begin the header.
 const FLOOR_AND_SITES: usize = offset_of!(TriggerHeader, sites) + size_of::<u32>();
 
 impl Inheritance {
-    /// The parts, which `put` stores. Whether it stored all of them.
+    /// Passes the parts to `put`, which stores them. Returns whether it stored all.
     pub(crate) fn put(&self, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool {
         let at = |field: usize| self.at + field as u64;
         put(self.sites.0, self.sites.1)
@@ -224,7 +224,7 @@ impl Inheritance {
             && put(at(offset_of!(TriggerHeader, generation)), &self.generation)
     }
 
-    /// The same without sites: the recorder, to which that is generation 0, puts all of them there.
+    /// Removes the sites: the recorder takes this for generation 0 and writes all sites.
     pub(crate) fn without_sites(mut self) -> Inheritance {
         self.sites.1 = &[];
         let (floor, count) = self.floor_and_sites.split_at_mut(size_of::<u64>());
@@ -234,8 +234,8 @@ impl Inheritance {
         self
     }
 
-    /// Whether the recorder has left the parent's sites alone since: it may have begun to write
-    /// others into the same half.
+    /// Whether the recorder has left the parent's sites unchanged since: otherwise it may have
+    /// begun to write others into the same half.
     pub(crate) fn is_current(&self) -> bool {
         fence(Acquire);
         let word = field!(self.triggers.base, TriggerHeader, sites, AtomicU32).load(Acquire);
@@ -243,25 +243,25 @@ impl Inheritance {
     }
 }
 
-/// Whether threads are to keep what they have, and what ended ones have left: a call was posted,
-/// and whoever keeps it hasn't come yet. It may have to wait for a CPU for long, and finds what was
-/// there all the same.
+/// Whether threads have to keep their events, and those of ended threads: a call was posted, and
+/// its reader hasn't come yet. The reader may wait for a CPU for long, and still finds what was
+/// there.
 pub(crate) fn are_awaited(arena: &Arena) -> bool {
     Triggers::of(arena).is_some_and(|triggers| triggers.is_awaited())
 }
 
-/// The same of the thread in slot `slot` with this generation: whether one of its own calls waits.
+/// Whether a call of the thread in slot `slot` with this generation waits for its reader.
 pub(crate) fn is_awaited(arena: &Arena, slot: u32, generation: u32) -> bool {
     Triggers::of(arena)
         .is_some_and(|triggers| triggers.is_awaited() && triggers.has_call_of(slot, generation))
 }
 
-/// What hooks compare with where `floor` is the lowest threshold.
+/// The value that hooks compare if `floor` is the lowest threshold.
 fn low_floor(floor: u64) -> u32 {
     u32::try_from(floor.saturating_add(1)).unwrap_or(u32::MAX)
 }
 
-/// Brings the thread's floor up to date.
+/// Updates the thread's floor.
 pub(crate) fn look_at_floor(process: &Process, control: &Control) {
     let Some(triggers) = Triggers::of(process.arena()) else {
         return control.floor.store(u32::MAX, Relaxed);
@@ -269,14 +269,14 @@ pub(crate) fn look_at_floor(process: &Process, control: &Control) {
     loop {
         let floor = triggers.floor();
         control.floor.store(low_floor(floor), SeqCst);
-        // Somebody who lowered it meanwhile has lowered ours before we wrote it.
+        // A thread that lowered it meanwhile has already lowered ours, before we wrote it.
         if triggers.floor() == floor {
             return;
         }
     }
 }
 
-/// Brings the floors of all threads up to date, after sites were added.
+/// Updates the floors of all threads after sites were added.
 pub(crate) fn lower_floors(process: &'static Process) {
     let arena = process.arena();
     let Some(triggers) = Triggers::of(arena) else { return };
@@ -286,7 +286,7 @@ pub(crate) fn lower_floors(process: &'static Process) {
     }
 }
 
-/// Whether the ring of a thread with a matching call may take one more segment beyond its limit.
+/// Whether the ring of a thread with a matching call may get one more segment beyond its limit.
 pub(crate) fn may_grow(process: &Process) -> bool {
     let Some(triggers) = Triggers::of(process.arena()) else { return false };
     let allowed = field!(triggers.base, TriggerHeader, segments_allowed, AtomicU32).load(Relaxed);

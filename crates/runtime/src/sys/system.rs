@@ -286,12 +286,12 @@ pub(crate) fn address_space_limit() -> u64 {
     limit(RLIMIT_AS)
 }
 
-/// Bytes of private memory that it may have: `RLIMIT_DATA`.
+/// `RLIMIT_DATA`, the most bytes of private memory.
 pub(crate) fn data_limit() -> u64 {
     limit(RLIMIT_DATA)
 }
 
-/// Bytes that its files may have: `RLIMIT_FSIZE`. Whoever goes beyond gets a signal that ends it.
+/// `RLIMIT_FSIZE`, the most bytes of a file. A process that exceeds it gets a signal that ends it.
 pub(crate) fn file_size_limit() -> u64 {
     limit(RLIMIT_FSIZE)
 }

@@ -1,12 +1,12 @@
-//! C strings that somebody hands over.
+//! C strings that the program passes.
 #![allow(unsafe_code)] // Pointers to them.
 
 use everycall_format::label::NAME_MAX;
 
-/// As much of a C string as a label holds, and a byte more.
+/// As much of a C string as a label holds, plus one byte.
 ///
 /// # Safety
-/// It is one, and stays.
+/// `begin` is that of a C string that is never freed.
 pub(crate) unsafe fn start_of(begin: *const u8) -> &'static [u8] {
     let mut length = 0;
     // SAFETY: by contract.
@@ -21,7 +21,7 @@ pub(crate) unsafe fn start_of(begin: *const u8) -> &'static [u8] {
 /// The bytes of a C string. (Without `strlen`, which the program may define.)
 ///
 /// # Safety
-/// `begin` is that of a string that ends with NUL and stays.
+/// `begin` is that of a C string that is never freed.
 pub(crate) unsafe fn whole(begin: *const u8) -> &'static [u8] {
     let mut length = 0;
     // SAFETY: by contract.

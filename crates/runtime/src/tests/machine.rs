@@ -1,8 +1,8 @@
-//! A thread of a traced program: calls, their hooks step by step, signals in between, jumps out of
-//! them.
+//! A thread of a traced program: calls, their hooks step by step, signals in between, and jumps out
+//! of them.
 //!
-//! If you change a hook in the hooks room, change it here. A step here is one instruction there
-//! that touches memory which others look at.
+//! If you change a hook in crates/hooks, change it here. A step here is one instruction there that
+//! accesses memory which others read.
 #![allow(unsafe_code)] // The arena and the stacks of a pretended thread, by their addresses.
 
 extern crate std;
@@ -26,12 +26,12 @@ use std::boxed::Box;
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::vec::Vec;
 
-/// Entries of the open-call stack; so few that deep programs go beyond them.
+/// Entries of the open-call stack: so few that deep programs exceed them.
 pub(super) const CAPACITY: u32 = 700;
-/// Bytes of a frame, and how far below the interrupted one a handler's begins.
+/// Bytes of a frame, and how far below the interrupted frame a handler's begins.
 const FRAME: u64 = 48;
 const BELOW: u64 = 256;
-/// Bytes of code of each call: every call has a function of its own, so that events can be told
+/// Bytes of code of each call. Every call has a function of its own, so that events can be told
 /// apart.
 const FUNCTION: u32 = 16;
 
@@ -39,16 +39,16 @@ std::thread_local! {
     static THREAD: Cell<Local> = const { Cell::new(Local::NONE) };
 }
 
-/// What comes between two steps.
+/// What happens between two steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Interrupt {
     /// A handler that makes two nested calls and returns.
     Returns,
-    /// The same on the alternate signal stack.
+    /// As [`Interrupt::Returns`], on the alternate signal stack.
     Alternate,
     /// A handler that makes a call, within which it jumps to the innermost [`Machine::catch`].
     Jumps,
-    /// The same from the alternate signal stack.
+    /// As [`Interrupt::Jumps`], from the alternate signal stack.
     AlternateJumps,
     /// A handler that jumps before it has made a call.
     JumpsAtOnce,
@@ -73,7 +73,7 @@ impl Interrupt {
     ];
 }
 
-/// A jump is on its way to the innermost catch.
+/// A jump is unwinding to the innermost catch.
 #[derive(Debug)]
 pub(super) struct Jump;
 pub(super) type Flow = Result<(), Jump>;
@@ -87,11 +87,11 @@ pub(super) enum Hooks {
     Body,
 }
 
-/// What is known of a call's entry or exit.
+/// The state of a call's entry or exit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Known {
     Never,
-    /// Its hook has begun and may have been left.
+    /// Its hook has begun and may have been abandoned.
     Begun,
     Done,
 }
@@ -102,40 +102,40 @@ pub(super) struct Machine {
     control: &'static Control,
     slot: Slot,
     stack_pointer: u64,
-    /// Memory of the pretended stack.
+    /// Memory of the simulated stack.
     stack: Vec<u64>,
-    /// And of a fiber's.
+    /// Memory of a fiber's stack.
     fiber: Vec<u64>,
-    /// Whether the program is on it. Its calls are none of the thread's.
+    /// Whether the program runs on the fiber. Calls there don't belong to the thread.
     is_on_fiber: bool,
-    /// Steps so far.
+    /// Number of steps so far.
     pub(super) steps: u64,
-    /// What comes before which step; in order.
+    /// What happens before which step, in order.
     plan: Vec<(u64, Interrupt)>,
-    /// For whoever has to find out why a check failed.
+    /// For the message of a failed check.
     name: std::string::String,
-    /// Hooks that were begun and aren't done.
+    /// Hooks that have begun and aren't finished.
     in_flight: u32,
     /// Entries and exits by call.
     calls: Vec<[Known; 2]>,
-    /// Calls that are open, as the program sees it: code offset and stack pointer.
+    /// Calls that are open from the program's point of view: code offset and stack pointer.
     open: Vec<(u32, u64)>,
-    /// Slots that were reserved in order and given up, because a handler has meanwhile gone on
-    /// beyond the ring's end: empty ones, though no event is lost.
+    /// Slots that were reserved in order and given up, because a handler has meanwhile continued
+    /// beyond the ring's end. They are empty, although no event is lost.
     given_up: u64,
-    /// Signals in all.
+    /// Number of signals.
     interrupts: u64,
-    /// Hooks that were jumped out of.
+    /// Number of hooks that were left by a jump.
     pub(super) abandoned: u64,
-    /// Set where the open-call stack may differ from the program's until the calls around have
-    /// ended; see `docs/design/memory-model.md`, "What isn't promised".
+    /// Set if the open-call stack may differ from the program's until the surrounding calls have
+    /// ended: see `docs/design/memory-model.md`, "What isn't promised".
     pub(super) unsure: bool,
-    /// How often the slow path was taken.
+    /// Number of slow paths taken.
     pub(super) slow_paths: u64,
-    /// Frames have been jumped out of and no call has come since: a handler's, whose frame is below
-    /// theirs, can't tell that they are dead.
+    /// Frames have been left by a jump, and no call has followed. A handler's frame lies below
+    /// theirs, so its call can't reveal that they are dead.
     dead: bool,
-    /// Whether hooks were called from within frames, where a dead frame may have the stack pointer
+    /// Whether hooks were called from within frames: a dead frame may then have the stack pointer
     /// of a new one.
     from_frames: bool,
     _one_at_a_time: MutexGuard<'static, ()>,
@@ -202,7 +202,7 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
 }
 
 impl Machine {
-    /// A new thread that has recorded `before` words (fillers) already.
+    /// A new thread that has already recorded `before` words (fillers).
     pub(super) fn new(before: u64, plan: &[(u64, Interrupt)]) -> Machine {
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
@@ -290,7 +290,7 @@ impl Machine {
         Ok(())
     }
 
-    /// A step at which a second signal is one too many, if `after_first`.
+    /// A step. If `after_first`, a second signal there would be one too many.
     fn step_with(&mut self, after_first: bool) -> Flow {
         let now = self.steps;
         self.unsure |= after_first && self.plan.first().is_some_and(|(at, _)| *at == now);
@@ -301,7 +301,8 @@ impl Machine {
         let interrupted = self.stack_pointer;
         let alternate = matches!(interrupt, Interrupt::Alternate | Interrupt::AlternateJumps);
         self.stack_pointer = match system::alternate_stack().filter(|_| alternate) {
-            // The test's own thread has one, on which the kernel would note what was interrupted.
+            // The test's own thread has an alternate stack, on which the kernel would save the
+            // interrupted context.
             Some((first, end)) if !(first..end).contains(&interrupted) => {
                 let context = (end - 512) & !15;
                 for (at, noted) in [(16, first), (32, end - first), (160, interrupted)] {
@@ -313,7 +314,7 @@ impl Machine {
         };
         self.unsure |= self.dead;
         let flow = self.handler(interrupt);
-        // Left by a jump, its frames lie on another stack than those of the calls to come.
+        // If it was left by a jump, its frames lie on another stack than those of later calls.
         self.unsure |= alternate && flow.is_err();
         self.stack_pointer = interrupted;
         flow
@@ -346,7 +347,7 @@ impl Machine {
         }
     }
 
-    /// Runs `body` and takes the jumps out of it, as a function with setjmp or a catch clause does.
+    /// Runs `body` and catches jumps out of it, as a function with setjmp or a catch clause does.
     pub(super) fn catch(&mut self, body: impl FnOnce(&mut Machine) -> Flow) {
         let (stack_pointer, open, in_flight) = (self.stack_pointer, self.open.len(), self.in_flight);
         let is_on_fiber = self.is_on_fiber;
@@ -361,7 +362,7 @@ impl Machine {
         }
     }
 
-    /// A call of a function of its own.
+    /// A call of a new function.
     pub(super) fn call(&mut self, hooks: Hooks, body: impl FnOnce(&mut Machine) -> Flow) -> Flow {
         self.from_frames |= hooks == Hooks::Body;
         let outside = self.stack_pointer;
@@ -370,7 +371,7 @@ impl Machine {
         let function = OFFSET_FIRST + call as u32 * FUNCTION;
         self.calls.push([Known::Never; 2]);
         if self.is_on_fiber {
-            // Not one of its events may be in the thread's ring.
+            // None of its events may be in the thread's ring.
             self.enter(hooks, function)?;
             body(self)?;
             self.exit(hooks, function)?;
@@ -388,7 +389,7 @@ impl Machine {
         Ok(())
     }
 
-    /// What the hook finds in the thread-local slot.
+    /// The control block that the hook finds in the thread-local slot.
     fn loaded() -> &'static Control {
         // SAFETY: the machine's thread has begun.
         unsafe { &*THREAD.get().current }
@@ -403,13 +404,13 @@ impl Machine {
         Ok(())
     }
 
-    /// `everycall_prologue`: the control block, the slot and the time, or `None` where the slow
-    /// path was taken.
+    /// `everycall_prologue`: the control block, the slot and the time. `None` if the slow path was
+    /// taken.
     fn reserve(&mut self, what: u32, address: u32) -> Result<Option<(&'static Control, u64, u64)>, Jump> {
         self.step()?;
         let control = Machine::loaded();
         self.step()?;
-        // Two steps of what nobody else changes.
+        // Two steps in one, because no other thread changes this.
         if control.left_out.load(Relaxed) == left_out::AT_ONCE && stacks::is_seen(control, self.stack_pointer)
         {
             return Ok(None);
@@ -494,12 +495,12 @@ impl Machine {
         self.step()
     }
 
-    /// The slow path that ships. Signals come before it and behind it.
+    /// The slow path that ships. Signals come before and after it.
     fn slow(&mut self, what: u32, control: &Control, slot: u64, address: u32) -> Flow {
         self.step()?;
         self.slow_paths += 1;
         if what & slow::BODY != 0 {
-            // What `returns_to_call_site` reads: a call site that isn't the return address.
+            // `returns_to_call_site` reads a call site that isn't the return address.
             let first = (self.stack_pointer - self.stack.as_ptr() as u64) as usize / WORD_SIZE;
             self.stack[first] = 1;
             self.stack[first + 4] = 2;
@@ -510,7 +511,7 @@ impl Machine {
         self.step()
     }
 
-    /// The open-call stack is the program's: checked where no hook is under way.
+    /// Checks that the open-call stack matches the program's. Called when no hook is running.
     fn check_open_calls(&self) {
         if self.in_flight > 0 || self.unsure || self.control.deep.load(Relaxed) > 0 {
             return;
@@ -524,7 +525,7 @@ impl Machine {
         assert_eq!(word_at(self.control.open_top.load(Relaxed)).load(Relaxed), 0, "the word behind the last");
     }
 
-    /// Open calls by the runtime's account.
+    /// Number of open calls that the runtime knows.
     pub(super) fn depth(&self) -> u32 {
         OpenCalls::new(self.control).depth()
     }
@@ -534,15 +535,14 @@ impl Machine {
         self.control.end.load(Relaxed) == 0
     }
 
-    /// From here on nothing comes in between, so that what is dead is found by the next call at the
-    /// latest.
+    /// From here on, no signals come, so that the next call at the latest finds the dead frames.
     pub(super) fn last_call(&mut self) {
         self.plan.clear();
         self.catch(|machine| machine.call(Hooks::Sited, |_| Ok(())));
     }
 
-    /// After the program: every event is in the ring once, holes are where hooks were jumped out
-    /// of, nothing is open.
+    /// After the program: every event is in the ring once, there are holes only where hooks were
+    /// left by jumps, and no call is open.
     pub(super) fn finish(self) {
         assert_eq!(self.process.state.load(Relaxed), process_state::ON);
         let pool = self.process.arena().pool();
@@ -593,8 +593,8 @@ impl Machine {
                 }
             }
         }
-        // A slot that was given up while its hook was interrupted, and that the hook then believed,
-        // is counted wrongly.
+        // If a slot is given up while its hook is interrupted, and the hook then trusts it, it is
+        // counted wrongly.
         assert!(
             (events - oldest_events).abs_diff(in_ring) <= self.given_up + self.interrupts,
             "{} events counted, {in_ring} there",

@@ -1,11 +1,11 @@
-//! Random programs against what they themselves know of their open calls.
+//! Random programs, compared with their own record of their open calls.
 
 extern crate std;
 
 use super::machine::{CAPACITY, Flow, Hooks, Interrupt, Jump, Machine};
 use std::println;
 
-/// Numbers that look random (splitmix64), the same in every run.
+/// Pseudo-random numbers (splitmix64), the same in every run.
 struct Random(u64);
 
 impl Random {

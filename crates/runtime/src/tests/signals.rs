@@ -1,5 +1,5 @@
-//! A signal between any two instructions of a hook, and a second one between any two of what
-//! follows, be it the handler's or the program's: all places, all kinds of handlers.
+//! A signal between any two instructions of a hook, and a second one between any two of the
+//! following instructions, the handler's or the program's: all places, all kinds of handlers.
 
 extern crate std;
 
@@ -7,7 +7,7 @@ use super::machine::{Flow, Hooks, Interrupt, Machine};
 use everycall_ring::{SEGMENT_RECORD_WORDS, SPARE_WORDS};
 use std::println;
 
-/// Calls, one that catches jumps, and calls behind it.
+/// Calls, one that catches jumps, and calls after it.
 fn program(machine: &mut Machine, hooks: Hooks) -> Flow {
     machine.call(hooks, |machine| {
         machine.catch(|machine| machine.call(hooks, |machine| machine.call(hooks, |_| Ok(()))));
@@ -15,13 +15,13 @@ fn program(machine: &mut Machine, hooks: Hooks) -> Flow {
     })
 }
 
-/// Words that hooks can use of a segment of the smallest ring.
+/// Words of a segment of the smallest ring that hooks can use.
 const SEGMENT: u64 = 512 - (SEGMENT_RECORD_WORDS + SPARE_WORDS) as u64;
 
-/// Runs the program once; how many steps it took.
+/// Runs the program once. Returns the number of its steps.
 fn run(hooks: Hooks, before: u64, plan: &[(u64, Interrupt)]) -> Outcome {
     let mut machine = Machine::new(before, plan);
-    // Whoever jumps from outside of the program's own catch ends here.
+    // A jump that the program itself doesn't catch ends here.
     machine.catch(|machine| program(machine, hooks));
     let steps = machine.steps;
     machine.last_call();
@@ -36,8 +36,8 @@ struct Outcome {
     abandoned: u64,
 }
 
-/// Places in the ring where the program begins: far from any end, and such that a segment's end, or
-/// the ring's, comes at each of its events.
+/// Positions in the ring at which the program begins: far from any end, and such that the end of a
+/// segment, or of the ring, comes at each of its events.
 fn beginnings() -> impl Iterator<Item = u64> {
     let ends = [SEGMENT, 16 * SEGMENT];
     [10].into_iter().chain(ends.into_iter().flat_map(|end| end - 12..=end))
@@ -72,7 +72,7 @@ fn two_signals() {
             for first in Interrupt::ALL {
                 for second in Interrupt::ALL {
                     if first == Interrupt::FillsSegment || second == Interrupt::FillsSegment {
-                        continue; // Thousands of steps: `one_signal` has it.
+                        continue; // Thousands of steps: `one_signal` covers it.
                     }
                     for at in 0..steps {
                         let all = run(hooks, before, &[(at, first)]).steps;

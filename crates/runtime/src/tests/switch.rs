@@ -1,7 +1,7 @@
 //! Sites that are switched while threads run them. The functions are written here, byte by byte,
-//! with each kind of site there is; hooks count.
+//! with each kind of site. Their hooks count.
 //!
-//! `EVERYCALL_TOGGLES` says how many sites are switched in each way of writing (a million takes a
+//! `EVERYCALL_TOGGLES` sets how many sites are switched in each way of writing (a million takes a
 //! minute).
 #![allow(unsafe_code)] // Code that is written and run.
 
@@ -26,13 +26,13 @@ const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
 const RETURN: [u8; 6] = [0xc3, 0x0f, 0x1f, 0x40, 0x00, 0xc3];
 const SLED_JUMP: [u8; 11] = [0xeb, 0x09, 0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x02, 0x00, 0x00];
 const SLED_RET: [u8; 11] = [0xc3, 0x2e, 0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x02, 0x00, 0x00];
-/// Bytes of a function and what lies behind it.
+/// Bytes of a function and of the space after it.
 const FUNCTION: usize = 64;
-/// What each adds to its argument.
+/// The number that each function adds to its argument.
 const ADDED: u64 = 0x1234_5678;
 const READ_EXECUTE: usize = PROT_READ | PROT_EXEC;
 
-/// An object in memory: a page of counter, hook and lists, then functions.
+/// An object in memory: a page with counter, hook and lists, then functions.
 struct Object {
     base: *mut u8,
     module: ModuleDescriptor,
@@ -40,12 +40,12 @@ struct Object {
     functions: Vec<unsafe extern "C" fn(u64) -> u64>,
 }
 
-// SAFETY: memory that is mapped for as long as the object.
+// SAFETY: the memory is mapped for as long as the object exists.
 unsafe impl Sync for Object {}
 
 impl Object {
-    /// Functions whose sites don't all lie in aligned words where `anywhere`: none of ours do, but
-    /// the one way copes with them.
+    /// Makes functions. With `anywhere`, their sites don't all lie in aligned words: none of ours
+    /// do, but one of the ways handles such sites.
     fn new(functions: usize, anywhere: bool) -> Object {
         let lists = (functions * 2 * (12 + 32) + 4096).next_multiple_of(4096);
         let code = (functions * FUNCTION + 4096).next_multiple_of(4096);
@@ -55,7 +55,7 @@ impl Object {
         let opened = std::fs::OpenOptions::new().read(true).open(&file).unwrap();
         std::fs::remove_file(&file).unwrap();
         let descriptor = std::os::fd::AsRawFd::as_raw_fd(&opened);
-        // Of a file, as text is: the first write to a page copies it.
+        // A private mapping of a file, as text is: the first write to a page copies it.
         let base = system::map(size, PROT_READ | PROT_WRITE, system::MAP_PRIVATE, descriptor as isize);
         let base = base.unwrap();
         // SAFETY: all zero is a blank descriptor; the memory is ours.
@@ -65,8 +65,8 @@ impl Object {
             let functions = Vec::new();
             (Object { base, module, text, functions }, core::slice::from_raw_parts_mut(base, size as usize))
         };
-        // At the text's begin: lock inc qword ptr [counter]; ret. It touches nothing but flags, as
-        // hooks.
+        // At the beginning of the text: lock inc qword ptr [counter]; ret. Like real hooks, it
+        // changes nothing but flags.
         let counter = -(lists as i32) - 8;
         memory[lists..lists + 4].copy_from_slice(&[0xf0, 0x48, 0xff, 0x05]);
         memory[lists + 4..lists + 8].copy_from_slice(&counter.to_le_bytes());
@@ -83,7 +83,7 @@ impl Object {
             let shift = if anywhere { index / 4 % 8 } else { 0 };
             let mut place = start + shift;
             object.functions.push(
-                // SAFETY: that is what is written below.
+                // SAFETY: that code is written below.
                 unsafe {
                     core::mem::transmute::<u64, unsafe extern "C" fn(u64) -> u64>(base as u64 + place as u64)
                 },
@@ -139,8 +139,8 @@ impl Object {
                 }
             }
             if anywhere && index % 4 > 1 {
-                // A sled at an odd place isn't one of clang's: the function begins where it was
-                // put.
+                // A sled at an odd address isn't one of clang's: the function begins at its own
+                // place.
                 let (place, _) = sleds[sleds.len() - 2];
                 // SAFETY: as above.
                 *object.functions.last_mut().unwrap() = unsafe {
@@ -175,11 +175,11 @@ impl Object {
     }
 
     fn counter(&self) -> &AtomicU64 {
-        // SAFETY: the page's first word, but for the hook's nobody's.
+        // SAFETY: the page's first word, which only the hook writes.
         unsafe { AtomicU64::from_ptr(self.base.cast()) }
     }
 
-    /// Calls every function; how many hooks ran in the process meanwhile.
+    /// Calls every function. Returns how many hooks ran in the process meanwhile.
     fn run(&self, argument: u64) -> u64 {
         let before = self.counter().load(Relaxed);
         for (index, function) in self.functions.iter().enumerate() {
@@ -222,14 +222,14 @@ const fn means(stores: Stores, pages: Pages, others: Others) -> Means {
     Means { stores, pages, others }
 }
 
-/// Every way to write text.
+/// Every way of writing text.
 const WAYS: [(&str, Means); 3] = [
     ("words", means(Stores::Words, Pages::Protection, Others::Run)),
     ("bytes", means(Stores::Bytes, Pages::Protection, Others::Run)),
     ("bytes, through the kernel", means(Stores::Bytes, Pages::Kernel, Others::Run)),
 ];
 
-/// One at a time, as pages of text are remembered for forked children.
+/// Tests run one at a time, because there is one record of writable pages, for forked children.
 static ONE: Mutex<()> = Mutex::new(());
 
 fn one_at_a_time() -> std::sync::MutexGuard<'static, ()> {
@@ -242,7 +242,7 @@ fn all_sites_go_on_and_off_in_every_way() {
     for (name, means) in WAYS {
         for anywhere in [false, true] {
             let object = Object::new(64, anywhere);
-            // Before anybody runs them, all leave their compiled form.
+            // Before any thread runs them, all leave their compiled form.
             let counts = object.switch_all(Switch::Off, Means::BEFORE_ANYBODY);
             assert_eq!((counts.all(), counts.wrong()), (128, 0), "{name}");
             assert_eq!(object.run(1), 0, "{name}");
@@ -357,7 +357,7 @@ fn breakpoints_stay_where_they_are() {
     }
 }
 
-/// What a process must not do, it isn't asked for a second time, and its sites stay as they are.
+/// A process that must not write its text is asked only once, and its sites stay unchanged.
 #[test]
 fn where_text_must_not_be_written_it_is_left_alone() {
     let _one = one_at_a_time();
@@ -375,7 +375,7 @@ fn where_text_must_not_be_written_it_is_left_alone() {
     }
 }
 
-/// Another process that was forked in the middle of a switch.
+/// A process that was forked in the middle of a switch.
 #[test]
 fn text_is_not_left_writable() {
     let _one = one_at_a_time();
@@ -398,20 +398,20 @@ fn text_is_not_left_writable() {
             assert!(!shown.is_empty() && shown.iter().all(|text| text == "r-xp"), "{shown:?}");
         }
     }
-    // Pages that a parent was writing when it was forked.
+    // Pages that a parent was writing at the fork.
     system::protect(object.text[0].start, PAGE, PROT_READ | PROT_WRITE | PROT_EXEC).unwrap();
     switching::pretend_open(object.text[0].start, PAGE, READ_EXECUTE);
     switching::begin_child();
     assert!(protections().iter().all(|text| text == "r-xp"));
 }
 
-/// What the thread has had of a CPU.
+/// CPU time of the thread.
 fn cpu_ms() -> f64 {
     let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
     text.split(' ').next().and_then(|number| number.parse::<f64>().ok()).unwrap() / 1e6
 }
 
-/// How long 100,000 sites take.
+/// Measures the time for 100,000 sites.
 #[test]
 fn many_sites() {
     let _one = one_at_a_time();

@@ -31,7 +31,7 @@ const DUMPED_SEGMENTS: u32 = 16;
 /// A name, NUL padded. All zero means that there is none.
 pub(crate) type Name = [u8; 16];
 
-/// Segments that core dumps have, from the pool's begin.
+/// Number of segments that core dumps contain, from the beginning of the pool.
 static SEGMENTS_DUMPED: AtomicU32 = AtomicU32::new(0);
 
 /// A forked child's arena is new, so core dumps contain nothing of it yet.

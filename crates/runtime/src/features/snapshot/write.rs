@@ -206,7 +206,7 @@ impl Output<'_> {
     }
 
     fn description(&mut self, held: &mut Held<'_>) -> Result<(), i32> {
-        // Without room, its length alone is counted.
+        // Without space, only its length is counted.
         let length = put_description(&mut []);
         if let Some(place) = held.buffer.get_mut(..length) {
             put_description(place);
@@ -406,7 +406,7 @@ fn newest_name(arena: &Arena, slot: u32, header: &ThreadHeader) -> [u8; 16] {
     name.unwrap_or(header.name)
 }
 
-/// Writes the fields of META into `place`, as far as there is room. Their length.
+/// Writes the fields of META into `place`, as far as they fit. Returns their length.
 fn put_description(place: &mut [u8]) -> usize {
     let mut length = 0;
     let mut add = |part: &[u8]| {
@@ -431,7 +431,7 @@ fn put_description(place: &mut [u8]) -> usize {
     length
 }
 
-/// Does something with `length` bytes of memory that is there for that alone.
+/// Runs something with `length` bytes of memory that is mapped only for that.
 fn aside(length: usize, work: impl FnOnce(&mut [u8]) -> Result<(), i32>) -> Result<(), i32> {
     let size = (length as u64).next_multiple_of(PAGE);
     let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
