@@ -7,15 +7,17 @@
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
 use crate::features::sites::Sites;
-use crate::features::switch::{self, Counts, Means};
+use crate::features::switch::{self, Counts, Means, Pages};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::recording;
+use crate::state::selection::{self, InModule};
+use crate::sys::block::Block;
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::system;
 use core::sync::atomic::{
-    AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
 };
 use everycall_format::arena::{MODULE_CAPACITY, counter};
 use everycall_hooks::ModuleDescriptor;
@@ -36,25 +38,65 @@ static MODULES: [Known; MODULE_CAPACITY as usize] =
 /// The largest number of modules that were loaded at once.
 static USED: AtomicU32 = AtomicU32::new(0);
 
-/// The state of the sites: [`applied`].
-static APPLIED: AtomicU32 = AtomicU32::new(applied::ON);
+/// Changes whenever sites are to be brought into line with something else.
+static REQUESTED: AtomicU32 = AtomicU32::new(0);
+/// The value of [`REQUESTED`] that the sites were last brought into line with.
+static APPLIED: AtomicU32 = AtomicU32::new(0);
+/// Not 0 while that is being done.
+static CHANGING: AtomicU32 = AtomicU32::new(0);
 
-mod applied {
-    pub const ON: u32 = 0;
-    pub const OFF: u32 = 1;
-    /// Being switched.
-    pub const MIXED: u32 = 2;
+/// What became of the sites of all modules when they were last brought into line.
+pub(crate) struct Outcome {
+    /// Sites that are on.
+    pub(crate) on: AtomicU32,
+    /// Sites that are off.
+    pub(crate) off: AtomicU32,
+    pub(crate) foreign: AtomicU32,
+    pub(crate) failed: AtomicU32,
+    /// When that was done, and how long it took, ticks.
+    pub(crate) ticks: AtomicU64,
+    pub(crate) took: AtomicU64,
 }
 
-/// The process starts with its sites off.
-pub(crate) fn begin_off() {
-    APPLIED.store(applied::OFF, SeqCst);
+/// Used while holding the module lock.
+pub(crate) static OUTCOME: Outcome = Outcome {
+    on: AtomicU32::new(0),
+    off: AtomicU32::new(0),
+    foreign: AtomicU32::new(0),
+    failed: AtomicU32::new(0),
+    ticks: AtomicU64::new(0),
+    took: AtomicU64::new(0),
+};
+
+impl Outcome {
+    fn clear(&self) {
+        for count in [&self.on, &self.off, &self.foreign, &self.failed] {
+            count.store(0, Relaxed);
+        }
+    }
+
+    fn add(&self, on: Counts, off: Counts) {
+        self.on.fetch_add(on.switched + on.already, Relaxed);
+        self.off.fetch_add(off.switched + off.already, Relaxed);
+        self.foreign.fetch_add(on.foreign + off.foreign, Relaxed);
+        self.failed.fetch_add(on.failed + off.failed, Relaxed);
+    }
+}
+
+/// The sites are to be brought into line: what is recorded has changed. [`follow`] does it.
+pub(crate) fn request() {
+    REQUESTED.fetch_add(1, SeqCst);
 }
 
 /// In a forked child, nothing continues what a thread of the parent was doing at the fork.
 pub(crate) fn begin_child() {
     switch::begin_child();
-    if APPLIED.load(SeqCst) == applied::MIXED {
+    let had_sessions = selection::begin_child();
+    let was_changing = CHANGING.swap(0, SeqCst) != 0;
+    if was_changing || had_sessions {
+        request();
+    }
+    if was_changing {
         for known in used() {
             // SAFETY: registered modules, which are loaded here, too.
             if let Some(module) = unsafe { known.module.load(Acquire).as_ref() } {
@@ -69,20 +111,83 @@ fn used() -> &'static [Known] {
     MODULES.get(..USED.load(Relaxed) as usize).unwrap_or(&MODULES)
 }
 
-/// Adds a module none of whose code has run yet, and gives its sites the same state as all others.
-/// The caller holds the module lock. Returns what became of its sites, and whether it is on.
+/// Adds a module none of whose code has run yet, and switches its sites as selections want it. The
+/// caller holds the module lock. Returns what became of its sites, and whether it is on.
 pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
-    let to = if APPLIED.load(SeqCst) == applied::ON { Switch::On } else { Switch::Off };
+    let wanted = Wanted::of(image);
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let counts = switch::switch(&sites, sites.numbers(), to, Means::BEFORE_ANYBODY);
+    let (on, off) = wanted.switch(&sites, image, Means::BEFORE_ANYBODY);
+    OUTCOME.add(on, off);
     let free = MODULES.iter().position(|known| known.module.load(Relaxed).is_null());
     if let Some((place, known)) = free.and_then(|place| Some((place, MODULES.get(place)?))) {
-        known.unpatched.store(counts.wrong(), Relaxed);
+        known.unpatched.store(on.wrong(), Relaxed);
         known.module.store(core::ptr::from_ref(module).cast_mut(), Release);
         USED.fetch_max(place as u32 + 1, Relaxed);
     }
-    (counts, to == Switch::On)
+    let mut counts = on;
+    counts.add(off);
+    (counts, wanted.is_anything())
+}
+
+/// Which sites of a module are to be on.
+enum Wanted {
+    All,
+    None,
+    Some(InModule),
+}
+
+impl Wanted {
+    /// The caller holds the module lock.
+    fn of(image: &Image) -> Wanted {
+        if !recording::are_sites_on() {
+            return Wanted::None;
+        }
+        if selection::is_everything() {
+            return Wanted::All;
+        }
+        Wanted::Some(InModule::of(image.build_id_length, &image.build_id))
+    }
+
+    fn is_anything(&self) -> bool {
+        match self {
+            Wanted::All => true,
+            Wanted::None => false,
+            Wanted::Some(some) => some.is_anything(),
+        }
+    }
+
+    /// Switches the sites of a module. Returns what became of those that are to be on, and of the
+    /// others.
+    fn switch(&self, sites: &Sites<'_>, image: &Image, means: Means) -> (Counts, Counts) {
+        let (all, none) = (sites.numbers(), 0..0);
+        let some = match self {
+            Wanted::All => return (switch::switch(sites, all, Switch::On, means), Counts::default()),
+            Wanted::None => return (Counts::default(), switch::switch(sites, all, Switch::Off, means)),
+            Wanted::Some(some) => some,
+        };
+        // Looked up once: switching looks at each site several times.
+        let Some(mut marks) = Block::new(u64::from(all.end.div_ceil(8))) else {
+            let off = Counts { failed: all.end, ..Counts::default() };
+            return (switch::switch(sites, none, Switch::On, means), off);
+        };
+        for number in all.clone() {
+            let address = match sites.get(number) {
+                Some(Ok((site, _))) => site.address(),
+                _ => continue,
+            };
+            if some.wants(address.wrapping_sub(image.base))
+                && let Some(byte) = marks.bytes_mut().get_mut(number as usize / 8)
+            {
+                *byte |= 1 << (number % 8);
+            }
+        }
+        let is_marked = |number: &u32| {
+            marks.bytes().get(*number as usize / 8).is_some_and(|byte| byte >> (number % 8) & 1 != 0)
+        };
+        let on = switch::switch(sites, all.clone().filter(is_marked), Switch::On, means);
+        (on, switch::switch(sites, all.filter(|number| !is_marked(number)), Switch::Off, means))
+    }
 }
 
 /// The module is about to be unloaded. The caller holds the module lock.
@@ -94,21 +199,16 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
     }
 }
 
-/// Brings the sites of all modules into line with the state of tracing. If another thread is doing
-/// so, it will see the change.
+/// Brings the sites of all modules into line with what is to be recorded. If another thread is
+/// doing so, it will see the change.
 pub(crate) fn follow(process: &'static Process) {
-    loop {
-        // Either the thread that has just released the lock sees the new request here, or the
-        // requesting thread gets the lock.
-        fence(SeqCst);
-        let on = recording::are_sites_on();
-        if APPLIED.load(SeqCst) == if on { applied::ON } else { applied::OFF } {
-            return;
-        }
+    // Either the thread that has just released the lock sees the new request here, or the
+    // requesting thread gets the lock.
+    while !is_followed() {
         let mask = system::block_signals();
         let lock = Lock::try_take(&process.module_lock);
         if lock.is_some() {
-            apply(process.arena(), on);
+            apply(process.arena());
         }
         let had_lock = lock.is_some();
         drop(lock);
@@ -119,29 +219,50 @@ pub(crate) fn follow(process: &'static Process) {
     }
 }
 
-fn apply(arena: &Arena, on: bool) {
-    APPLIED.store(applied::MIXED, SeqCst);
+/// Whether the program has installed a filter of system calls since its start.
+pub(crate) fn is_filtered() -> bool {
+    Means::live().pages == Pages::Never
+}
+
+/// Whether all sites are as they were last requested.
+pub(crate) fn is_followed() -> bool {
+    fence(SeqCst);
+    APPLIED.load(SeqCst) == REQUESTED.load(SeqCst)
+}
+
+fn apply(arena: &Arena) {
+    let began = everycall_hooks::ticks();
+    CHANGING.store(1, SeqCst);
+    let request = REQUESTED.load(SeqCst);
     let means = Means::live();
-    let to = if on { Switch::On } else { Switch::Off };
+    OUTCOME.clear();
+    selection::begin_count();
     for known in used() {
         // SAFETY: registered modules stay loaded while the lock is held.
         let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
-        if !on {
+        let image = Image::of(module.elf_header.load(Relaxed));
+        let wanted = image.as_ref().map_or(Wanted::None, Wanted::of);
+        if !wanted.is_anything() {
             module.on.store(0, Release);
         }
-        if let Some(image) = Image::of(module.elf_header.load(Relaxed)) {
+        if let Some(image) = image {
             // SAFETY: as above.
             let sites = unsafe { Sites::of(module, &image.text) };
-            let counts = switch::switch(&sites, sites.numbers(), to, means);
-            if on {
-                count(arena, known, module, counts);
-            }
+            let (on, off) = wanted.switch(&sites, &image, means);
+            OUTCOME.add(on, off);
+            count(arena, known, module, on);
         }
-        if on {
+        if wanted.is_anything() {
             module.on.store(1, Release);
         }
     }
-    APPLIED.store(if on { applied::ON } else { applied::OFF }, SeqCst);
+    let now = everycall_hooks::ticks();
+    OUTCOME.ticks.store(now, Relaxed);
+    OUTCOME.took.store(now.saturating_sub(began), Relaxed);
+    let is_off_on_purpose = recording::are_sites_on();
+    arena.sites_off().store(if is_off_on_purpose { OUTCOME.off.load(Relaxed).into() } else { 0 }, Relaxed);
+    CHANGING.store(0, SeqCst);
+    APPLIED.store(request, SeqCst);
 }
 
 /// Counts the sites that couldn't be switched on and haven't been counted yet.
