@@ -1,11 +1,15 @@
 //! The loaded modules, and whether their sites are off or on.
 //!
+//! Which sites should be on follows from the state of the process and the sites' marks
+//! ([`crate::features::marks`]): [`mark_functions`] and [`mark_sites`] switch single functions.
+//!
 //! A thread that switches tracing, or registers a module, brings the sites into line, unless
 //! another thread is already doing so. That thread holds the module lock, and checks again after it
 //! has released it. So no thread waits for another.
 
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
+use crate::features::marks::{self, Change, Marks};
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means};
 use crate::state::arena::Arena;
@@ -14,6 +18,7 @@ use crate::state::recording;
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::system;
+use core::ops::Range;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
 };
@@ -26,12 +31,22 @@ struct Known {
     module: AtomicPtr<ModuleDescriptor>,
     /// An upper bound for the number of its sites that couldn't be switched on.
     unpatched: AtomicU32,
+    /// Which of its functions are off or on by themselves.
+    marks: Marks,
+}
+
+impl Known {
+    const fn none() -> Known {
+        Known {
+            module: AtomicPtr::new(core::ptr::null_mut()),
+            unpatched: AtomicU32::new(0),
+            marks: Marks::none(),
+        }
+    }
 }
 
 /// Used while holding the module lock. A forked child has its parent's modules.
-static MODULES: [Known; MODULE_CAPACITY as usize] =
-    [const { Known { module: AtomicPtr::new(core::ptr::null_mut()), unpatched: AtomicU32::new(0) } };
-        MODULE_CAPACITY as usize];
+static MODULES: [Known; MODULE_CAPACITY as usize] = [const { Known::none() }; MODULE_CAPACITY as usize];
 
 /// The largest number of modules that were loaded at once.
 static USED: AtomicU32 = AtomicU32::new(0);
@@ -90,6 +105,7 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
     for known in used() {
         if core::ptr::eq(known.module.load(Relaxed), module) {
             known.module.store(core::ptr::null_mut(), Relaxed);
+            known.marks.forget();
         }
     }
 }
@@ -122,7 +138,6 @@ pub(crate) fn follow(process: &'static Process) {
 fn apply(arena: &Arena, on: bool) {
     APPLIED.store(applied::MIXED, SeqCst);
     let means = Means::live();
-    let to = if on { Switch::On } else { Switch::Off };
     for known in used() {
         // SAFETY: registered modules stay loaded while the lock is held.
         let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
@@ -132,7 +147,7 @@ fn apply(arena: &Arena, on: bool) {
         if let Some(image) = Image::of(module.elf_header.load(Relaxed)) {
             // SAFETY: as above.
             let sites = unsafe { Sites::of(module, &image.text) };
-            let counts = switch::switch(&sites, sites.numbers(), to, means);
+            let counts = bring_into_line(known, &sites, sites.numbers(), on, means);
             if on {
                 count(arena, known, module, counts);
             }
@@ -142,6 +157,166 @@ fn apply(arena: &Arena, on: bool) {
         }
     }
     APPLIED.store(if on { applied::ON } else { applied::OFF }, SeqCst);
+}
+
+/// Switches some of a module's sites as their marks say.
+fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, on: bool, means: Means) -> Counts {
+    if !known.marks.are_there() {
+        return switch::switch(sites, range, if on { Switch::On } else { Switch::Off }, means);
+    }
+    let is_on = |number: &u32| marks::is_on(known.marks.of(*number), on);
+    let mut counts = switch::switch(sites, range.clone().filter(is_on), Switch::On, means);
+    counts.add(switch::switch(sites, range.filter(|number| !is_on(number)), Switch::Off, means));
+    counts
+}
+
+/// What became of functions that were to be switched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marked {
+    /// Functions that were chosen.
+    pub(crate) functions: u32,
+    /// Their sites.
+    pub(crate) sites: u32,
+    /// What became of these sites.
+    pub(crate) counts: Counts,
+}
+
+/// Why no function was switched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Another thread switches sites, or loads a module, and this may be a signal handler that has
+    /// interrupted it.
+    Busy,
+    /// There is no memory for the marks.
+    NoMemory,
+}
+
+/// How often the module lock is tried, with a turn for other threads in between.
+const TRIES: u32 = 10_000;
+
+/// Marks functions of all modules, and switches their sites accordingly. `choose` gets a function's
+/// module and address, and returns how its marks change; `None` if they stay. It is called once for
+/// each run of sites of the same function (a cold part lies elsewhere), and must be quick.
+pub(crate) fn mark_functions(
+    process: &'static Process,
+    mut choose: impl FnMut(&ModuleDescriptor, u64) -> Option<Change>,
+) -> Result<Marked, Refused> {
+    change(process, |known, module, sites, on, marked| {
+        let mut function = 0;
+        let mut chosen = None;
+        for number in sites.numbers() {
+            let its = sites.function(number);
+            if its != function {
+                function = its;
+                chosen = choose(module, function);
+            }
+            if let Some(change) = chosen {
+                marked.functions += u32::from(sites.is_entry(number));
+                if !known.marks.make_room(sites.numbers().end) {
+                    return Err(Refused::NoMemory);
+                }
+                known.marks.change(number, change);
+                marked.sites += 1;
+            }
+        }
+        if known.marks.are_there() {
+            marked.counts.add(bring_into_line(known, sites, sites.numbers(), on, Means::live()));
+        }
+        Ok(())
+    })
+}
+
+/// As [`mark_functions`], for some sites of one module: faster, where the caller knows the sites of
+/// a function.
+pub(crate) fn mark_sites(
+    process: &'static Process,
+    module: &ModuleDescriptor,
+    range: Range<u32>,
+    to: Change,
+) -> Result<Marked, Refused> {
+    change(process, |known, other, sites, on, marked| {
+        if core::ptr::eq(module, other) && !range.is_empty() {
+            if !known.marks.make_room(sites.numbers().end) {
+                return Err(Refused::NoMemory);
+            }
+            range.clone().for_each(|number| known.marks.change(number, to));
+            marked.functions += 1;
+            marked.sites += range.len() as u32;
+            marked.counts.add(bring_into_line(known, sites, range.clone(), on, Means::live()));
+        }
+        Ok(())
+    })
+}
+
+/// Runs `change` for each module while the module lock is held.
+fn change(
+    process: &'static Process,
+    mut change: impl FnMut(&Known, &ModuleDescriptor, &Sites<'_>, bool, &mut Marked) -> Result<(), Refused>,
+) -> Result<Marked, Refused> {
+    let mask = system::block_signals();
+    let result = match (0..TRIES).find_map(|_| lock(process)) {
+        None => Err(Refused::Busy),
+        Some(_lock) => {
+            // A child that is forked meanwhile finishes what is half done.
+            let before = APPLIED.swap(applied::MIXED, SeqCst);
+            // A child whose parent was switching: whoever follows finishes that, too.
+            let on = if before == applied::MIXED { recording::are_sites_on() } else { before == applied::ON };
+            let mut marked = Marked::default();
+            let result = used().iter().try_for_each(|known| {
+                // SAFETY: registered modules stay loaded while the lock is held.
+                let module = unsafe { known.module.load(Acquire).as_ref() };
+                let image = module.and_then(|module| Image::of(module.elf_header.load(Relaxed)));
+                let (Some(module), Some(image)) = (module, image) else { return Ok(()) };
+                // SAFETY: as above.
+                let sites = unsafe { Sites::of(module, &image.text) };
+                change(known, module, &sites, on, &mut marked)
+            });
+            APPLIED.store(before, SeqCst);
+            result.map(|()| marked)
+        }
+    };
+    system::set_signal_mask(mask);
+    // Another thread may have found the lock taken.
+    follow(process);
+    result
+}
+
+/// The module lock, if it is free.
+fn lock(process: &'static Process) -> Option<Lock<'static>> {
+    let lock = Lock::try_take(&process.module_lock);
+    if lock.is_none() {
+        system::yield_now();
+    }
+    lock
+}
+
+/// Calls `see` with each run of sites of the same function: its module, the function's address, the
+/// number of sites and their marks. (A cold part of a function is a run of its own.) Modules stay
+/// loaded meanwhile.
+pub(crate) fn functions(
+    process: &'static Process,
+    mut see: impl FnMut(&ModuleDescriptor, u64, u32, u8),
+) -> Result<(), Refused> {
+    let mask = system::block_signals();
+    let lock = (0..TRIES).find_map(|_| lock(process));
+    for known in lock.iter().flat_map(|_| used()) {
+        // SAFETY: registered modules stay loaded while the lock is held.
+        let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
+        // SAFETY: as above.
+        let sites = unsafe { Sites::of(module, &[]) };
+        let (mut first, end) = (0, sites.numbers().end);
+        while first < end {
+            let function = sites.function(first);
+            let count = (first..end).take_while(|number| sites.function(*number) == function).count() as u32;
+            see(module, function, count, known.marks.of(first));
+            first += count;
+        }
+    }
+    let result = if lock.is_some() { Ok(()) } else { Err(Refused::Busy) };
+    drop(lock);
+    system::set_signal_mask(mask);
+    follow(process);
+    result
 }
 
 /// Counts the sites that couldn't be switched on and haven't been counted yet.

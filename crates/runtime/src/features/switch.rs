@@ -48,7 +48,7 @@ impl Counts {
         self.switched + self.already + self.foreign + self.failed
     }
 
-    fn add(&mut self, more: Counts) {
+    pub(crate) fn add(&mut self, more: Counts) {
         self.switched += more.switched;
         self.already += more.already;
         self.foreign += more.foreign;
