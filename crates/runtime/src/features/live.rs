@@ -1,21 +1,25 @@
 //! The loaded modules, and whether their sites are off or on.
 //!
+//! Which sites should be on follows from the state of the process and the sites' marks
+//! ([`crate::features::marks`]): [`mark_functions`] and [`mark_sites`] switch single functions.
+//!
 //! A thread that switches tracing, or registers a module, brings the sites into line, unless
 //! another thread is already doing so. That thread holds the module lock, and checks again after it
 //! has released it. So no thread waits for another.
 
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
+use crate::features::marks::{self, Change, Marks};
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::recording;
 use crate::state::selection::{self, InModule};
-use crate::sys::block::Block;
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::system;
+use core::ops::Range;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
 };
@@ -28,12 +32,22 @@ struct Known {
     module: AtomicPtr<ModuleDescriptor>,
     /// An upper bound for the number of its sites that couldn't be switched on.
     unpatched: AtomicU32,
+    /// Which of its functions are off or on by themselves.
+    marks: Marks,
+}
+
+impl Known {
+    const fn none() -> Known {
+        Known {
+            module: AtomicPtr::new(core::ptr::null_mut()),
+            unpatched: AtomicU32::new(0),
+            marks: Marks::none(),
+        }
+    }
 }
 
 /// Used while holding the module lock. A forked child has its parent's modules.
-static MODULES: [Known; MODULE_CAPACITY as usize] =
-    [const { Known { module: AtomicPtr::new(core::ptr::null_mut()), unpatched: AtomicU32::new(0) } };
-        MODULE_CAPACITY as usize];
+static MODULES: [Known; MODULE_CAPACITY as usize] = [const { Known::none() }; MODULE_CAPACITY as usize];
 
 /// The largest number of modules that were loaded at once.
 static USED: AtomicU32 = AtomicU32::new(0);
@@ -53,8 +67,7 @@ pub(crate) struct Outcome {
     pub(crate) off: AtomicU32,
     pub(crate) foreign: AtomicU32,
     pub(crate) failed: AtomicU32,
-    /// When that was done, and how long it took, ticks.
-    pub(crate) ticks: AtomicU64,
+    /// How long that took, ticks.
     pub(crate) took: AtomicU64,
 }
 
@@ -64,7 +77,6 @@ pub(crate) static OUTCOME: Outcome = Outcome {
     off: AtomicU32::new(0),
     foreign: AtomicU32::new(0),
     failed: AtomicU32::new(0),
-    ticks: AtomicU64::new(0),
     took: AtomicU64::new(0),
 };
 
@@ -75,7 +87,8 @@ impl Outcome {
         }
     }
 
-    fn add(&self, on: Counts, off: Counts) {
+    fn add(&self, line: Line) {
+        let Line { on, off } = line;
         self.on.fetch_add(on.switched + on.already, Relaxed);
         self.off.fetch_add(off.switched + off.already, Relaxed);
         self.foreign.fetch_add(on.foreign + off.foreign, Relaxed);
@@ -111,83 +124,57 @@ fn used() -> &'static [Known] {
     MODULES.get(..USED.load(Relaxed) as usize).unwrap_or(&MODULES)
 }
 
-/// Adds a module none of whose code has run yet, and switches its sites as selections want it. The
+/// Adds a module none of whose code has run yet, and switches its sites as they are wanted. The
 /// caller holds the module lock. Returns what became of its sites, and whether it is on.
 pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
-    let wanted = Wanted::of(image);
+    let free = MODULES.iter().position(|known| known.module.load(Relaxed).is_null());
+    let (place, known) = match free.and_then(|place| Some((place, MODULES.get(place)?))) {
+        Some((place, known)) => (Some(place), known),
+        // It can't be remembered, so it stays as it begins.
+        None => (None, &FORGOTTEN),
+    };
+    let is_on = recording::are_sites_on();
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let (on, off) = wanted.switch(&sites, image, Means::BEFORE_ANYBODY);
-    OUTCOME.add(on, off);
-    let free = MODULES.iter().position(|known| known.module.load(Relaxed).is_null());
-    if let Some((place, known)) = free.and_then(|place| Some((place, MODULES.get(place)?))) {
-        known.unpatched.store(on.wrong(), Relaxed);
-        known.module.store(core::ptr::from_ref(module).cast_mut(), Release);
-        USED.fetch_max(place as u32 + 1, Relaxed);
+    let is_anything = select(known, &sites, image) && is_on;
+    let line = bring_into_line(known, &sites, sites.numbers(), is_on, Means::BEFORE_ANYBODY);
+    OUTCOME.add(line);
+    match place {
+        None => known.marks.forget(),
+        Some(place) => {
+            known.unpatched.store(line.on.wrong(), Relaxed);
+            known.module.store(core::ptr::from_ref(module).cast_mut(), Release);
+            USED.fetch_max(place as u32 + 1, Relaxed);
+        }
     }
-    let mut counts = on;
-    counts.add(off);
-    (counts, wanted.is_anything())
+    (line.all(), is_anything)
 }
 
-/// Which sites of a module are to be on.
-enum Wanted {
-    All,
-    None,
-    Some(InModule),
-}
+/// Marks for a module that has no place among the known ones.
+static FORGOTTEN: Known = Known::none();
 
-impl Wanted {
-    /// The caller holds the module lock.
-    fn of(image: &Image) -> Wanted {
-        if !recording::are_sites_on() {
-            return Wanted::None;
+/// Marks the sites of a module whose functions nobody has selected. The caller holds the module
+/// lock. Returns whether anything of the module is selected.
+fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> bool {
+    let clear = Change { set: 0, clear: marks::NOT_SELECTED };
+    if selection::is_everything() {
+        if known.marks.are_there() {
+            sites.numbers().for_each(|number| known.marks.change(number, clear));
         }
-        if selection::is_everything() {
-            return Wanted::All;
-        }
-        Wanted::Some(InModule::of(image.build_id_length, &image.build_id))
+        return true;
     }
-
-    fn is_anything(&self) -> bool {
-        match self {
-            Wanted::All => true,
-            Wanted::None => false,
-            Wanted::Some(some) => some.is_anything(),
-        }
-    }
-
-    /// Switches the sites of a module. Returns what became of those that are to be on, and of the
-    /// others.
-    fn switch(&self, sites: &Sites<'_>, image: &Image, means: Means) -> (Counts, Counts) {
-        let (all, none) = (sites.numbers(), 0..0);
-        let some = match self {
-            Wanted::All => return (switch::switch(sites, all, Switch::On, means), Counts::default()),
-            Wanted::None => return (Counts::default(), switch::switch(sites, all, Switch::Off, means)),
-            Wanted::Some(some) => some,
-        };
-        // Looked up once: switching looks at each site several times.
-        let Some(mut marks) = Block::new(u64::from(all.end.div_ceil(8))) else {
-            let off = Counts { failed: all.end, ..Counts::default() };
-            return (switch::switch(sites, none, Switch::On, means), off);
-        };
-        for number in all.clone() {
-            let address = match sites.get(number) {
-                Some(Ok((site, _))) => site.address(),
-                _ => continue,
-            };
-            if some.wants(address.wrapping_sub(image.base))
-                && let Some(byte) = marks.bytes_mut().get_mut(number as usize / 8)
-            {
-                *byte |= 1 << (number % 8);
+    let selected = InModule::of(image.build_id_length, &image.build_id);
+    // Without memory for marks, more is recorded than is wanted, which can be seen.
+    if known.marks.make_room(sites.numbers().end) {
+        for number in sites.numbers() {
+            if let Some(Ok((site, _))) = sites.get(number) {
+                let is_wanted = selected.wants(site.address().wrapping_sub(image.base));
+                let leave_out = Change { set: marks::NOT_SELECTED, clear: 0 };
+                known.marks.change(number, if is_wanted { clear } else { leave_out });
             }
         }
-        let is_marked = |number: &u32| {
-            marks.bytes().get(*number as usize / 8).is_some_and(|byte| byte >> (number % 8) & 1 != 0)
-        };
-        let on = switch::switch(sites, all.clone().filter(is_marked), Switch::On, means);
-        (on, switch::switch(sites, all.filter(|number| !is_marked(number)), Switch::Off, means))
     }
+    selected.is_anything()
 }
 
 /// The module is about to be unloaded. The caller holds the module lock.
@@ -195,6 +182,7 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
     for known in used() {
         if core::ptr::eq(known.module.load(Relaxed), module) {
             known.module.store(core::ptr::null_mut(), Relaxed);
+            known.marks.forget();
         }
     }
 }
@@ -234,6 +222,7 @@ fn apply(arena: &Arena) {
     let began = everycall_hooks::ticks();
     CHANGING.store(1, SeqCst);
     let request = REQUESTED.load(SeqCst);
+    let is_on = recording::are_sites_on();
     let means = Means::live();
     OUTCOME.clear();
     selection::begin_count();
@@ -241,28 +230,205 @@ fn apply(arena: &Arena) {
         // SAFETY: registered modules stay loaded while the lock is held.
         let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
         let image = Image::of(module.elf_header.load(Relaxed));
-        let wanted = image.as_ref().map_or(Wanted::None, Wanted::of);
-        if !wanted.is_anything() {
+        // SAFETY: as above.
+        let sites = image.as_ref().map(|image| unsafe { Sites::of(module, &image.text) });
+        let (Some(image), Some(sites)) = (&image, &sites) else { continue };
+        let is_anything = select(known, sites, image) && is_on;
+        if !is_anything {
             module.on.store(0, Release);
         }
-        if let Some(image) = image {
-            // SAFETY: as above.
-            let sites = unsafe { Sites::of(module, &image.text) };
-            let (on, off) = wanted.switch(&sites, &image, means);
-            OUTCOME.add(on, off);
-            count(arena, known, module, on);
+        let line = bring_into_line(known, sites, sites.numbers(), is_on, means);
+        OUTCOME.add(line);
+        if is_on {
+            count(arena, known, module, line.on);
         }
-        if wanted.is_anything() {
+        if is_anything {
             module.on.store(1, Release);
         }
     }
-    let now = everycall_hooks::ticks();
-    OUTCOME.ticks.store(now, Relaxed);
-    OUTCOME.took.store(now.saturating_sub(began), Relaxed);
-    let is_off_on_purpose = recording::are_sites_on();
-    arena.sites_off().store(if is_off_on_purpose { OUTCOME.off.load(Relaxed).into() } else { 0 }, Relaxed);
+    OUTCOME.took.store(everycall_hooks::ticks().saturating_sub(began), Relaxed);
+    let not_selected = if is_on { OUTCOME.off.load(Relaxed) } else { 0 };
+    arena.sites_off().store(not_selected.into(), Relaxed);
     CHANGING.store(0, SeqCst);
     APPLIED.store(request, SeqCst);
+}
+
+/// What became of sites that were to be on, and of those that were to be off.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    on: Counts,
+    off: Counts,
+}
+
+impl Line {
+    fn all(self) -> Counts {
+        let mut all = self.on;
+        all.add(self.off);
+        all
+    }
+}
+
+/// Switches some of a module's sites as their marks say. `on`: the others are on.
+fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, on: bool, means: Means) -> Line {
+    if !known.marks.are_there() {
+        let to = if on { Switch::On } else { Switch::Off };
+        let counts = switch::switch(sites, range, to, means);
+        let (on, off) = if on { (counts, Counts::default()) } else { (Counts::default(), counts) };
+        return Line { on, off };
+    }
+    let is_on = |number: &u32| marks::is_on(known.marks.of(*number), on);
+    Line {
+        on: switch::switch(sites, range.clone().filter(is_on), Switch::On, means),
+        off: switch::switch(sites, range.filter(|number| !is_on(number)), Switch::Off, means),
+    }
+}
+
+/// What became of functions that were to be switched.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Marked {
+    /// Functions that were chosen.
+    pub(crate) functions: u32,
+    /// Their sites.
+    pub(crate) sites: u32,
+    /// What became of these sites.
+    pub(crate) counts: Counts,
+}
+
+/// Why no function was switched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// Another thread switches sites, or loads a module, and this may be a signal handler that has
+    /// interrupted it.
+    Busy,
+    /// There is no memory for the marks.
+    NoMemory,
+}
+
+/// How often the module lock is tried, with a turn for other threads in between.
+const TRIES: u32 = 10_000;
+
+/// Marks functions of all modules, and switches their sites accordingly. `choose` gets a function's
+/// module and address, and returns how its marks change; `None` if they stay. It is called once for
+/// each run of sites of the same function (a cold part lies elsewhere), and must be quick.
+pub(crate) fn mark_functions(
+    process: &'static Process,
+    mut choose: impl FnMut(&ModuleDescriptor, u64) -> Option<Change>,
+) -> Result<Marked, Refused> {
+    change(process, |known, module, sites, on, marked| {
+        let mut function = 0;
+        let mut chosen = None;
+        for number in sites.numbers() {
+            let its = sites.function(number);
+            if its != function {
+                function = its;
+                chosen = choose(module, function);
+            }
+            if let Some(change) = chosen {
+                marked.functions += u32::from(sites.is_entry(number));
+                if !known.marks.make_room(sites.numbers().end) {
+                    return Err(Refused::NoMemory);
+                }
+                known.marks.change(number, change);
+                marked.sites += 1;
+            }
+        }
+        if known.marks.are_there() {
+            marked.counts.add(bring_into_line(known, sites, sites.numbers(), on, Means::live()).all());
+        }
+        Ok(())
+    })
+}
+
+/// As [`mark_functions`], for some sites of one module: faster, where the caller knows the sites of
+/// a function.
+pub(crate) fn mark_sites(
+    process: &'static Process,
+    module: &ModuleDescriptor,
+    range: Range<u32>,
+    to: Change,
+) -> Result<Marked, Refused> {
+    change(process, |known, other, sites, on, marked| {
+        if core::ptr::eq(module, other) && !range.is_empty() {
+            if !known.marks.make_room(sites.numbers().end) {
+                return Err(Refused::NoMemory);
+            }
+            range.clone().for_each(|number| known.marks.change(number, to));
+            marked.functions += 1;
+            marked.sites += range.len() as u32;
+            marked.counts.add(bring_into_line(known, sites, range.clone(), on, Means::live()).all());
+        }
+        Ok(())
+    })
+}
+
+/// Runs `change` for each module while the module lock is held.
+fn change(
+    process: &'static Process,
+    mut change: impl FnMut(&Known, &ModuleDescriptor, &Sites<'_>, bool, &mut Marked) -> Result<(), Refused>,
+) -> Result<Marked, Refused> {
+    let mask = system::block_signals();
+    let result = match (0..TRIES).find_map(|_| lock(process)) {
+        None => Err(Refused::Busy),
+        Some(_lock) => {
+            // A child that is forked meanwhile finishes what is half done.
+            CHANGING.store(1, SeqCst);
+            let on = recording::are_sites_on();
+            let mut marked = Marked::default();
+            let result = used().iter().try_for_each(|known| {
+                // SAFETY: registered modules stay loaded while the lock is held.
+                let module = unsafe { known.module.load(Acquire).as_ref() };
+                let image = module.and_then(|module| Image::of(module.elf_header.load(Relaxed)));
+                let (Some(module), Some(image)) = (module, image) else { return Ok(()) };
+                // SAFETY: as above.
+                let sites = unsafe { Sites::of(module, &image.text) };
+                change(known, module, &sites, on, &mut marked)
+            });
+            CHANGING.store(0, SeqCst);
+            result.map(|()| marked)
+        }
+    };
+    system::set_signal_mask(mask);
+    // Another thread may have found the lock taken.
+    follow(process);
+    result
+}
+
+/// The module lock, if it is free.
+fn lock(process: &'static Process) -> Option<Lock<'static>> {
+    let lock = Lock::try_take(&process.module_lock);
+    if lock.is_none() {
+        system::yield_now();
+    }
+    lock
+}
+
+/// Calls `see` with each run of sites of the same function: its module, the function's address, the
+/// number of sites and their marks. (A cold part of a function is a run of its own.) Modules stay
+/// loaded meanwhile.
+pub(crate) fn functions(
+    process: &'static Process,
+    mut see: impl FnMut(&ModuleDescriptor, u64, u32, u8),
+) -> Result<(), Refused> {
+    let mask = system::block_signals();
+    let lock = (0..TRIES).find_map(|_| lock(process));
+    for known in lock.iter().flat_map(|_| used()) {
+        // SAFETY: registered modules stay loaded while the lock is held.
+        let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
+        // SAFETY: as above.
+        let sites = unsafe { Sites::of(module, &[]) };
+        let (mut first, end) = (0, sites.numbers().end);
+        while first < end {
+            let function = sites.function(first);
+            let count = (first..end).take_while(|number| sites.function(*number) == function).count() as u32;
+            see(module, function, count, known.marks.of(first));
+            first += count;
+        }
+    }
+    let result = if lock.is_some() { Ok(()) } else { Err(Refused::Busy) };
+    drop(lock);
+    system::set_signal_mask(mask);
+    follow(process);
+    result
 }
 
 /// Counts the sites that couldn't be switched on and haven't been counted yet.

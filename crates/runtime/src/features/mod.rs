@@ -13,6 +13,7 @@
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
 //! sites            the sites that a module lists
+//! marks            single functions off or on, beside the whole process
 //! switch           rewrites sites while all threads run
 //! calling          actions on the calling thread
 //! memory_lock      `mlockall`, without the runtime's own memory
@@ -25,6 +26,7 @@ pub(crate) mod crash;
 pub(crate) mod fork;
 pub(crate) mod keeper;
 pub(crate) mod live;
+pub(crate) mod marks;
 pub(crate) mod memory_lock;
 pub(crate) mod modules;
 pub(crate) mod pause;

@@ -60,6 +60,32 @@ impl<'a> Sites<'a> {
         }))
     }
 
+    /// The address of the function to which a site belongs. 0 if there is no such number.
+    pub(crate) fn function(&self, number: u32) -> u64 {
+        let number = number as usize;
+        let function = match number.checked_sub(self.nops.len() / NopSite::SIZE) {
+            None => {
+                entry::<NopSite>(self.nops, number).map(|(place, site)| (place + 4, site.function.into()))
+            }
+            Some(number) => {
+                entry::<XraySled>(self.sleds, number).map(|(place, sled)| (place + 8, sled.function))
+            }
+        };
+        function.map_or(0, |(field, function)| field.wrapping_add_signed(function))
+    }
+
+    /// Whether a site is its function's entry.
+    pub(crate) fn is_entry(&self, number: u32) -> bool {
+        let number = number as usize;
+        match number.checked_sub(self.nops.len() / NopSite::SIZE) {
+            None => {
+                entry::<NopSite>(self.nops, number).is_some_and(|(_, site)| site.kind == site_kind::ENTRY)
+            }
+            Some(number) => entry::<XraySled>(self.sleds, number)
+                .is_some_and(|(_, sled)| matches!(sled.kind, sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS)),
+        }
+    }
+
     fn hook(&self, is_exit: bool, is_tail: bool) -> u64 {
         let field = if is_tail {
             &self.module.tail_exit_hook

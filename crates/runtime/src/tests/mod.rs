@@ -6,6 +6,7 @@
 //! instructions. `signals` tries all places, `scripts` random programs.
 
 mod machine;
+mod marks;
 mod scripts;
 mod signals;
 mod switch;
