@@ -47,7 +47,10 @@ impl fmt::Display for SetTooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             SetTooLarge::Rules(count) => {
-                write!(f, "{count} rules are too many: {SELECTION_RULES_MAX} fit; use patterns for several functions")
+                write!(
+                    f,
+                    "{count} rules are too many: {SELECTION_RULES_MAX} fit; use patterns for several functions"
+                )
             }
             SetTooLarge::Modules(count) => write!(f, "{count} modules are too many: {MODULES_MAX} fit"),
             SetTooLarge::Functions(count) => write!(

@@ -3,8 +3,8 @@
 
 use crate::features::live;
 use crate::state::process::Process;
-use crate::state::selection;
 use crate::state::recording::{self, DISABLED, DISABLED_TICKS, disabled};
+use crate::state::selection;
 use crate::threads::stacks;
 use crate::threads::thread::Thread;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};

@@ -11,9 +11,9 @@ use crate::sys::system;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
+use everycall_format::Wire;
 use everycall_format::control::{CONNECTIONS, NAME_MAX};
 use everycall_format::site_set::{SetModule, SetSite, SiteSet};
-use everycall_format::Wire;
 
 /// Bytes before the set.
 pub(crate) const HEAD: usize = size_of::<Selection>().next_multiple_of(64);
@@ -157,7 +157,9 @@ pub(crate) fn allow(yes: bool) {
 
 /// Whether anything is recorded.
 pub(crate) fn is_anything_wanted() -> bool {
-    let is_session = || SESSIONS.iter().any(|place| !place.load(Relaxed).is_null()) && IS_SESSION_ACTIVE.load(Relaxed) != 0;
+    let is_session = || {
+        SESSIONS.iter().any(|place| !place.load(Relaxed).is_null()) && IS_SESSION_ACTIVE.load(Relaxed) != 0
+    };
     is_allowed() && (is_base_on() || is_session())
 }
 
@@ -219,7 +221,8 @@ impl InModule {
                 None => {}
                 Some(module) => {
                     if let Some(part) = found.parts.get_mut(found.count) {
-                        *part = Part { sites: selection.set.raw_sites_of(&module), selection: Some(selection) };
+                        *part =
+                            Part { sites: selection.set.raw_sites_of(&module), selection: Some(selection) };
                         found.count += 1;
                     }
                 }
@@ -240,6 +243,18 @@ impl InModule {
             }
         }
         wanted
+    }
+
+    /// Whether everything in the module is wanted.
+    pub(crate) fn is_all(&self) -> bool {
+        self.all
+    }
+
+    /// The image addresses of what is wanted: begins and ends.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let parts = self.parts.iter().take(self.count);
+        let sites = parts.flat_map(|part| part.sites.chunks_exact(SetSite::SIZE).filter_map(SetSite::read));
+        sites.map(|site| (site.start, site.end))
     }
 
     /// Whether anything in the module is wanted.

@@ -26,12 +26,12 @@ impl Listener {
     pub(crate) fn new(backlog: usize) -> Option<(Listener, u64)> {
         let kind = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
         // SAFETY: makes a descriptor.
-        let file =
-            File::from_result(unsafe { syscall(number::SOCKET, [AF_UNIX, kind, 0, 0, 0, 0]) }).ok()?;
+        let file = File::from_result(unsafe { syscall(number::SOCKET, [AF_UNIX, kind, 0, 0, 0, 0]) }).ok()?;
         let family = (AF_UNIX as u16).to_le_bytes();
         // SAFETY: reads an address that has a family alone: the kernel chooses a name.
-        let bound =
-            unsafe { syscall(number::BIND, [file.number(), family.as_ptr() as usize, family.len(), 0, 0, 0]) };
+        let bound = unsafe {
+            syscall(number::BIND, [file.number(), family.as_ptr() as usize, family.len(), 0, 0, 0])
+        };
         // SAFETY: only changes the socket.
         if bound != 0 || unsafe { syscall(number::LISTEN, [file.number(), backlog, 0, 0, 0, 0]) } != 0 {
             return None;
