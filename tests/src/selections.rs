@@ -22,6 +22,7 @@ pub fn only(program: &Path, functions: &[&str]) -> Vec<u8> {
     };
     let mut ranges: Vec<_> = functions.iter().map(named).collect();
     ranges.sort_unstable();
+    ranges.dedup();
     let build_id = file.build_id().unwrap().unwrap().to_vec();
     let modules = vec![Module { path: program.to_owned(), build_id, ranges }];
     let rules = functions.iter().map(|name| format!("+ {name}")).collect();

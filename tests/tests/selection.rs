@@ -1,10 +1,15 @@
 //! Other processes choose which functions a running program records.
 
+use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::PathBuf;
 use std::time::Duration;
 
 use everycall_control::SelectionSet;
-use everycall_live::{Control, LiveArena, attach};
+use everycall_format::Wire;
+use everycall_format::control::{Request, SOCKET_NAME};
+use everycall_live::{Control, ControlError, LiveArena, attach};
 use everycall_tests::selections::{file_with_only, only};
 use everycall_tests::{Mode, Place, Standing, TraceView, wait};
 
@@ -138,4 +143,127 @@ fn a_program_starts_with_a_selection() {
         let (status, printed) = standing.end();
         assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
     }
+}
+
+/// Sessions come and go at random while threads run what they switch: in the end every site is as
+/// it was.
+#[test]
+fn a_hundred_sessions_come_and_go() {
+    let place = Place::new("selection-random");
+    let functions = ["red", "green", "blue", "work_one", "work_two", "step"];
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let program = program(&place, mode);
+        let sets: Vec<_> = functions.map(|name| only(&program, &[name, "work_two"])).into();
+        let mut command = place.command(&program);
+        let mut standing = Standing::start(command.arg("2").env("EVERYCALL_START", "off"));
+        let arena = arena(&standing);
+        let mut random = 88172645463325252_u64;
+        let mut next = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let mut open: Vec<Control> = Vec::new();
+        for opened in 0..100 {
+            let mut control = Control::connect(&arena, PATIENCE).unwrap();
+            control.open(&format!("session {opened}"), &sets[next(6) as usize]).unwrap();
+            if next(4) > 0 {
+                control.activate().unwrap();
+            }
+            open.push(control);
+            if next(3) == 0 {
+                standing.go_on();
+            }
+            while !open.is_empty() && next(2) == 0 {
+                let gone = next(open.len() as u64) as usize;
+                drop(open.swap_remove(gone));
+            }
+        }
+        assert!(!open.is_empty());
+        drop(open);
+        let mut control = Control::connect(&arena, PATIENCE).unwrap();
+        wait::until("all sessions are gone", || control.sessions().unwrap().1.is_empty());
+        let (now, _) = control.now().unwrap();
+        assert_eq!((now.sites_on, now.foreign, now.failed, now.on), (0, 0, 0, 0), "{mode:?}");
+        let before = counts(&place, &standing);
+        standing.go_on();
+        assert_eq!(counts(&place, &standing), before, "{mode:?}");
+        control.set(true, &[]).unwrap();
+        standing.go_on();
+        let [red, green, blue] = before;
+        assert_eq!(counts(&place, &standing), [red + 20, green + 20, blue + 10], "{mode:?}");
+        let (status, printed) = standing.end();
+        assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+    }
+}
+
+/// What isn't a request ends its own connection, and nothing else.
+#[test]
+fn strangers_on_the_socket_change_nothing() {
+    let place = Place::new("selection-strangers");
+    let program = program(&place, Mode::GCC_NOPS);
+    let mut command = place.command(&program);
+    let standing = Standing::start(command.env("EVERYCALL_START", "off"));
+    let arena = arena(&standing);
+    let mut control = Control::connect(&arena, PATIENCE).unwrap();
+    control.open("red", &only(&program, &["red"])).unwrap();
+    let before = control.activate().unwrap();
+    let good = only(&program, &["green"]);
+    // Damaged sets are refused, and the session that is there stays.
+    for (place, change) in [(0, 1), (8, 1), (24, 1), (good.len() - 1, 1), (40, 255)] {
+        let mut bad = good.clone();
+        bad[place] ^= change;
+        assert!(matches!(control.set(true, &bad), Err(ControlError::Rejected(_))), "{place}");
+        assert!(matches!(control.open("bad", &bad), Err(ControlError::Rejected(_))), "{place}");
+    }
+    assert!(matches!(control.open("cut", &good[..good.len() - 1]), Err(ControlError::Rejected(_))));
+    let request = |magic: u64, version: u32, operation: u32, length: u64| {
+        let request = Request { magic, version, operation, length, ..Request::default() };
+        let mut bytes = vec![0; Request::SIZE];
+        request.write(&mut bytes);
+        bytes
+    };
+    let magic = everycall_format::control::MAGIC;
+    let strange = [
+        request(magic ^ 1, 1, 1, 0),
+        request(magic, 2, 1, 0),
+        request(magic, 1, 99, 0),
+        request(magic, 1, 2, u64::MAX),
+        request(magic, 1, 2, 64 << 20),
+        vec![0xff; 4096],
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        Vec::new(),
+    ];
+    for bytes in &strange {
+        let mut stream = connect(&standing);
+        stream.write_all(bytes).unwrap();
+        // Some are closed by the other side, some wait for more.
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+    }
+    // As many as there is room for, each with half a request, and more.
+    let mut crowd: Vec<_> = (0..127).map(|_| connect(&standing)).collect();
+    for stream in &mut crowd {
+        stream.write_all(&request(magic, 1, 1, 0)[..20]).unwrap();
+    }
+    wait::until("no room is left", || {
+        let mut one_more = Control::connect(&arena, PATIENCE).unwrap();
+        matches!(one_more.now(), Err(ControlError::TooMany | ControlError::Io(_)))
+    });
+    let (now, _) = control.now().unwrap();
+    assert_eq!((now.sites_on, now.sessions, now.on), (before.sites_on, 1, 0));
+    drop(crowd);
+    wait::until("there is room again", || {
+        Control::connect(&arena, PATIENCE).is_ok_and(|mut control| control.now().is_ok())
+    });
+    let (status, printed) = standing.end();
+    assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+}
+
+/// A plain connection to a program's control socket.
+fn connect(standing: &Standing) -> UnixStream {
+    let name = standing.header().control_name.to_le_bytes();
+    let address = SocketAddr::from_abstract_name(&name[..SOCKET_NAME]).unwrap();
+    UnixStream::connect_addr(&address).unwrap()
 }
