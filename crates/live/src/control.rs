@@ -207,8 +207,9 @@ impl Control {
             on,
             ..Request::default()
         };
-        let end = name.floor_char_boundary(NAME_MAX);
-        request.name[..end].copy_from_slice(&name.as_bytes()[..end]);
+        for (place, byte) in request.name.iter_mut().zip(name.bytes()) {
+            *place = byte;
+        }
         let mut bytes = vec![0; Request::SIZE];
         request.write(&mut bytes);
         // What a process refuses it doesn't read to the end: its answer says why.
