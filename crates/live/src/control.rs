@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::control::{
-    MAGIC, NAME_MAX, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
+    MAGIC, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
 };
 use everycall_format::site_set::SIZE_MAX;
 
