@@ -24,7 +24,7 @@ use crate::output::{BUFFER, Destination, identity};
 use crate::program::{self, Prospect};
 use crate::report::Moment;
 use crate::rotation::{self, Files};
-use crate::{progress, report, triggers};
+use crate::{only, progress, report, triggers};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -35,7 +35,10 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
     let destination =
         Destination::new(arguments.output.as_deref(), || default_output(arguments.command.first()));
-    let (launch, carries_runtime) = prepare(&arguments)?;
+    let (mut launch, carries_runtime) = prepare(&arguments)?;
+    // It stays open for as long as processes of the program may start.
+    let only = only::prepare(&arguments)?;
+    launch.environment.extend(only.as_ref().map(|only| (env::ONLY, only.path())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
     let mut files = rotation::is_wanted(&arguments).then(|| Files::find(&arguments, &destination.path));
@@ -155,7 +158,9 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         ));
     }
     let preload = if preload { Some(preload_library()?) } else { None };
-    Ok((Launch { program: program.clone(), arguments: rest.to_vec(), preload }, carries_runtime))
+    let launch =
+        Launch { program: program.clone(), arguments: rest.to_vec(), preload, environment: Vec::new() };
+    Ok((launch, carries_runtime))
 }
 
 fn preload_library() -> Result<PathBuf, Failure> {

@@ -209,6 +209,19 @@ impl LiveArena {
         self.field(offset_of!(ArenaHeader, control_state)).load(Acquire)
     }
 
+    /// Whether the process listens for those who want to control it. One that doesn't records what it
+    /// was started to record.
+    #[must_use]
+    pub fn is_controlled(&self) -> bool {
+        self.control_state() == everycall_format::control::control_state::LISTENING
+    }
+
+    /// Whether the process records anything.
+    #[must_use]
+    pub fn is_tracing(&self) -> bool {
+        self.header().state == everycall_format::arena::process_state::TRACING
+    }
+
     /// The name of its control socket, its first byte lowest.
     pub(crate) fn control_name(&self) -> u64 {
         self.long_field(offset_of!(ArenaHeader, control_name)).load(Acquire)

@@ -138,6 +138,8 @@ impl FunctionTable {
     /// It can't be read, or has no functions that can be recorded.
     pub fn open(path: &Path) -> Result<FunctionTable, TableError> {
         let unreadable = |error| TableError::Unreadable(path.to_owned(), error);
+        let path = &path.canonicalize().map_err(unreadable)?;
+        let unreadable = |error| TableError::Unreadable(path.clone(), error);
         if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
             return Err(TableError::NotUnderstood(path.to_owned(), "not a file".to_owned()));
         }

@@ -82,6 +82,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     // Read before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
     let (counts, on) = live::add(module, &image);
+    live::count_not_selected(arena);
     arena.count(counter::SITES_UNPATCHED, counts.wrong().into());
     match claim {
         Some(claim) => {
