@@ -9,6 +9,7 @@
 //! crash            the arena in a file that outlives the process
 //! fork             a forked child gets an arena of its own
 //! pause            recording off and on again, for one thread or all
+//! min_duration     from which duration on calls are recorded
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
 //! sites            the sites that a module lists
@@ -24,6 +25,7 @@ pub(crate) mod fork;
 pub(crate) mod keeper;
 pub(crate) mod live;
 pub(crate) mod memory_lock;
+pub(crate) mod min_duration;
 pub(crate) mod modules;
 pub(crate) mod pause;
 pub(crate) mod site_set;

@@ -12,6 +12,7 @@
 //! trigger_table    armed functions and posted calls
 //! own_triggers     the same, written by the process itself in an arena of its own
 //! thresholds       the thresholds of a set of functions
+//! dropped          counts of short calls that are dropped
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording
@@ -31,6 +32,7 @@ pub(crate) mod arena;
 pub(crate) mod beginning;
 pub(crate) mod cancelled;
 pub(crate) mod crash_file;
+pub(crate) mod dropped;
 pub(crate) mod hub;
 pub(crate) mod kept_calls;
 pub(crate) mod local;
