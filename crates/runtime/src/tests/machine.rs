@@ -653,6 +653,7 @@ impl Machine {
         let mut in_ring = 0;
         let mut oldest_events = u64::MAX;
         let limit = u64::from(self.control.ring_limit.load(Relaxed));
+        let mut nesting = [Nesting::default(), Nesting { by_depth: true, ..Nesting::default() }];
         for number in newest.saturating_sub(limit - 1)..=newest {
             let is_it = |entry: &&everycall_ring::SegmentEntry| {
                 entry.number.load(Relaxed) == number && entry.holders.load(Relaxed) == holder::OWNER
@@ -667,6 +668,7 @@ impl Machine {
             let begins = matches!(segment[0], Word::Record { kind: kind::SEGMENT, .. });
             assert!(begins, "segment {number} begins with {:?}", segment[0]);
             for word in &segment[SEGMENT_RECORD_WORDS..] {
+                nesting.iter_mut().for_each(|nesting| nesting.add(word));
                 in_ring += u64::from(matches!(
                     word,
                     Word::Empty
@@ -687,6 +689,7 @@ impl Machine {
                 }
             }
         }
+        assert!(self.unsure || nesting.iter().any(Nesting::is_right), "{nesting:?}");
         // If a slot is given up while its hook is interrupted, and the hook then trusts it, it is
         // counted wrongly. So are the two of a hook that is interrupted by the end of the segment
         // while it drops its call.
@@ -697,7 +700,8 @@ impl Machine {
             events - oldest_events
         );
         for (call, (found, known)) in found.iter().zip(&self.calls).enumerate() {
-            let count = self.places.get(call).map_or(0, |place| dropped::count(self.process.arena(), 0, *place));
+            let count =
+                self.places.get(call).map_or(0, |place| dropped::count(self.process.arena(), 0, *place));
             assert!(count <= 1, "call {call} was dropped {count} times");
             // An exit hook that was left while it dropped its call leaves neither word.
             let is_left = self.drops && known[1] == Known::Begun;
@@ -722,5 +726,50 @@ impl Machine {
         );
         assert_eq!(self.slot.lost_busy().load(Relaxed), 0);
         assert!(self.unsure || self.depth() == 0, "{} open calls at the end", self.depth());
+    }
+}
+
+/// Calls as a reader nests them, in the order of slots. (A handler that jumps out of an exit hook
+/// which has written its word and not yet closed its call unwinds that call, too. Only the depth
+/// shows that.)
+#[derive(Debug, Default)]
+struct Nesting {
+    by_depth: bool,
+    open: Vec<u32>,
+    has_hole: bool,
+    /// The open calls of an UNWOUND record whose number of frames comes next.
+    afterwards: usize,
+    /// An event that fits no open call.
+    wrong: Option<Word>,
+}
+
+impl Nesting {
+    fn add(&mut self, word: &Word) {
+        match *word {
+            Word::Empty => self.has_hole = true,
+            Word::Entry { offset, .. } => self.open.push(offset),
+            Word::Exit { offset, .. } => {
+                if self.open.pop() != Some(offset) {
+                    self.wrong.get_or_insert(*word);
+                }
+            }
+            Word::Payload { kind: kind::UNWOUND, index: 1, payload } => self.afterwards = payload as usize,
+            Word::Payload { kind: kind::UNWOUND, index: 2, payload } => {
+                // As the reader's `SlotDepth` does it.
+                let by_depth = self.open.len().saturating_sub(self.afterwards);
+                let left = payload as usize;
+                let has_hole = std::mem::take(&mut self.has_hole);
+                let ended = if has_hole || self.by_depth { left.min(by_depth) } else { left };
+                if ended > self.open.len() {
+                    self.wrong.get_or_insert(*word);
+                }
+                self.open.truncate(self.open.len().saturating_sub(ended));
+            }
+            _ => {}
+        }
+    }
+
+    fn is_right(&self) -> bool {
+        self.wrong.is_none() && self.open.is_empty()
     }
 }
