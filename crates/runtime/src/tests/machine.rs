@@ -142,6 +142,8 @@ pub(super) struct Machine {
     places: Vec<u32>,
     /// Number of calls that were dropped.
     pub(super) dropped: u64,
+    /// Whether an exit hook was left between writing its word and closing its call.
+    leaves_frame: bool,
     /// Whether hooks were called from within frames: a dead frame may then have the stack pointer
     /// of a new one.
     from_frames: bool,
@@ -284,6 +286,7 @@ impl Machine {
             drops,
             places: Vec::new(),
             dropped: 0,
+            leaves_frame: false,
             from_frames: false,
             _one_at_a_time: guard,
         }
@@ -550,11 +553,16 @@ impl Machine {
         }
         self.step()?;
         half_at(slot).store(function | EXIT, Relaxed);
-        self.step()?;
+        self.step().or_else(|jump| self.leave_frame(jump))?;
         word_at(top - 24).store(0, Relaxed);
-        self.step()?;
+        self.step().or_else(|jump| self.leave_frame(jump))?;
         control.open_top.fetch_sub(size_of::<OpenCall>() as u64, Relaxed);
         self.step()
+    }
+
+    fn leave_frame(&mut self, jump: Jump) -> Flow {
+        self.leaves_frame = true;
+        Err(jump)
     }
 
     /// The end of an exit hook whose call is dropped.
@@ -689,7 +697,10 @@ impl Machine {
                 }
             }
         }
-        assert!(self.unsure || nesting.iter().any(Nesting::is_right), "{nesting:?}");
+        assert!(
+            self.unsure || nesting.iter().any(|nesting| nesting.is_right(self.leaves_frame)),
+            "{nesting:?}"
+        );
         // If a slot is given up while its hook is interrupted, and the hook then trusts it, it is
         // counted wrongly. So are the two of a hook that is interrupted by the end of the segment
         // while it drops its call.
@@ -769,7 +780,7 @@ impl Nesting {
         }
     }
 
-    fn is_right(&self) -> bool {
-        self.wrong.is_none() && self.open.is_empty()
+    fn is_right(&self, leaves_frame: bool) -> bool {
+        self.by_depth <= leaves_frame && self.wrong.is_none() && self.open.is_empty()
     }
 }
