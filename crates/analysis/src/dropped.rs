@@ -35,6 +35,9 @@ pub struct DroppedFunction {
     pub calls: u64,
 }
 
+/// Where a function is, and how many of its calls were dropped.
+type Counted = (Option<Location>, u64);
+
 /// The calls that were dropped; `None` if every call was recorded. Of several snapshots of a process, the last one counts.
 #[must_use]
 pub fn dropped_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<DroppedCalls> {
@@ -48,7 +51,8 @@ pub fn dropped_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<Dropp
         return None;
     }
     let mut all = DroppedCalls { within: within.unwrap_or(0), ..DroppedCalls::default() };
-    let mut functions: HashMap<Option<(usize, String)>, (Option<Location>, u64)> = HashMap::new();
+    // By module and name; `None` where the code offset makes no sense.
+    let mut functions: HashMap<Option<(usize, String)>, Counted> = HashMap::new();
     for dropped in of_process.into_values() {
         all.threshold_ns = all.threshold_ns.max(dropped.threshold_ns);
         all.highest_ns = all.highest_ns.max(dropped.highest_ns);
