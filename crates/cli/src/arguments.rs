@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids};
+use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
 use everycall_triggers::Trigger;
@@ -143,6 +144,11 @@ pub struct RecordArguments {
     pub functions: OnlyArguments,
     #[command(flatten)]
     pub triggers: TriggerArguments,
+    /// Drop calls that take less and call nothing that is recorded, such as 500ns; up to 100ms
+    ///
+    /// The rings then reach further back. What was dropped is counted for each function; `everycall info` shows it.
+    #[arg(long, value_name = "TIME", value_parser = min_duration)]
+    pub min_duration: Option<u64>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -581,6 +587,15 @@ fn file_age(text: &str) -> Result<u64, String> {
         return Err("write a time of 100ms at least, such as 10s or 5m".to_owned());
     }
     Ok(time)
+}
+
+/// From which duration on calls are recorded.
+fn min_duration(text: &str) -> Result<u64, String> {
+    dropped::parse(text.as_bytes()).ok_or_else(|| {
+        let too_long = parse_time(text).is_ok();
+        let why = if too_long { "that is longer than 100ms; " } else { "" };
+        format!("{why}write {}, as in: everycall record --min-duration 500ns ./app", dropped::ALLOWED)
+    })
 }
 
 fn format() -> impl clap::builder::TypedValueParser<Value = Format> {

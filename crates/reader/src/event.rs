@@ -101,6 +101,11 @@ pub enum EventKind {
         /// It is one of the called function's own, which was inlined there.
         is_callees: bool,
     },
+    /// Short calls that the thread, and its slot's threads before it, have dropped so far.
+    Dropped {
+        /// How many.
+        count: u64,
+    },
     /// The runtime counted events that it did not write.
     Loss {
         /// How many.
@@ -227,11 +232,14 @@ impl<'a> Events<'a> {
                 EventKind::Gap { from_ticks: wide(*low, *high), left, why: detail }
             }
             (kind::LOSS, [low, high, ..]) => EventKind::Loss { count: wide(*low, *high), why: detail },
+            (kind::DROPPED, [low, high, ..]) => EventKind::Dropped { count: wide(*low, *high) },
             (kind::UNKNOWN_CODE, [low, high, ..]) if detail & 1 == 0 => {
                 EventKind::UnknownEntry { address: wide(*low, *high) }
             }
             (kind::UNKNOWN_CODE, [low, high, ..]) => EventKind::UnknownExit { address: wide(*low, *high) },
-            (kind::SEGMENT..=kind::TAIL_EXIT | kind::LABEL | kind::GAP, _) => EventKind::Malformed,
+            (kind::SEGMENT..=kind::TAIL_EXIT | kind::LABEL | kind::GAP | kind::DROPPED, _) => {
+                EventKind::Malformed
+            }
             (kind, _) => EventKind::Other { kind },
         };
         self.ticks = self.high | u64::from(ticks_low);

@@ -129,7 +129,7 @@ impl SlotDepth {
                 What::Resumed(from_ticks, thread, maybe_another)
             }
             EventKind::Caller { offset, is_callees } => What::Caller(offset, is_callees),
-            EventKind::Label { .. } | EventKind::Other { .. } => return None,
+            EventKind::Label { .. } | EventKind::Dropped { .. } | EventKind::Other { .. } => return None,
         };
         Some(what)
     }

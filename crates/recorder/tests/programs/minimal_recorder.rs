@@ -16,7 +16,12 @@ fn main() {
         preload: None,
         environment: Vec::new(),
     };
-    let options = Options { ring_size, follow: std::env::var_os("NO_FOLLOW").is_none(), stream: None };
+    let options = Options {
+        ring_size,
+        follow: std::env::var_os("NO_FOLLOW").is_none(),
+        stream: None,
+        min_duration: None,
+    };
     let all = std::env::var_os("WAIT_FOR_ALL").is_some();
     let mut bytes = Vec::new();
     let mut file = TraceWriter::begin(&mut bytes, &launch, "test").unwrap();
