@@ -1,9 +1,10 @@
 // Short and long calls in several threads, with a timer's handler that makes calls, too, and with jumps. It counts its calls by
 // itself and prints the counts: "name calls" for each function.
 //
-//   short_calls THREADS ROUNDS [PAUSE]
+//   short_calls THREADS ROUNDS [endless | switched]
 //
-// With PAUSE, it waits for a line on standard input at the end, before it prints its counts.
+// With `endless`, it says that it is ready, and goes on until its standard input ends. With `switched`, it drops no calls at first, then
+// those of less than 5 us, then none again, by everycall.h.
 #include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
@@ -14,6 +15,8 @@
 #include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "everycall.h"
 
 #define NOINLINE __attribute__((noinline))
 #define FUNCTIONS(X) \
@@ -33,6 +36,7 @@ static const char *const names[] = {
 };
 
 static uint64_t totals[COUNT];
+static volatile int is_over;
 static __thread volatile uint64_t counts[COUNT];
 #define CALLED(name) (counts[NUMBER_##name]++)
 static __thread volatile int sink;
@@ -91,7 +95,7 @@ NOINLINE int round_of(int number) {
 
 NOINLINE void *run(void *rounds) {
     CALLED(run);
-    for (intptr_t i = 0; i < (intptr_t)rounds; i++)
+    for (intptr_t i = 0; i < (intptr_t)rounds && !is_over; i++)
         sink = round_of((int)i);
     // The timer's signal comes no more before the counts are added.
     sigset_t all;
@@ -100,6 +104,13 @@ NOINLINE void *run(void *rounds) {
     for (int i = 0; i < COUNT; i++)
         __atomic_fetch_add(&totals[i], counts[i], __ATOMIC_RELAXED);
     return NULL;
+}
+
+// The timer's signals end each sleep early.
+EVERYCALL_EXCLUDE static void rest(int milliseconds) {
+    struct timespec left = {0, milliseconds * 1000000L};
+    while (nanosleep(&left, &left) != 0) {
+    }
 }
 
 int main(int argc, char **argv) {
@@ -115,6 +126,26 @@ int main(int argc, char **argv) {
     setitimer(ITIMER_REAL, &timer, NULL);
     for (int i = 0; i < threads; i++)
         pthread_create(&all[i], NULL, run, (void *)rounds);
+    if (argc > 3 && strcmp(argv[3], "endless") == 0) {
+        char line[8];
+        printf("ready\n");
+        fflush(stdout);
+        while (fgets(line, sizeof line, stdin)) {
+        }
+        is_over = 1;
+    }
+    if (argc > 3 && strcmp(argv[3], "switched") == 0) {
+        int results[4];
+        rest(50);
+        results[0] = everycall_set_min_duration(5000);
+        results[1] = everycall_set_min_duration(100000001);
+        sink = leaf_a(1);
+        rest(200);
+        results[2] = everycall_set_min_duration(0);
+        rest(100);
+        printf("%d %d %d\n", results[0], results[1], results[2]);
+        is_over = 1;
+    }
     for (int i = 0; i < threads; i++)
         pthread_join(all[i], NULL);
     memset(&timer, 0, sizeof timer);
@@ -122,13 +153,6 @@ int main(int argc, char **argv) {
     CALLED(main);
     for (int i = 0; i < COUNT; i++)
         totals[i] += counts[i];
-    if (argc > 3) {
-        char line[8];
-        printf("ready\n");
-        fflush(stdout);
-        if (!fgets(line, sizeof line, stdin))
-            return 1;
-    }
     for (int i = 0; i < COUNT; i++)
         printf("%s %llu\n", names[i], (unsigned long long)totals[i]);
     return 0;

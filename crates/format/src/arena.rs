@@ -562,6 +562,18 @@ impl ArenaHeader {
         self.open_calls_offset + index as u64 * self.open_call_stride
     }
 
+    /// Where the [dropped] calls of the function at `place` are described.
+    #[must_use]
+    pub const fn dropped_function_at(&self, place: u32) -> u64 {
+        self.dropped_offset + dropped::function_at(place)
+    }
+
+    /// Where a thread slot's counts of dropped calls lie.
+    #[must_use]
+    pub const fn dropped_counts_at(&self, slot: u32) -> u64 {
+        self.open_calls_at(self.thread_capacity) + slot as u64 * dropped::COUNTS_SIZE
+    }
+
     /// Where the entry of segment `index` of the pool lies.
     #[must_use]
     pub const fn segment_entry_at(&self, index: u32) -> u64 {

@@ -1,7 +1,7 @@
 //! Short calls that are dropped: how many there were of each function, as both sides see it in the arena.
 //!
 //! ```text
-//! ArenaHeader::dropped_offset
+//! dropped_offset of the arena's header
 //!   DroppedHeader, one page
 //!   DroppedFunction[FUNCTIONS]    place 0 is nobody's
 //! behind the open-call stacks
@@ -15,7 +15,6 @@
 //! Code offsets may be given to another module. Its functions get places of their own; by the time of its first short call, a
 //! place's function is known.
 
-use crate::arena::ArenaHeader;
 use crate::wire::{PAGE, wire_struct};
 
 /// Functions that may have places, and place 0. Short calls of further functions are recorded.
@@ -66,18 +65,9 @@ wire_struct! {
     }
 }
 
-impl ArenaHeader {
-    /// Where the function at `place` lies.
-    #[must_use]
-    pub const fn dropped_function_at(&self, place: u32) -> u64 {
-        self.dropped_offset + FUNCTIONS_OFFSET + place as u64 * size_of::<DroppedFunction>() as u64
-    }
-
-    /// Where the counts of a thread slot lie.
-    #[must_use]
-    pub const fn dropped_counts_at(&self, slot: u32) -> u64 {
-        self.open_calls_at(self.thread_capacity) + slot as u64 * COUNTS_SIZE
-    }
+/// Where the function at `place` lies, from the header.
+pub(crate) const fn function_at(place: u32) -> u64 {
+    FUNCTIONS_OFFSET + place as u64 * size_of::<DroppedFunction>() as u64
 }
 
 /// The ticks that a threshold of `nanoseconds` has, by a clock that ran `ticks` in `elapsed_ns`: rounded up, as calls that took
