@@ -41,7 +41,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 2;
+pub const ARENA_VERSION: u32 = 3;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -427,7 +427,7 @@ wire_struct! {
         /// Upper half of the counter at its entry: the start is `ticks_high << 32 | word >> 32`.
         pub ticks_high: u32,
         /// Of a call that a [trigger](crate::trigger) names and that has been open since an earlier segment: low half of the number of
-        /// events that its thread wrote before its entry, 1 for 0; else 0.
+        /// events that its thread wrote before its entry, 1 for 0; else 0. An entry that stands for a [jump](crate::trigger::jump_word) has another one.
         pub stamp: u32,
     }
 }

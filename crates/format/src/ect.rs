@@ -25,7 +25,7 @@ pub const MAGIC: [u8; 16] = *b"everycall trace\n";
 /// Readers refuse a higher one.
 pub const VERSION_MAJOR: u16 = 2;
 /// Readers accept any.
-pub const VERSION_MINOR: u16 = 7;
+pub const VERSION_MINOR: u16 = 8;
 /// First bytes of a chunk.
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
@@ -439,8 +439,12 @@ wire_struct! {
         pub threshold: u64,
         /// Events of its thread since its entry that were overwritten before they were copied.
         pub missing: u64,
+        /// As [`TriggeredCall::jump_ticks`]. Since 2.8.
+        pub jump_ticks: u64,
+        /// As [`TriggeredCall::target`]. Since 2.8.
+        pub target: u64,
         /// Zero.
-        pub reserved: [u64; 5],
+        pub reserved: [u64; 3],
     }
 }
 
@@ -461,6 +465,8 @@ impl KeptCall {
             end_ticks: call.end_ticks,
             threshold: call.threshold,
             missing: first.min(call.events_after).saturating_sub(call.events_before),
+            jump_ticks: call.jump_ticks,
+            target: call.target,
             ..KeptCall::default()
         }
     }

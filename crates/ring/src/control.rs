@@ -112,6 +112,9 @@ pub struct Control {
     /// alternate stack above the stack that it interrupted; 0 if there is none. While it is open,
     /// every event takes the slow path.
     pub handler: AtomicU32,
+    /// Calls in the open-call stack that have jumped away and that triggers still follow: they
+    /// take two entries each, and aren't open calls.
+    pub jumps: AtomicU32,
     /// An address in an exception handler that has begun in a frame that inlined calls share,
     /// otherwise 0. Some of those calls may have been unwound; the next event, which takes the slow
     /// path, decides.
@@ -125,10 +128,17 @@ pub struct Control {
     /// bit set once the program has asked the thread to end (`pthread_cancel`), and the next bit
     /// some time after that.
     pub thread: AtomicU64,
+
+    /// Address of the open-call entry of the jump that was followed last.
+    pub jump: AtomicU64,
+    /// When what it leads to last jumped on, ticks.
+    pub jump_ticks: AtomicU64,
+    /// Where to, as far as that is known; otherwise 0.
+    pub jump_target: AtomicU64,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Control>() == 256);
+const _: () = assert!(size_of::<Control>() == 320);
 
 /// [`Control::runner`] of a stack that a thread runs. Ticks are far below it.
 #[must_use]
@@ -213,10 +223,14 @@ macro_rules! blank_control {
                     fiber: AtomicU32::new(0),
                     bounds: AtomicU32::new(0),
                     handler: AtomicU32::new(0),
+                    jumps: AtomicU32::new(0),
                     handled: AtomicU64::new(0),
                     jumped_to: AtomicU64::new(0),
                     deep_base: AtomicU64::new(0),
                     thread: AtomicU64::new(0),
+                    jump: AtomicU64::new(0),
+                    jump_ticks: AtomicU64::new(0),
+                    jump_target: AtomicU64::new(0),
                 }
             }
         }

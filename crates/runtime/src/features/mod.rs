@@ -12,6 +12,7 @@
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
 //! sites            the sites that a module lists
+//! plain_exits      tail exits that no list has, in armed functions
 //! switch           rewrites sites while all threads run
 //! calling          actions on the calling thread
 //! memory_lock      `mlockall`, without the runtime's own memory
@@ -26,6 +27,7 @@ pub(crate) mod live;
 pub(crate) mod memory_lock;
 pub(crate) mod modules;
 pub(crate) mod pause;
+pub(crate) mod plain_exits;
 pub(crate) mod site_set;
 pub(crate) mod sites;
 pub(crate) mod snapshot;
