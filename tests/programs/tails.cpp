@@ -196,11 +196,24 @@ static UNTRACED void call(Thread *thread, const Kind &kind, long before, long af
     own.name = kind.name;
     own.begin = __rdtsc();
     switch (place) {
-    case 0: kind.handle(before, after); break;
-    case 1: kind.handle(before, after); leaf(9); break;
-    default: kind.handle(before, after); finish(0); break;
+    case 0:
+        kind.handle(before, after);
+        own.end = __rdtsc();
+        own.last = tails_last;
+        break;
+    case 1:
+        kind.handle(before, after);
+        own.end = __rdtsc();
+        own.last = tails_last;
+        leaf(9);
+        break;
+    default:
+        kind.handle(before, after);
+        own.end = __rdtsc();
+        own.last = tails_last;
+        finish(0);
+        break;
     }
-    own.end = __rdtsc();
     own.first = tails_first;
     thread->own.push_back(own);
 }
@@ -216,7 +229,6 @@ static UNTRACED void *run(void *argument) {
         bool is_before = rand_r(&seed) % 4 == 0 && kind.handle != handle_itself;
         long before = is_slow && is_before ? slow_us : 0, after = is_slow && !is_before ? slow_us : 0;
         call(thread, kind, before, after, (unsigned)rand_r(&seed) % 3);
-        thread->own.back().last = tails_last;
     }
     return nullptr;
 }

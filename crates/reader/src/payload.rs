@@ -1,11 +1,11 @@
 //! The contents of chunks and tables, checked.
 
-use everycall_format::trigger::is_jump;
 use everycall_format::arena::{self, ChildEntry, ClockReading, ModuleEntry, module_flags, module_state};
 use everycall_format::ect::{
     self, ArrayHeader, MetaField, ProcessRecord, SnapshotRecord, ThreadRecord, image_end, meta, reason,
 };
 use everycall_format::hub::origin;
+use everycall_format::trigger::is_jump;
 use everycall_format::{Wire, until_nul};
 
 use crate::error::{Warning, warn};

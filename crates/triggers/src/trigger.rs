@@ -99,7 +99,9 @@ impl FromStr for Trigger {
             |name: &str| Pattern::new(name).map_err(|reason| error(format!("has a bad pattern: {reason}")));
         if let Some((name, "entered")) = text.trim().rsplit_once(char::is_whitespace) {
             if let (name, Some(_)) = split_tail(name.trim()) {
-                return Err(error(format!("is about the entry, before any tail call; write `{name} entered`")));
+                return Err(error(format!(
+                    "is about the entry, before any tail call; write `{name} entered`"
+                )));
             }
             return trigger(Condition::Entered(pattern_of(name.trim())?));
         }

@@ -90,7 +90,13 @@ impl Member {
     /// Its triggers, where it has any.
     pub fn watched(&self) -> Option<Watched> {
         let triggers = Arc::clone(self.armed.triggers()?);
-        Some(Watched { number: self.number, pid: self.pid, arena: Arc::clone(&self.arena), triggers, over: None })
+        Some(Watched {
+            number: self.number,
+            pid: self.pid,
+            arena: Arc::clone(&self.arena),
+            triggers,
+            over: None,
+        })
     }
 
     /// The same, for the last time.

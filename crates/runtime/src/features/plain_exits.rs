@@ -48,7 +48,8 @@ impl<'a> PlainExits<'a> {
         let start = self.module.start.load(Relaxed);
         let is_there = move |first: u32, end: u32| {
             let address = self.address(first);
-            address.wrapping_sub(start) < size && Text::of(self.text, address, (end - first) as usize).is_some()
+            address.wrapping_sub(start) < size
+                && Text::of(self.text, address, (end - first) as usize).is_some()
         };
         let ranges = self.triggers.ranges_with_tails().filter(move |(first, end)| is_there(*first, *end));
         ranges.flat_map(move |(first, end)| {
@@ -94,7 +95,8 @@ impl<'a> PlainExits<'a> {
     fn is_exit_hook(&self, target: u64) -> bool {
         let exit = self.module.exit_hook.load(Relaxed);
         let near = exit.abs_diff(target) < 4096;
-        near && (target == exit || jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(target), target, exit))
+        near && (target == exit
+            || jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(target), target, exit))
     }
 }
 

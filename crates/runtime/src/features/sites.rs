@@ -65,8 +65,7 @@ impl<'a> Sites<'a> {
 
     /// The hook of a tail exit of a function, and the one that it has otherwise.
     fn tail_exit_hooks(&self, function: u64) -> (u64, u64) {
-        let (plain, armed) =
-            (self.module.exit_hook.load(Relaxed), self.module.tail_exit_hook.load(Relaxed));
+        let (plain, armed) = (self.module.exit_hook.load(Relaxed), self.module.tail_exit_hook.load(Relaxed));
         if self.follows(function) { (armed, plain) } else { (plain, armed) }
     }
 }
@@ -105,7 +104,6 @@ impl SiteList for Sites<'_> {
             None => Err(Refusal::Misplaced),
         }))
     }
-
 }
 
 impl Sites<'_> {

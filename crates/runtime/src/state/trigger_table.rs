@@ -76,8 +76,7 @@ impl Triggers {
             .map(|site| Site {
                 rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed).min(RULES - 1),
                 threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
-                counts_tails: field!(site, TriggerSite, flags, AtomicU32).load(Relaxed)
-                    & site_flags::NO_TAIL
+                counts_tails: field!(site, TriggerSite, flags, AtomicU32).load(Relaxed) & site_flags::NO_TAIL
                     == 0,
             })
     }

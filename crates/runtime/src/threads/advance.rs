@@ -125,7 +125,8 @@ impl Thread<'_> {
     pub(crate) fn resume(&self) {
         if self.control.deep.load(Relaxed) == 0
             && self.open.jumped().is_none()
-            && self.open.room() > self.slot.segment_words() as u64 {
+            && self.open.room() > self.slot.segment_words() as u64
+        {
             self.ring.release();
         }
     }

@@ -387,7 +387,8 @@ impl<'a> OpenCalls<'a> {
             let pointer = self.own_pointer(entry);
             let is_around = word != 0
                 && !self.has_jumped(entry)
-                && pointer.saturating_add(HOOK_BELOW) >= high && !alternate.has(pointer);
+                && pointer.saturating_add(HOOK_BELOW) >= high
+                && !alternate.has(pointer);
             is_around.then_some((place, word, pointer))
         })
     }

@@ -89,8 +89,8 @@ impl Thread<'_> {
         };
         let Some(call) = self.open.innermost_call() else { return };
         let before = self.open.jumped_to_innermost().and_then(|call| call.jump);
-        let follows = Triggers::of(self.process.arena())
-            .is_some_and(|triggers| triggers.follows_tails_of(call.code));
+        let follows =
+            Triggers::of(self.process.arena()).is_some_and(|triggers| triggers.follows_tails_of(call.code));
         triggers::judge_jump(self, &call, ticks, target);
         // One that calls itself in turn, through others perhaps, would fill the stack: the first
         // call goes on for as long as all that follow.
