@@ -43,7 +43,7 @@ mod source_notes;
 mod totals;
 mod view;
 
-pub use kept::{KeptCall, kept_calls};
+pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{FunctionRow, Order, Profile};

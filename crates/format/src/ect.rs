@@ -443,8 +443,10 @@ wire_struct! {
         pub jump_ticks: u64,
         /// As [`TriggeredCall::target`]. Since 2.8.
         pub target: u64,
+        /// As [`TriggeredCall::jump_code`]. Since 2.8.
+        pub jump_code: u32,
         /// Zero.
-        pub reserved: [u64; 3],
+        pub reserved: [u32; 5],
     }
 }
 
@@ -467,6 +469,7 @@ impl KeptCall {
             missing: first.min(call.events_after).saturating_sub(call.events_before),
             jump_ticks: call.jump_ticks,
             target: call.target,
+            jump_code: call.jump_code,
             ..KeptCall::default()
         }
     }

@@ -125,10 +125,12 @@ wire_struct! {
         pub events_after: u64,
         /// With [`call_flags::TAIL`]: when it, or the last function that it led to by jumps, jumped away, in ticks; else 0.
         pub jump_ticks: u64,
-        /// With [`call_flags::AT_MOST`]: the address to which that jump led; 0 where that isn't known.
+        /// With [`call_flags::TAIL`]: the address to which that jump led; 0 where that isn't known.
         pub target: u64,
+        /// With [`call_flags::TAIL`]: the code offset in front of that jump, as its exit has it; 0 where that isn't known.
+        pub jump_code: u32,
         /// Zero.
-        pub reserved_too: u64,
+        pub reserved_too: u32,
     }
 }
 

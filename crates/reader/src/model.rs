@@ -360,6 +360,8 @@ pub struct Tail {
     pub is_at_most: bool,
     /// The address to which that jump led, where that is known.
     pub target: Option<u64>,
+    /// The code offset in front of that jump, where that is known.
+    pub jump_offset: Option<u32>,
     /// An event of its thread shows that it has ended; else the thread, the process or the recording was over.
     pub has_next: bool,
 }

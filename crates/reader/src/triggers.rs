@@ -62,6 +62,7 @@ pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording)
             jump_ticks: record.jump_ticks,
             is_at_most: record.flags & call_flags::AT_MOST != 0,
             target: (record.target != 0).then_some(record.target),
+            jump_offset: (record.jump_code != 0).then_some(record.jump_code),
             has_next: record.flags & call_flags::NO_NEXT == 0,
         }),
         missing: record.missing,

@@ -135,6 +135,8 @@ pub struct Control {
     pub jump_ticks: AtomicU64,
     /// Where to, as far as that is known; otherwise 0.
     pub jump_target: AtomicU64,
+    /// The code offset in front of that jump; 0 if that lies in no module.
+    pub jump_code: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -231,6 +233,7 @@ macro_rules! blank_control {
                     jump: AtomicU64::new(0),
                     jump_ticks: AtomicU64::new(0),
                     jump_target: AtomicU64::new(0),
+                    jump_code: AtomicU32::new(0),
                 }
             }
         }

@@ -204,6 +204,7 @@ impl SharedTriggers {
                 events_after: self.long(at, offset_of!(TriggeredCall, events_after)).load(Relaxed),
                 jump_ticks: self.long(at, offset_of!(TriggeredCall, jump_ticks)).load(Relaxed),
                 target: self.long(at, offset_of!(TriggeredCall, target)).load(Relaxed),
+                jump_code: self.word(at, offset_of!(TriggeredCall, jump_code)).load(Relaxed),
                 ..TriggeredCall::default()
             });
             let _ = state.compare_exchange(call_state::POSTED, call_state::FREE, AcqRel, Relaxed);

@@ -94,6 +94,7 @@ impl Triggers {
             events_after: field!(place, TriggeredCall, events_after, AtomicU64).load(Relaxed),
             jump_ticks: field!(place, TriggeredCall, jump_ticks, AtomicU64).load(Relaxed),
             target: field!(place, TriggeredCall, target, AtomicU64).load(Relaxed),
+            jump_code: field!(place, TriggeredCall, jump_code, AtomicU32).load(Relaxed),
             ..TriggeredCall::default()
         };
         take_back(place);

@@ -18,6 +18,7 @@
 //! calls as well.
 #![allow(unsafe_code)] // The stack, the code behind a hook, and what a jump leads through.
 
+use crate::state::places::{self, Place};
 use crate::state::process::Process;
 use crate::state::trigger_table::Triggers;
 use crate::sys::system;
@@ -42,6 +43,16 @@ pub(crate) enum Met {
     Inside,
 }
 
+/// The last jump of a call that has jumped away, or of what it led to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LastJump {
+    pub(crate) ticks: u64,
+    /// Where to; 0 if that isn't known.
+    pub(crate) target: u64,
+    /// The code offset in front of it; 0 if that isn't known.
+    pub(crate) code: u32,
+}
+
 impl Thread<'_> {
     /// The innermost open call ends, at a hook with this frame. Triggers get it, and those that had
     /// jumped to it; or it jumps away, and a trigger follows it. `behind`: the code behind the
@@ -51,8 +62,10 @@ impl Thread<'_> {
             self.open.drop_frames(1, |_| ());
             return;
         }
-        if let Some(jump) = behind.and_then(|behind| self.followed_jump(frame, behind)) {
-            return self.jump_away(ticks, frame, jump);
+        if let Some(behind) = behind
+            && let Some(jump) = self.followed_jump(frame, behind)
+        {
+            return self.jump_away(ticks, frame, behind, jump);
         }
         triggers::judge(self, ticks);
         let mut fallen = Fallen::default();
@@ -81,7 +94,11 @@ impl Thread<'_> {
     }
 
     /// The innermost call jumps away.
-    fn jump_away(&self, ticks: u64, frame: Frame, jump: Jump) {
+    fn jump_away(&self, ticks: u64, frame: Frame, behind: u64, jump: Jump) {
+        let code = match places::of(self.process, behind) {
+            Place::Offset(code) => code,
+            Place::Unknown(_) => 0,
+        };
         let target = match jump {
             Jump::To(target) => target,
             Jump::Through(slot) => read_word(slot).unwrap_or(0),
@@ -91,7 +108,8 @@ impl Thread<'_> {
         let before = self.open.jumped_to_innermost().and_then(|call| call.jump);
         let follows =
             Triggers::of(self.process.arena()).is_some_and(|triggers| triggers.follows_tails_of(call.code));
-        triggers::judge_jump(self, &call, ticks, target);
+        let last = LastJump { ticks, target, code };
+        triggers::judge_jump(self, &call, last);
         // One that calls itself in turn, through others perhaps, would fill the stack: the first
         // call goes on for as long as all that follow.
         let place = if follows && !self.open.is_in_chain(call.code) {
@@ -113,6 +131,7 @@ impl Thread<'_> {
         self.control.jump.store(place, Relaxed);
         self.control.jump_ticks.store(ticks, Relaxed);
         self.control.jump_target.store(target, Relaxed);
+        self.control.jump_code.store(code, Relaxed);
     }
 
     /// A call is entered, with this address in its function: what that means for a call that has
@@ -172,10 +191,14 @@ impl Thread<'_> {
 
     /// When and where to what a call that has jumped away led to last jumped on, as far as that is
     /// known.
-    pub(crate) fn last_jump(&self, jump: &JumpFacts) -> (u64, u64) {
+    pub(crate) fn last_jump(&self, jump: &JumpFacts) -> LastJump {
         match self.control.jump.load(Relaxed) == jump.place {
-            true => (self.control.jump_ticks.load(Relaxed), self.control.jump_target.load(Relaxed)),
-            false => (jump.ticks, 0),
+            true => LastJump {
+                ticks: self.control.jump_ticks.load(Relaxed),
+                target: self.control.jump_target.load(Relaxed),
+                code: self.control.jump_code.load(Relaxed),
+            },
+            false => LastJump { ticks: jump.ticks, ..LastJump::default() },
         }
     }
 }
@@ -216,7 +239,7 @@ fn leads_to(process: &Process, target: u64, frame: Frame, address: u64) -> bool 
 
 /// Copies code that is about to run or has run; what can't be read stays zero.
 fn read_code(process: &Process, address: u64, code: &mut [u8]) {
-    let is_known = crate::state::places::is_within_module(process, address, code.len() as u64);
+    let is_known = places::is_within_module(process, address, code.len() as u64);
     if !is_known && !system::is_readable(address, code.len() as u64) {
         return;
     }

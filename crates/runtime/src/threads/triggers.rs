@@ -13,6 +13,7 @@ use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
 use crate::state::{hub, thresholds};
 use crate::threads::open_calls::{OpenCallFacts, OpenCalls};
+use crate::threads::tails::LastJump;
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::{EXIT, Word};
@@ -29,12 +30,12 @@ pub(crate) fn judge(thread: &Thread<'_>, ticks: u64) {
     }
 }
 
-/// A call jumps away at `ticks`, to `target` if that is known. Triggers that don't follow it get it,
-/// and those whose threshold it has exceeded already: what it jumps to may never end.
-pub(crate) fn judge_jump(thread: &Thread<'_>, call: &OpenCallFacts, ticks: u64, target: u64) {
-    let left = Left::at(*call, ticks);
+/// A call jumps away. Triggers that don't follow it get it, and those whose threshold it has
+/// exceeded already: what it jumps to may never end.
+pub(crate) fn judge_jump(thread: &Thread<'_>, call: &OpenCallFacts, jump: LastJump) {
+    let left = Left::at(*call, jump.ticks);
     judge_call(thread, left, |site| !site.counts_tails);
-    let left = Left { flags: call_flags::TAIL, jump_ticks: ticks, target, ..left };
+    let left = Left { flags: call_flags::TAIL, jump, ..left };
     judge_call(thread, left, |site| site.counts_tails);
 }
 
@@ -79,15 +80,12 @@ struct Left {
     call: OpenCallFacts,
     ticks: u64,
     flags: u32,
-    /// [`TriggeredCall::jump_ticks`].
-    jump_ticks: u64,
-    /// [`TriggeredCall::target`].
-    target: u64,
+    jump: LastJump,
 }
 
 impl Left {
     fn at(call: OpenCallFacts, ticks: u64) -> Left {
-        Left { call, ticks, flags: 0, jump_ticks: 0, target: 0 }
+        Left { call, ticks, flags: 0, jump: LastJump::default() }
     }
 
     /// A call that is found to have been left, or what it had jumped to.
@@ -97,11 +95,13 @@ impl Left {
         };
         match jump.at_most {
             true => {
-                let (jump_ticks, target) = thread.last_jump(&jump);
                 let flags = call_flags::TAIL | call_flags::AT_MOST;
-                Left { flags, jump_ticks, target, ..Left::at(call, ticks) }
+                Left { flags, jump: thread.last_jump(&jump), ..Left::at(call, ticks) }
             }
-            false => Left { flags: call_flags::TAIL, jump_ticks: jump.ticks, ..Left::at(call, ticks) },
+            false => {
+                let jump = LastJump { ticks: jump.ticks, ..LastJump::default() };
+                Left { flags: call_flags::TAIL, jump, ..Left::at(call, ticks) }
+            }
         }
     }
 
@@ -212,8 +212,9 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
         threshold: site.threshold,
         events_before,
         events_after: events,
-        jump_ticks: left.jump_ticks,
-        target: left.target,
+        jump_ticks: left.jump.ticks,
+        target: left.jump.target,
+        jump_code: left.jump.code,
         ..TriggeredCall::default()
     };
     triggers.post(entry, &call);
