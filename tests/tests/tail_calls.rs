@@ -160,3 +160,55 @@ fn no_slow_call_escapes_by_a_tail_call() {
         }
     }
 }
+
+/// Whatever happens behind the jump, the call is kept, with all its time.
+#[test]
+fn nothing_behind_the_jump_hides_a_slow_call() {
+    const ALONE: [&str; 2] = ["handle_thread", "handle_last"];
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY, Mode::CLANG19_AFTER_INLINING] {
+        let place = Place::new("tail-ways");
+        let program = place.build(mode, &["-O2", "-pthread", "tail_ways.cpp"], "tail_ways");
+        let options = [&["--trigger", "handle_* > 10ms"][..], &KEEP_ALL].concat();
+        let recording = place.record(&options, &program, &[]);
+        assert!(recording.output.status.success(), "{}", mode.label());
+        let (missed, kept) = kept(&recording.file);
+        assert_eq!(missed, 0, "{}", mode.label());
+        let printed = recording.stdout();
+        let mut count = 0;
+        for line in printed.lines() {
+            let (name, times) = line.split_once(' ').expect("a name");
+            let label = format!("{} {name}", mode.label());
+            let (tid, times) = times.split_once(' ').expect("a thread's id");
+            let times: Vec<u64> = times.split(' ').map(|time| time.parse().expect(line)).collect();
+            let [begin, first, last] = times[..] else { panic!("{line}") };
+            let own = kept.iter().filter(|kept| kept.name == name).collect::<Vec<_>>();
+            let [found] = own[..] else { panic!("{label}: {} are kept", own.len()) };
+            count += 1;
+            assert_eq!(found.call.tid, tid.parse().expect("a thread's id"), "{label}");
+            assert!(found.call.start_ticks >= begin, "{label}: {:?}", found.call);
+            assert!(first == begin || found.call.start_ticks <= first, "{label}: {:?}", found.call);
+            assert!(found.call.end_ticks >= last, "{label}: {:?}", found.call);
+            let is_alone = found.call.tail.is_some_and(|tail| !tail.has_next);
+            assert_eq!(is_alone, !mode.is_body() && ALONE.contains(&name), "{label}: {:?}", found.call);
+            assert_eq!(
+                found.is_at_most(),
+                !mode.is_body() && !found.call.is_unwound,
+                "{label}: {:?}",
+                found.call
+            );
+        }
+        assert_eq!((count, kept.len()), (11, 11), "{}: {printed}", mode.label());
+    }
+}
+
+/// Whoever doesn't want tail calls to count says so.
+#[test]
+fn tail_calls_count_only_where_they_are_wanted() {
+    let place = Place::new("tail-ways-without");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "-pthread", "tail_ways.cpp"], "tail_ways");
+    for (trigger, expected) in [("handle_rest-tail > 10ms", 0), ("handle_rest+tail > 10ms", 1)] {
+        let options = [&["--trigger", trigger][..], &KEEP_ALL].concat();
+        let recording = place.record(&options, &program, &[]);
+        assert_eq!(kept(&recording.file).1.len(), expected, "{trigger}");
+    }
+}

@@ -383,14 +383,17 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
 
 /// What a kept call's tail call means for its time.
 fn tail_note(tail: &KeptTail) -> String {
-    let target = tail.target.as_deref().map_or_else(|| "an indirect jump".to_owned(), clean);
+    let target = tail.target.as_deref().map(clean);
+    let untraced =
+        target.as_ref().map_or_else(|| "what it jumped to".to_owned(), |name| format!("{name} (not traced)"));
+    let target = target.unwrap_or_else(|| "an address that isn't known".to_owned());
     let behind = Duration { ns: tail.behind_ns };
     match (tail.is_at_most, tail.behind_ns) {
         (true, _) => {
             let end = if tail.has_next { "" } else { "; nothing came after it" };
-            format!("at most, of which {target} (not traced) at most {behind}{end}")
+            format!("at most, of which {untraced} at most {behind}{end}")
         }
-        (false, 0) => format!("until its tail call of {target}"),
+        (false, 0) => format!("until its tail call of {target}, which goes on"),
         (false, _) => format!("with its tail call, {behind}"),
     }
 }

@@ -195,7 +195,7 @@ impl Thread<'_> {
         match self.control.jump.load(Relaxed) == jump.place {
             true => LastJump {
                 ticks: self.control.jump_ticks.load(Relaxed),
-                target: self.control.jump_target.load(Relaxed),
+                target: through_stub(self.process, self.control.jump_target.load(Relaxed)),
                 code: self.control.jump_code.load(Relaxed),
             },
             false => LastJump { ticks: jump.ticks, ..LastJump::default() },
@@ -235,6 +235,15 @@ fn leads_to(process: &Process, target: u64, frame: Frame, address: u64) -> bool 
     }
     // A thunk.
     jump::direct_jumps(&head, target).any(|target| target.abs_diff(address) < HEAD as u64 && is_entry(target))
+}
+
+/// Where a jump to a stub of the linkage table has led; the address itself if that isn't one.
+fn through_stub(process: &Process, target: u64) -> u64 {
+    let mut head = [0; HEAD];
+    if target != 0 {
+        read_code(process, target, &mut head);
+    }
+    jump::stub_slot(&head, target).and_then(read_word).unwrap_or(target)
 }
 
 /// Copies code that is about to run or has run; what can't be read stays zero.

@@ -17,7 +17,7 @@ use crate::threads::tails::LastJump;
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::{EXIT, Word};
-use everycall_format::trigger::{TriggeredCall, call_flags};
+use everycall_format::trigger::{TriggeredCall, call_flags, jumped};
 use everycall_ring::Keep;
 
 /// The innermost open call of `thread` ends at `ticks`: posts it if a trigger wants it.
@@ -63,6 +63,10 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
         if count < FALLEN_MAX && is_wanted(process, &left) {
             count += 1;
             left.judge(thread);
+        }
+        // The recorder looks for those of which nothing more is heard.
+        if let Some(jump) = call.jump {
+            thread.open.mark_jump(&jump, 0, jumped::JUDGED);
         }
     });
     thread.control.ending.store(ticks, Relaxed);
