@@ -221,7 +221,7 @@ impl TraceView {
                             });
                         }
                     }
-                    TimelineEvent::Loss(_) | TimelineEvent::Mark(_) => {}
+                    TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Untraced(_) => {}
                     TimelineEvent::Gap(gap) => thread.resumed_by.extend(gap.resumed_by),
                     TimelineEvent::Instant(_) => thread.orphans += 1,
                 }

@@ -418,6 +418,12 @@ impl Names for SymbolNames<'_> {
         details
     }
 
+    fn jump_target(&self, exit: everycall_export::Location) -> Option<String> {
+        let exit = Location { module: exit.module, image_address: exit.image_address };
+        let name = SymbolNames::jump_target(self, exit)?;
+        Some(if self.has_full_names { name } else { short_name(&name) })
+    }
+
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {
         let odd_paths = self.odd_paths.borrow();
         let path = odd_paths.get(file).map_or(Path::new(file), |path| path);
