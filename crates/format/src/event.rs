@@ -89,6 +89,10 @@ pub mod kind {
     pub const KERNEL: u8 = 13;
     /// Fills a slot that was reserved for an event which then took another one: nothing is lost.
     pub const FILLER: u8 = 14;
+    /// XRay's custom event: `[bytes, data...]`, see [`crate::xray_event`].
+    pub const XRAY_CUSTOM_EVENT: u8 = 19;
+    /// XRay's typed event: `[type, bytes, data...]`.
+    pub const XRAY_TYPED_EVENT: u8 = 20;
 }
 
 /// How it is known that frames were left (detail of [`kind::UNWOUND`]).

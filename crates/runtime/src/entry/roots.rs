@@ -48,7 +48,7 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::entry::{api, fibers, modules, start, unwinding};
+    use crate::entry::{api, fibers, modules, start, unwinding, xray};
     use crate::features::{crash, memory_lock};
     use core::ffi::c_int;
     use everycall_hooks::RuntimeTable;
@@ -73,6 +73,7 @@ mod runtime {
         landing: unwinding::landing,
         fiber: fibers::fiber,
         lock_memory: memory_lock::lock_memory,
+        xray: xray::xray,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.

@@ -9,7 +9,7 @@
 
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
-use crate::features::marks::{self, Change, Marks};
+use crate::features::marks::{self, Change, Marks, Whole};
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means};
 use crate::state::arena::Arena;
@@ -57,8 +57,30 @@ static APPLIED: AtomicU32 = AtomicU32::new(applied::ON);
 mod applied {
     pub const ON: u32 = 0;
     pub const OFF: u32 = 1;
+    /// With either: sites that a handler wants are on.
+    pub const HANDLED: u32 = 2;
     /// Being switched.
-    pub const MIXED: u32 = 2;
+    pub const MIXED: u32 = 4;
+}
+
+/// Not 0: the program has a handler for events of functions that are marked as patched.
+static IS_HANDLED: AtomicU32 = AtomicU32::new(0);
+
+/// The program has set its first handler, or removed the last one.
+pub(crate) fn set_handled(process: &'static Process, is_handled: bool) {
+    IS_HANDLED.store(is_handled.into(), SeqCst);
+    follow(process);
+}
+
+/// What should hold for all sites.
+fn wanted() -> Whole {
+    Whole { is_on: recording::are_sites_on(), is_handled: IS_HANDLED.load(SeqCst) != 0 }
+}
+
+/// The value of [`APPLIED`] for this.
+fn code(whole: Whole) -> u32 {
+    let on = if whole.is_on { applied::ON } else { applied::OFF };
+    on | if whole.is_handled { applied::HANDLED } else { 0 }
 }
 
 /// The process starts with its sites off.
@@ -87,7 +109,7 @@ fn used() -> &'static [Known] {
 /// Adds a module none of whose code has run yet, and gives its sites the same state as all others.
 /// The caller holds the module lock. Returns what became of its sites, and whether it is on.
 pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
-    let to = if APPLIED.load(SeqCst) == applied::ON { Switch::On } else { Switch::Off };
+    let to = if APPLIED.load(SeqCst) & !applied::HANDLED == applied::ON { Switch::On } else { Switch::Off };
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
     let counts = switch::switch(&sites, sites.numbers(), to, Means::BEFORE_ANYBODY);
@@ -117,14 +139,14 @@ pub(crate) fn follow(process: &'static Process) {
         // Either the thread that has just released the lock sees the new request here, or the
         // requesting thread gets the lock.
         fence(SeqCst);
-        let on = recording::are_sites_on();
-        if APPLIED.load(SeqCst) == if on { applied::ON } else { applied::OFF } {
+        let whole = wanted();
+        if APPLIED.load(SeqCst) == code(whole) {
             return;
         }
         let mask = system::block_signals();
         let lock = Lock::try_take(&process.module_lock);
         if lock.is_some() {
-            apply(process.arena(), on);
+            apply(process.arena(), whole);
         }
         let had_lock = lock.is_some();
         drop(lock);
@@ -135,7 +157,8 @@ pub(crate) fn follow(process: &'static Process) {
     }
 }
 
-fn apply(arena: &Arena, on: bool) {
+fn apply(arena: &Arena, whole: Whole) {
+    let on = whole.is_on;
     APPLIED.store(applied::MIXED, SeqCst);
     let means = Means::live();
     for known in used() {
@@ -147,7 +170,7 @@ fn apply(arena: &Arena, on: bool) {
         if let Some(image) = Image::of(module.elf_header.load(Relaxed)) {
             // SAFETY: as above.
             let sites = unsafe { Sites::of(module, &image.text) };
-            let counts = bring_into_line(known, &sites, sites.numbers(), on, means);
+            let counts = bring_into_line(known, &sites, sites.numbers(), whole, means);
             if on {
                 count(arena, known, module, counts);
             }
@@ -156,15 +179,21 @@ fn apply(arena: &Arena, on: bool) {
             module.on.store(1, Release);
         }
     }
-    APPLIED.store(if on { applied::ON } else { applied::OFF }, SeqCst);
+    APPLIED.store(code(whole), SeqCst);
 }
 
 /// Switches some of a module's sites as their marks say.
-fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, on: bool, means: Means) -> Counts {
+fn bring_into_line(
+    known: &Known,
+    sites: &Sites<'_>,
+    range: Range<u32>,
+    whole: Whole,
+    means: Means,
+) -> Counts {
     if !known.marks.are_there() {
-        return switch::switch(sites, range, if on { Switch::On } else { Switch::Off }, means);
+        return switch::switch(sites, range, if whole.is_on { Switch::On } else { Switch::Off }, means);
     }
-    let is_on = |number: &u32| marks::is_on(known.marks.of(*number), on);
+    let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
     let mut counts = switch::switch(sites, range.clone().filter(is_on), Switch::On, means);
     counts.add(switch::switch(sites, range.filter(|number| !is_on(number)), Switch::Off, means));
     counts
@@ -201,7 +230,7 @@ pub(crate) fn mark_functions(
     process: &'static Process,
     mut choose: impl FnMut(&ModuleDescriptor, u64) -> Option<Change>,
 ) -> Result<Marked, Refused> {
-    change(process, |known, module, sites, on, marked| {
+    change(process, |known, module, sites, whole, marked| {
         let mut function = 0;
         let mut chosen = None;
         for number in sites.numbers() {
@@ -220,7 +249,7 @@ pub(crate) fn mark_functions(
             }
         }
         if known.marks.are_there() {
-            marked.counts.add(bring_into_line(known, sites, sites.numbers(), on, Means::live()));
+            marked.counts.add(bring_into_line(known, sites, sites.numbers(), whole, Means::live()));
         }
         Ok(())
     })
@@ -234,7 +263,7 @@ pub(crate) fn mark_sites(
     range: Range<u32>,
     to: Change,
 ) -> Result<Marked, Refused> {
-    change(process, |known, other, sites, on, marked| {
+    change(process, |known, other, sites, whole, marked| {
         if core::ptr::eq(module, other) && !range.is_empty() {
             if !known.marks.make_room(sites.numbers().end) {
                 return Err(Refused::NoMemory);
@@ -242,7 +271,7 @@ pub(crate) fn mark_sites(
             range.clone().for_each(|number| known.marks.change(number, to));
             marked.functions += 1;
             marked.sites += range.len() as u32;
-            marked.counts.add(bring_into_line(known, sites, range.clone(), on, Means::live()));
+            marked.counts.add(bring_into_line(known, sites, range.clone(), whole, Means::live()));
         }
         Ok(())
     })
@@ -251,7 +280,7 @@ pub(crate) fn mark_sites(
 /// Runs `change` for each module while the module lock is held.
 fn change(
     process: &'static Process,
-    mut change: impl FnMut(&Known, &ModuleDescriptor, &Sites<'_>, bool, &mut Marked) -> Result<(), Refused>,
+    mut change: impl FnMut(&Known, &ModuleDescriptor, &Sites<'_>, Whole, &mut Marked) -> Result<(), Refused>,
 ) -> Result<Marked, Refused> {
     let mask = system::block_signals();
     let result = match (0..TRIES).find_map(|_| lock(process)) {
@@ -260,7 +289,10 @@ fn change(
             // A child that is forked meanwhile finishes what is half done.
             let before = APPLIED.swap(applied::MIXED, SeqCst);
             // A child whose parent was switching: whoever follows finishes that, too.
-            let on = if before == applied::MIXED { recording::are_sites_on() } else { before == applied::ON };
+            let whole = match before {
+                applied::MIXED => wanted(),
+                _ => Whole { is_on: before & applied::OFF == 0, is_handled: before & applied::HANDLED != 0 },
+            };
             let mut marked = Marked::default();
             let result = used().iter().try_for_each(|known| {
                 // SAFETY: registered modules stay loaded while the lock is held.
@@ -269,7 +301,7 @@ fn change(
                 let (Some(module), Some(image)) = (module, image) else { return Ok(()) };
                 // SAFETY: as above.
                 let sites = unsafe { Sites::of(module, &image.text) };
-                change(known, module, &sites, on, &mut marked)
+                change(known, module, &sites, whole, &mut marked)
             });
             APPLIED.store(before, SeqCst);
             result.map(|()| marked)
@@ -317,6 +349,12 @@ pub(crate) fn functions(
     system::set_signal_mask(mask);
     follow(process);
     result
+}
+
+/// The marks of a site of a module that stays loaded.
+pub(crate) fn marks_of(module: &ModuleDescriptor, number: u32) -> u8 {
+    let known = used().iter().find(|known| core::ptr::eq(known.module.load(Acquire), module));
+    known.map_or(0, |known| known.marks.of(number))
 }
 
 /// Counts the sites that couldn't be switched on and haven't been counted yet.

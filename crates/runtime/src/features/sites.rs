@@ -32,8 +32,12 @@ impl<'a> Sites<'a> {
         0..(self.nops.len() / NopSite::SIZE + self.sleds.len() / XraySled::SIZE) as u32
     }
 
-    /// A site and the segment in which it lies. `None` if it has no hook of ours (XRay's custom
-    /// events), or if there is no such number.
+    /// The number of the first XRay sled.
+    pub(crate) fn first_sled(&self) -> u32 {
+        (self.nops.len() / NopSite::SIZE) as u32
+    }
+
+    /// A site and the segment in which it lies. `None` if there is no such number.
     pub(crate) fn get(&self, number: u32) -> Option<Result<(Site, Text), Refusal>> {
         let number = number as usize;
         let nops = self.nops.len() / NopSite::SIZE;
@@ -46,9 +50,6 @@ impl<'a> Sites<'a> {
             }
             Some(number) => {
                 let (place, sled) = entry::<XraySled>(self.sleds, number)?;
-                if sled.kind > sled_kind::ENTRY_LOG_ARGS {
-                    return None;
-                }
                 let address = place.wrapping_add_signed(sled.sled);
                 let hook = self.hook(sled.kind == sled_kind::EXIT, sled.kind == sled_kind::TAIL_EXIT);
                 Site::of_sled(sled.kind, address, hook)
