@@ -41,7 +41,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 2;
+pub const ARENA_VERSION: u32 = 3;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -64,7 +64,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [520] {
+    pub struct ArenaHeader [552] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -151,6 +151,16 @@ wire_struct! {
         pub forked_from: u32,
         /// Functions that [triggers](crate::trigger) may name; 0 where the arena has no room for triggers.
         pub trigger_sites: u32,
+        /// Not 0: somebody wants to reach the [control socket](crate::control).
+        pub control_asked: u32,
+        /// One of [`crate::control::control_state`].
+        pub control_state: u32,
+        /// The socket's name: its first bytes, then zeros.
+        pub control_name: u64,
+        /// Sites that are off because nobody has selected their functions.
+        pub sites_off: u64,
+        /// How many times what is recorded has changed since the process began.
+        pub selections: u64,
     }
 }
 

@@ -11,6 +11,7 @@
 //! - [`xray_event`]: the records of XRay's custom and typed events.
 //! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
 //! - [`crash`]: what an arena that outlives its process says about it.
+//! - [`control`]: the socket by which others change what a process records.
 //! - [`hub`]: through which the processes of a recording get their arenas.
 //! - [`ect`]: the trace file made from it.
 //! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such objects.
@@ -23,6 +24,7 @@
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 pub mod arena;
+pub mod control;
 pub mod crash;
 pub mod ect;
 pub mod env;

@@ -24,6 +24,8 @@ pub const ENDING: &str = ".ecs";
 pub const SIZE_MAX: u64 = 64 << 20;
 /// Calls of one trigger that may be kept.
 pub const KEEP_MAX: u32 = 1000;
+/// Rules of a selection.
+pub const SELECTION_RULES_MAX: u32 = 1 << 16;
 /// Modules of a set.
 pub const MODULES_MAX: u32 = 4096;
 /// Functions of a set, once for each trigger: as many as have room in an arena.
@@ -50,13 +52,24 @@ wire_struct! {
         pub sites: u32,
         /// Bytes of the texts.
         pub texts: u32,
-        /// Zero.
-        pub reserved: u64,
+        /// One of [`purpose`].
+        pub purpose: u32,
+        /// A selection's: 1 if functions of files that aren't in the set are recorded.
+        pub others: u32,
         /// CRC-32 of everything behind the header.
         pub payload_checksum: u32,
         /// CRC-32 of the header before this field.
         pub header_checksum: u32,
     }
+}
+
+/// [`SetHeader::purpose`].
+pub mod purpose {
+    /// Its functions are those that triggers name.
+    pub const TRIGGERS: u32 = 0;
+    /// Its functions are those that are recorded. Each rule's text is `+ PATTERN` or `- PATTERN`; its other
+    /// numbers mean nothing.
+    pub const SELECTION: u32 = 1;
 }
 
 wire_struct! {
@@ -188,10 +201,10 @@ impl<'a> SiteSet<'a> {
         };
         let rules = (0..self.rule_count()).all(|index| {
             self.rule(index).is_some_and(|rule| {
-                rule.threshold_ns > 0
+                let is_trigger = rule.threshold_ns > 0
                     && (1..=KEEP_MAX).contains(&rule.keep)
-                    && rule.by <= keep_by::NEWEST
-                    && has_text(rule.text_offset, rule.text_length)
+                    && rule.by <= keep_by::NEWEST;
+                (is_trigger || self.is_selection()) && has_text(rule.text_offset, rule.text_length)
             })
         });
         let modules = self.modules().all(|module| {
@@ -201,7 +214,9 @@ impl<'a> SiteSet<'a> {
                 && self.are_in_order(&module)
         });
         let sites = self.all_sites().all(|site| site.start < site.end && site.rule < self.header.rules);
-        (1..=RULES).contains(&self.header.rules)
+        let most = if self.is_selection() { SELECTION_RULES_MAX } else { RULES };
+        self.header.purpose <= purpose::SELECTION
+            && (1..=most).contains(&self.header.rules)
             && self.header.modules <= MODULES_MAX
             && self.header.sites <= SITES_MAX
             && rules
@@ -219,6 +234,12 @@ impl<'a> SiteSet<'a> {
             last = Some((site.start, site.end, site.rule));
             follows
         })
+    }
+
+    /// Whether its functions are those that are recorded.
+    #[must_use]
+    pub fn is_selection(&self) -> bool {
+        self.header.purpose == purpose::SELECTION
     }
 
     /// The header.
@@ -257,10 +278,15 @@ impl<'a> SiteSet<'a> {
 
     /// The functions of a module.
     pub fn sites_of(&self, module: &SetModule) -> impl Iterator<Item = SetSite> + use<'a> {
+        self.raw_sites_of(module).chunks_exact(SetSite::SIZE).filter_map(SetSite::read)
+    }
+
+    /// The functions of a module, as they are encoded: [`SetSite`]s in the order of their addresses.
+    #[must_use]
+    pub fn raw_sites_of(&self, module: &SetModule) -> &'a [u8] {
         let begin = (module.first_site as usize).saturating_mul(SetSite::SIZE);
         let size = (module.sites as usize).saturating_mul(SetSite::SIZE);
-        let sites = self.sites.get(begin..).and_then(|rest| rest.get(..size)).unwrap_or(&[]);
-        sites.chunks_exact(SetSite::SIZE).filter_map(SetSite::read)
+        self.sites.get(begin..).and_then(|rest| rest.get(..size)).unwrap_or(&[])
     }
 }
 

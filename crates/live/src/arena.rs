@@ -4,7 +4,9 @@
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
+use std::sync::atomic::{
+    AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence,
+};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
@@ -197,6 +199,21 @@ impl LiveArena {
         (self.field(at), since, self.long_field(at + offset_of!(HolderEntry, started)))
     }
 
+    /// Asks the process to listen for those who want to control it.
+    pub(crate) fn ask_for_control(&self) {
+        self.field(offset_of!(ArenaHeader, control_asked)).store(1, Release);
+    }
+
+    /// Whether it listens: one of [`everycall_format::control::control_state`].
+    pub(crate) fn control_state(&self) -> u32 {
+        self.field(offset_of!(ArenaHeader, control_state)).load(Acquire)
+    }
+
+    /// The name of its control socket, its first byte lowest.
+    pub(crate) fn control_name(&self) -> u64 {
+        self.long_field(offset_of!(ArenaHeader, control_name)).load(Acquire)
+    }
+
     /// Segments that were ever used; those behind weren't.
     pub(crate) fn segments_taken(&self) -> u32 {
         self.pool().taken.load(Acquire).min(self.layout.segment_capacity)
@@ -242,7 +259,7 @@ impl LiveArena {
     }
 
     /// The module table, with paths: no more of these than there is memory for, as entries that were written over may share them.
-    pub(crate) fn modules(&self) -> Vec<(ModuleEntry, Vec<u8>)> {
+    pub fn modules(&self) -> Vec<(ModuleEntry, Vec<u8>)> {
         let mut left = self.layout.paths_size.min(PATHS_MAX);
         let mut within = move |path: Vec<u8>| {
             let rest = left.checked_sub(path.len() as u64);

@@ -7,6 +7,7 @@
 //! holders     our entry in the table of holders, and what the dead have left
 //! take        holds all segments of all threads at once, copies what is still being written
 //! write       the trace file, segment by segment; each is released as soon as it was copied
+//! control     the socket by which we choose what it records
 //! images      files of modules that were deleted since
 //! ```
 //!
@@ -23,6 +24,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arena;
+mod control;
 mod error;
 mod find;
 mod holders;
@@ -36,6 +38,7 @@ mod take;
 mod write;
 
 pub use arena::{LiveArena, Reached};
+pub use control::{Control, ControlError};
 pub use error::LiveError;
 pub use find::{attach, attach_to_file};
 pub use list::{Listed, list};

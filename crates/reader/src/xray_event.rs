@@ -1,7 +1,5 @@
 //! XRay's custom and typed events as text: what they say of their data, which is the program's and may be anything.
 
-use std::fmt::Write;
-
 use everycall_format::event::{Word, kind};
 use everycall_format::xray_event::{DATA_MAX, Data};
 
@@ -39,11 +37,11 @@ pub fn xray_event_text(words: &[u64], slot: u32) -> Option<String> {
     let readable = readable.map(|readable| readable.strip_suffix('\0').unwrap_or(readable));
     match readable.filter(|readable| !readable.contains(char::is_control)) {
         Some("") => {}
-        Some(readable) => drop(write!(text, " \"{readable}\"")),
-        None => shown.iter().for_each(|byte| drop(write!(text, " {byte:02x}"))),
+        Some(readable) => text = format!("{text} \"{readable}\""),
+        None => shown.iter().for_each(|byte| text += &format!(" {byte:02x}")),
     }
     if length as usize > shown.len() {
-        let _ = write!(text, " ({length} bytes)");
+        text += &format!(" ({length} bytes)");
     }
     Some(text)
 }

@@ -38,6 +38,20 @@ pub const SHMAT: usize = 30;
 pub const SHMCTL: usize = 31;
 /// `getpid`
 pub const GETPID: usize = 39;
+/// `socket`
+pub const SOCKET: usize = 41;
+/// `sendto`
+pub const SENDTO: usize = 44;
+/// `bind`
+pub const BIND: usize = 49;
+/// `listen`
+pub const LISTEN: usize = 50;
+/// `getsockname`
+pub const GETSOCKNAME: usize = 51;
+/// `setsockopt`
+pub const SETSOCKOPT: usize = 54;
+/// `getsockopt`
+pub const GETSOCKOPT: usize = 55;
 /// `kill`
 pub const KILL: usize = 62;
 /// `fcntl`
@@ -86,6 +100,8 @@ pub const RENAMEAT: usize = 264;
 pub const LINKAT: usize = 265;
 /// `fallocate`
 pub const FALLOCATE: usize = 285;
+/// `accept4`
+pub const ACCEPT4: usize = 288;
 /// `prlimit64`
 pub const PRLIMIT64: usize = 302;
 /// `membarrier`

@@ -7,7 +7,7 @@
 //! Events of these handlers are counted as lost.
 #![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
-use crate::features::{fork, keeper};
+use crate::features::{control, fork, keeper};
 use crate::state::local::AtWork;
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
@@ -128,6 +128,7 @@ pub(crate) unsafe extern "C" fn slow_path(
     if is_traced(process) {
         record(process, Owner::of(control, stack_pointer), event);
         keeper::start_if_due(process);
+        control::start_if_asked(process);
     } else if let Owner::Nobody = Owner::of(control, stack_pointer) {
         begin::leave_out();
     }

@@ -2,11 +2,11 @@
 #![allow(unsafe_code)] // New mappings become arenas; called with the program's environment.
 
 use crate::entry::environment::Environment;
-use crate::features::{crash, fork, keeper, live, site_set, snapshot_signal, switch};
+use crate::features::{control, crash, fork, keeper, site_set, snapshot_signal, switch};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Spare};
 use crate::state::process::{self, process_state};
-use crate::state::{beginning, recording, thresholds};
+use crate::state::{beginning, recording, selection, thresholds};
 use crate::sys::disk::NotMemory;
 use crate::sys::{clock, own_memory, system};
 use crate::threads::stacks;
@@ -125,10 +125,14 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         process.retired.keep(kept);
         if !on {
             recording::begin_off();
-            live::begin_off();
+            selection::set_base_on(false);
         }
         switch::begin();
         process.state.store(process_state::ON, Release);
+        if !on {
+            // No event of this process would notice that somebody asks.
+            control::start(process);
+        }
     }
 }
 

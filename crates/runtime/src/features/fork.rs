@@ -8,7 +8,7 @@
 //! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{crash, keeper, live};
+use crate::features::{crash, keeper, live, pause};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -64,7 +64,8 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     let state = if is_on { process_state::ON } else { process_state::OFF };
     process.state.store(state, Release);
     if is_on {
-        live::follow(process);
+        // Its parent's sessions aren't its own.
+        pause::update(process);
     }
     is_on
 }

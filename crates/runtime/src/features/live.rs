@@ -11,16 +11,18 @@
 
 use crate::features::marks::{self, Change, Marks, Whole};
 use crate::features::sites::Sites;
-use crate::features::switch::{self, Counts, Means};
+use crate::features::switch::{self, Counts, Means, Pages};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::recording;
+use crate::state::selection::{self, InModule};
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::system;
 use core::ops::Range;
 use core::sync::atomic::{
-    AtomicPtr, AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+    Ordering::SeqCst, fence,
 };
 use everycall_format::arena::{MODULE_CAPACITY, counter};
 use everycall_hooks::ModuleDescriptor;
@@ -51,16 +53,48 @@ static MODULES: [Known; MODULE_CAPACITY as usize] = [const { Known::none() }; MO
 /// The largest number of modules that were loaded at once.
 static USED: AtomicU32 = AtomicU32::new(0);
 
-/// The state of the sites: [`applied`].
-static APPLIED: AtomicU32 = AtomicU32::new(applied::ON);
+/// Changes whenever sites are to be brought into line with something else.
+static REQUESTED: AtomicU32 = AtomicU32::new(0);
+/// The value of [`REQUESTED`] that the sites were last brought into line with.
+static APPLIED: AtomicU32 = AtomicU32::new(0);
+/// Not 0 while that is being done.
+static CHANGING: AtomicU32 = AtomicU32::new(0);
 
-mod applied {
-    pub const ON: u32 = 0;
-    pub const OFF: u32 = 1;
-    /// With either: sites that a handler wants are on.
-    pub const HANDLED: u32 = 2;
-    /// Being switched.
-    pub const MIXED: u32 = 4;
+/// What became of the sites of all modules when they were last brought into line.
+pub(crate) struct Outcome {
+    /// Sites that are on.
+    pub(crate) on: AtomicU32,
+    /// Sites that are off.
+    pub(crate) off: AtomicU32,
+    pub(crate) foreign: AtomicU32,
+    pub(crate) failed: AtomicU32,
+    /// How long that took, ticks.
+    pub(crate) took: AtomicU64,
+}
+
+/// Used while holding the module lock.
+pub(crate) static OUTCOME: Outcome = Outcome {
+    on: AtomicU32::new(0),
+    off: AtomicU32::new(0),
+    foreign: AtomicU32::new(0),
+    failed: AtomicU32::new(0),
+    took: AtomicU64::new(0),
+};
+
+impl Outcome {
+    fn clear(&self) {
+        for count in [&self.on, &self.off, &self.foreign, &self.failed] {
+            count.store(0, Relaxed);
+        }
+    }
+
+    fn add(&self, line: Line) {
+        let Line { on, off } = line;
+        self.on.fetch_add(on.switched + on.already, Relaxed);
+        self.off.fetch_add(off.switched + off.already, Relaxed);
+        self.foreign.fetch_add(on.foreign + off.foreign, Relaxed);
+        self.failed.fetch_add(on.failed + off.failed, Relaxed);
+    }
 }
 
 /// Not 0: the program has a handler for events of functions that are marked as patched.
@@ -68,30 +102,31 @@ static IS_HANDLED: AtomicU32 = AtomicU32::new(0);
 
 /// The program has set its first handler, or removed the last one.
 pub(crate) fn set_handled(process: &'static Process, is_handled: bool) {
-    IS_HANDLED.store(is_handled.into(), SeqCst);
-    follow(process);
+    if IS_HANDLED.swap(is_handled.into(), SeqCst) != u32::from(is_handled) {
+        request();
+        follow(process);
+    }
 }
 
-/// What should hold for all sites.
-fn wanted() -> Whole {
+/// What holds for all sites.
+fn whole() -> Whole {
     Whole { is_on: recording::are_sites_on(), is_handled: IS_HANDLED.load(SeqCst) != 0 }
 }
 
-/// The value of [`APPLIED`] for this.
-fn code(whole: Whole) -> u32 {
-    let on = if whole.is_on { applied::ON } else { applied::OFF };
-    on | if whole.is_handled { applied::HANDLED } else { 0 }
-}
-
-/// The process starts with its sites off.
-pub(crate) fn begin_off() {
-    APPLIED.store(applied::OFF, SeqCst);
+/// The sites are to be brought into line: what is recorded has changed. [`follow`] does it.
+pub(crate) fn request() {
+    REQUESTED.fetch_add(1, SeqCst);
 }
 
 /// In a forked child, nothing continues what a thread of the parent was doing at the fork.
 pub(crate) fn begin_child() {
     switch::begin_child();
-    if APPLIED.load(SeqCst) == applied::MIXED {
+    let had_sessions = selection::begin_child();
+    let was_changing = CHANGING.swap(0, SeqCst) != 0;
+    if was_changing || had_sessions {
+        request();
+    }
+    if was_changing {
         for known in used() {
             // SAFETY: registered modules, which are loaded here, too.
             if let Some(module) = unsafe { known.module.load(Acquire).as_ref() } {
@@ -106,20 +141,57 @@ fn used() -> &'static [Known] {
     MODULES.get(..USED.load(Relaxed) as usize).unwrap_or(&MODULES)
 }
 
-/// Adds a module none of whose code has run yet, and gives its sites the same state as all others.
-/// The caller holds the module lock. Returns what became of its sites, and whether it is on.
+/// Adds a module none of whose code has run yet, and switches its sites as they are wanted. The
+/// caller holds the module lock. Returns what became of its sites, and whether it is on.
 pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
-    let to = if APPLIED.load(SeqCst) & !applied::HANDLED == applied::ON { Switch::On } else { Switch::Off };
+    let free = MODULES.iter().position(|known| known.module.load(Relaxed).is_null());
+    let (place, known) = match free.and_then(|place| Some((place, MODULES.get(place)?))) {
+        Some((place, known)) => (Some(place), known),
+        // It can't be remembered, so it stays as it begins.
+        None => (None, &FORGOTTEN),
+    };
+    let whole = whole();
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let counts = switch::switch(&sites, sites.numbers(), to, Means::BEFORE_ANYBODY);
-    let free = MODULES.iter().position(|known| known.module.load(Relaxed).is_null());
-    if let Some((place, known)) = free.and_then(|place| Some((place, MODULES.get(place)?))) {
-        known.unpatched.store(counts.wrong(), Relaxed);
-        known.module.store(core::ptr::from_ref(module).cast_mut(), Release);
-        USED.fetch_max(place as u32 + 1, Relaxed);
+    let is_anything = select(known, &sites, image) && whole.is_on;
+    let line = bring_into_line(known, &sites, sites.numbers(), whole, Means::BEFORE_ANYBODY);
+    OUTCOME.add(line);
+    match place {
+        None => known.marks.forget(),
+        Some(place) => {
+            known.unpatched.store(line.on.wrong(), Relaxed);
+            known.module.store(core::ptr::from_ref(module).cast_mut(), Release);
+            USED.fetch_max(place as u32 + 1, Relaxed);
+        }
     }
-    (counts, to == Switch::On)
+    (line.all(), is_anything)
+}
+
+/// Marks for a module that has no place among the known ones.
+static FORGOTTEN: Known = Known::none();
+
+/// Marks the sites of a module whose functions nobody has selected. The caller holds the module
+/// lock. Returns whether anything of the module is selected.
+fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> bool {
+    let clear = Change { set: 0, clear: marks::NOT_SELECTED };
+    if selection::is_everything() {
+        if known.marks.are_there() {
+            sites.numbers().for_each(|number| known.marks.change(number, clear));
+        }
+        return true;
+    }
+    let selected = InModule::of(image.build_id_length, &image.build_id);
+    // Without memory for marks, more is recorded than is wanted, which can be seen.
+    if known.marks.make_room(sites.numbers().end) {
+        for number in sites.numbers() {
+            if let Some(Ok((site, _))) = sites.get(number) {
+                let is_wanted = selected.wants(site.address().wrapping_sub(image.base));
+                let leave_out = Change { set: marks::NOT_SELECTED, clear: 0 };
+                known.marks.change(number, if is_wanted { clear } else { leave_out });
+            }
+        }
+    }
+    selected.is_anything()
 }
 
 /// The module is about to be unloaded. The caller holds the module lock.
@@ -132,21 +204,16 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
     }
 }
 
-/// Brings the sites of all modules into line with the state of tracing. If another thread is doing
-/// so, it will see the change.
+/// Brings the sites of all modules into line with what is to be recorded. If another thread is
+/// doing so, it will see the change.
 pub(crate) fn follow(process: &'static Process) {
-    loop {
-        // Either the thread that has just released the lock sees the new request here, or the
-        // requesting thread gets the lock.
-        fence(SeqCst);
-        let whole = wanted();
-        if APPLIED.load(SeqCst) == code(whole) {
-            return;
-        }
+    // Either the thread that has just released the lock sees the new request here, or the
+    // requesting thread gets the lock.
+    while !is_followed() {
         let mask = system::block_signals();
         let lock = Lock::try_take(&process.module_lock);
         if lock.is_some() {
-            apply(process.arena(), whole);
+            apply(process.arena());
         }
         let had_lock = lock.is_some();
         drop(lock);
@@ -157,46 +224,81 @@ pub(crate) fn follow(process: &'static Process) {
     }
 }
 
-fn apply(arena: &Arena, whole: Whole) {
-    let on = whole.is_on;
-    APPLIED.store(applied::MIXED, SeqCst);
+/// Whether the program has installed a filter of system calls since its start.
+pub(crate) fn is_filtered() -> bool {
+    Means::live().pages == Pages::Never
+}
+
+/// Whether all sites are as they were last requested.
+pub(crate) fn is_followed() -> bool {
+    fence(SeqCst);
+    APPLIED.load(SeqCst) == REQUESTED.load(SeqCst)
+}
+
+fn apply(arena: &Arena) {
+    let began = everycall_hooks::ticks();
+    CHANGING.store(1, SeqCst);
+    let request = REQUESTED.load(SeqCst);
+    let whole = whole();
+    let is_on = whole.is_on;
     let means = Means::live();
+    OUTCOME.clear();
+    selection::begin_count();
     for known in used() {
         // SAFETY: registered modules stay loaded while the lock is held.
         let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
-        if !on {
+        let image = Image::of(module.elf_header.load(Relaxed));
+        // SAFETY: as above.
+        let sites = image.as_ref().map(|image| unsafe { Sites::of(module, &image.text) });
+        let (Some(image), Some(sites)) = (&image, &sites) else { continue };
+        let is_anything = select(known, sites, image) && is_on;
+        if !is_anything {
             module.on.store(0, Release);
         }
-        if let Some(image) = Image::of(module.elf_header.load(Relaxed)) {
-            // SAFETY: as above.
-            let sites = unsafe { Sites::of(module, &image.text) };
-            let counts = bring_into_line(known, &sites, sites.numbers(), whole, means);
-            if on {
-                count(arena, known, module, counts);
-            }
+        let line = bring_into_line(known, sites, sites.numbers(), whole, means);
+        OUTCOME.add(line);
+        if is_on {
+            count(arena, known, module, line.on);
         }
-        if on {
+        if is_anything {
             module.on.store(1, Release);
         }
     }
-    APPLIED.store(code(whole), SeqCst);
+    OUTCOME.took.store(everycall_hooks::ticks().saturating_sub(began), Relaxed);
+    let not_selected = if is_on { OUTCOME.off.load(Relaxed) } else { 0 };
+    arena.sites_off().store(not_selected.into(), Relaxed);
+    CHANGING.store(0, SeqCst);
+    APPLIED.store(request, SeqCst);
+}
+
+/// What became of sites that were to be on, and of those that were to be off.
+#[derive(Clone, Copy, Default)]
+struct Line {
+    on: Counts,
+    off: Counts,
+}
+
+impl Line {
+    fn all(self) -> Counts {
+        let mut all = self.on;
+        all.add(self.off);
+        all
+    }
 }
 
 /// Switches some of a module's sites as their marks say.
-fn bring_into_line(
-    known: &Known,
-    sites: &Sites<'_>,
-    range: Range<u32>,
-    whole: Whole,
-    means: Means,
-) -> Counts {
+fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, whole: Whole, means: Means) -> Line {
     if !known.marks.are_there() {
-        return switch::switch(sites, range, if whole.is_on { Switch::On } else { Switch::Off }, means);
+        let to = if whole.is_on { Switch::On } else { Switch::Off };
+        let counts = switch::switch(sites, range, to, means);
+        let (on, off) = if whole.is_on { (counts, Counts::default()) } else { (Counts::default(), counts) };
+        return Line { on, off };
     }
     let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
-    let mut counts = switch::switch(sites, range.clone().filter(is_on), Switch::On, means);
-    counts.add(switch::switch(sites, range.filter(|number| !is_on(number)), Switch::Off, means));
-    counts
+    Line {
+        on: switch::switch(sites, range.clone().filter(is_on), Switch::On, means),
+        off: switch::switch(sites, range.filter(|number| !is_on(number)), Switch::Off, means),
+    }
 }
 
 /// What became of functions that were to be switched.
@@ -249,7 +351,7 @@ pub(crate) fn mark_functions(
             }
         }
         if known.marks.are_there() {
-            marked.counts.add(bring_into_line(known, sites, sites.numbers(), whole, Means::live()));
+            marked.counts.add(bring_into_line(known, sites, sites.numbers(), whole, Means::live()).all());
         }
         Ok(())
     })
@@ -271,7 +373,7 @@ pub(crate) fn mark_sites(
             range.clone().for_each(|number| known.marks.change(number, to));
             marked.functions += 1;
             marked.sites += range.len() as u32;
-            marked.counts.add(bring_into_line(known, sites, range.clone(), whole, Means::live()));
+            marked.counts.add(bring_into_line(known, sites, range.clone(), whole, Means::live()).all());
         }
         Ok(())
     })
@@ -287,12 +389,8 @@ fn change(
         None => Err(Refused::Busy),
         Some(_lock) => {
             // A child that is forked meanwhile finishes what is half done.
-            let before = APPLIED.swap(applied::MIXED, SeqCst);
-            // A child whose parent was switching: whoever follows finishes that, too.
-            let whole = match before {
-                applied::MIXED => wanted(),
-                _ => Whole { is_on: before & applied::OFF == 0, is_handled: before & applied::HANDLED != 0 },
-            };
+            CHANGING.store(1, SeqCst);
+            let whole = whole();
             let mut marked = Marked::default();
             let result = used().iter().try_for_each(|known| {
                 // SAFETY: registered modules stay loaded while the lock is held.
@@ -303,7 +401,7 @@ fn change(
                 let sites = unsafe { Sites::of(module, &image.text) };
                 change(known, module, &sites, whole, &mut marked)
             });
-            APPLIED.store(before, SeqCst);
+            CHANGING.store(0, SeqCst);
             result.map(|()| marked)
         }
     };

@@ -12,6 +12,8 @@ use core::sync::atomic::{
 
 /// Off: the program has excluded the function ([`crate::features::xray`]).
 pub(crate) const UNWANTED: u8 = 1;
+/// Off: neither the base selection nor a session names the function ([`crate::state::selection`]).
+pub(crate) const NOT_SELECTED: u8 = 2;
 /// The program has patched the function by XRay's interface: as long as there is a handler, it is
 /// on, whatever else is said.
 pub(crate) const PATCHED: u8 = 0x80;

@@ -9,6 +9,7 @@
 //! crash            the arena in a file that outlives the process
 //! fork             a forked child gets an arena of its own
 //! pause            recording off and on again, for one thread or all
+//! control          other processes choose what is recorded, through a socket
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
 //! sites            the sites that a module lists
@@ -21,6 +22,7 @@
 
 pub(crate) mod calling;
 pub(crate) mod choice;
+pub(crate) mod control;
 pub(crate) mod crash;
 pub(crate) mod fork;
 pub(crate) mod keeper;

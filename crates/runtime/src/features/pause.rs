@@ -4,6 +4,7 @@
 use crate::features::live;
 use crate::state::process::Process;
 use crate::state::recording::{self, DISABLED, DISABLED_TICKS, disabled};
+use crate::state::selection;
 use crate::threads::stacks;
 use crate::threads::thread::Thread;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
@@ -28,10 +29,40 @@ pub(crate) fn take_back(process: &Process, control: &Control) {
     }
 }
 
-/// Switches tracing off in all threads: first their hooks, then the sites.
+/// The program switches tracing off for all threads.
 pub(crate) fn disable(process: &'static Process) {
+    selection::allow(false);
+    update(process);
+}
+
+/// The program switches tracing on for all threads, also if the process was started with tracing
+/// off.
+pub(crate) fn enable(process: &'static Process) {
+    selection::allow(true);
+    selection::set_base_on(true);
+    update(process);
+}
+
+/// Switches tracing on or off, as what is wanted has changed.
+pub(crate) fn update(process: &'static Process) {
+    loop {
+        let is_wanted = selection::is_anything_wanted();
+        if is_wanted {
+            begin(process);
+        } else {
+            end(process);
+        }
+        fence(SeqCst);
+        if selection::is_anything_wanted() == is_wanted {
+            return;
+        }
+    }
+}
+
+/// Switches tracing off in all threads: first their hooks, then the sites.
+fn end(process: &'static Process) {
     match DISABLED.swap(disabled::YES, SeqCst) {
-        disabled::YES => return,
+        disabled::YES => return live::follow(process),
         disabled::ABOUT_TO_END => {}
         _ => {
             process.arena().state().store(arena_state::OFF, Relaxed);
@@ -49,15 +80,17 @@ pub(crate) fn disable(process: &'static Process) {
             }
         }
     }
+    live::request();
     live::follow(process);
 }
 
 /// Switches tracing on in all threads: first the sites, then all hooks at once.
-pub(crate) fn enable(process: &'static Process) {
+fn begin(process: &'static Process) {
     let change = |from, to| DISABLED.compare_exchange(from, to, SeqCst, Relaxed).is_ok();
     if !change(disabled::YES, disabled::ABOUT_TO_END) {
-        return;
+        return live::follow(process);
     }
+    live::request();
     live::follow(process);
     if !change(disabled::ABOUT_TO_END, disabled::NO) {
         return; // Switched off again meanwhile.

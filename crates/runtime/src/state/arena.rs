@@ -56,6 +56,31 @@ impl Arena {
         field!(self.base, ArenaHeader, state, AtomicU32)
     }
 
+    /// Not 0: somebody wants to reach the control socket.
+    pub(crate) fn control_asked(&self) -> &AtomicU32 {
+        field!(self.base, ArenaHeader, control_asked, AtomicU32)
+    }
+
+    /// One of [`everycall_format::control::control_state`].
+    pub(crate) fn control_state(&self) -> &AtomicU32 {
+        field!(self.base, ArenaHeader, control_state, AtomicU32)
+    }
+
+    /// The name of the control socket.
+    pub(crate) fn control_name(&self) -> &AtomicU64 {
+        field!(self.base, ArenaHeader, control_name, AtomicU64)
+    }
+
+    /// Sites that are off because nobody has selected their functions.
+    pub(crate) fn sites_off(&self) -> &AtomicU64 {
+        field!(self.base, ArenaHeader, sites_off, AtomicU64)
+    }
+
+    /// How many times what is recorded has changed.
+    pub(crate) fn selections(&self) -> &AtomicU64 {
+        field!(self.base, ArenaHeader, selections, AtomicU64)
+    }
+
     pub(crate) fn module_count(&self) -> &AtomicU32 {
         field!(self.base, ArenaHeader, modules, AtomicU32)
     }

@@ -12,6 +12,7 @@
 //! trigger_table    armed functions and posted calls
 //! own_triggers     the same, written by the process itself in an arena of its own
 //! thresholds       the thresholds of a set of functions
+//! selection        which functions are recorded
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording
@@ -41,6 +42,7 @@ pub(crate) mod process;
 pub(crate) mod ranges;
 pub(crate) mod recording;
 pub(crate) mod retired;
+pub(crate) mod selection;
 pub(crate) mod slow_stacks;
 pub(crate) mod snapshots;
 pub(crate) mod thresholds;

@@ -65,6 +65,8 @@ pub(crate) struct Process {
     pub(crate) snapshots: Snapshots,
     /// Not 0 while a helper writes a snapshot on a signal.
     pub(crate) signal_helper: AtomicU32,
+    /// Not 0 while a thread of ours listens to other processes.
+    pub(crate) listener: AtomicU32,
     /// The slow calls that it keeps if it has a set of triggers.
     pub(crate) kept_calls: KeptCalls,
     /// Its crash file.

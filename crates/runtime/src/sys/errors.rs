@@ -6,6 +6,7 @@ pub(crate) mod errno {
     pub const ENOENT: isize = -2;
     pub const ESRCH: isize = -3;
     pub const EINTR: isize = -4;
+    pub const EAGAIN: isize = -11;
     pub const ENOMEM: isize = -12;
     pub const EACCES: isize = -13;
     pub const EFAULT: isize = -14;

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! system        system calls that belong to no other file; errors: the kernel's errors
+//! block         private memory for one purpose; socket: Unix sockets
 //! file, disk    files, and those that are mapped; folder, name: paths and names
 //! processes     what the kernel knows of processes and threads
 //! mapping       bounds of a mapping; mapped_file: which file is mapped at an address
@@ -10,6 +11,7 @@
 //! own_memory    memory for an arena of the process's own
 //! ```
 
+pub(crate) mod block;
 pub(crate) mod clock;
 pub(crate) mod crc;
 pub(crate) mod disk;
@@ -24,5 +26,6 @@ pub(crate) mod mapping;
 pub(crate) mod name;
 pub(crate) mod own_memory;
 pub(crate) mod processes;
+pub(crate) mod socket;
 pub(crate) mod system;
 pub(crate) mod text;

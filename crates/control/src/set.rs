@@ -1,0 +1,224 @@
+//! A selection, and its bytes.
+
+use std::fmt;
+use std::os::unix::ffi::OsStrExt;
+use std::path::PathBuf;
+
+use everycall_format::Wire;
+use everycall_format::site_set::{
+    MAGIC, MODULES_MAX, SELECTION_RULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, SiteSet,
+    VERSION, purpose,
+};
+
+/// The functions of a module that are to be recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Module {
+    /// Its file.
+    pub path: PathBuf,
+    /// Its build id, 1 to 32 bytes.
+    pub build_id: Vec<u8>,
+    /// Begin and end of functions, image addresses, in ascending order and apart.
+    pub ranges: Vec<(u64, u64)>,
+}
+
+/// Which functions are recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SelectionSet {
+    /// The rules it was made by, `+ PATTERN` or `- PATTERN`; the last one that matches decides.
+    pub rules: Vec<String>,
+    /// Whether functions are recorded that no rule matches, and those of other modules.
+    pub others: bool,
+    /// What that means for these modules.
+    pub modules: Vec<Module>,
+}
+
+/// There is more in a selection than fits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SetTooLarge {
+    /// Rules.
+    Rules(usize),
+    /// Modules.
+    Modules(usize),
+    /// Runs of selected functions.
+    Functions(usize),
+}
+
+impl fmt::Display for SetTooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SetTooLarge::Rules(count) => {
+                write!(
+                    f,
+                    "{count} rules are too many: {SELECTION_RULES_MAX} fit; use patterns for several functions"
+                )
+            }
+            SetTooLarge::Modules(count) => write!(f, "{count} modules are too many: {MODULES_MAX} fit"),
+            SetTooLarge::Functions(count) => write!(
+                f,
+                "{count} separate runs of selected functions are too many: {SITES_MAX} fit; select whole files or modules"
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SetTooLarge {}
+
+impl SelectionSet {
+    /// Reads the rules and the default of a set's bytes. `None` if they aren't a selection.
+    #[must_use]
+    pub fn rules_of(bytes: &[u8]) -> Option<SelectionSet> {
+        let set = SiteSet::parse(bytes, crc32fast::hash).ok().filter(SiteSet::is_selection)?;
+        let rules = (0..set.rule_count()).filter_map(|index| set.rule(index));
+        let rules = rules.map(|rule| set.text(rule.text_offset, rule.text_length));
+        let rules = rules.map(|text| String::from_utf8_lossy(text).into_owned());
+        Some(SelectionSet {
+            rules: rules.filter(|rule| !rule.is_empty()).collect(),
+            others: set.header().others != 0,
+            modules: Vec::new(),
+        })
+    }
+
+    /// The site set.
+    ///
+    /// # Errors
+    ///
+    /// There is too much in it.
+    pub fn bytes(&self) -> Result<Vec<u8>, SetTooLarge> {
+        if self.rules.len() > SELECTION_RULES_MAX as usize {
+            return Err(SetTooLarge::Rules(self.rules.len()));
+        }
+        let modules = self.modules.iter().filter(|module| (1..=32).contains(&module.build_id.len()));
+        let modules: Vec<&Module> = modules.collect();
+        if modules.len() > MODULES_MAX as usize {
+            return Err(SetTooLarge::Modules(modules.len()));
+        }
+        let functions = modules.iter().map(|module| module.ranges.len()).sum::<usize>();
+        if functions > SITES_MAX as usize {
+            return Err(SetTooLarge::Functions(functions));
+        }
+        let mut texts = Vec::new();
+        let mut text = |bytes: &[u8]| {
+            let place = (texts.len() as u32, bytes.len() as u32);
+            texts.extend_from_slice(bytes);
+            place
+        };
+        let mut payload = Vec::new();
+        // A set has a rule at least, to which its functions belong.
+        let none = [String::new()];
+        let rules = if self.rules.is_empty() { &none[..] } else { &self.rules };
+        for rule in rules {
+            let (text_offset, text_length) = text(rule.as_bytes());
+            put(&mut payload, &SetRule { text_offset, text_length, ..SetRule::default() });
+        }
+        let mut first_site = 0;
+        for module in &modules {
+            let (path_offset, path_length) = text(module.path.as_os_str().as_bytes());
+            let mut build_id = [0; 32];
+            build_id[..module.build_id.len()].copy_from_slice(&module.build_id);
+            let sites = module.ranges.len() as u32;
+            put(
+                &mut payload,
+                &SetModule {
+                    build_id_length: module.build_id.len() as u32,
+                    first_site,
+                    sites,
+                    path_offset,
+                    path_length,
+                    build_id,
+                    ..SetModule::default()
+                },
+            );
+            first_site += sites;
+        }
+        for (start, end) in modules.iter().flat_map(|module| &module.ranges) {
+            put(&mut payload, &SetSite { start: *start, end: *end, ..SetSite::default() });
+        }
+        payload.extend_from_slice(&texts);
+        let header = SetHeader {
+            magic: MAGIC,
+            version: VERSION,
+            header_size: SetHeader::SIZE as u32,
+            file_length: (SetHeader::SIZE + payload.len()) as u64,
+            rules: rules.len() as u32,
+            modules: modules.len() as u32,
+            sites: first_site,
+            texts: texts.len() as u32,
+            purpose: purpose::SELECTION,
+            others: self.others.into(),
+            payload_checksum: crc32fast::hash(&payload),
+            ..SetHeader::default()
+        };
+        let mut bytes = Vec::new();
+        put(&mut bytes, &header);
+        let end = SetHeader::SIZE - size_of::<u32>();
+        let checksum = crc32fast::hash(&bytes[..end]);
+        bytes[end..].copy_from_slice(&checksum.to_le_bytes());
+        bytes.extend_from_slice(&payload);
+        Ok(bytes)
+    }
+}
+
+fn put<T: Wire>(bytes: &mut Vec<u8>, value: &T) {
+    let begin = bytes.len();
+    bytes.resize(begin + T::SIZE, 0);
+    value.write(&mut bytes[begin..]);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set() -> SelectionSet {
+        SelectionSet {
+            rules: vec!["- *".to_owned(), "+ handle_*".to_owned()],
+            others: false,
+            modules: vec![
+                Module {
+                    path: "/bin/app".into(),
+                    build_id: vec![7; 20],
+                    ranges: vec![(0x1000, 0x1010), (0x2000, 0x2040)],
+                },
+                Module { path: "/lib/x.so".into(), build_id: vec![8; 20], ranges: vec![] },
+                // Nothing tells what it is.
+                Module { path: "/lib/y.so".into(), build_id: vec![], ranges: vec![(1, 2)] },
+            ],
+        }
+    }
+
+    #[test]
+    fn a_set_keeps_rules_and_functions() {
+        let bytes = set().bytes().unwrap();
+        let parsed = SiteSet::parse(&bytes, crc32fast::hash).unwrap();
+        assert!(parsed.is_selection());
+        let modules: Vec<_> = parsed.modules().collect();
+        assert_eq!(modules.len(), 2);
+        let sites: Vec<_> = parsed.sites_of(&modules[0]).map(|site| (site.start, site.end)).collect();
+        assert_eq!(sites, [(0x1000, 0x1010), (0x2000, 0x2040)]);
+        assert_eq!(parsed.sites_of(&modules[1]).count(), 0);
+        let rules = SelectionSet::rules_of(&bytes).unwrap();
+        assert_eq!((rules.rules, rules.others), (set().rules, false));
+    }
+
+    #[test]
+    fn a_set_without_rules_is_one() {
+        let bytes = SelectionSet { others: true, ..SelectionSet::default() }.bytes().unwrap();
+        let rules = SelectionSet::rules_of(&bytes).unwrap();
+        assert!(rules.rules.is_empty() && rules.others);
+    }
+
+    #[test]
+    fn what_is_no_selection_has_no_rules() {
+        let mut bytes = set().bytes().unwrap();
+        assert_eq!(SelectionSet::rules_of(&bytes[1..]), None);
+        let last = bytes.len() - 1;
+        bytes[last] ^= 1;
+        assert_eq!(SelectionSet::rules_of(&bytes), None);
+    }
+
+    #[test]
+    fn too_many_rules_are_refused() {
+        let rules = vec!["+ x".to_owned(); SELECTION_RULES_MAX as usize + 1];
+        let set = SelectionSet { rules, ..set() };
+        assert!(matches!(set.bytes(), Err(SetTooLarge::Rules(_))));
+    }
+}

@@ -1,0 +1,151 @@
+//! The control socket: how other processes change what a traced process records.
+//!
+//! The traced process listens on a Unix stream socket with a name of the kernel's choice in the
+//! abstract namespace ([`ArenaHeader::control_name`](crate::arena::ArenaHeader)), but only once
+//! somebody has asked for it ([`ArenaHeader::control_asked`](crate::arena::ArenaHeader)) or if it
+//! starts with tracing off. Only the process's own user and root are answered.
+//!
+//! ```text
+//! client                                process
+//!   Request, `length` bytes      -->
+//!                                <--    Reply, `length` bytes
+//! ```
+//!
+//! One request at a time per connection. Selections of functions are [site sets](crate::site_set) whose
+//! purpose is [`SELECTION`](crate::site_set::purpose::SELECTION). The base selection stays until it is replaced. A session's
+//! selection ends with its connection, however that ends.
+//!
+//! A function's sites are on if tracing is on and the base selection or a session names it.
+
+use crate::wire::wire_struct;
+
+/// First bytes of requests and replies.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"\x8fecctl\r\n");
+/// Version of the requests.
+pub const VERSION: u32 = 1;
+/// Connections at a time, and so sessions.
+pub const CONNECTIONS: u32 = 128;
+/// Bytes of a session's name.
+pub const NAME_MAX: usize = 40;
+/// Bytes of the kernel's name of a socket, behind the zero with which abstract names begin.
+pub const SOCKET_NAME: usize = 5;
+
+wire_struct! {
+    /// What a client sends; `length` bytes follow.
+    pub struct Request [80] {
+        /// [`MAGIC`].
+        pub magic: u64,
+        /// [`VERSION`].
+        pub version: u32,
+        /// One of [`operation`].
+        pub operation: u32,
+        /// Bytes that follow: a site set, at most [`crate::site_set::SIZE_MAX`]; or none.
+        pub length: u64,
+        /// Operation `SET`: 1 to record what the selection names, 0 to record nothing.
+        pub on: u32,
+        /// Zero.
+        pub reserved: [u32; 3],
+        /// Operation `OPEN`: the session's name, padded with zeros.
+        pub name: [u8; NAME_MAX],
+    }
+}
+
+/// [`Request::operation`].
+pub mod operation {
+    /// What is recorded now. The base selection follows the reply, if there is one.
+    pub const GET: u32 = 1;
+    /// Replaces the base selection with the set that follows, or with all functions if none follows.
+    pub const SET: u32 = 2;
+    /// Makes the set that follows the connection's session. It isn't active yet.
+    pub const OPEN: u32 = 3;
+    /// Activates the connection's session: answered when its sites are on.
+    pub const ACTIVATE: u32 = 4;
+    /// The sessions: [`Session`](super::Session) rows follow the reply.
+    pub const LIST: u32 = 5;
+}
+
+wire_struct! {
+    /// What the process answers; `length` bytes follow.
+    pub struct Reply [104] {
+        /// [`MAGIC`].
+        pub magic: u64,
+        /// [`VERSION`].
+        pub version: u32,
+        /// One of [`status`].
+        pub status: u32,
+        /// Bytes that follow.
+        pub length: u64,
+        /// The process, as it sees itself.
+        pub pid: u32,
+        /// Active sessions.
+        pub sessions: u32,
+        /// 1 if the base selection is recorded.
+        pub on: u32,
+        /// 1 if there is a base selection; without one, all functions belong to it.
+        pub has_base: u32,
+        /// Sites that call their hooks now.
+        pub sites_on: u64,
+        /// Sites that don't, because nobody wants them.
+        pub sites_off: u64,
+        /// Sites that are left as they are because others have changed their bytes.
+        pub foreign: u64,
+        /// Sites that can't be written.
+        pub failed: u64,
+        /// When all of this was so, ticks.
+        pub ticks: u64,
+        /// How long switching took, ticks.
+        pub took: u64,
+        /// How many times what is recorded has changed.
+        pub changes: u64,
+        /// Zero.
+        pub reserved: u64,
+    }
+}
+
+/// [`Reply::status`].
+pub mod status {
+    /// Done.
+    pub const DONE: u32 = 0;
+    /// The request isn't one of this version.
+    pub const VERSION: u32 = 1;
+    /// The set is damaged, or isn't a selection.
+    pub const BAD_SET: u32 = 2;
+    /// There are [`CONNECTIONS`](super::CONNECTIONS) clients already.
+    pub const TOO_MANY: u32 = 3;
+    /// There is no memory for the set.
+    pub const NO_MEMORY: u32 = 4;
+    /// The connection has no session.
+    pub const NO_SESSION: u32 = 5;
+    /// The program itself has switched tracing off.
+    pub const DISABLED: u32 = 6;
+    /// The client's user isn't the process's, nor root.
+    pub const NOT_ALLOWED: u32 = 7;
+}
+
+wire_struct! {
+    /// A session, in the answer to [`operation::LIST`].
+    pub struct Session [72] {
+        /// Its owner's process id.
+        pub owner: u32,
+        /// 1 once it is active.
+        pub active: u32,
+        /// Since when it is active, ticks.
+        pub since: u64,
+        /// Sites that it wants.
+        pub sites: u64,
+        /// Its name, padded with zeros.
+        pub name: [u8; NAME_MAX],
+        /// Zero.
+        pub reserved: u64,
+    }
+}
+
+/// [`ArenaHeader::control_state`](crate::arena::ArenaHeader).
+pub mod control_state {
+    /// Nobody has asked.
+    pub const NONE: u32 = 0;
+    /// The socket is there.
+    pub const LISTENING: u32 = 1;
+    /// The process can't: it is under a filter of system calls, or has no memory or socket.
+    pub const REFUSED: u32 = 2;
+}

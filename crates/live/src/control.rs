@@ -1,0 +1,240 @@
+//! The client's side of the control socket (`everycall_format::control`).
+//!
+//! A process listens only after somebody has asked for it: [`Control::connect`] sets a word in its
+//! arena, and the next event of the process that takes the slow path starts the listener. That is
+//! at the latest its first event after 2^32 ticks.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::os::fd::AsFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::time::{Duration, Instant};
+
+use everycall_format::Wire;
+use everycall_format::control::{
+    MAGIC, NAME_MAX, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
+};
+use everycall_format::site_set::SIZE_MAX;
+
+use crate::arena::LiveArena;
+
+/// How often the arena is looked at for the socket.
+const LOOK: Duration = Duration::from_millis(2);
+/// How long an answer may take: a process with millions of sites, on a machine that is busy.
+const ANSWER: Duration = Duration::from_secs(60);
+/// Sessions that are read at most.
+const SESSIONS_MAX: u64 = 1 << 16;
+
+/// Why a process doesn't do what it is asked.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ControlError {
+    /// It makes no traced calls, so it hasn't noticed that somebody asks.
+    Silent(Duration),
+    /// It can't listen.
+    Refused,
+    /// Its socket is in another network namespace, or somebody else's has its name.
+    OtherNamespace,
+    /// Only its own user and root may ask.
+    NotAllowed,
+    /// It was built by another version.
+    Version,
+    /// So many others control it.
+    TooMany,
+    /// It has no memory for what it was sent.
+    NoMemory,
+    /// It didn't accept what it was sent.
+    Rejected(u32),
+    /// The connection broke: it has ended.
+    Io(io::Error),
+}
+
+impl fmt::Display for ControlError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ControlError::Silent(time) => write!(
+                f,
+                "the process made no traced call for {} s, so it hasn't noticed the request. Try again when it is busy; or start it \
+                 with EVERYCALL_START=off, then it listens all the time",
+                time.as_secs()
+            ),
+            ControlError::Refused => f.write_str(
+                "the process can't listen: it is under a seccomp filter, or has no memory or no socket left. Choose functions when \
+                 it starts, with `everycall record --only` or EVERYCALL_ONLY",
+            ),
+            ControlError::OtherNamespace => f.write_str(
+                "its control socket is in another network namespace (a container); ask from within it, or with \
+                 `nsenter --target PID --net everycall ...`",
+            ),
+            ControlError::NotAllowed => {
+                f.write_str("only the process's own user and root may control it; run as one of these, for example with sudo")
+            }
+            ControlError::Version => f.write_str(
+                "the program was built by another version of everycall; use that version, or build the program anew",
+            ),
+            ControlError::TooMany => {
+                f.write_str("128 others control it already; `everycall sessions PID` lists them")
+            }
+            ControlError::NoMemory => f.write_str("the process has no memory for so many functions"),
+            ControlError::Rejected(status) => write!(f, "the process rejected the request (status {status})"),
+            ControlError::Io(error) => write!(f, "the connection broke: {error}; the process may have ended"),
+        }
+    }
+}
+
+impl std::error::Error for ControlError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ControlError::Io(error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+impl From<io::Error> for ControlError {
+    fn from(error: io::Error) -> ControlError {
+        ControlError::Io(error)
+    }
+}
+
+/// A connection to a traced process. A session that is opened on it ends with it.
+#[derive(Debug)]
+pub struct Control {
+    stream: UnixStream,
+}
+
+impl Control {
+    /// Connects to the process of `arena`. Waits up to `patience` for it to listen.
+    ///
+    /// # Errors
+    ///
+    /// It doesn't listen, or isn't ours.
+    pub fn connect(arena: &LiveArena, patience: Duration) -> Result<Control, ControlError> {
+        let deadline = Instant::now() + patience;
+        loop {
+            match arena.control_state() {
+                control_state::LISTENING => match Control::to(arena) {
+                    // It has just stopped to listen.
+                    Err(ControlError::Io(error))
+                        if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < deadline => {}
+                    Err(ControlError::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                        return Err(ControlError::OtherNamespace);
+                    }
+                    result => return result,
+                },
+                control_state::REFUSED => return Err(ControlError::Refused),
+                _ if Instant::now() >= deadline => return Err(ControlError::Silent(patience)),
+                _ => arena.ask_for_control(),
+            }
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    fn to(arena: &LiveArena) -> Result<Control, ControlError> {
+        let name = arena.control_name().to_le_bytes();
+        let address = SocketAddr::from_abstract_name(&name[..SOCKET_NAME])?;
+        let stream = UnixStream::connect_addr(&address)?;
+        let peer = rustix::net::sockopt::socket_peercred(stream.as_fd()).map_err(io::Error::from)?;
+        // The number is the process's in our own namespace. One of another user's may have taken the name.
+        if u32::try_from(peer.pid.as_raw_nonzero().get()) != Ok(arena.process().pid) {
+            return Err(ControlError::OtherNamespace);
+        }
+        stream.set_read_timeout(Some(ANSWER))?;
+        stream.set_write_timeout(Some(ANSWER))?;
+        Ok(Control { stream })
+    }
+
+    /// What is recorded now, and the base selection, a site set; empty for all functions.
+    ///
+    /// # Errors
+    ///
+    /// The process is gone, or doesn't speak our language.
+    pub fn now(&mut self) -> Result<(Reply, Vec<u8>), ControlError> {
+        self.ask(operation::GET, 1, "", &[])
+    }
+
+    /// Records what `set` names from now on, or all functions if it is empty, or nothing. Returns when
+    /// the sites have been switched.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn set(&mut self, on: bool, set: &[u8]) -> Result<Reply, ControlError> {
+        self.ask(operation::SET, on.into(), "", set).map(|(reply, _)| reply)
+    }
+
+    /// Makes `set` this connection's session. It isn't active yet.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn open(&mut self, name: &str, set: &[u8]) -> Result<Reply, ControlError> {
+        self.ask(operation::OPEN, 1, name, set).map(|(reply, _)| reply)
+    }
+
+    /// Activates this connection's session. Returns when its sites are on; the reply's ticks say when.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn activate(&mut self) -> Result<Reply, ControlError> {
+        self.ask(operation::ACTIVATE, 1, "", &[]).map(|(reply, _)| reply)
+    }
+
+    /// All sessions of the process.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn sessions(&mut self) -> Result<(Reply, Vec<Session>), ControlError> {
+        let (reply, rows) = self.ask(operation::LIST, 1, "", &[])?;
+        Ok((reply, rows.chunks_exact(Session::SIZE).filter_map(Session::read).collect()))
+    }
+
+    fn ask(
+        &mut self,
+        operation: u32,
+        on: u32,
+        name: &str,
+        body: &[u8],
+    ) -> Result<(Reply, Vec<u8>), ControlError> {
+        let mut request = Request {
+            magic: MAGIC,
+            version: VERSION,
+            operation,
+            length: body.len() as u64,
+            on,
+            ..Request::default()
+        };
+        let end = name.floor_char_boundary(NAME_MAX);
+        request.name[..end].copy_from_slice(&name.as_bytes()[..end]);
+        let mut bytes = vec![0; Request::SIZE];
+        request.write(&mut bytes);
+        // What a process refuses it doesn't read to the end: its answer says why.
+        let sent = self.stream.write_all(&bytes).and_then(|()| self.stream.write_all(body));
+        let mut head = [0; Reply::SIZE];
+        if let Err(error) = self.stream.read_exact(&mut head) {
+            return Err(ControlError::Io(sent.err().unwrap_or(error)));
+        }
+        let reply = Reply::read(&head).filter(|reply| reply.magic == MAGIC).ok_or(ControlError::Version)?;
+        match reply.status {
+            status::DONE | status::DISABLED => {}
+            status::VERSION => return Err(ControlError::Version),
+            status::TOO_MANY => return Err(ControlError::TooMany),
+            status::NO_MEMORY => return Err(ControlError::NoMemory),
+            status::NOT_ALLOWED => return Err(ControlError::NotAllowed),
+            other => return Err(ControlError::Rejected(other)),
+        }
+        let most = if operation == operation::LIST { SESSIONS_MAX * Session::SIZE as u64 } else { SIZE_MAX };
+        if reply.length > most {
+            return Err(ControlError::Version);
+        }
+        let mut body = Vec::new();
+        (&mut self.stream).take(reply.length).read_to_end(&mut body)?;
+        if body.len() as u64 != reply.length {
+            return Err(ControlError::Io(io::ErrorKind::UnexpectedEof.into()));
+        }
+        Ok((reply, body))
+    }
+}

@@ -1,0 +1,403 @@
+//! Other processes choose what is recorded, through a socket (`everycall_format::control`).
+//!
+//! A thread of ours listens: only it may wait, and only it may take some milliseconds to switch
+//! sites. It exists while somebody is connected, or while the process records less than it did at
+//! its start. Otherwise it ends after [`PATIENCE_S`], and the next request starts another one: the
+//! client sets a word in the arena, which the slow path sees. Hooks take the slow path at least
+//! once in 2^32 ticks. A process that starts with tracing off has no events, so it has the thread
+//! from its start.
+//!
+//! A session ends with its connection. The kernel closes that when its owner ends, however it does.
+#![allow(unsafe_code)] // A thread that gets the process by its address.
+
+use crate::features::live::{self, OUTCOME};
+use crate::features::pause;
+use crate::state::process::{Process, process_state};
+use crate::state::selection::{self, HEAD, Selection};
+use crate::sys::block::Block;
+use crate::sys::helper::{self, Stack, Started};
+use crate::sys::lock::Lock;
+use crate::sys::socket::{self, Listener, NOTHING, Received, Stream};
+use crate::sys::system;
+use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+use everycall_format::Wire;
+use everycall_format::control::{
+    CONNECTIONS, MAGIC, Reply, Request, Session, VERSION, control_state, operation, status,
+};
+use everycall_format::site_set;
+
+/// How long the thread stays if nobody needs it.
+const PATIENCE_S: u32 = 10;
+/// How often it looks whether it is still needed.
+const LOOK_MS: usize = 1000;
+const PLACES: usize = CONNECTIONS as usize;
+
+static STACK: Stack = Stack::new();
+/// Whether the stack is mapped. Not wiped in a forked child, which has it, too.
+static HAS_STACK: AtomicU32 = AtomicU32::new(0);
+/// Whether the process records something else than at its start because of what others have asked,
+/// so that only the thread can change it back.
+static IS_CHANGED: AtomicU32 = AtomicU32::new(0);
+
+/// Starts the thread if somebody asks for it. The caller has signals blocked.
+pub(crate) fn start_if_asked(process: &'static Process) {
+    if process.arena().control_asked().load(Relaxed) != 0 && process.listener.load(Relaxed) == 0 {
+        start(process);
+    }
+}
+
+/// Starts the thread, unless it runs.
+#[cold]
+pub(crate) fn start(process: &'static Process) {
+    let state = process.arena().control_state();
+    let argument = core::ptr::from_ref(process) as u64;
+    // In a child that shares our memory, the thread would end with the child. Under a filter that
+    // the program has installed, a socket may be its end.
+    if process.pid.load(Relaxed) != system::process_id() {
+        return;
+    }
+    let mask = system::set_signal_mask(u64::MAX);
+    let has_stack = HAS_STACK.swap(1, Relaxed) != 0 || STACK.map();
+    let is_started = has_stack
+        && !live::is_filtered()
+        && !matches!(helper::start(&STACK, &process.listener, listen, argument), Started::Failed);
+    system::set_signal_mask(mask);
+    if !is_started {
+        process.arena().control_asked().store(0, Relaxed);
+        state.store(control_state::REFUSED, Release);
+    }
+}
+
+/// Runs in the thread.
+unsafe extern "C" fn listen(process: u64) {
+    helper::begin();
+    // SAFETY: the process that has started the thread; it is never unmapped.
+    let process: &'static Process = unsafe { &*(process as *const Process) };
+    let arena = process.arena();
+    match Listener::new(PLACES) {
+        None => arena.control_state().store(control_state::REFUSED, Release),
+        Some((listener, name)) => {
+            arena.control_name().store(name, Relaxed);
+            arena.control_state().store(control_state::LISTENING, Release);
+            Server::new(process, &listener).serve();
+            arena.control_state().store(control_state::NONE, Release);
+        }
+    }
+    arena.control_asked().store(0, Release);
+}
+
+/// A client.
+struct Client {
+    stream: Stream,
+    owner: u32,
+    /// The request as far as it has come.
+    head: [u8; Request::SIZE],
+    head_length: usize,
+    request: Option<Request>,
+    /// What follows the request: memory with room for a selection's head before it.
+    body: Option<Block>,
+    body_length: usize,
+}
+
+struct Server<'a> {
+    process: &'static Process,
+    listener: &'a Listener,
+    clients: [Option<Client>; PLACES],
+    /// Seconds without a client.
+    idle: u32,
+}
+
+impl Server<'_> {
+    fn new<'a>(process: &'static Process, listener: &'a Listener) -> Server<'a> {
+        Server { process, listener, clients: [const { None }; PLACES], idle: 0 }
+    }
+
+    fn serve(&mut self) {
+        // What is forked from here on has no such thread, and its memory is wiped.
+        while self.process.state.load(Acquire) == process_state::ON {
+            let mut list = [NOTHING; PLACES + 1];
+            for (polled, client) in list.iter_mut().zip(&self.clients) {
+                if let Some(client) = client {
+                    *polled = client.stream.poll();
+                }
+            }
+            if let Some(last) = list.last_mut() {
+                *last = self.listener.poll();
+            }
+            let something = socket::wait(&mut list, LOOK_MS);
+            if !something && self.is_superfluous() {
+                return;
+            }
+            for (place, polled) in (0..PLACES).zip(list) {
+                if socket::has_happened(polled) && !self.go_on(place) {
+                    self.close(place);
+                }
+            }
+            while let Some(stream) = self.listener.accept() {
+                self.take(stream);
+            }
+        }
+    }
+
+    /// Whether nobody has needed the thread for long, or there is no other thread any more.
+    fn is_superfluous(&mut self) -> bool {
+        if self.clients.iter().any(Option::is_some) {
+            self.idle = 0;
+            return false;
+        }
+        self.idle += 1;
+        let is_needed = IS_CHANGED.load(Relaxed) != 0 || !selection::is_base_on();
+        !is_needed && self.idle > PATIENCE_S
+    }
+
+    /// Takes a new client, if its user may ask.
+    fn take(&mut self, stream: Stream) {
+        let free = self.clients.iter_mut().find(|client| client.is_none());
+        let Some((owner, user)) = stream.peer() else { return };
+        if user != 0 && Some(user) != system::user() {
+            let _ = stream.send(&encoded(&refusal(status::NOT_ALLOWED)));
+            return;
+        }
+        let Some(free) = free else {
+            let _ = stream.send(&encoded(&refusal(status::TOO_MANY)));
+            return;
+        };
+        *free = Some(Client {
+            stream,
+            owner,
+            head: [0; Request::SIZE],
+            head_length: 0,
+            request: None,
+            body: None,
+            body_length: 0,
+        });
+    }
+
+    /// A client is gone, and its session with it.
+    fn close(&mut self, place: usize) {
+        if let Some(client) = self.clients.get_mut(place) {
+            *client = None;
+        }
+        let had_session = self.locked(|| {
+            let had_session = selection::session(place).is_some();
+            selection::set_session(place, None);
+            selection::note_sessions();
+            had_session
+        });
+        if had_session {
+            self.change();
+        }
+    }
+
+    /// Receives what a client has sent. Returns false once it is gone.
+    fn go_on(&mut self, place: usize) -> bool {
+        let Some(Some(client)) = self.clients.get_mut(place) else { return true };
+        match client.receive() {
+            Err(Gone) => return false,
+            Ok(false) => return true,
+            Ok(true) => {}
+        }
+        let Some(request) = client.request.take() else { return true };
+        let body = client.body.take();
+        (client.head_length, client.body_length) = (0, 0);
+        let owner = client.owner;
+        self.answer(place, owner, &request, body)
+    }
+
+    /// Does what a request asks. Returns whether the client has got the answer.
+    fn answer(&mut self, place: usize, owner: u32, request: &Request, body: Option<Block>) -> bool {
+        let status = match request.operation {
+            operation::GET | operation::LIST => status::DONE,
+            operation::SET => self.set_base(owner, request, body),
+            operation::OPEN => self.open(place, owner, request, body),
+            operation::ACTIVATE => self.activate(place),
+            _ => status::VERSION,
+        };
+        let mut reply = refusal(status);
+        let Some(Some(client)) = self.clients.get(place) else { return false };
+        self.locked(|| {
+            let base = selection::base();
+            reply.pid = self.process.pid.load(Relaxed);
+            reply.sessions = selection::active_sessions();
+            reply.on = selection::is_base_on().into();
+            reply.has_base = base.is_some().into();
+            reply.sites_on = OUTCOME.on.load(Relaxed).into();
+            reply.sites_off = OUTCOME.off.load(Relaxed).into();
+            reply.foreign = OUTCOME.foreign.load(Relaxed).into();
+            reply.failed = OUTCOME.failed.load(Relaxed).into();
+            reply.ticks = everycall_hooks::ticks();
+            reply.took = OUTCOME.took.load(Relaxed);
+            reply.changes = self.process.arena().selections().load(Relaxed);
+        });
+        if status == status::DONE && request.operation == operation::GET {
+            // Only this thread replaces the base selection, so it stays while it is sent.
+            let base = self.locked(selection::base);
+            let bytes = base.map_or(&[][..], Selection::bytes);
+            reply.length = bytes.len() as u64;
+            return client.stream.send(&encoded(&reply)) && client.stream.send(bytes);
+        }
+        if status == status::DONE && request.operation == operation::LIST {
+            let rows = self.locked(|| {
+                let sessions = (0..PLACES).filter_map(selection::session);
+                sessions.count()
+            });
+            reply.length = (rows * Session::SIZE) as u64;
+            let sessions = (0..PLACES).filter_map(|place| self.locked(|| selection::session(place)));
+            return client.stream.send(&encoded(&reply))
+                && sessions.take(rows).all(|session| client.stream.send(&row(session)));
+        }
+        client.stream.send(&encoded(&reply))
+    }
+
+    fn set_base(&self, owner: u32, request: &Request, body: Option<Block>) -> u32 {
+        let new = match body {
+            None => None,
+            Some(body) => match Selection::new(body, owner, request.name) {
+                None => return status::BAD_SET,
+                new => new,
+            },
+        };
+        IS_CHANGED.store((new.is_some() || request.on == 0).into(), Relaxed);
+        self.locked(|| {
+            selection::set_base(new);
+            selection::set_base_on(request.on != 0);
+        });
+        self.change();
+        if selection::is_allowed() { status::DONE } else { status::DISABLED }
+    }
+
+    fn open(&self, place: usize, owner: u32, request: &Request, body: Option<Block>) -> u32 {
+        let Some(new) = body.and_then(|body| Selection::new(body, owner, request.name)) else {
+            return status::BAD_SET;
+        };
+        let was_active = self.locked(|| {
+            let was_active = selection::session(place).is_some_and(Selection::is_active);
+            selection::set_session(place, Some(new));
+            selection::note_sessions();
+            was_active
+        });
+        if was_active {
+            self.change();
+        }
+        status::DONE
+    }
+
+    fn activate(&self, place: usize) -> u32 {
+        let is_there = self.locked(|| {
+            let session = selection::session(place);
+            session.inspect(|session| session.activate());
+            selection::note_sessions();
+            session.is_some()
+        });
+        if !is_there {
+            return status::NO_SESSION;
+        }
+        self.change();
+        self.locked(|| {
+            if let Some(session) = selection::session(place) {
+                session.since.store(everycall_hooks::ticks(), Relaxed);
+            }
+        });
+        if selection::is_allowed() { status::DONE } else { status::DISABLED }
+    }
+
+    /// Switches the sites as selections now want it, and waits until that is done.
+    fn change(&self) {
+        self.process.arena().selections().fetch_add(1, Relaxed);
+        live::request();
+        pause::update(self.process);
+        while !live::is_followed() {
+            system::yield_now();
+            live::follow(self.process);
+        }
+    }
+
+    /// Runs `action` while holding the module lock.
+    fn locked<R>(&self, action: impl FnOnce() -> R) -> R {
+        let _lock = Lock::take(&self.process.module_lock);
+        action()
+    }
+}
+
+/// The client has closed its connection, or sends what makes no sense.
+struct Gone;
+
+impl Client {
+    /// Receives more of a request. Returns whether it is whole now.
+    fn receive(&mut self) -> Result<bool, Gone> {
+        loop {
+            let place = match &self.request {
+                None => self.head.get_mut(self.head_length..).unwrap_or(&mut []),
+                Some(_) => match &mut self.body {
+                    None => return Ok(true),
+                    Some(body) => body.bytes_mut().get_mut(HEAD + self.body_length..).unwrap_or(&mut []),
+                },
+            };
+            if place.is_empty() && self.request.is_some() {
+                return Ok(true);
+            }
+            let count = match self.stream.receive(place) {
+                Received::Some(count) => count,
+                Received::Nothing => return Ok(false),
+                Received::End => return Err(Gone),
+            };
+            if self.request.is_some() {
+                self.body_length += count;
+                continue;
+            }
+            self.head_length += count;
+            if self.head_length == Request::SIZE {
+                self.begin()?;
+            }
+        }
+    }
+
+    /// The head of a request is whole.
+    fn begin(&mut self) -> Result<(), Gone> {
+        let request = Request::read(&self.head).ok_or(Gone)?;
+        let refused = if (request.magic, request.version) != (MAGIC, VERSION) {
+            Some(status::VERSION)
+        } else if request.length > site_set::SIZE_MAX {
+            Some(status::BAD_SET)
+        } else {
+            None
+        };
+        if let Some(status) = refused {
+            let _ = self.stream.send(&encoded(&refusal(status)));
+            return Err(Gone);
+        }
+        if request.length > 0 {
+            let Some(body) = Block::new(HEAD as u64 + request.length) else {
+                let _ = self.stream.send(&encoded(&refusal(status::NO_MEMORY)));
+                return Err(Gone);
+            };
+            self.body = Some(body);
+        }
+        self.request = Some(request);
+        Ok(())
+    }
+}
+
+fn refusal(status: u32) -> Reply {
+    Reply { magic: MAGIC, version: VERSION, status, ..Reply::default() }
+}
+
+fn encoded(reply: &Reply) -> [u8; Reply::SIZE] {
+    let mut bytes = [0; Reply::SIZE];
+    reply.write(&mut bytes);
+    bytes
+}
+
+fn row(session: &Selection) -> [u8; Session::SIZE] {
+    let mut bytes = [0; Session::SIZE];
+    let row = Session {
+        owner: session.owner,
+        active: session.is_active().into(),
+        since: session.since.load(Relaxed),
+        sites: session.sites.load(Relaxed),
+        name: session.name,
+        reserved: 0,
+    };
+    row.write(&mut bytes);
+    bytes
+}

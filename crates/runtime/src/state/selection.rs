@@ -1,0 +1,276 @@
+//! Which functions are recorded: the base selection, and those of sessions.
+//!
+//! A selection is a site set in memory of its own, behind a head that says whose it is. Pointers to
+//! these are swapped as a whole, so a forked child, which inherits them, finds no half-changed one.
+//! Only the holder of the module lock follows them or replaces them.
+#![allow(unsafe_code)] // Selections in memory that is mapped here, by their addresses.
+
+use crate::sys::block::Block;
+use crate::sys::crc::Crc;
+use crate::sys::system;
+use core::sync::atomic::{
+    AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
+};
+use everycall_format::Wire;
+use everycall_format::control::{CONNECTIONS, NAME_MAX};
+use everycall_format::site_set::{SetModule, SetSite, SiteSet};
+
+/// Bytes before the set.
+pub(crate) const HEAD: usize = size_of::<Selection>().next_multiple_of(64);
+
+/// A selection of functions.
+pub(crate) struct Selection {
+    set: SiteSet<'static>,
+    bytes: &'static [u8],
+    /// Bytes of its memory.
+    size: u64,
+    /// The process that owns the session.
+    pub(crate) owner: u32,
+    pub(crate) name: [u8; NAME_MAX],
+    /// 1 once it counts.
+    active: AtomicU32,
+    /// Since when it counts, ticks.
+    pub(crate) since: AtomicU64,
+    /// Sites that it named when they were last switched.
+    pub(crate) sites: AtomicU64,
+}
+
+/// The base selection; null for all functions.
+static BASE: AtomicPtr<Selection> = AtomicPtr::new(core::ptr::null_mut());
+/// The sessions, by connection.
+static SESSIONS: [AtomicPtr<Selection>; CONNECTIONS as usize] =
+    [const { AtomicPtr::new(core::ptr::null_mut()) }; CONNECTIONS as usize];
+/// Whether the base selection is recorded.
+static IS_BASE_ON: AtomicU32 = AtomicU32::new(1);
+/// Whether the program itself lets tracing be on.
+static IS_ALLOWED: AtomicU32 = AtomicU32::new(1);
+
+impl Selection {
+    /// The selection in `block`, whose first [`HEAD`] bytes are free; the set follows. `None` if it
+    /// isn't one.
+    pub(crate) fn new(block: Block, owner: u32, name: [u8; NAME_MAX]) -> Option<&'static Selection> {
+        let size = block.bytes().len() as u64;
+        SiteSet::parse(block.bytes().get(HEAD..)?, Crc::of).ok().filter(SiteSet::is_selection)?;
+        let base = block.leak();
+        // SAFETY: the block's memory, which stays until `free`, and which nobody writes from here on
+        // except for the head.
+        let bytes: &'static [u8] =
+            unsafe { core::slice::from_raw_parts(base.wrapping_add(HEAD), size as usize - HEAD) };
+        let set = SiteSet::parse(bytes, Crc::of).ok()?;
+        let selection = Selection {
+            set,
+            bytes,
+            size,
+            owner,
+            name,
+            active: AtomicU32::new(0),
+            since: AtomicU64::new(0),
+            sites: AtomicU64::new(0),
+        };
+        let place = base.cast::<Selection>();
+        // SAFETY: a page's beginning, with room for it before the set.
+        unsafe {
+            place.write(selection);
+            Some(&*place)
+        }
+    }
+
+    /// The set's bytes, as they came.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        self.bytes
+    }
+
+    pub(crate) fn is_active(&self) -> bool {
+        self.active.load(Relaxed) != 0
+    }
+
+    pub(crate) fn activate(&self) {
+        self.active.store(1, Relaxed);
+    }
+
+    /// Unmaps it. Nobody may reach it any more.
+    fn free(selection: *mut Selection) {
+        // SAFETY: made by `new`, and taken out of its place by the caller.
+        if let Some(size) = unsafe { selection.as_ref() }.map(|selection| selection.size) {
+            system::unmap(selection.cast(), size);
+        }
+    }
+}
+
+fn put(place: &AtomicPtr<Selection>, selection: Option<&'static Selection>) {
+    let new = selection.map_or(core::ptr::null_mut(), |selection| core::ptr::from_ref(selection).cast_mut());
+    Selection::free(place.swap(new, Release));
+}
+
+fn at(place: &AtomicPtr<Selection>) -> Option<&Selection> {
+    // SAFETY: null or made by `Selection::new`. It isn't freed while the module lock is held.
+    unsafe { place.load(Acquire).as_ref() }
+}
+
+/// The base selection; `None` for all functions. The caller holds the module lock.
+pub(crate) fn base() -> Option<&'static Selection> {
+    at(&BASE)
+}
+
+/// Replaces the base selection. The caller holds the module lock.
+pub(crate) fn set_base(selection: Option<&'static Selection>) {
+    put(&BASE, selection);
+}
+
+/// A connection's session. The caller holds the module lock.
+pub(crate) fn session(connection: usize) -> Option<&'static Selection> {
+    at(SESSIONS.get(connection)?)
+}
+
+/// Replaces a connection's session. The caller holds the module lock.
+pub(crate) fn set_session(connection: usize, selection: Option<&'static Selection>) {
+    if let Some(place) = SESSIONS.get(connection) {
+        put(place, selection);
+    }
+}
+
+fn active() -> impl Iterator<Item = &'static Selection> {
+    SESSIONS.iter().filter_map(at).filter(|session| session.is_active())
+}
+
+/// How many sessions are active. The caller holds the module lock.
+pub(crate) fn active_sessions() -> u32 {
+    active().count() as u32
+}
+
+pub(crate) fn is_base_on() -> bool {
+    IS_BASE_ON.load(Relaxed) != 0
+}
+
+pub(crate) fn set_base_on(on: bool) {
+    IS_BASE_ON.store(on.into(), Relaxed);
+}
+
+/// Whether the program itself lets tracing be on.
+pub(crate) fn is_allowed() -> bool {
+    IS_ALLOWED.load(Relaxed) != 0
+}
+
+pub(crate) fn allow(yes: bool) {
+    IS_ALLOWED.store(yes.into(), Relaxed);
+}
+
+/// Whether anything is recorded.
+pub(crate) fn is_anything_wanted() -> bool {
+    let is_session = || {
+        SESSIONS.iter().any(|place| !place.load(Relaxed).is_null()) && IS_SESSION_ACTIVE.load(Relaxed) != 0
+    };
+    is_allowed() && (is_base_on() || is_session())
+}
+
+/// Whether a session is active. Written by the holder of the module lock.
+static IS_SESSION_ACTIVE: AtomicU32 = AtomicU32::new(0);
+
+/// Notes whether sessions are active. The caller holds the module lock.
+pub(crate) fn note_sessions() {
+    IS_SESSION_ACTIVE.store(u32::from(active_sessions() > 0), Relaxed);
+}
+
+/// In a forked child: sessions are the parent's. Returns whether there were some.
+pub(crate) fn begin_child() -> bool {
+    let mut were_some = false;
+    for place in &SESSIONS {
+        // What an unlucky moment in the parent has left is not followed.
+        were_some |= !place.swap(core::ptr::null_mut(), Relaxed).is_null();
+    }
+    IS_SESSION_ACTIVE.store(0, Relaxed);
+    were_some
+}
+
+/// Whether all functions are wanted, so that none has to be looked at. The caller holds the module
+/// lock.
+pub(crate) fn is_everything() -> bool {
+    is_base_on() && base().is_none()
+}
+
+/// What selections say of one module.
+pub(crate) struct InModule {
+    /// Everything of it is wanted.
+    all: bool,
+    parts: [Part; 1 + CONNECTIONS as usize],
+    count: usize,
+}
+
+#[derive(Clone, Copy)]
+struct Part {
+    /// Encoded [`SetSite`]s in the order of their addresses.
+    sites: &'static [u8],
+    selection: Option<&'static Selection>,
+}
+
+impl InModule {
+    /// For the module with this build id. The caller holds the module lock as long as this is used.
+    pub(crate) fn of(build_id_length: u32, build_id: &[u8; 32]) -> InModule {
+        let nothing = Part { sites: &[], selection: None };
+        let mut found = InModule { all: false, parts: [nothing; 1 + CONNECTIONS as usize], count: 0 };
+        let base_part = base().filter(|_| is_base_on());
+        if is_base_on() && base_part.is_none() {
+            found.all = true;
+        }
+        for selection in base_part.into_iter().chain(active()) {
+            let is_same = |module: &SetModule| {
+                (module.build_id_length, &module.build_id) == (build_id_length, build_id)
+            };
+            match selection.set.modules().find(is_same) {
+                None if selection.set.header().others != 0 => found.all = true,
+                None => {}
+                Some(module) => {
+                    if let Some(part) = found.parts.get_mut(found.count) {
+                        *part =
+                            Part { sites: selection.set.raw_sites_of(&module), selection: Some(selection) };
+                        found.count += 1;
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Whether a site at this image address is wanted. Counts it for each selection that wants it.
+    pub(crate) fn wants(&self, address: u64) -> bool {
+        let mut wanted = self.all;
+        for part in self.parts.iter().take(self.count) {
+            if contains(part.sites, address) {
+                wanted = true;
+                if let Some(selection) = part.selection {
+                    selection.sites.fetch_add(1, Relaxed);
+                }
+            }
+        }
+        wanted
+    }
+
+    /// Whether anything in the module is wanted.
+    pub(crate) fn is_anything(&self) -> bool {
+        self.all || self.parts.iter().take(self.count).any(|part| !part.sites.is_empty())
+    }
+}
+
+/// Begins to count anew which sites selections want. The caller holds the module lock.
+pub(crate) fn begin_count() {
+    for selection in base().into_iter().chain(SESSIONS.iter().filter_map(at)) {
+        selection.sites.store(0, Relaxed);
+    }
+}
+
+fn contains(sites: &[u8], address: u64) -> bool {
+    let site = |index: usize| sites.get(index * SetSite::SIZE..).and_then(SetSite::read);
+    let (mut low, mut high) = (0, sites.len() / SetSite::SIZE);
+    while low < high {
+        let middle = low.midpoint(high);
+        let Some(site) = site(middle) else { return false };
+        if address < site.start {
+            high = middle;
+        } else if address >= site.end {
+            low = middle + 1;
+        } else {
+            return true;
+        }
+    }
+    false
+}
