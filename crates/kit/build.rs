@@ -39,9 +39,14 @@ const INLINED: [&str; 8] = [
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
 const WRAPPERS: [&str; 6] = ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock"];
-/// The wrappers whose objects lie in archives.
-const ARCHIVED: [&str; 2] = ["cleanups", "xray"];
-const HEADERS: [&str; 2] = ["include/everycall.h", "include/compat/funtrace.h"];
+/// Archives, and the wrappers whose objects lie in them.
+const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
+const HEADERS: [&str; 4] = [
+    "include/everycall.h",
+    "include/compat/funtrace.h",
+    "include/compat/xray/xray_interface.h",
+    "include/compat/xray/xray_log_interface.h",
+];
 /// Behind the names of wrappers for executables.
 const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
@@ -82,12 +87,12 @@ fn main() {
             wrapper(&out, &manifest.join("wrappers"), name, suffix);
         }
     }
-    for name in ARCHIVED {
+    for (name, members) in ARCHIVED {
         for suffix in ["", EXECUTABLE] {
-            let object = wrapper(&out, &manifest.join("wrappers"), name, suffix);
-            let archive = object.with_extension("a");
+            let archive = out.join(format!("everycall-{name}{suffix}.a"));
             let _ = fs::remove_file(&archive);
-            run(Command::new("ar").arg("rcsD").arg(archive).arg(object));
+            let objects = members.iter().map(|name| wrapper(&out, &manifest.join("wrappers"), name, suffix));
+            run(Command::new("ar").arg("rcsD").arg(archive).args(objects));
         }
     }
 
@@ -124,7 +129,7 @@ fn files(out: &Path, manifest: &Path) -> Vec<(String, PathBuf)> {
         .flat_map(|suffix| WRAPPERS.iter().map(move |name| wrapper_object(name, suffix)));
     let archives = ["", EXECUTABLE]
         .into_iter()
-        .flat_map(|suffix| ARCHIVED.iter().map(move |name| format!("everycall-{name}{suffix}.a")));
+        .flat_map(|suffix| ARCHIVED.iter().map(move |(name, _)| format!("everycall-{name}{suffix}.a")));
     let made = BUILT
         .iter()
         .map(|name| (*name).to_owned())
@@ -256,6 +261,8 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
                 "everycall_tail_exit",
                 "__start_xray_fn_idx",
                 "__stop_xray_fn_idx",
+                "__xray_remove_handler",
+                "environ",
                 TABLE,
             ];
             name != "_GLOBAL_OFFSET_TABLE_" && !known.iter().any(|known| name.starts_with(known))

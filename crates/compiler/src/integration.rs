@@ -22,7 +22,8 @@ use crate::toolbox::{SPECS_FILE, Toolbox, folder_of};
 const PRELOADED_LIBRARY: &str = "libeverycall.so";
 
 /// The headers of the kit; kits may lack them.
-const HEADERS: [&str; 2] = ["everycall.h", "compat/funtrace.h"];
+const HEADERS: [&str; 4] =
+    ["everycall.h", "compat/funtrace.h", "compat/xray/xray_interface.h", "compat/xray/xray_log_interface.h"];
 
 /// Writes the pkg-config modules and the CMake package into `folder`; `program` is what `as` will be a link to. They are made beside
 /// their places first: where that fails, as on a full disk, what was there before is still whole, and nothing else is.

@@ -221,6 +221,9 @@ fn options(
     if invocation.links() {
         let kit = kit()?;
         before.extend(link_options(invocation, &kit));
+        if family == Family::Clang && invocation.asks_for_xray {
+            before.push("-fno-xray-link-deps".into());
+        }
         let reports_all_exits = mode.reports_inlined() && wrap::reports_all_exits(family, invocation);
         before.extend(wrap::options(invocation, compiler, &kit, reports_all_exits));
         behind = wrap::archives(invocation, compiler, &kit);
@@ -297,7 +300,7 @@ fn xray_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
         return Vec::new();
     }
     let mut options: Vec<OsString> = Vec::new();
-    if invocation.shares_xray {
+    if invocation.shares_xray && invocation.stage == Stage::LinkShared {
         // Handlers that the program sets are called for this object, too.
         options.push("-Wl,-u,everycall_xray_entry".into());
     }

@@ -65,7 +65,40 @@ static void begin(void) {
     }
 }
 
-__attribute__((constructor(101))) static void loaded(void) { begin(); }
+#if IS_EXECUTABLE
+static int patch(int64_t object, int64_t function, uint32_t on);
+
+extern char** environ EVERYCALL_WEAK;
+
+// The value of a flag in a list such as XRAY_OPTIONS="verbosity=1 patch_premain=true", or null.
+static const char* flag(const char* list, const char* name) {
+    for (const char* at = list; *at;) {
+        const char* wanted = name;
+        while (*wanted && *at == *wanted) at++, wanted++;
+        if (!*wanted && *at == '=') return at + 1;
+        while (*at && *at != ' ' && *at != ',' && *at != ':' && *at != '\n' && *at != '\t') at++;
+        if (*at) at++;
+    }
+    return 0;
+}
+
+static int patches_before_main(void) {
+    for (char** entry = &environ ? environ : 0; entry && *entry; entry++) {
+        const char* options = flag(*entry, "XRAY_OPTIONS");
+        const char* value = options ? flag(options, "patch_premain") : 0;
+        // true, yes, 1
+        if (value) return *value == 't' || *value == 'y' || *value == '1';
+    }
+    return 0;
+}
+#endif
+
+__attribute__((constructor(101))) static void loaded(void) {
+    begin();
+#if IS_EXECUTABLE
+    if (patches_before_main()) patch(ALL, ALL, 1);
+#endif
+}
 
 #ifndef EVERYCALL_FOR_EXECUTABLES
 __attribute__((destructor(101))) static void unloaded(void) { ask(UNREGISTER, 0, 0, 0); }
