@@ -8,6 +8,7 @@ use crate::features::xray::{self, Functions, handler};
 use crate::state::process::{Process, process};
 use crate::state::{local, recording};
 use crate::threads::open_calls::Frame;
+use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::site::sled_kind;
 use everycall_format::xray_event;
 use everycall_hooks::arch::frame::HOOK_BELOW;
@@ -109,7 +110,8 @@ fn control(
 fn patch(process: &'static Process, object: u64, function: u64, on: bool) -> u64 {
     let one = Some(function).filter(|id| *id != ALL);
     let number = u64::from(xray::objects());
-    if object != ALL && object >= number {
+    // It was never there, or is unloaded.
+    if object != ALL && (object >= number || object != 0 && xray::object(object).is_none()) {
         return status::FAILED;
     }
     let numbers = if object == ALL { 0..number } else { object..object + 1 };
@@ -152,9 +154,19 @@ fn handle(object: &'static XrayObject, address: u64, call: &mut XrayCall) {
     };
     if call.handler != 0 {
         (call.id, call.kind) = (event.id, event.kind.into());
-        call.before = running;
+        // Once left, such a handler isn't to be taken for one that runs.
+        call.before = if are_on_one_stack(running, pointer) { 0 } else { running };
         local::set_handling(pointer);
     }
+}
+
+/// Whether both lie on the stack that the thread runs, or neither does: a signal handler may run on
+/// another one.
+fn are_on_one_stack(one: u64, other: u64) -> bool {
+    local::last().is_none_or(|control| {
+        let stack = control.stack_end.load(Relaxed)..control.stack_high.load(Relaxed);
+        stack.contains(&one) == stack.contains(&other)
+    })
 }
 
 /// Records a custom or typed event.
