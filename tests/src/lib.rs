@@ -20,6 +20,7 @@ mod mount;
 pub mod outline;
 pub mod own_calls;
 mod place;
+pub mod selections;
 pub mod slow;
 mod standing;
 mod trace;

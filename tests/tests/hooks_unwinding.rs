@@ -2,8 +2,10 @@
 //! these hold: the unwind tables of the hooks and of their sites are right. Needs gdb with Python.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use everycall_tests::abi::{BACKTRACE_PY, CALLERS_C};
+use everycall_tests::selections::file_with_only;
 use everycall_tests::{Mode, Place, successful};
 
 /// What may stand above a hook, innermost first: calls, and functions that were jumped to. A debugger may know where
@@ -34,15 +36,19 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
         (Mode::CLANG19_XRAY, &["-O2"]),
     ] {
         let program = place.build(mode, &[&["-g", "callers.c"], flags].concat(), &mode.label());
-        let printed = successful(
-            place
-                .command("gdb")
-                .args(["-batch", "-nx", "-x"])
-                .arg(&script)
-                .arg(&program)
-                .env("EVERYCALL_RING_SIZE", "64K")
-                .env_remove("DEBUGINFOD_URLS"),
-        );
+        let stepped = |selection: Option<&Path>| {
+            let mut gdb = place.command("gdb");
+            gdb.args(["-batch", "-nx", "-x"]).arg(&script).arg(&program);
+            gdb.env("EVERYCALL_RING_SIZE", "64K").env_remove("DEBUGINFOD_URLS");
+            gdb.envs(selection.map(|file| ("EVERYCALL_ONLY", file)));
+            successful(&mut gdb)
+        };
+        let mut printed = stepped(None);
+        if matches!(mode.name, "finstrument" | "fentry") {
+            // Hooks that look which functions are selected.
+            let only = file_with_only(&place, &program, &["inner", "tail_outer", "hold"]);
+            printed += &stepped(Some(&only));
+        }
         let (mut places, mut stops) = (BTreeSet::new(), BTreeMap::<_, BTreeSet<String>>::new());
         for line in printed.lines() {
             let mut words = line.splitn(4, ' ');
@@ -64,18 +70,20 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
             }
         }
         // Each instruction that runs in good times was looked at, below each function.
-        let hooks: [&str; 2] = match mode.name {
-            "finstrument" => ["__cyg_profile_func_enter", "__cyg_profile_func_exit"],
-            _ => ["everycall_entry", "everycall_exit"],
+        let hooks: &[&str] = match mode.name {
+            "finstrument" => &["__cyg_profile_func_enter", "__cyg_profile_func_exit"],
+            "fentry" => &["__fentry__", "__return__", "everycall_entry", "everycall_exit"],
+            _ => &["everycall_entry", "everycall_exit"],
         };
         for hook in hooks {
-            let of_hook = |at: &&(String, String)| at.0 == hook;
+            let of_hook = |at: &&(String, String)| at.0 == *hook;
             let (all, seen) = (places.iter().filter(of_hook).count(), stops.keys().filter(of_hook).count());
-            // What is for modules that are off, and for exits by jump.
-            let rare = if mode.is_body() { 5 } else { 0 };
-            assert!(seen >= 20 && seen + rare >= all, "{label}: {seen} of {all} instructions of {hook}");
+            // What is for modules that are off or being switched, and for exits by jump.
+            let rare = if mode.is_body() || hook.starts_with("__") { 7 } else { 0 };
+            let least = if hook.starts_with("everycall_") { 20 } else { 10 };
+            assert!(seen >= least && seen + rare >= all, "{label}: {seen} of {all} instructions of {hook}");
             let stacks: BTreeSet<_> =
-                stops.iter().filter(|(at, _)| at.0 == hook).flat_map(|(_, stacks)| stacks).collect();
+                stops.iter().filter(|(at, _)| at.0 == *hook).flat_map(|(_, stacks)| stacks).collect();
             assert!(stacks.len() >= 3, "{label}: {hook} below {stacks:?} only");
         }
         let slow = stops.keys().filter(|at| at.0 == "everycall_slow_common").count();

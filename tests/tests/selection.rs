@@ -1,35 +1,34 @@
 //! Other processes choose which functions a running program records.
 
-use std::path::Path;
+use std::io::{Read, Write};
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixStream};
+use std::path::PathBuf;
 use std::time::Duration;
 
-use everycall_control::{Module, SelectionSet};
-use everycall_live::{Control, LiveArena, attach};
-use everycall_tests::{Mode, Place, Standing, TraceView};
-use object::{Object, ObjectSymbol};
+use everycall_control::SelectionSet;
+use everycall_format::Wire;
+use everycall_format::control::{Request, SOCKET_NAME};
+use everycall_live::{Control, ControlError, LiveArena, attach};
+use everycall_tests::selections::{file_with_only, only};
+use everycall_tests::{Mode, Place, Standing, TraceView, wait};
 
-/// Modes whose sites are switched.
-const SITED: [Mode; 2] = [Mode::GCC_NOPS, Mode::CLANG19_XRAY];
+/// Modes whose sites are switched, and those whose hooks look for themselves.
+const MODES: [Mode; 5] = [
+    Mode::GCC_NOPS,
+    Mode::CLANG19_XRAY,
+    Mode::GCC_FENTRY,
+    Mode::GCC_FINSTRUMENT,
+    Mode::CLANG19_AFTER_INLINING,
+];
+
+fn has_sites(mode: Mode) -> bool {
+    matches!(mode.name, "nops" | "xray")
+}
 const PATIENCE: Duration = Duration::from_secs(30);
 
-fn program(place: &Place, mode: Mode) -> std::path::PathBuf {
+fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O2", "selected.c", "-pthread"], &format!("selected-{}", mode.label()))
-}
-
-/// A selection of these functions of a program, by its symbol table.
-fn only(program: &Path, functions: &[&str]) -> Vec<u8> {
-    let bytes = std::fs::read(program).unwrap();
-    let file = object::File::parse(&*bytes).unwrap();
-    let named = |name: &&str| {
-        let symbol = file.symbols().find(|symbol| symbol.name() == Ok(name)).unwrap();
-        (symbol.address(), symbol.address() + symbol.size())
-    };
-    let mut ranges: Vec<_> = functions.iter().map(named).collect();
-    ranges.sort_unstable();
-    let build_id = file.build_id().unwrap().unwrap().to_vec();
-    let modules = vec![Module { path: program.to_owned(), build_id, ranges }];
-    let rules = functions.iter().map(|name| format!("+ {name}")).collect();
-    SelectionSet { rules, others: false, modules }.bytes().unwrap()
 }
 
 fn arena(standing: &Standing) -> LiveArena {
@@ -46,7 +45,7 @@ fn counts(place: &Place, standing: &Standing) -> [u64; 3] {
 #[test]
 fn functions_are_recorded_as_selected() {
     let place = Place::new("selection");
-    for mode in SITED {
+    for mode in MODES {
         let program = program(&place, mode);
         let mut standing = Standing::alone(&program, &[]);
         assert_eq!(counts(&place, &standing), [20, 20, 10], "{mode:?}");
@@ -65,7 +64,7 @@ fn functions_are_recorded_as_selected() {
         assert!(set.is_empty() && now.on == 1 && now.has_base == 0 && now.pid == standing.pid, "{now:?}");
 
         let reply = control.set(true, &only(&program, &["red"])).unwrap();
-        assert!(reply.sites_on > 0 && reply.sites_off > 0, "{reply:?}");
+        assert!(!has_sites(mode) || reply.sites_on > 0 && reply.sites_off > 0, "{reply:?}");
         assert_eq!((reply.foreign, reply.failed), (0, 0), "{reply:?}");
         let before = counts(&place, &standing);
         standing.go_on();
@@ -94,7 +93,7 @@ fn functions_are_recorded_as_selected() {
 #[test]
 fn sessions_end_with_their_connections() {
     let place = Place::new("selection-sessions");
-    for mode in SITED {
+    for mode in MODES {
         let program = program(&place, mode);
         let mut command = place.command(&program);
         let mut standing = Standing::start(command.arg("1").env("EVERYCALL_START", "off"));
@@ -104,27 +103,167 @@ fn sessions_end_with_their_connections() {
         reds.open("reds", &only(&program, &["red"])).unwrap();
         blues.open("blues", &only(&program, &["blue", "red"])).unwrap();
         assert_eq!(blues.now().unwrap().0.sites_on, 0, "not active yet");
-        assert!(reds.activate().unwrap().sites_on > 0);
+        assert!(reds.activate().unwrap().sites_on > 0 || !has_sites(mode));
         standing.go_on();
         assert_eq!(counts(&place, &standing), [20, 0, 0], "{mode:?}");
         blues.activate().unwrap();
         let (_, sessions) = reds.sessions().unwrap();
         let named = |index: usize| everycall_format::until_nul(&sessions[index].name).to_vec();
         assert_eq!((named(0), named(1), sessions.len()), (b"reds".to_vec(), b"blues".to_vec(), 2));
-        assert!(sessions.iter().all(|session| session.active == 1 && session.sites > 0 && session.since > 0));
+        assert!(sessions.iter().all(|session| session.active == 1 && session.since > 0));
         assert_eq!(sessions[0].owner, std::process::id());
         standing.go_on();
         assert_eq!(counts(&place, &standing), [40, 0, 10], "{mode:?}");
         drop(blues);
-        everycall_tests::wait::until("the session is gone", || reds.sessions().unwrap().1.len() == 1);
+        wait::until("the session is gone", || reds.sessions().unwrap().1.len() == 1);
         standing.go_on();
         assert_eq!(counts(&place, &standing), [60, 0, 10], "{mode:?}");
         drop(reds);
         let mut control = Control::connect(&arena, PATIENCE).unwrap();
-        everycall_tests::wait::until("all is off", || control.now().unwrap().0.sites_on == 0);
+        wait::until("all is off", || control.now().unwrap().0.sites_on == 0);
         standing.go_on();
         assert_eq!(counts(&place, &standing), [60, 0, 10], "{mode:?}");
         let (status, printed) = standing.end();
         assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
     }
+}
+
+/// From the first call on, with a selection in a file.
+#[test]
+fn a_program_starts_with_a_selection() {
+    let place = Place::new("selection-only");
+    for mode in MODES {
+        let program = program(&place, mode);
+        let only = file_with_only(&place, &program, &["green", "blue"]);
+        let mut command = place.command(&program);
+        let mut standing = Standing::start(command.arg("2").env("EVERYCALL_ONLY", &only));
+        assert_eq!(counts(&place, &standing), [0, 20, 10], "{mode:?}");
+        standing.go_on();
+        assert_eq!(counts(&place, &standing), [0, 40, 20], "{mode:?}");
+        let (status, printed) = standing.end();
+        assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+    }
+}
+
+/// Sessions come and go at random while threads run what they switch: in the end every site is as
+/// it was.
+#[test]
+fn a_hundred_sessions_come_and_go() {
+    let place = Place::new("selection-random");
+    let functions = ["red", "green", "blue", "work_one", "work_two", "step"];
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let program = program(&place, mode);
+        let sets: Vec<_> = functions.map(|name| only(&program, &[name, "work_two"])).into();
+        let mut command = place.command(&program);
+        let mut standing = Standing::start(command.arg("2").env("EVERYCALL_START", "off"));
+        let arena = arena(&standing);
+        let mut random = 88172645463325252_u64;
+        let mut next = |below: u64| {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random % below
+        };
+        let mut open: Vec<Control> = Vec::new();
+        for opened in 0..100 {
+            let mut control = Control::connect(&arena, PATIENCE).unwrap();
+            control.open(&format!("session {opened}"), &sets[next(6) as usize]).unwrap();
+            if next(4) > 0 {
+                control.activate().unwrap();
+            }
+            open.push(control);
+            if next(3) == 0 {
+                standing.go_on();
+            }
+            while !open.is_empty() && next(2) == 0 {
+                let gone = next(open.len() as u64) as usize;
+                drop(open.swap_remove(gone));
+            }
+        }
+        assert!(!open.is_empty());
+        drop(open);
+        let mut control = Control::connect(&arena, PATIENCE).unwrap();
+        wait::until("all sessions are gone", || control.sessions().unwrap().1.is_empty());
+        let (now, _) = control.now().unwrap();
+        assert_eq!((now.sites_on, now.foreign, now.failed, now.on), (0, 0, 0, 0), "{mode:?}");
+        let before = counts(&place, &standing);
+        standing.go_on();
+        assert_eq!(counts(&place, &standing), before, "{mode:?}");
+        control.set(true, &[]).unwrap();
+        standing.go_on();
+        let [red, green, blue] = before;
+        assert_eq!(counts(&place, &standing), [red + 20, green + 20, blue + 10], "{mode:?}");
+        let (status, printed) = standing.end();
+        assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+    }
+}
+
+/// What isn't a request ends its own connection, and nothing else.
+#[test]
+fn strangers_on_the_socket_change_nothing() {
+    let place = Place::new("selection-strangers");
+    let program = program(&place, Mode::GCC_NOPS);
+    let mut command = place.command(&program);
+    let standing = Standing::start(command.env("EVERYCALL_START", "off"));
+    let arena = arena(&standing);
+    let mut control = Control::connect(&arena, PATIENCE).unwrap();
+    control.open("red", &only(&program, &["red"])).unwrap();
+    let before = control.activate().unwrap();
+    let good = only(&program, &["green"]);
+    // Damaged sets are refused, and the session that is there stays.
+    for (place, change) in [(0, 1), (8, 1), (24, 1), (good.len() - 1, 1), (40, 255)] {
+        let mut bad = good.clone();
+        bad[place] ^= change;
+        assert!(matches!(control.set(true, &bad), Err(ControlError::Rejected(_))), "{place}");
+        assert!(matches!(control.open("bad", &bad), Err(ControlError::Rejected(_))), "{place}");
+    }
+    assert!(matches!(control.open("cut", &good[..good.len() - 1]), Err(ControlError::Rejected(_))));
+    let request = |magic: u64, version: u32, operation: u32, length: u64| {
+        let request = Request { magic, version, operation, length, ..Request::default() };
+        let mut bytes = vec![0; Request::SIZE];
+        request.write(&mut bytes);
+        bytes
+    };
+    let magic = everycall_format::control::MAGIC;
+    let strange = [
+        request(magic ^ 1, 1, 1, 0),
+        request(magic, 2, 1, 0),
+        request(magic, 1, 99, 0),
+        request(magic, 1, 2, u64::MAX),
+        request(magic, 1, 2, 64 << 20),
+        vec![0xff; 4096],
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        Vec::new(),
+    ];
+    for bytes in &strange {
+        let mut stream = connect(&standing);
+        stream.write_all(bytes).unwrap();
+        // Some are closed by the other side, some wait for more.
+        stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+        let _ = stream.read(&mut [0; 4096]);
+    }
+    // As many as there is room for, each with half a request, and more.
+    let mut crowd: Vec<_> = (0..127).map(|_| connect(&standing)).collect();
+    for stream in &mut crowd {
+        stream.write_all(&request(magic, 1, 1, 0)[..20]).unwrap();
+    }
+    wait::until("no room is left", || {
+        let mut one_more = Control::connect(&arena, PATIENCE).unwrap();
+        matches!(one_more.now(), Err(ControlError::TooMany | ControlError::Io(_)))
+    });
+    let (now, _) = control.now().unwrap();
+    assert_eq!((now.sites_on, now.sessions, now.on), (before.sites_on, 1, 0));
+    drop(crowd);
+    wait::until("there is room again", || {
+        Control::connect(&arena, PATIENCE).is_ok_and(|mut control| control.now().is_ok())
+    });
+    let (status, printed) = standing.end();
+    assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+}
+
+/// A plain connection to a program's control socket.
+fn connect(standing: &Standing) -> UnixStream {
+    let name = standing.header().control_name.to_le_bytes();
+    let address = SocketAddr::from_abstract_name(&name[..SOCKET_NAME]).unwrap();
+    UnixStream::connect_addr(&address).unwrap()
 }

@@ -64,7 +64,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [552] {
+    pub struct ArenaHeader [536] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -157,10 +157,6 @@ wire_struct! {
         pub control_state: u32,
         /// The socket's name: its first bytes, then zeros.
         pub control_name: u64,
-        /// Sites that are off because nobody has selected their functions.
-        pub sites_off: u64,
-        /// How many times what is recorded has changed since the process began.
-        pub selections: u64,
     }
 }
 
@@ -212,8 +208,12 @@ pub mod counter {
     pub const SIGNALS_FAILED: usize = 16;
     /// Events of stacks that found no free slot; they are in no ring.
     pub const FIBER_EVENTS: usize = 17;
+    /// How many times other processes have changed which functions are recorded.
+    pub const SELECTIONS: usize = 18;
+    /// Sites that are off now because nobody has selected their functions. This one may fall.
+    pub const SITES_NOT_SELECTED: usize = 19;
     /// How many there are so far; later ones of [`COUNTERS`](super::COUNTERS) are 0.
-    pub const COUNT: usize = 18;
+    pub const COUNT: usize = 20;
 }
 
 wire_struct! {

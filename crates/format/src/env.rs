@@ -27,6 +27,9 @@ pub const SNAPSHOT_FOLDER: &str = "EVERYCALL_SNAPSHOT_FOLDER";
 /// [`SNAPSHOT_FOLDER`].
 pub const TRIGGERS: &str = "EVERYCALL_TRIGGERS";
 
+/// A [selection](crate::site_set::purpose::SELECTION): the functions that are recorded from the start on.
+pub const ONLY: &str = "EVERYCALL_ONLY";
+
 /// What [`SNAPSHOT_SIGNAL`] allows, for messages.
 pub const SNAPSHOT_SIGNAL_ALLOWED: &str =
     "USR1, USR2, HUP, QUIT, URG, WINCH, IO, PWR, RTMIN to RTMIN+30, or the number of one of these";

@@ -63,7 +63,9 @@ pub struct ModuleDescriptor {
     pub bias_entry: AtomicU32,
     /// The same for exits, including the exit bit.
     pub bias_exit: AtomicU32,
-    /// Not 0: hooks that are always called (`__fentry__`, `__cyg_profile`) record.
+    /// What hooks that are always called (`__fentry__`, `__cyg_profile`) record: 0 nothing, 1
+    /// everything, otherwise functions that are set in the bits at this address, one for each byte
+    /// of the object. The bits stay as long as the object is loaded.
     pub on: AtomicU64,
     /// The runtime's slow path.
     pub slow: AtomicU64,

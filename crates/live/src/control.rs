@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::control::{
-    MAGIC, NAME_MAX, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
+    MAGIC, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
 };
 use everycall_format::site_set::SIZE_MAX;
 
@@ -207,8 +207,9 @@ impl Control {
             on,
             ..Request::default()
         };
-        let end = name.floor_char_boundary(NAME_MAX);
-        request.name[..end].copy_from_slice(&name.as_bytes()[..end]);
+        for (place, byte) in request.name.iter_mut().zip(name.bytes()) {
+            *place = byte;
+        }
         let mut bytes = vec![0; Request::SIZE];
         request.write(&mut bytes);
         // What a process refuses it doesn't read to the end: its answer says why.

@@ -157,13 +157,42 @@ hooks_asm! {
     .endm
     ",
 
+    // Hooks that are always called look at the module's `on`: 0 off, 1 on, or else the address of a bit for each of the
+    // module's bytes, which says whether the function there is recorded. This sets the carry flag if it is.
+    "
+    .macro everycall_is_selected address
+        pushq   %rax
+        .cfi_adjust_cfa_offset 8
+        pushq   %rcx
+        .cfi_adjust_cfa_offset 8
+        movq    \\address, %rax
+        movq    everycall_module + {ON}(%rip), %rcx     # read once: it may change at any time
+        cmpq    $1, %rcx
+        jbe     7f
+        subq    everycall_module + {START}(%rip), %rax
+        cmpq    everycall_module + {SIZE}(%rip), %rax
+        cmc                                         # a function of another module: the slow path finds out
+        jc      9f
+        btq     %rax, (%rcx)
+        jmp     9f
+    7:  btq     $0, %rcx
+    9:  popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        popq    %rax
+        .cfi_adjust_cfa_offset -8
+    .endm
+    ",
+
     // Entry: called behind a function's first byte.
     "
     .text
     everycall_function __fentry__
-        cmpq    $0, everycall_module + {ON}(%rip)
-        jne     everycall_entry
-        ret
+        cmpq    $1, everycall_module + {ON}(%rip)
+        je      everycall_entry
+        jb      1f
+        everycall_is_selected 16(%rsp)
+        jc      everycall_entry
+    1:  ret
     everycall_function_end __fentry__
 
     everycall_function everycall_entry
@@ -181,9 +210,12 @@ hooks_asm! {
     // Exit: called before a function's ret, or before it jumps into another function.
     "
     everycall_function __return__
-        cmpq    $0, everycall_module + {ON}(%rip)
-        jne     everycall_exit
-        ret
+        cmpq    $1, everycall_module + {ON}(%rip)
+        je      everycall_exit
+        jb      1f
+        everycall_is_selected 16(%rsp)
+        jc      everycall_exit
+    1:  ret
     everycall_function_end __return__
 
     .globl  everycall_tail_exit
@@ -210,9 +242,9 @@ hooks_asm! {
     // __cyg_profile_func_enter(function, call site), from within the function's frame.
     "
     everycall_function __cyg_profile_func_enter
-        cmpq    $0, everycall_module + {ON}(%rip)
-        je      1f
-        everycall_prologue body_entry
+        cmpq    $1, everycall_module + {ON}(%rip)
+        jne     1f
+    2:  everycall_prologue body_entry
         movq    %rdi, %rdx
         subq    everycall_module + {START}(%rip), %rdx
         cmpq    everycall_module + {SIZE}(%rip), %rdx
@@ -225,7 +257,10 @@ hooks_asm! {
         movq    %rax, (%rsi)
         everycall_epilogue
     1:  .cfi_adjust_cfa_offset -32
-        ret
+        jb      1f
+        everycall_is_selected %rdi
+        jc      2b
+    1:  ret
     everycall_function_end __cyg_profile_func_enter
     ",
 
@@ -235,9 +270,9 @@ hooks_asm! {
     // return address is the call site.
     "
     everycall_function __cyg_profile_func_exit
-        cmpq    $0, everycall_module + {ON}(%rip)
-        je      1f
-        everycall_prologue body_exit
+        cmpq    $1, everycall_module + {ON}(%rip)
+        jne     1f
+    4:  everycall_prologue body_exit
         movq    {OPEN_TOP}(%rcx), %rdx
         movl    %eax, {UPPER_HALF}(%rsi)
         cmpq    %rsp, {CALL_POINTER} - {CALL_SIZE}(%rdx)
@@ -260,7 +295,10 @@ hooks_asm! {
         je      2b
         jmp     everycall_slow_body_exit
     1:  .cfi_adjust_cfa_offset -32
-        ret
+        jb      1f
+        everycall_is_selected %rdi
+        jc      4b
+    1:  ret
     everycall_function_end __cyg_profile_func_exit
     ",
 

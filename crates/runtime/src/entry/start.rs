@@ -117,6 +117,9 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             thresholds::forget();
         }
     }
+    if let Some(path) = variable(env::ONLY) {
+        site_set::load_selection(path);
+    }
     arena.state().store(if on { arena_state::TRACING } else { arena_state::OFF }, Relaxed);
     if let Some(hub) = hub::hub() {
         hub.ring();

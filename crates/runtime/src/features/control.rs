@@ -21,6 +21,7 @@ use crate::sys::socket::{self, Listener, NOTHING, Received, Stream};
 use crate::sys::system;
 use core::sync::atomic::{AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
+use everycall_format::arena::counter;
 use everycall_format::control::{
     CONNECTIONS, MAGIC, Reply, Request, Session, VERSION, control_state, operation, status,
 };
@@ -227,7 +228,7 @@ impl Server<'_> {
             reply.failed = OUTCOME.failed.load(Relaxed).into();
             reply.ticks = everycall_hooks::ticks();
             reply.took = OUTCOME.took.load(Relaxed);
-            reply.changes = self.process.arena().selections().load(Relaxed);
+            reply.changes = self.process.arena().counters().get(counter::SELECTIONS).copied().unwrap_or(0);
         });
         if status == status::DONE && request.operation == operation::GET {
             // Only this thread replaces the base selection, so it stays while it is sent.
@@ -303,7 +304,7 @@ impl Server<'_> {
 
     /// Switches the sites as selections now want it, and waits until that is done.
     fn change(&self) {
-        self.process.arena().selections().fetch_add(1, Relaxed);
+        self.process.arena().count(counter::SELECTIONS, 1);
         live::request();
         pause::update(self.process);
         while !live::is_followed() {

@@ -9,6 +9,7 @@
 
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
+use crate::features::bits::Bits;
 use crate::features::marks::{self, Change, Marks, Whole};
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages};
@@ -35,6 +36,8 @@ struct Known {
     unpatched: AtomicU32,
     /// Which of its functions are off or on by themselves.
     marks: Marks,
+    /// Which of its functions are selected, for hooks that are always called.
+    bits: Bits,
 }
 
 impl Known {
@@ -43,6 +46,7 @@ impl Known {
             module: AtomicPtr::new(core::ptr::null_mut()),
             unpatched: AtomicU32::new(0),
             marks: Marks::none(),
+            bits: Bits::none(),
         }
     }
 }
@@ -131,7 +135,8 @@ pub(crate) fn begin_child() {
             // SAFETY: registered modules, which are loaded here, too.
             if let Some(module) = unsafe { known.module.load(Acquire).as_ref() } {
                 // If its calls reach the hooks, the hooks check this.
-                module.on.store((!recording::is_disabled()).into(), Release);
+                let on = module.on.load(Relaxed).max(ON);
+                module.on.store(if recording::is_disabled() { OFF } else { on }, Release);
             }
         }
     }
@@ -142,8 +147,9 @@ fn used() -> &'static [Known] {
 }
 
 /// Adds a module none of whose code has run yet, and switches its sites as they are wanted. The
-/// caller holds the module lock. Returns what became of its sites, and whether it is on.
-pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
+/// caller holds the module lock. Returns what became of its sites, and
+/// what its [`ModuleDescriptor::on`] is to be.
+pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, u64) {
     let free = MODULES.iter().position(|known| known.module.load(Relaxed).is_null());
     let (place, known) = match free.and_then(|place| Some((place, MODULES.get(place)?))) {
         Some((place, known)) => (Some(place), known),
@@ -153,32 +159,39 @@ pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, bool) {
     let whole = whole();
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let is_anything = select(known, &sites, image) && whole.is_on;
+    let on = if whole.is_on { select(known, &sites, image) } else { OFF };
     let line = bring_into_line(known, &sites, sites.numbers(), whole, Means::BEFORE_ANYBODY);
     OUTCOME.add(line);
     match place {
-        None => known.marks.forget(),
+        None => {
+            // Its bits are leaked: its hooks read them.
+            known.marks.forget();
+        }
         Some(place) => {
             known.unpatched.store(line.on.wrong(), Relaxed);
             known.module.store(core::ptr::from_ref(module).cast_mut(), Release);
             USED.fetch_max(place as u32 + 1, Relaxed);
         }
     }
-    (line.all(), is_anything)
+    (line.all(), on)
 }
 
 /// Marks for a module that has no place among the known ones.
 static FORGOTTEN: Known = Known::none();
 
+/// [`ModuleDescriptor::on`]: nothing, everything.
+const OFF: u64 = 0;
+const ON: u64 = 1;
+
 /// Marks the sites of a module whose functions nobody has selected. The caller holds the module
-/// lock. Returns whether anything of the module is selected.
-fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> bool {
+/// lock. Returns what the module's [`ModuleDescriptor::on`] is to be while tracing is on.
+fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
     let clear = Change { set: 0, clear: marks::NOT_SELECTED };
     if selection::is_everything() {
         if known.marks.are_there() {
             sites.numbers().for_each(|number| known.marks.change(number, clear));
         }
-        return true;
+        return ON;
     }
     let selected = InModule::of(image.build_id_length, &image.build_id);
     // Without memory for marks, more is recorded than is wanted, which can be seen.
@@ -191,7 +204,11 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> bool {
             }
         }
     }
-    selected.is_anything()
+    match selected.is_anything() {
+        false => OFF,
+        true if selected.is_all() => ON,
+        true => known.bits.set(image, &selected).unwrap_or(ON),
+    }
 }
 
 /// The module is about to be unloaded. The caller holds the module lock.
@@ -200,6 +217,7 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
         if core::ptr::eq(known.module.load(Relaxed), module) {
             known.module.store(core::ptr::null_mut(), Relaxed);
             known.marks.forget();
+            known.bits.forget();
         }
     }
 }
@@ -251,22 +269,22 @@ fn apply(arena: &Arena) {
         // SAFETY: as above.
         let sites = image.as_ref().map(|image| unsafe { Sites::of(module, &image.text) });
         let (Some(image), Some(sites)) = (&image, &sites) else { continue };
-        let is_anything = select(known, sites, image) && is_on;
-        if !is_anything {
-            module.on.store(0, Release);
+        let on = if is_on { select(known, sites, image) } else { OFF };
+        if on == OFF {
+            module.on.store(OFF, Release);
         }
         let line = bring_into_line(known, sites, sites.numbers(), whole, means);
         OUTCOME.add(line);
         if is_on {
             count(arena, known, module, line.on);
         }
-        if is_anything {
-            module.on.store(1, Release);
+        if on != OFF {
+            module.on.store(on, Release);
         }
     }
     OUTCOME.took.store(everycall_hooks::ticks().saturating_sub(began), Relaxed);
     let not_selected = if is_on { OUTCOME.off.load(Relaxed) } else { 0 };
-    arena.sites_off().store(not_selected.into(), Relaxed);
+    arena.set_count(counter::SITES_NOT_SELECTED, not_selected.into());
     CHANGING.store(0, SeqCst);
     APPLIED.store(request, SeqCst);
 }

@@ -12,6 +12,7 @@
 //! control          other processes choose what is recorded, through a socket
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
+//! bits             which functions hooks record that are always called
 //! sites            the sites that a module lists
 //! marks            single functions off or on, beside the whole process
 //! xray             XRay's own interface: function ids, and the program's handlers
@@ -20,6 +21,7 @@
 //! memory_lock      `mlockall`, without the runtime's own memory
 //! ```
 
+pub(crate) mod bits;
 pub(crate) mod calling;
 pub(crate) mod choice;
 pub(crate) mod control;

@@ -111,7 +111,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
     tell_recorder(arena);
     trigger_table::lower_floors(process);
-    module.on.store(on.into(), Release);
+    module.on.store(on, Release);
 }
 
 /// Fills the entry of a claim and publishes it.

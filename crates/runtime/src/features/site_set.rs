@@ -1,20 +1,24 @@
-//! The set of functions that triggers name (`EVERYCALL_TRIGGERS`). It is read at the start, and
-//! compared with each module that is loaded.
+//! Sets of functions in files, read at the start: those that triggers name (`EVERYCALL_TRIGGERS`),
+//! which are compared with each module that is loaded, and those that are recorded
+//! (`EVERYCALL_ONLY`).
 #![allow(unsafe_code)] // Memory that is mapped here; a buffer that the lock's holder has.
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
+use crate::state::selection::{self, HEAD, Selection};
 use crate::state::thresholds::{self, Bound, is_heard};
 use crate::state::trigger_table::Triggers;
+use crate::sys::block::Block;
 use crate::sys::crc::Crc;
 use crate::sys::disk;
 use crate::sys::errors::errno;
 use crate::sys::file::File;
 use crate::sys::folder::FOLDER_MAX;
 use crate::sys::mapped_file::MappedFile;
-use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use crate::sys::system::{self, PROT_READ};
 use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use everycall_format::arena::ModuleEntry;
+use everycall_format::control::NAME_MAX;
 use everycall_format::env;
 use everycall_format::site_set::{SIZE_MAX, SetError, SetModule, SiteSet};
 use everycall_format::trigger::{NEVER, RULES, TriggerSite};
@@ -35,6 +39,8 @@ enum Trouble {
     OtherVersion,
     Damaged,
     NoMemory,
+    NoTriggers,
+    NoSelection,
 }
 
 impl Trouble {
@@ -53,32 +59,66 @@ impl Trouble {
             }
             Trouble::Damaged => b"is damaged; write it again with everycall resolve",
             Trouble::NoMemory => b"has no room in memory",
+            Trouble::NoTriggers => {
+                b"is a selection of functions, not of triggers; name it in EVERYCALL_ONLY, or write one with everycall resolve --trigger"
+            }
+            Trouble::NoSelection => {
+                b"is no selection that this version wrote; write one with everycall resolve --only PATTERN -o FILE PROGRAM"
+            }
         }
     }
 }
 
-/// Reads the set in the file at `path`. On failure, it prints why, and the program continues. Call
-/// it only at the start.
+/// Reads the set of triggers in the file at `path`. On failure, it prints why, and the program
+/// continues. Call it only at the start.
 pub(crate) fn load(path: &[u8]) -> Option<&'static SiteSet<'static>> {
-    match read(path) {
+    match read_triggers(path) {
         Ok(set) => thresholds::begin(set),
         Err(trouble) => {
-            let shown = path.get(..path.len().min(200)).unwrap_or(path);
-            system::warn(&[
-                b"everycall: ",
-                env::TRIGGERS.as_bytes(),
-                b"=",
-                shown,
-                b" ",
-                trouble.text(),
-                b". Going on without triggers.\n",
-            ]);
+            refuse(env::TRIGGERS, path, &trouble, b"Going on without triggers.\n");
             None
         }
     }
 }
 
-fn read(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
+/// Makes the selection in the file at `path` the base selection. On failure, it prints why, and the
+/// program records everything. Call it only at the start.
+pub(crate) fn load_selection(path: &[u8]) {
+    match read(path, HEAD)
+        .and_then(|block| Selection::new(block, 0, [0; NAME_MAX]).ok_or(Trouble::NoSelection))
+    {
+        Ok(selection) => selection::set_base(Some(selection)),
+        Err(trouble) => refuse(env::ONLY, path, &trouble, b"Recording all functions.\n"),
+    }
+}
+
+fn refuse(variable: &str, path: &[u8], trouble: &Trouble, instead: &[u8]) {
+    let shown = path.get(..path.len().min(200)).unwrap_or(path);
+    system::warn(&[b"everycall: ", variable.as_bytes(), b"=", shown, b" ", trouble.text(), b". ", instead]);
+}
+
+fn read_triggers(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
+    let block = read(path, 0)?;
+    let (length, base) = (block.bytes().len(), block.leak());
+    // SAFETY: the block's bytes; it is never unmapped, and never written from here on.
+    let bytes: &'static [u8] = unsafe { core::slice::from_raw_parts(base, length) };
+    let set = match SiteSet::parse(bytes, Crc::of) {
+        Ok(set) if set.is_selection() => Err(Trouble::NoTriggers),
+        Ok(set) => {
+            let _ = system::protect(base as u64, length as u64, PROT_READ);
+            return Ok(set);
+        }
+        Err(SetError::NoSet) => Err(Trouble::NoSet),
+        Err(SetError::Version(_)) => Err(Trouble::OtherVersion),
+        Err(SetError::Damaged) => Err(Trouble::Damaged),
+    };
+    system::unmap(base, length as u64);
+    set
+}
+
+/// A copy of the file at `path`, behind `before` free bytes. Not the mapped file: that may be
+/// truncated, and the program would then get SIGBUS.
+fn read(path: &[u8], before: usize) -> Result<Block, Trouble> {
     let mut name = [0; FOLDER_MAX + 1];
     if path.is_empty() || path.len() > FOLDER_MAX {
         return Err(Trouble::Path);
@@ -95,32 +135,15 @@ fn read(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
     if facts.size == 0 || facts.size > SIZE_MAX {
         return Err(Trouble::NoSet);
     }
-    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-    // A copy, because a mapped file may be truncated, and the program would then get SIGBUS.
-    let memory = system::map(facts.size, PROT_READ | PROT_WRITE, flags, -1).ok_or(Trouble::NoMemory)?;
-    // SAFETY: just mapped, of this size.
-    let place = unsafe { core::slice::from_raw_parts_mut(memory, facts.size as usize) };
-    let mut length = 0;
-    while let Some(free) = place.get_mut(length..).filter(|free| !free.is_empty()) {
+    let mut block = Block::new(before as u64 + facts.size).ok_or(Trouble::NoMemory)?;
+    let mut length = before;
+    while let Some(free) = block.bytes_mut().get_mut(length..).filter(|free| !free.is_empty()) {
         match file.read(free) {
             0 => break,
             count => length += count,
         }
     }
-    // SAFETY: as above; it is never unmapped, and never written from here on.
-    let bytes: &'static [u8] = unsafe { core::slice::from_raw_parts(memory, length) };
-    let set = SiteSet::parse(bytes, Crc::of).map_err(|error| match error {
-        SetError::NoSet => Trouble::NoSet,
-        SetError::Version(_) => Trouble::OtherVersion,
-        SetError::Damaged => Trouble::Damaged,
-    });
-    match set {
-        Ok(_) => {
-            let _ = system::protect(memory as u64, facts.size, PROT_READ);
-        }
-        Err(_) => system::unmap(memory, facts.size),
-    }
-    set
+    Ok(block)
 }
 
 /// A module was loaded: passes its functions that triggers name to the hooks' slow path. The caller

@@ -71,16 +71,6 @@ impl Arena {
         field!(self.base, ArenaHeader, control_name, AtomicU64)
     }
 
-    /// Sites that are off because nobody has selected their functions.
-    pub(crate) fn sites_off(&self) -> &AtomicU64 {
-        field!(self.base, ArenaHeader, sites_off, AtomicU64)
-    }
-
-    /// How many times what is recorded has changed.
-    pub(crate) fn selections(&self) -> &AtomicU64 {
-        field!(self.base, ArenaHeader, selections, AtomicU64)
-    }
-
     pub(crate) fn module_count(&self) -> &AtomicU32 {
         field!(self.base, ArenaHeader, modules, AtomicU32)
     }
@@ -163,6 +153,15 @@ impl Arena {
         if counter < everycall_format::arena::COUNTERS {
             // SAFETY: within the header's array.
             unsafe { &*counters.add(counter) }.fetch_add(more, Relaxed);
+        }
+    }
+
+    /// Stores a counter that may also fall.
+    pub(crate) fn set_count(&self, counter: usize, value: u64) {
+        if counter < COUNTERS {
+            let counters = self.at(offset_of!(ArenaHeader, counters) as u64).cast::<AtomicU64>();
+            // SAFETY: one of the header's counters.
+            unsafe { &*counters.add(counter) }.store(value, Relaxed);
         }
     }
 

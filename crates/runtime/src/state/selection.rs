@@ -245,6 +245,18 @@ impl InModule {
         wanted
     }
 
+    /// Whether everything in the module is wanted.
+    pub(crate) fn is_all(&self) -> bool {
+        self.all
+    }
+
+    /// The image addresses of what is wanted: begins and ends.
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
+        let parts = self.parts.iter().take(self.count);
+        let sites = parts.flat_map(|part| part.sites.chunks_exact(SetSite::SIZE).filter_map(SetSite::read));
+        sites.map(|site| (site.start, site.end))
+    }
+
     /// Whether anything in the module is wanted.
     pub(crate) fn is_anything(&self) -> bool {
         self.all || self.parts.iter().take(self.count).any(|part| !part.sites.is_empty())

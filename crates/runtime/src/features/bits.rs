@@ -1,0 +1,99 @@
+//! A bit for each byte of a module: whether the function there is recorded. For hooks that are
+//! always called, whose sites can't be switched.
+#![allow(unsafe_code)] // Bits that are mapped here.
+
+use crate::state::selection::InModule;
+use crate::sys::block::Block;
+use crate::sys::image::Image;
+use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use core::sync::atomic::{AtomicPtr, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
+
+/// The bits of a module. They change while the module lock is held; hooks read them at any time. A
+/// forked child has its parent's.
+pub(crate) struct Bits {
+    /// Null: there are none.
+    first: AtomicPtr<AtomicU64>,
+    /// How many words.
+    count: AtomicU64,
+}
+
+impl Bits {
+    pub(crate) const fn none() -> Bits {
+        Bits { first: AtomicPtr::new(core::ptr::null_mut()), count: AtomicU64::new(0) }
+    }
+
+    /// Sets the bits of what is selected in a module, and clears all others. Returns their address;
+    /// `None` if there is no memory.
+    pub(crate) fn set(&self, image: &Image, selected: &InModule) -> Option<u64> {
+        if self.first.load(Relaxed).is_null() {
+            let count = (image.end - image.start).div_ceil(64);
+            let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+            let base = system::map(count * 8, PROT_READ | PROT_WRITE, flags, -1)?;
+            self.count.store(count, Relaxed);
+            self.first.store(base.cast(), Release);
+        }
+        let words = self.words();
+        let mut wanted = Block::new(words.len() as u64 * 8)?;
+        let begin = image.start.wrapping_sub(image.base);
+        for (first, end) in selected.ranges() {
+            let first = first.max(begin) - begin;
+            fill(wanted.bytes_mut(), first, end.saturating_sub(begin));
+        }
+        // Word by word, so what stays selected is selected at any time.
+        for (word, wanted) in words.iter().zip(wanted.bytes().as_chunks().0) {
+            let wanted = u64::from_le_bytes(*wanted);
+            if word.load(Relaxed) != wanted {
+                word.store(wanted, Relaxed);
+            }
+        }
+        Some(words.as_ptr() as u64)
+    }
+
+    /// The module is about to be unloaded.
+    pub(crate) fn forget(&self) {
+        let first = self.first.swap(core::ptr::null_mut(), Relaxed);
+        if !first.is_null() {
+            system::unmap(first.cast(), self.count.load(Relaxed) * 8);
+        }
+    }
+
+    fn words(&self) -> &[AtomicU64] {
+        let first = self.first.load(Acquire);
+        if first.is_null() {
+            return &[];
+        }
+        // SAFETY: mapped by `set`, which stores the count first.
+        unsafe { core::slice::from_raw_parts(first, self.count.load(Relaxed) as usize) }
+    }
+}
+
+/// Sets the bits from `first` up to `end`, which may lie beyond the last one.
+fn fill(bytes: &mut [u8], first: u64, end: u64) {
+    let bits = |byte: u64| {
+        let (low, high) = (first.max(byte * 8) - byte * 8, end.min(byte * 8 + 8) - byte * 8);
+        ((1_u16 << high) - (1_u16 << low)) as u8
+    };
+    let end_byte = end.div_ceil(8).min(bytes.len() as u64);
+    for byte in first / 8..end_byte {
+        if let Some(place) = bytes.get_mut(byte as usize).filter(|_| first < end) {
+            *place |= bits(byte);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_are_filled_from_and_up_to_any_place() {
+        for first in 0..40 {
+            for end in 0..40_u64 {
+                let mut bytes = [0; 4];
+                fill(&mut bytes, first, end);
+                let is_set = |bit: u64| bytes[bit as usize / 8] >> (bit % 8) & 1 != 0;
+                assert!((0..32).all(|bit| is_set(bit) == (first..end).contains(&bit)), "{first} {end}");
+            }
+        }
+    }
+}
