@@ -169,8 +169,7 @@ pub struct RuntimeTable {
     pub xray: unsafe extern "C" fn(u32, *mut XrayObject, u64, u64, u64) -> u64,
 }
 
-/// An object that contains the kit's XRay interface. Its hooks read the first fields. Blank until
-/// the runtime registers it, except for the last three.
+/// An object that contains the kit's XRay interface. Its hooks read the first fields.
 #[repr(C)]
 #[derive(Debug)]
 pub struct XrayObject {

@@ -4,6 +4,7 @@
 // that contain XRay events. Such an object's sleds call the hooks below, which go on to the usual
 // hooks, unless a handler is set. In all other objects, sleds call the usual hooks directly.
 #include "runtime.h"
+#include <cpuid.h>
 
 #define HIDDEN __attribute__((visibility("hidden")))
 // An executable's functions are visible, as XRay's are: shared objects may call them.
@@ -54,12 +55,36 @@ static uint64_t ask(uint32_t operation, uint64_t first, uint64_t second, uint64_
     return runtime->xray(operation, &everycall_xray_object, first, second, third);
 }
 
+// How the registers are saved around handlers, which may change any of them: all vector registers
+// with their masks, x87, and the additional general registers. Not tiles, protection keys and shadow
+// stacks: these aren't what compilers use on their own.
+static void prepare_saving(struct object* object) {
+    const uint64_t components = 0x7 | 0xe0 | 1 << 19;
+    const uint32_t xsave_is_on = 1 << 27, has_xsavec = 1 << 1;
+    uint32_t a, b, c, d, low, high;
+    if (!__get_cpuid(1, &a, &b, &c, &d) || !(c & xsave_is_on) || !__get_cpuid_count(13, 1, &a, &b, &c, &d)) return;
+    uint32_t features = a;
+    __asm__("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    uint64_t mask = ((uint64_t)high << 32 | low) & components;
+    uint64_t standard = 512 + 64, compacted = standard;
+    for (uint32_t component = 2; component < 64; component++)
+        if (mask >> component & 1) {
+            __get_cpuid_count(13, component, &a, &b, &c, &d);
+            if ((uint64_t)b + a > standard) standard = (uint64_t)b + a;
+            compacted = ((compacted + 63) & ~63ull) + a;
+        }
+    object->save_size = standard > compacted ? standard : compacted;
+    object->save_compacted = (features & has_xsavec) != 0;
+    object->save_mask = mask;
+}
+
 // Also called by the interface's functions: initialisers of other objects may call them before ours.
 static void begin(void) {
     struct object* object = &everycall_xray_object;
     if (!object->module) {
         object->functions[0] = (uint64_t)__start_xray_fn_idx;
         object->functions[1] = (uint64_t)__stop_xray_fn_idx;
+        prepare_saving(object);
         object->module = (uint64_t)everycall_module;
         ask(REGISTER, 0, 0, IS_EXECUTABLE);
     }

@@ -55,9 +55,7 @@ mod processor;
 pub use linked::{debugger_objects, linked_runtime};
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use object::describe_object;
-pub use processor::{
-    call_on_stack, is_stepping, saved_state, spawn, stack_pointer, syscall, thread_pointer, ticks,
-};
+pub use processor::{call_on_stack, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use processor::{handler_end, local_thread_slot};
 

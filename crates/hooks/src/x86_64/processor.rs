@@ -184,38 +184,6 @@ pub fn handler_end() -> u64 {
     address
 }
 
-/// The state components that code may change that compilers make: all vector registers with their
-/// masks, x87, and the additional general registers. Not: tiles, protection keys, shadow stacks.
-const SAVED: u64 = 0x7 | 0xe0 | 1 << 19;
-/// Bytes of the legacy area and the header.
-const SAVED_LEAST: u64 = 512 + 64;
-
-/// How the registers are saved around code that may change any of them: the components for `xsave`
-/// (0: only `fxsave` is there), the bytes that they take, and whether `xsavec` is there.
-#[must_use]
-pub fn saved_state() -> (u64, u64, bool) {
-    const XSAVE_IS_ON: u32 = 1 << 27;
-    const HAS_XSAVEC: u32 = 1 << 1;
-    let leaf = core::arch::x86_64::__cpuid_count;
-    if leaf(0, 0).eax < 13 || leaf(1, 0).ecx & XSAVE_IS_ON == 0 {
-        return (0, SAVED_LEAST, false);
-    }
-    let (low, high): (u32, u32);
-    // SAFETY: the system has switched the instruction on. It reads which components it saves.
-    unsafe {
-        core::arch::asm!("xgetbv", in("ecx") 0, out("eax") low, out("edx") high, options(nomem, nostack));
-    }
-    let mask = (u64::from(high) << 32 | u64::from(low)) & SAVED;
-    let (mut standard, mut compacted) = (SAVED_LEAST, SAVED_LEAST);
-    for component in (2..u64::BITS).filter(|component| mask >> component & 1 != 0) {
-        let its = leaf(13, component);
-        let (size, offset) = (u64::from(its.eax), u64::from(its.ebx));
-        standard = standard.max(offset + size);
-        compacted = compacted.next_multiple_of(64) + size;
-    }
-    (mask, standard.max(compacted), leaf(13, 1).eax & HAS_XSAVEC != 0)
-}
-
 // The process's thread-local slot. It holds the address of the control block of the stack that the
 // thread runs, and what else the runtime keeps for the thread.
 #[cfg(any(feature = "executable", feature = "shared"))]

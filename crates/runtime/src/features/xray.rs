@@ -19,7 +19,6 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::site::{XrayFunction, XraySled, sled_kind};
-use everycall_hooks::arch;
 use everycall_hooks::{ModuleDescriptor, XrayObject};
 
 /// Objects have numbers of eight bits.
@@ -46,10 +45,6 @@ pub(crate) mod handler {
 
 /// Makes an object known.
 pub(crate) fn register(object: &XrayObject, is_executable: bool) {
-    let (mask, size, is_compacted) = arch::saved_state();
-    object.save_size.store(size, Relaxed);
-    object.save_compacted.store(is_compacted.into(), Relaxed);
-    object.save_mask.store(mask, Relaxed);
     let number = if is_executable {
         COUNT.fetch_max(1, SeqCst);
         0
