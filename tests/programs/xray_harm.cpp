@@ -171,12 +171,24 @@ struct Registers {
     long double top;
 };
 
+extern "C" {
+// A state for xrstor: all components as they begin.
+alignas(64) unsigned char unused[4096];
+}
 extern "C" void call_bare(Registers *before_and_after, uint64_t has_avx, uint64_t has_wide);
 asm(".text\n.type call_bare, @function\ncall_bare: .cfi_startproc\n"
     "pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
     ".cfi_adjust_cfa_offset 48\n"
     "pushq %rdx\n pushq %rsi\n pushq %rdi\n .cfi_adjust_cfa_offset 24\n"
     "testq %rsi, %rsi\n jz 1f\n"
+    "cmpq $2, %rsi\n jne 5f\n"
+    // Nothing but xmm0 to xmm15 is in use.
+    "movl $0xe4, %eax\n xorl %edx, %edx\n leaq unused(%rip), %rcx\n xrstor (%rcx)\n"
+    ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
+    "movdqu 128 + 32 * \\n(%rdi), %xmm\\n\n"
+    ".endr\n"
+    "jmp 2f\n"
+    "5:\n"
     ".irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
     "vmovdqu 128 + 32 * \\n(%rdi), %ymm\\n\n"
     ".endr\n"
@@ -218,10 +230,17 @@ UNTRACED static void keeps_registers()
         before.top = 1.0L / 3 + turn;
         before.masks[0] &= 0xffff, before.masks[1] &= 0xffff;
         asm volatile("stmxcsr %0; fnstcw %1" : "=m"(before.mxcsr), "=m"(before.control));
+        bool is_unused = has_avx && turn % 2;
+        if (is_unused) {
+            for (auto &vector : before.vectors) std::memset(vector + 16, 0, 16);
+            std::memset(before.wide, 0, sizeof before.wide);
+            before.masks[0] = before.masks[1] = 0;
+            std::memcpy(unused + 24, &before.mxcsr, 4);
+        }
         after = before;
         __xray_set_handler(spoils);
         events = 0;
-        call_bare(&after, has_avx, has_wide);
+        call_bare(&after, is_unused ? 2 : has_avx, has_wide);
         __xray_remove_handler();
         CHECK(events == 2);
         CHECK(std::memcmp(before.general, after.general, sizeof before.general) == 0);

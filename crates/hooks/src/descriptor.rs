@@ -175,12 +175,8 @@ pub struct RuntimeTable {
 pub struct XrayObject {
     /// Not 0: a handler is set, so events come to the runtime first.
     pub active: AtomicU64,
-    /// The register state that is saved around handlers, as for `xsave`. 0: by `fxsave`.
-    pub save_mask: AtomicU64,
-    /// Bytes of it.
-    pub save_size: AtomicU64,
-    /// Not 0: it is saved by `xsavec`.
-    pub save_compacted: AtomicU64,
+    /// How its hooks save registers: three words of their own.
+    pub saving: [AtomicU64; 3],
     /// The object's [`ModuleDescriptor`].
     pub module: AtomicU64,
     /// Section `xray_fn_idx`: its beginning and end. 0 if there is none.
