@@ -6,6 +6,7 @@
 //! view            Trace + SymbolNames -> TraceView    the timeline, its pairings checked by the code
 //! profile         TraceView -> Profile          calls, own and total time per function
 //! kept_calls      Trace + SymbolNames -> Vec<KeptCall>
+//! dropped_calls   Trace + SymbolNames -> DroppedCalls    short calls that were only counted
 //! crash_files     the arenas that processes left behind
 //! ```
 //!
@@ -35,6 +36,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 pub mod crash_files;
+mod dropped;
 mod kept;
 mod names;
 mod open;
@@ -43,6 +45,7 @@ mod source_notes;
 mod totals;
 mod view;
 
+pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
 pub use kept::{KeptCall, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};

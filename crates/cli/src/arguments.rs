@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids};
+use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
 use everycall_triggers::Trigger;
@@ -61,6 +62,22 @@ pub enum Verb {
     /// The program does not need to be started with `record`. It gets no signal and never waits: the newest events of its
     /// threads are protected from being overwritten while they are copied into the file.
     Snapshot(SnapshotArguments),
+    /// Record more functions of a running program, or all of them
+    ///
+    /// Takes effect while all threads run. Without a pattern, all functions are recorded again.
+    Enable(SelectArguments),
+    /// Stop recording functions of a running program, or all of them
+    ///
+    /// Functions that are off cost nothing (in modes nops and xray). Without a pattern, nothing is recorded any more.
+    Disable(SelectArguments),
+    /// List the functions of a program that can be recorded, or of a running one with what is recorded
+    Functions(FunctionsArguments),
+    /// Record some functions of a running program for a while, and write their trace
+    ///
+    /// In addition to what is recorded anyway. What was off before is off again afterwards, however this command ends.
+    Trace(TraceArguments),
+    /// List who records functions of a running program by `everycall trace`
+    Sessions(SessionsArguments),
     /// List running traced programs, and crash files of programs that have died
     Ps(PsArguments),
     /// Extract the trace from a core dump
@@ -124,7 +141,14 @@ pub struct RecordArguments {
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..), requires = "stream")]
     pub keep_files: Option<u32>,
     #[command(flatten)]
+    pub functions: OnlyArguments,
+    #[command(flatten)]
     pub triggers: TriggerArguments,
+    /// Drop calls that take less and call nothing that is recorded, such as 500ns; up to 100ms
+    ///
+    /// The rings then reach further back. What was dropped is counted for each function; `everycall info` shows it.
+    #[arg(long, value_name = "TIME", value_parser = min_duration)]
+    pub min_duration: Option<u64>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -185,10 +209,105 @@ pub struct ResolveArguments {
     #[arg(short, long)]
     pub quiet: bool,
     #[command(flatten)]
+    pub functions: OnlyArguments,
+    #[command(flatten)]
     pub triggers: TriggerArguments,
     /// The program, and the libraries that it loads at run time; libraries that it links are found automatically
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
+}
+
+/// What patterns are, for `--help`.
+const PATTERNS: &str = "\
+A PATTERN is a function's name, demangled or mangled, in which * stands for any text and ? for any character; or
+  /REGEX/            matches the demangled or mangled name
+  file:GLOB          declared in this source file
+  module:GLOB        in this program or library
+  addr:0x1234        at this address, as `nm` shows it; also addr:0x1000-0x2000
+  size:<20           by the number of instructions: <, <=, =, >=, >
+  has:loop           with a loop
+  @FILE              the patterns in a list, one on each line, with + (record) or - (leave out) before them
+Conditions are combined by ' & ', and turned round by '!': 'net_* & !size:<20'";
+
+/// `enable` and `disable`.
+#[derive(Debug, Args)]
+#[command(after_help = PATTERNS)]
+pub struct SelectArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+    /// Functions; all of them without one
+    #[arg(value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// Forget what was selected before
+    #[arg(long, requires = "patterns")]
+    pub only: bool,
+    /// Print no report
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `functions`.
+#[derive(Debug, Args)]
+#[command(after_help = PATTERNS)]
+pub struct FunctionsArguments {
+    /// Process id, or program or library
+    #[arg(value_name = "PID|FILE")]
+    pub of: String,
+    /// Functions; all of them without one
+    #[arg(value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// Output format: text for people, JSON for programs
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// `trace`.
+#[derive(Debug, Args)]
+#[command(after_help = PATTERNS)]
+pub struct TraceArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+    /// Functions
+    #[arg(required = true, value_name = "PATTERN")]
+    pub patterns: Vec<String>,
+    /// How long, such as 10s
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub time: u64,
+    /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// The session's name, for `everycall sessions` [default: the patterns]
+    #[arg(long)]
+    pub name: Option<String>,
+    /// Print no report at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+}
+
+/// `sessions`.
+#[derive(Debug, Args)]
+pub struct SessionsArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+    /// Output format: text for people, JSON for programs
+    #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
+    pub format: TextFormat,
+}
+
+/// Which functions are recorded from the start on.
+#[derive(Debug, Args)]
+pub struct OnlyArguments {
+    /// Record only functions that this pattern matches, or those of a list (@FILE); may be given several times
+    ///
+    /// `everycall enable --help` says what patterns are.
+    #[arg(long, value_name = "PATTERN")]
+    pub only: Vec<String>,
+    /// Leave out functions that this pattern matches, or those of a list (@FILE); may be given several times
+    #[arg(long = "not", value_name = "PATTERN")]
+    pub not: Vec<String>,
 }
 
 /// `snapshot`.
@@ -468,6 +587,15 @@ fn file_age(text: &str) -> Result<u64, String> {
         return Err("write a time of 100ms at least, such as 10s or 5m".to_owned());
     }
     Ok(time)
+}
+
+/// From which duration on calls are recorded.
+fn min_duration(text: &str) -> Result<u64, String> {
+    dropped::parse(text.as_bytes()).ok_or_else(|| {
+        let too_long = parse_time(text).is_ok();
+        let why = if too_long { "that is longer than 100ms; " } else { "" };
+        format!("{why}write {}, as in: everycall record --min-duration 500ns ./app", dropped::ALLOWED)
+    })
 }
 
 fn format() -> impl clap::builder::TypedValueParser<Value = Format> {

@@ -17,15 +17,18 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arguments;
+mod control;
 mod core;
 mod counters;
 mod exit_code;
 mod export;
 mod failure;
+mod functions;
 mod gdb;
 mod info;
 mod manual;
 mod memory;
+mod only;
 mod other_verbs;
 mod output;
 mod program;
@@ -115,6 +118,11 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Resolve(arguments) => resolve::run(&arguments),
         Verb::Core(arguments) => core::run(&arguments),
         Verb::Snapshot(arguments) => snapshot::run(&arguments),
+        Verb::Enable(arguments) => control::select(&arguments, true),
+        Verb::Disable(arguments) => control::select(&arguments, false),
+        Verb::Functions(arguments) => functions::run(&arguments),
+        Verb::Trace(arguments) => control::trace(&arguments),
+        Verb::Sessions(arguments) => control::sessions(&arguments),
         Verb::Ps(arguments) => ps::run(&arguments),
         Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),

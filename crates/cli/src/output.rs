@@ -53,6 +53,25 @@ impl Destination {
     }
 }
 
+/// A table as text: columns are aligned at the right, but for these, and the last one.
+pub fn lines<const N: usize>(rows: &[[String; N]], at_the_left: &[usize]) -> String {
+    let mut text = String::new();
+    for row in rows {
+        for (column, cell) in row.iter().enumerate() {
+            let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
+            if column + 1 == N {
+                text.push_str(cell);
+            } else if at_the_left.contains(&column) {
+                text.push_str(&format!("{cell:<width$}  "));
+            } else {
+                text.push_str(&format!("{cell:>width$}  "));
+            }
+        }
+        text.push('\n');
+    }
+    text
+}
+
 /// What tells the file that `path` leads to from all others: its device and inode. `None` where it is no regular file.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()))

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::arguments::{PsArguments, TextFormat};
 use crate::failure::Failure;
-use crate::output::print;
+use crate::output::{lines, print};
 
 /// Runs the verb.
 pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
@@ -102,24 +102,6 @@ const LEFT_LEFT_ALIGNED: [usize; 2] = [4, 5];
 fn head_and<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Vec<[String; N]> {
     let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
     if rows.len() > 1 { rows } else { Vec::new() }
-}
-
-fn lines<const N: usize>(rows: &[[String; N]], at_the_left: &[usize]) -> String {
-    let mut text = String::new();
-    for row in rows {
-        for (column, cell) in row.iter().enumerate() {
-            let width = rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-            if column + 1 == N {
-                text.push_str(cell);
-            } else if at_the_left.contains(&column) {
-                text.push_str(&format!("{cell:<width$}  "));
-            } else {
-                text.push_str(&format!("{cell:>width$}  "));
-            }
-        }
-        text.push('\n');
-    }
-    text
 }
 
 fn row(listed: &Listed) -> [String; 8] {

@@ -8,13 +8,15 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{ExitCode, ExitStatus};
 
+use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
 use everycall_kit::PRELOAD_LIBRARY;
 use everycall_messages::say;
 use everycall_outfile::{MODE_PRIVATE, OutFile};
 use everycall_recorder::{
-    Ended, Launch, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
+    Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
 };
+use everycall_triggers::{Condition, Rate};
 use everycall_units::Size;
 
 use crate::arguments::RecordArguments;
@@ -24,7 +26,7 @@ use crate::output::{BUFFER, Destination, identity};
 use crate::program::{self, Prospect};
 use crate::report::Moment;
 use crate::rotation::{self, Files};
-use crate::{progress, report, triggers};
+use crate::{only, progress, report, triggers};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -35,7 +37,10 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let not_recorded = |failure: Failure| failure.with_code(exit_code::NOT_RECORDED);
     let destination =
         Destination::new(arguments.output.as_deref(), || default_output(arguments.command.first()));
-    let (launch, carries_runtime) = prepare(&arguments)?;
+    let (mut launch, carries_runtime) = prepare(&arguments)?;
+    // It stays open for as long as processes of the program may start.
+    let only = only::prepare(&arguments)?;
+    launch.environment.extend(only.as_ref().map(|only| (env::ONLY, only.path())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
     let mut files = rotation::is_wanted(&arguments).then(|| Files::find(&arguments, &destination.path));
@@ -45,7 +50,12 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let output = destination.path;
     let memory = arguments.stream_memory.unwrap_or(STREAM_MEMORY);
     let stream = arguments.stream.then_some(Stream { stall: arguments.stall, memory });
-    let options = Options { ring_size: ring_size(arguments.ring_size), follow: !arguments.no_follow, stream };
+    let options = Options {
+        ring_size: ring_size(arguments.ring_size),
+        follow: !arguments.no_follow,
+        stream,
+        min_duration: min_duration(&arguments)?,
+    };
     let (triggers, outcome) = triggers::prepare(&arguments, &output)?.unzip();
     let recorder = Recorder::with_triggers(options, triggers)?;
     let buffered = BufWriter::with_capacity(BUFFER, file);
@@ -87,6 +97,26 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         }
     }
     Ok(end_as(status))
+}
+
+/// From which duration on calls are recorded, where the options say so.
+fn min_duration(arguments: &RecordArguments) -> Result<Option<MinDuration>, Failure> {
+    let Some(nanoseconds) = arguments.min_duration.filter(|nanoseconds| *nanoseconds > 0) else {
+        return Ok(None);
+    };
+    // Whoever looks for these doesn't see the calls that are dropped.
+    let is_seen =
+        |condition: &Condition| !matches!(condition, Condition::Entered(_) | Condition::Percentile(..));
+    if let Some(trigger) = arguments.triggers.trigger.iter().find(|trigger| !is_seen(&trigger.condition)) {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "--trigger '{trigger}' needs every call of its function, and --min-duration drops the short ones; leave one of the two out, or \
+                 give the trigger a time, as in: --trigger 'handle_request > 20ms'"
+            ),
+        ));
+    }
+    Ok(Some(MinDuration { nanoseconds, ticks: Rate::measure().ticks(nanoseconds).clamp(1, TICKS_MAX) }))
 }
 
 /// Refuses an output that would take the place of the program, or of another one that the command line names (`env ./app`).
@@ -155,7 +185,9 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         ));
     }
     let preload = if preload { Some(preload_library()?) } else { None };
-    Ok((Launch { program: program.clone(), arguments: rest.to_vec(), preload }, carries_runtime))
+    let launch =
+        Launch { program: program.clone(), arguments: rest.to_vec(), preload, environment: Vec::new() };
+    Ok((launch, carries_runtime))
 }
 
 fn preload_library() -> Result<PathBuf, Failure> {

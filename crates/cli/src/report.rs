@@ -148,6 +148,7 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
         Size(summary.file_size),
     )?;
     losses(out, summary)?;
+    dropped(out, summary, output)?;
     reach(out, summary, moment)?;
     children(out, summary)?;
     running(out, summary)?;
@@ -188,6 +189,20 @@ fn stream(out: &mut String, summary: &Summary) -> fmt::Result {
         )?;
     }
     Ok(())
+}
+
+/// Short calls that were only counted.
+fn dropped(out: &mut String, summary: &Summary, output: &Path) -> fmt::Result {
+    if summary.min_duration_ns == 0 {
+        return Ok(());
+    }
+    writeln!(
+        out,
+        "  dropped: {} shorter than {}; `everycall info {}` has their functions",
+        Several(summary.dropped, "call", "calls"),
+        Duration { ns: summary.min_duration_ns },
+        output.display()
+    )
 }
 
 fn losses(out: &mut String, summary: &Summary) -> fmt::Result {

@@ -16,17 +16,30 @@ use everycall_units::{Count, Several};
 use crate::arguments::ResolveArguments;
 use crate::exit_code;
 use crate::failure::Failure;
+use crate::only;
 use crate::output::Destination;
 use crate::program;
 use crate::triggers::{memory, nothing_found, policy, triggers_of};
 
 /// Runs the verb.
 pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
-    let Some(triggers) = triggers_of(&arguments.triggers)? else {
-        return Err(Failure::new(
-            exit_code::USAGE,
-            "no call is to be kept; say which, as in --trigger 'handle_request > 20ms'",
-        ));
+    let is_selection = !arguments.functions.only.is_empty() || !arguments.functions.not.is_empty();
+    let triggers = match (triggers_of(&arguments.triggers)?, is_selection) {
+        (Some(triggers), false) => triggers,
+        (None, true) => return select(arguments),
+        (Some(_), true) => {
+            return Err(Failure::new(
+                exit_code::USAGE,
+                "triggers and selections are files of their own; write one with --trigger, and another one with --only or --not",
+            ));
+        }
+        (None, false) => {
+            return Err(Failure::new(
+                exit_code::USAGE,
+                "say which functions are meant: --trigger 'handle_request > 20ms' keeps slow calls of some, --only 'handle_*' records no \
+                 others, --not 'parse_*' leaves some out",
+            ));
+        }
     };
     let refused = |error: SetError| Failure::new(exit_code::USAGE, error.to_string());
     let mut set = SetBuilder::new(&triggers, policy(&arguments.triggers), memory(&arguments.triggers))
@@ -74,6 +87,23 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
             path.display(),
             env::SNAPSHOT_FOLDER
         );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Writes a selection.
+fn select(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
+    let objects = objects(&arguments.files)?;
+    let selection = only::resolved(&arguments.functions, &objects.traced, objects.loads)?;
+    let output = Destination::new(arguments.output.as_deref(), || default_output(&arguments.files[0]));
+    arguments.files.iter().chain(&objects.traced).try_for_each(|file| output.is_not(file))?;
+    let mut out = output.open(MODE_PRIVATE)?;
+    let output = output.path;
+    out.write_all(&selection).map_err(|error| Failure::writing(&output, error))?;
+    out.finish()?;
+    if !arguments.quiet {
+        let path = output.canonicalize().unwrap_or(output);
+        say!("everycall: start the program with {}={}", env::ONLY, path.display());
     }
     Ok(ExitCode::SUCCESS)
 }

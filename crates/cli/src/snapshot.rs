@@ -82,7 +82,7 @@ fn recorder(programs: &[u32]) -> String {
 }
 
 /// `app-1234.ect`.
-fn default_output(process: &ProcessFacts) -> PathBuf {
+pub fn default_output(process: &ProcessFacts) -> PathBuf {
     let plain = |character: char| if character.is_control() || character == '/' { '_' } else { character };
     let program: String = process.program().chars().map(plain).collect();
     PathBuf::from(format!("{program}-{}.ect", process.pid))

@@ -11,7 +11,7 @@ use everycall_format::hub::origin;
 use everycall_reader::event::Events;
 use everycall_reader::{ArenaImage, Error, Source, ThreadKey, Warning};
 use everycall_tracefile::{
-    Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, module_table, texts,
+    Child, ChunkWriter, Dropped, Ring, Runs, Segments, Summary, array, bytes_of, module_table, texts,
 };
 
 use crate::crash::CrashFacts;
@@ -276,17 +276,23 @@ impl<'a> Snapshot<'a> {
             counters: header.counters,
         };
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+        let dropped = Dropped::read(header, header.threads, |at, bytes| self.image.read_bytes(at, bytes));
         let mut runs = Runs::default();
         for (number, (key, thread)) in (0..).zip(self.threads()) {
             let segments = ImageSegments { image: self.image, key };
             let ring = Ring::survey(&segments, thread_header(thread), header.segment_size);
             let name = padded(&thread.name);
-            let record = ring.thread_record(SNAPSHOT, number, thread.pid, thread.slot, name);
+            let mut record = ring.thread_record(SNAPSHOT, number, thread.pid, thread.slot, name);
+            record.dropped = dropped.of_slot(thread.slot);
             let open_calls: Vec<OpenCall> = self.image.open_call_entries(key);
             file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&open_calls)])?;
             ring.write_events(file, &mut runs, &record)?;
             let nanoseconds = |ticks| self.nanoseconds(ticks);
             summary.threads.push(ring.summary(&record, self.reached.ticks, nanoseconds));
+        }
+        dropped.add_to(summary);
+        if let Some([record, functions]) = dropped.chunk(SNAPSHOT) {
+            file.chunk(chunk::DROPPED, &[&record, &functions])?;
         }
         Ok(())
     }

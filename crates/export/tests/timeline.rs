@@ -74,6 +74,7 @@ fn words() -> Words {
         orphan_exits: 0,
         lost_busy: 0,
         deep: 0,
+        dropped: 0,
         fiber: None,
     };
     let module = Module {

@@ -9,8 +9,10 @@
 //! triggers_at            what crate::trigger declares, where there is room for it
 //! segment_table_offset   SegmentEntry[segment_capacity]
 //! threads_offset         ThreadHeader[thread_capacity]
+//! dropped_offset         what crate::dropped declares, without the counts
 //! open_calls_offset      open-call stacks, as many as threads, open_call_stride bytes each:
 //!                          OpenCall[open_call_capacity], entry 0 is a sentinel
+//! behind them            counts of dropped calls, as many as threads
 //! segments_offset        segments, segment_size bytes each
 //! ```
 //!
@@ -32,6 +34,7 @@
 //! **Open-call stack.** Entries follow the sentinel without a hole; the first one whose word is zero
 //! ends it (a hook writes the word last, and clears it first when the call ends).
 
+use crate::dropped;
 use crate::trigger;
 /// Bytes of the arena's header, and of each thread's.
 #[doc(inline)]
@@ -64,7 +67,7 @@ wire_struct! {
 
 wire_struct! {
     /// First bytes of the arena; the rest of its page is zero.
-    pub struct ArenaHeader [536] {
+    pub struct ArenaHeader [544] {
         /// [`ARENA_MAGIC`].
         pub magic: u64,
         /// [`ARENA_VERSION`].
@@ -157,6 +160,8 @@ wire_struct! {
         pub control_state: u32,
         /// The socket's name: its first bytes, then zeros.
         pub control_name: u64,
+        /// Where the counts of [dropped](crate::dropped) calls begin.
+        pub dropped_offset: u64,
     }
 }
 
@@ -508,11 +513,12 @@ impl ArenaHeader {
         let threads_offset = (segment_table_offset
             + u64::from(segment_capacity) * size_of::<SegmentEntry>() as u64)
             .next_multiple_of(PAGE);
-        let open_calls_offset = (threads_offset
-            + u64::from(thread_capacity) * size_of::<ThreadHeader>() as u64)
+        let dropped_offset = (threads_offset + u64::from(thread_capacity) * size_of::<ThreadHeader>() as u64)
             .next_multiple_of(PAGE);
+        let open_calls_offset = dropped_offset + dropped::TABLE_SIZE;
         let open_call_stride = open_call_bytes(open_call_capacity);
-        let segments_offset = open_calls_offset + u64::from(thread_capacity) * open_call_stride;
+        let counts_offset = open_calls_offset + u64::from(thread_capacity) * open_call_stride;
+        let segments_offset = counts_offset + u64::from(thread_capacity) * dropped::COUNTS_SIZE;
         ArenaHeader {
             magic: ARENA_MAGIC,
             version: ARENA_VERSION,
@@ -536,6 +542,7 @@ impl ArenaHeader {
             segment_capacity,
             extra_segments,
             trigger_sites,
+            dropped_offset,
             ..ArenaHeader::default()
         }
     }
@@ -553,6 +560,18 @@ impl ArenaHeader {
     #[must_use]
     pub const fn open_calls_at(&self, index: u32) -> u64 {
         self.open_calls_offset + index as u64 * self.open_call_stride
+    }
+
+    /// Where the [dropped] calls of the function at `place` are described.
+    #[must_use]
+    pub const fn dropped_function_at(&self, place: u32) -> u64 {
+        self.dropped_offset + dropped::function_at(place)
+    }
+
+    /// Where a thread slot's counts of dropped calls lie.
+    #[must_use]
+    pub const fn dropped_counts_at(&self, slot: u32) -> u64 {
+        self.open_calls_at(self.thread_capacity) + slot as u64 * dropped::COUNTS_SIZE
     }
 
     /// Where the entry of segment `index` of the pool lies.
@@ -609,6 +628,13 @@ impl ArenaHeader {
             )
             && within(self.threads_offset, self.thread_capacity.into(), size_of::<ThreadHeader>() as u64)
             && within(self.open_calls_offset, self.thread_capacity.into(), self.open_call_stride)
+            && self.dropped_offset.is_multiple_of(PAGE)
+            && within(self.dropped_offset, 1, dropped::TABLE_SIZE)
+            && within(
+                self.open_calls_at(self.thread_capacity),
+                self.thread_capacity.into(),
+                dropped::COUNTS_SIZE,
+            )
             && within(self.segments_offset, self.segment_capacity.into(), self.segment_size)
     }
 }

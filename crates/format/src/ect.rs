@@ -156,6 +156,8 @@ pub mod chunk {
     pub const TRIGGERS: u32 = 11;
     /// [`super::KeptCall`], behind its snapshot. Since version 2.3.
     pub const KEPT: u32 = 12;
+    /// [`super::DroppedRecord`], then [`super::ArrayHeader`] and [`super::DroppedCalls`]: behind its snapshot. Since version 2.8.
+    pub const DROPPED: u32 = 18;
     /// [`super::EndRecord`]: the file is whole.
     pub const END: u32 = 15;
 }
@@ -297,7 +299,11 @@ wire_struct! {
         /// As in [`crate::arena::ThreadHeader`].
         pub fiber: u32,
         /// Zero.
-        pub reserved: [u32; 5],
+        pub reserved: u32,
+        /// Short calls that it and the slot's threads before it had dropped, as in [`crate::event::kind::DROPPED`]. Since version 2.8.
+        pub dropped: u64,
+        /// Zero.
+        pub reserved_too: [u32; 2],
     }
 }
 
@@ -468,6 +474,38 @@ impl KeptCall {
 
 /// [`KeptCall::thread`] where the thread isn't in the snapshot.
 pub const NO_THREAD: u32 = u32::MAX;
+
+wire_struct! {
+    /// The short calls that a process had dropped when a snapshot was taken.
+    pub struct DroppedRecord [48] {
+        /// Number of the snapshot.
+        pub snapshot: u32,
+        /// 1 where functions were called whose short calls were recorded, as there was no room to count them.
+        pub is_full: u32,
+        /// Calls that took less, in nanoseconds, and called nothing that was recorded, were dropped; 0 where none are any more.
+        pub threshold_ns: u64,
+        /// The highest threshold that there was, in nanoseconds.
+        pub highest_ns: u64,
+        /// Calls that were dropped, of all functions.
+        pub calls: u64,
+        /// Zero.
+        pub reserved: [u64; 2],
+    }
+}
+
+wire_struct! {
+    /// The calls of one function that were dropped.
+    pub struct DroppedCalls [24] {
+        /// Code offset of its entries.
+        pub code: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// When its first short call ended: by that it is known which module the code offset is in.
+        pub ticks: u64,
+        /// Calls that were dropped.
+        pub calls: u64,
+    }
+}
 
 wire_struct! {
     /// Last chunk of a whole file.

@@ -10,6 +10,9 @@ pub const RING_SIZE: &str = "EVERYCALL_RING_SIZE";
 /// `on` (default) or `off`: whether tracing starts with the program.
 pub const START: &str = "EVERYCALL_START";
 
+/// Calls that take less time, such as `500ns`, and call nothing that is recorded are [dropped](crate::dropped).
+pub const MIN_DURATION: &str = "EVERYCALL_MIN_DURATION";
+
 /// How much of ended threads is kept, and how long: a size, and a time after a comma, such as `64M` or `16M,10s`; without a
 /// unit it is in seconds.
 pub const KEEP_ENDED: &str = "EVERYCALL_KEEP_ENDED";

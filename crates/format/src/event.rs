@@ -89,6 +89,9 @@ pub mod kind {
     pub const KERNEL: u8 = 13;
     /// Fills a slot that was reserved for an event which then took another one: nothing is lost.
     pub const FILLER: u8 = 14;
+    /// Short calls that the thread has dropped so far, and those of the slot's threads before it: `[count low, count high]`. It stands
+    /// at the begin of a thread's segments, and where the upper half of the counter changed. See [`crate::dropped`].
+    pub const DROPPED: u8 = 18;
     /// XRay's custom event: `[bytes, data...]`, see [`crate::xray_event`].
     pub const XRAY_CUSTOM_EVENT: u8 = 19;
     /// XRay's typed event: `[type, bytes, data...]`.

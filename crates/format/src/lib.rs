@@ -16,6 +16,7 @@
 //! - [`ect`]: the trace file made from it.
 //! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such objects.
 //! - [`site_set`]: which functions triggers name, for programs that are started without `record`.
+//! - [`dropped`]: counts of short calls that are dropped.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
 //! This crate does no I/O, reads no clock and holds no policy. A change here changes
@@ -26,6 +27,7 @@
 pub mod arena;
 pub mod control;
 pub mod crash;
+pub mod dropped;
 pub mod ect;
 pub mod env;
 pub mod event;

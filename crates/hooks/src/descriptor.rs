@@ -52,6 +52,35 @@ pub mod slow {
     pub const PUSHED: u32 = 4;
 }
 
+/// The functions whose short calls are counted, by their code offsets. It is private memory of the
+/// process: each entry holds a code offset in its lower half and a place among the counts in its
+/// upper half. A function stands at the first free entry from its hash on; there is no hole before
+/// it. All zero is an empty map.
+#[repr(C)]
+#[derive(Debug)]
+pub struct ShortMap {
+    /// Not 0: no function gets a place any more.
+    pub is_full: AtomicU32,
+    /// Places that were given, without place 0.
+    pub places: AtomicU32,
+    /// The entries.
+    pub entries: [AtomicU64; short_map::SIZE as usize],
+}
+
+/// [`ShortMap`].
+pub mod short_map {
+    use everycall_format::dropped::FUNCTIONS;
+
+    /// Values of the hash. At most half as many entries are ever used.
+    const HASHES: u32 = 2 * FUNCTIONS;
+    /// Entries: some more, as a search doesn't go on at the first one.
+    pub const SIZE: u32 = HASHES + 64;
+    /// The hash is the upper bits of a product with this.
+    pub const FACTOR: u32 = 0x9e37_79b1;
+    /// How far the product is shifted.
+    pub const SHIFT: u32 = u32::BITS - HASHES.ilog2();
+}
+
 /// A traced object. It is blank in the object's zeroed memory. Its initialiser fills in what the
 /// object knows, and the runtime fills in the rest when it registers the object.
 #[repr(C)]
@@ -163,6 +192,10 @@ pub struct RuntimeTable {
     /// unwinder enters a frame of the function at this address (0 if it isn't known), to clean up
     /// or to catch. The stack pointer is lower than the frame's if arguments have been pushed.
     pub landing: unsafe extern "C" fn(u32, u64, *const u8, u64),
+
+    /// `(nanoseconds)`: calls that take less and call nothing that is recorded are dropped from now
+    /// on; 0: every call is recorded.
+    pub min_duration: unsafe extern "C" fn(u64) -> i32,
 
     /// `(operation, object, ...)`, from the kit's XRay interface (`wrappers/xray.c`): its functions,
     /// and the events for which a handler may be set.

@@ -88,6 +88,9 @@ struct everycall_runtime_ {
     int32_t (*snapshot_free)(uint64_t);
     void (*reserved_2)(void);
     int32_t (*fiber)(uint32_t, uint64_t, uint64_t, const char *);
+    void (*reserved_3)(void);
+    void (*reserved_4)(void);
+    int32_t (*min_duration)(uint64_t);
 };
 
 #if EVERYCALL_REACHES_RUNTIME_
@@ -123,7 +126,7 @@ EVERYCALL_INLINE_ const char *everycall_error(int code)
                "with more rights than its user has";
     case EVERYCALL_ERROR_ARGUMENT:
         return "an argument is out of its range: names and paths are not NULL, ring sizes are powers of two from 65536 to "
-               "1073741824 bytes, snapshots come from everycall_take_snapshot() and are freed once, stacks of fibers are not empty and "
+               "1073741824 bytes, shortest durations are up to 100000000 ns, snapshots come from everycall_take_snapshot() and are freed once, stacks of fibers are not empty and "
                "not the running thread's own, and the one that is forgotten is known and isn't running";
     case EVERYCALL_ERROR_BUSY:
         return "everycall is busy in this thread or with other snapshots: call it again later, and free snapshots that are no longer needed";
@@ -369,6 +372,23 @@ EVERYCALL_INLINE_ int everycall_set_ring_size(uint64_t bytes)
     return everycall_runtime_v1.ring_size(bytes);
 #else
     (void)bytes;
+    return EVERYCALL_ERROR_NOT_TRACED;
+#endif
+}
+
+/*
+ * From now on, calls that take less than `nanoseconds` and call nothing that is recorded are dropped: the rings reach further back.
+ * They are counted for each function. At most 100,000,000 (100 ms); 0 records every call. The other threads follow with their next
+ * event, at the latest within 2 seconds of calls. See --min-duration of everycall record.
+ */
+EVERYCALL_INLINE_ int everycall_set_min_duration(uint64_t nanoseconds)
+{
+#if EVERYCALL_REACHES_RUNTIME_
+    if (EVERYCALL_REFUSAL_(min_duration) != 0)
+        return EVERYCALL_REFUSAL_(min_duration);
+    return everycall_runtime_v1.min_duration(nanoseconds);
+#else
+    (void)nanoseconds;
     return EVERYCALL_ERROR_NOT_TRACED;
 #endif
 }

@@ -14,8 +14,11 @@ use everycall_format::arena::{
     PAGE, ThreadHeader, thread_state,
 };
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
+use everycall_format::dropped::{DroppedHeader, TICKS_MAX};
 use everycall_format::event::WORD_SIZE;
+use everycall_recorder::clock;
 use everycall_ring::Pool;
+use everycall_tracefile::Dropped;
 
 use crate::error::LiveError;
 use crate::mapping::Mapping;
@@ -209,6 +212,19 @@ impl LiveArena {
         self.field(offset_of!(ArenaHeader, control_state)).load(Acquire)
     }
 
+    /// Whether the process listens for those who want to control it. One that doesn't records what it
+    /// was started to record.
+    #[must_use]
+    pub fn is_controlled(&self) -> bool {
+        self.control_state() == everycall_format::control::control_state::LISTENING
+    }
+
+    /// Whether the process records anything.
+    #[must_use]
+    pub fn is_tracing(&self) -> bool {
+        self.header().state == everycall_format::arena::process_state::TRACING
+    }
+
     /// The name of its control socket, its first byte lowest.
     pub(crate) fn control_name(&self) -> u64 {
         self.long_field(offset_of!(ArenaHeader, control_name)).load(Acquire)
@@ -258,7 +274,26 @@ impl LiveArena {
         calls
     }
 
+    /// The calls that were dropped, by thread and function.
+    pub(crate) fn dropped(&self) -> Dropped {
+        Dropped::read(&self.layout, self.thread_count(), |offset, bytes| {
+            let found = bytes_at(&self.mapping, offset, bytes.len() as u64);
+            bytes.iter_mut().zip(&found).for_each(|(to, from)| *to = *from);
+            found.len() == bytes.len()
+        })
+    }
+
+    /// From when on open calls may still be dropped: those that began later, in ticks; `None` if no calls are dropped.
+    pub(crate) fn young_from(&self) -> Option<u64> {
+        let header: DroppedHeader = read(&self.mapping, self.layout.dropped_offset)?;
+        // Threads may still follow an earlier one.
+        let is_one = header.threshold_ns == header.highest_ns;
+        let longest = if is_one { header.threshold.min(TICKS_MAX) } else { TICKS_MAX };
+        (header.highest_ns != 0).then(|| clock::ticks().saturating_sub(longest))
+    }
+
     /// The module table, with paths: no more of these than there is memory for, as entries that were written over may share them.
+    #[must_use]
     pub fn modules(&self) -> Vec<(ModuleEntry, Vec<u8>)> {
         let mut left = self.layout.paths_size.min(PATHS_MAX);
         let mut within = move |path: Vec<u8>| {

@@ -18,6 +18,7 @@ use everycall_format::control::{
 use everycall_format::site_set::SIZE_MAX;
 
 use crate::arena::LiveArena;
+use crate::process;
 
 /// How often the arena is looked at for the socket.
 const LOOK: Duration = Duration::from_millis(2);
@@ -32,6 +33,8 @@ const SESSIONS_MAX: u64 = 1 << 16;
 pub enum ControlError {
     /// It makes no traced calls, so it hasn't noticed that somebody asks.
     Silent(Duration),
+    /// It has ended.
+    Ended,
     /// It can't listen.
     Refused,
     /// Its socket is in another network namespace, or somebody else's has its name.
@@ -58,6 +61,9 @@ impl fmt::Display for ControlError {
                 "the process made no traced call for {} s, so it hasn't noticed the request. Try again when it is busy; or start it \
                  with EVERYCALL_START=off, then it listens all the time",
                 time.as_secs()
+            ),
+            ControlError::Ended => f.write_str(
+                "the process has ended; choose functions when it starts, with `everycall record --only` or EVERYCALL_ONLY",
             ),
             ControlError::Refused => f.write_str(
                 "the process can't listen: it is under a seccomp filter, or has no memory or no socket left. Choose functions when \
@@ -117,9 +123,16 @@ impl Control {
                 control_state::LISTENING => match Control::to(arena) {
                     // It has just stopped to listen.
                     Err(ControlError::Io(error))
-                        if error.kind() == io::ErrorKind::ConnectionRefused && Instant::now() < deadline => {}
+                        if error.kind() == io::ErrorKind::ConnectionRefused
+                            && Instant::now() < deadline
+                            && process::began(arena.process().pid).is_some() => {}
                     Err(ControlError::Io(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
-                        return Err(ControlError::OtherNamespace);
+                        let is_there = process::began(arena.process().pid) == Some(arena.process().started);
+                        return Err(if is_there {
+                            ControlError::OtherNamespace
+                        } else {
+                            ControlError::Ended
+                        });
                     }
                     result => return result,
                 },

@@ -109,7 +109,9 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
         copy_newest(arena, &holder, thread, &mut words);
     }
     drop(keep);
-    for _ in 1..LOOKS {
+    // Where words are taken back, what is copied is what was there together: nothing is added.
+    let looks = if arena.young_from().is_some() { 1 } else { LOOKS };
+    for _ in 1..looks {
         for thread in &mut threads {
             look_again(arena, thread);
         }
@@ -174,7 +176,14 @@ fn threads(arena: &LiveArena, keep: &mut Keep<'_>) -> Threads {
         }
         if let Some(thread) = arena.thread(slot) {
             let is_own = stacks.insert(thread.open_calls);
-            let open_calls = if is_own { arena.open_calls(&thread) } else { Vec::new() };
+            let young_from = arena.young_from();
+            let mut open_calls = if is_own { arena.open_calls(&thread) } else { Vec::new() };
+            if let Some(from) = young_from {
+                // The others may be dropped before their thread's events are copied.
+                let began = |call: &OpenCall| u64::from(call.ticks_high) << 32 | call.word >> 32;
+                let old = open_calls.iter().take_while(|call| began(call) <= from).count();
+                open_calls.truncate(old);
+            }
             all.push((slot, thread, open_calls));
         }
     }
@@ -283,8 +292,14 @@ fn copy_newest(arena: &LiveArena, holder: &Holder<'_>, thread: &mut HeldThread, 
             break;
         }
     }
-    trim(words);
     fence(Acquire);
+    if arena.young_from().is_some() {
+        // Words at the end are taken back and written again. Those that are the same twice were there together.
+        let settled = words.iter().zip(source).take_while(|(word, now)| **word == now.load(Relaxed)).count();
+        words.truncate(settled);
+        fence(Acquire);
+    }
+    trim(words);
     if holder.is_held(index) && begins(words) {
         thread.newest = Some((number, words.clone()));
         // What the thread has written since isn't part of this.

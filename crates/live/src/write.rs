@@ -53,7 +53,12 @@ impl Snapshot<'_> {
         let children = self.arena.children();
         summary.children = children.iter().map(Child::from).collect();
         file.chunk(chunk::CHILDREN, &[&array(&children)])?;
+        let dropped = self.arena.dropped();
         self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
+        dropped.add_to(&mut summary);
+        if let Some([record, functions]) = dropped.chunk(SNAPSHOT) {
+            file.chunk(chunk::DROPPED, &[&record, &functions])?;
+        }
         let mut warnings = Vec::new();
         images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {
             let [record, packed] = module_image(module, &bytes)?;
@@ -150,6 +155,7 @@ impl Snapshot<'_> {
             counters: summary.counters,
         };
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+        let dropped = self.arena.dropped();
         let (mut missing, mut runs, mut spare) = (0, Runs::default(), Spare::default());
         let mut pending = std::mem::take(&mut self.threads).into_iter();
         let mut number = 0;
@@ -157,7 +163,8 @@ impl Snapshot<'_> {
             let source = ThreadSegments::copy(self.arena, &self.holder, &mut thread, &mut spare);
             missing += source.missing;
             let ring = Ring::survey(&source, thread.header, layout.segment_size);
-            let record = ring.thread_record(snapshot, number, pid, thread.slot, thread.header.name);
+            let mut record = ring.thread_record(snapshot, number, pid, thread.slot, thread.header.name);
+            record.dropped = dropped.of_slot(thread.slot);
             file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&thread.open_calls)])?;
             ring.write_events(file, &mut runs, &record)?;
             summary.threads.push(ring.summary(&record, self.after.ticks, |ticks| self.nanoseconds(ticks)));

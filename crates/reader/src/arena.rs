@@ -89,6 +89,12 @@ impl<'a> ArenaImage<'a> {
         Ok((entries, paths))
     }
 
+    /// Reads bytes of the arena. Whether they are all there.
+    #[must_use]
+    pub fn read_bytes(&self, at: u64, bytes: &mut [u8]) -> bool {
+        self.bytes.read_full_at(at, bytes).is_ok_and(|count| count == bytes.len())
+    }
+
     /// The table of children as it stands in the arena.
     ///
     /// # Errors
@@ -221,6 +227,7 @@ impl<'a> ArenaImage<'a> {
             lost_busy: header.lost_busy,
             deep: header.deep,
             fiber: (header.fiber != 0).then_some(header.fiber),
+            dropped: 0,
         };
         matches!(header.state, thread_state::USED | thread_state::ENDED).then(|| (thread(), stack))
     }

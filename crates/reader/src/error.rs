@@ -318,6 +318,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::PROCESS_END => "facts of the process's end",
         chunk::TRIGGERS => "triggers",
         chunk::KEPT => "facts of a kept call",
+        chunk::DROPPED => "counts of dropped calls",
         chunk::END => "last facts",
         _ => "contents of an unknown chunk",
     }

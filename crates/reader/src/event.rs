@@ -103,6 +103,11 @@ pub enum EventKind {
         /// It is one of the called function's own, which was inlined there.
         is_callees: bool,
     },
+    /// Short calls that the thread, and its slot's threads before it, have dropped so far.
+    Dropped {
+        /// How many.
+        count: u64,
+    },
     /// The runtime counted events that it did not write.
     Loss {
         /// How many.
@@ -229,6 +234,7 @@ impl<'a> Events<'a> {
                 EventKind::Gap { from_ticks: wide(*low, *high), left, why: detail }
             }
             (kind::LOSS, [low, high, ..]) => EventKind::Loss { count: wide(*low, *high), why: detail },
+            (kind::DROPPED, [low, high, ..]) => EventKind::Dropped { count: wide(*low, *high) },
             (kind::UNKNOWN_CODE, [low, high, ..]) if detail & 1 == 0 => {
                 EventKind::UnknownEntry { address: wide(*low, *high) }
             }
@@ -238,6 +244,7 @@ impl<'a> Events<'a> {
                 kind::SEGMENT..=kind::TAIL_EXIT
                 | kind::LABEL
                 | kind::GAP
+                | kind::DROPPED
                 | kind::XRAY_CUSTOM_EVENT
                 | kind::XRAY_TYPED_EVENT,
                 _,

@@ -10,6 +10,7 @@ use everycall_format::ect::{
 };
 
 use crate::chunks::{Chunk, Chunks};
+use crate::dropped;
 use crate::error::{Error, Found, Warning, warn};
 use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey};
 use crate::payload::{self, Array, TABLE_MAX};
@@ -358,7 +359,7 @@ impl Indexer {
         if chunk.kind == chunk::MODULE_IMAGE {
             return self.image(file, chunk, warnings);
         }
-        if !matches!(chunk.kind, chunk::META..=chunk::KEPT | chunk::END) {
+        if !matches!(chunk.kind, chunk::META..=chunk::KEPT | chunk::DROPPED | chunk::END) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
             }
@@ -460,6 +461,10 @@ impl Indexer {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 triggers::read_kept(bytes, process, recording)?;
             }
+            chunk::DROPPED => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_dropped(bytes, process, recording)?;
+            }
             _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),
         }
         Ok(())
@@ -535,6 +540,7 @@ impl Indexer {
             lost_busy: 0,
             deep: 0,
             fiber: None,
+            dropped: 0,
         });
         self.keys.insert((record.snapshot, record.thread), key);
         Some(key)

@@ -20,6 +20,7 @@
 
 pub mod arena;
 mod chunks;
+mod dropped;
 mod error;
 pub mod event;
 mod file;
@@ -36,7 +37,7 @@ pub use arena::ArenaImage;
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    Child, Ending, KeptCall, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording,
-    SegmentCursor, Snapshot, Source, Thread, ThreadKey, Trigger,
+    Child, Dropped, DroppedCalls, Ending, KeptCall, Meta, Module, OpenCall, Origin, Process, ProcessEnd,
+    Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Trigger,
 };
 pub use source::{ReadAt, Seekable};

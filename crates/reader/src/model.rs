@@ -28,6 +28,8 @@ pub struct Recording {
     pub triggers: Vec<Trigger>,
     /// Calls that were kept for them, in the order of their ends.
     pub kept: Vec<KeptCall>,
+    /// Short calls that were dropped, by process and snapshot.
+    pub dropped: Vec<Dropped>,
     /// What was damaged, missing or not understood.
     pub warnings: Vec<Warning>,
 }
@@ -265,6 +267,8 @@ pub struct Thread {
     /// Of a fiber, a stack that threads run which isn't their own: its number in its process, from 1. Its `tid` is that of the
     /// thread that ran it last.
     pub fiber: Option<u32>,
+    /// Short calls that it and the slot's threads before it had dropped; compared with [`crate::event::EventKind::Dropped`].
+    pub dropped: u64,
 }
 
 impl Thread {
@@ -349,6 +353,36 @@ pub struct Trigger {
     pub kept: u64,
     /// Calls of these that were to be kept and couldn't be.
     pub missed: u64,
+}
+
+/// The calls of a process that were dropped because they were short and called nothing that was recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dropped {
+    /// [`Snapshot::number`](crate::Snapshot::number) of the snapshot at which they were counted.
+    pub snapshot: u32,
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Calls that took less, in nanoseconds, were dropped; 0 if none were any more.
+    pub threshold_ns: u64,
+    /// The highest such duration.
+    pub highest_ns: u64,
+    /// Whether short calls of some functions were recorded, as there was no room to count them.
+    pub is_full: bool,
+    /// Calls that were dropped, of all functions.
+    pub calls: u64,
+    /// The same by function.
+    pub functions: Vec<DroppedCalls>,
+}
+
+/// The calls of a function that were dropped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DroppedCalls {
+    /// Code offset of its entries; `None` if that makes no sense.
+    pub offset: Option<u32>,
+    /// When its first short call ended: the offset is that of a module that was loaded then.
+    pub ticks: u64,
+    /// Calls that were dropped.
+    pub calls: u64,
 }
 
 /// A call that was kept: a snapshot of its process, taken when it had ended.

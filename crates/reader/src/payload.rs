@@ -229,6 +229,7 @@ pub(crate) fn thread(record: &ThreadRecord) -> Thread {
         lost_busy: record.lost_busy,
         deep: record.deep,
         fiber: (record.fiber != 0).then_some(record.fiber),
+        dropped: record.dropped,
     }
 }
 

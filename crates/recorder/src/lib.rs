@@ -37,7 +37,7 @@ mod sys;
 mod tree;
 
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
-pub use memory::arena::Arena;
+pub use memory::arena::{Arena, MinDuration};
 pub use memory::capacity::Stream;
 pub use memory::scan;
 pub use memory::shared_triggers::{Fired, Quiet, SharedTriggers};

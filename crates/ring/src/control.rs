@@ -14,7 +14,7 @@ use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 /// - write `runner`;
 /// - set `end` to 0 when they switch tracing off;
 /// - change `state` from OFF to ACTIVE when they switch it on;
-/// - lower `floor` when they add triggers.
+/// - lower `floor` and `trigger_floor` when they add triggers.
 ///
 /// After its own writes to these fields, the owner checks whether it must revert them.
 ///
@@ -43,9 +43,10 @@ pub struct Control {
     pub slot: AtomicU32,
     /// Calls open beyond `open_limit`.
     pub deep: AtomicU32,
-    /// Exits of calls that took at least so many ticks take the slow path: a
-    /// [trigger](everycall_format::trigger) may concern them. (For calls of 2^32 ticks and more,
-    /// only the remainder is compared; their exits take the slow path anyway.)
+    /// Exits of calls that took at least so many ticks leave the hook's straight way: a
+    /// [trigger](everycall_format::trigger) may concern them, or, if this is 0, they may be
+    /// [dropped](everycall_format::dropped). (For calls of 2^32 ticks and more, only the remainder
+    /// is compared; their exits take the slow path anyway.)
     pub floor: AtomicU32,
     /// Index in the open-call stack, plus 1, of the outermost call of an armed function that was
     /// open at the last check.
@@ -125,10 +126,20 @@ pub struct Control {
     /// bit set once the program has asked the thread to end (`pthread_cancel`), and the next bit
     /// some time after that.
     pub thread: AtomicU64,
+
+    /// Calls that took less, in ticks, and called nothing that is in the ring are dropped; 0: none.
+    /// The owner alone writes it. While it isn't 0, `floor` is.
+    pub short: AtomicU32,
+    /// What `floor` is without that: the lowest threshold of all triggers.
+    pub trigger_floor: AtomicU32,
+    /// Address of the process's table of functions whose short calls are counted.
+    pub short_map: AtomicU64,
+    /// Address of this slot's counts of short calls.
+    pub short_counts: AtomicU64,
 }
 
 #[cfg(not(loom))]
-const _: () = assert!(size_of::<Control>() == 256);
+const _: () = assert!(size_of::<Control>() == 320);
 
 /// [`Control::runner`] of a stack that a thread runs. Ticks are far below it.
 #[must_use]
@@ -161,6 +172,8 @@ impl Control {
     /// Lets the hooks of a blank control block return at once.
     pub fn turn_off(&self) {
         self.floor.store(u32::MAX, Ordering::Relaxed);
+        self.trigger_floor.store(u32::MAX, Ordering::Relaxed);
+        self.short.store(0, Ordering::Relaxed);
         self.left_out.store(left_out::AT_ONCE, Ordering::Relaxed);
         self.stack_low.store(u64::MAX, Ordering::Relaxed);
         self.stack_high.store(u64::MAX, Ordering::Relaxed);
@@ -217,6 +230,10 @@ macro_rules! blank_control {
                     jumped_to: AtomicU64::new(0),
                     deep_base: AtomicU64::new(0),
                     thread: AtomicU64::new(0),
+                    short: AtomicU32::new(0),
+                    trigger_floor: AtomicU32::new(u32::MAX),
+                    short_map: AtomicU64::new(0),
+                    short_counts: AtomicU64::new(0),
                 }
             }
         }

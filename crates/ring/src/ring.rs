@@ -16,6 +16,9 @@ pub const SEGMENT_RECORD_WORDS: usize = 4;
 /// spare words suffice for this number of hooks, each interrupted there by the next.
 pub const SPARE_WORDS: usize = 8;
 
+/// [`Control::position`] of a ring that is held: no slot's address. Hooks go on adding to it.
+const ODD: u64 = 1;
+
 const SPARE_BYTES: u64 = (SPARE_WORDS * WORD_SIZE) as u64;
 
 /// The most segments that are returned at a time, so that a thread that kept many doesn't pause
@@ -385,6 +388,9 @@ impl<'a> Ring<'a> {
             }
             control.held_position.store(position, Relaxed);
             control.end.store(0, Relaxed);
+            // A hook that this has interrupted while it dropped a call must not find its slots at
+            // the end of the ring: they are followed by others from here on.
+            control.position.store(ODD, Relaxed);
         }
     }
 

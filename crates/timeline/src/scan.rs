@@ -21,6 +21,8 @@ pub(crate) struct ThreadScan {
     pub malformed_words: u64,
     pub segments_lost: u64,
     pub open_calls: u64,
+    /// The first number of dropped calls that is told.
+    pub dropped: Option<u64>,
     /// Whether all of its segments are there, from the first on.
     pub is_complete: bool,
     /// First and last time of an event.
@@ -110,6 +112,10 @@ impl ThreadScan {
                 }
                 EventKind::Malformed => {
                     self.malformed_words += 1;
+                    continue;
+                }
+                EventKind::Dropped { count } => {
+                    self.dropped.get_or_insert(count);
                     continue;
                 }
                 EventKind::Segment { .. } => continue,

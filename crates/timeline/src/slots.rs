@@ -134,7 +134,10 @@ impl SlotDepth {
                 What::Resumed(from_ticks, thread, maybe_another)
             }
             EventKind::Caller { offset, is_callees } => What::Caller(offset, is_callees),
-            EventKind::Label { .. } | EventKind::XrayEvent | EventKind::Other { .. } => return None,
+            EventKind::Label { .. }
+            | EventKind::XrayEvent
+            | EventKind::Dropped { .. }
+            | EventKind::Other { .. } => return None,
         };
         Some(what)
     }

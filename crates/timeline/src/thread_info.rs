@@ -61,6 +61,8 @@ pub struct ThreadInfo {
     pub lost_busy: u64,
     /// Events deeper than the open-call stack, in the thread's whole life.
     pub deep: u64,
+    /// Short calls that were dropped in the time that its events cover; `None` if none were to be.
+    pub dropped_within: Option<u64>,
 }
 
 impl ThreadInfo {

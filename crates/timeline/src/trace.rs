@@ -1,8 +1,8 @@
 //! A whole recording, ready to be shown.
 
 use everycall_reader::{
-    Child, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Snapshot, Source, ThreadKey,
-    Trigger, Warning,
+    Child, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Snapshot, Source,
+    ThreadKey, Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -108,6 +108,12 @@ impl<'a> Trace<'a> {
         &self.source.recording().kept
     }
 
+    /// Short calls that were dropped.
+    #[must_use]
+    pub fn dropped(&self) -> &[Dropped] {
+        &self.source.recording().dropped
+    }
+
     /// The conversion of ticks, the moment of the origin, and how good they are.
     #[must_use]
     pub fn clock(&self) -> &Clock {
@@ -210,5 +216,6 @@ fn thread_info(
         lost_busy: thread.lost_busy,
         deep: thread.deep,
         fiber: thread.fiber,
+        dropped_within: scan.dropped.map(|first| thread.dropped.saturating_sub(first)),
     }
 }

@@ -5,6 +5,7 @@
 //! - [`Packer`]: event words in their smallest form.
 //! - [`Runs`]: turns segments into events chunks.
 //! - [`Ring`]: a thread's ring, scanned once, then copied segment by segment.
+//! - [`Dropped`]: short calls that were dropped, by function.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
 // Messages go through `everycall_messages`: these macros panic if the output is closed.
@@ -14,6 +15,7 @@
 #![forbid(unsafe_code)]
 
 mod chunk_writer;
+mod dropped;
 mod packer;
 mod payload;
 mod ring;
@@ -21,6 +23,7 @@ mod runs;
 mod summary;
 
 pub use chunk_writer::{ChunkWriter, array, bytes_of};
+pub use dropped::{Dropped, keep_settled};
 pub use packer::Packer;
 pub use payload::{module_image, module_table, texts};
 pub use ring::{Ring, Segments, Tally, is_segment, tally};

@@ -108,7 +108,7 @@ impl<'a> Ring<'a> {
             lost_busy: self.thread.lost_busy,
             deep: self.thread.deep,
             fiber: self.thread.fiber,
-            reserved: [0; 5],
+            ..ThreadRecord::default()
         }
     }
 

@@ -38,6 +38,10 @@ pub struct Summary {
     /// Events that were overwritten before they were stored; they count as lost in their threads,
     /// too.
     pub missing: u64,
+    /// Calls that were dropped because they were short.
+    pub dropped: u64,
+    /// How short, in nanoseconds; 0 if no calls are dropped.
+    pub min_duration_ns: u64,
     /// Nanoseconds that threads waited for the disk, added up.
     pub stall_ns: u64,
     /// CPU time of the recorder, in nanoseconds.

@@ -14,9 +14,9 @@ use everycall_recorder::FindSites;
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
 
 use crate::keeper::Outcome;
-use crate::pattern::Names;
 use crate::rate::Rate;
 use crate::trigger::{Condition, Trigger};
+use everycall_patterns::Names;
 
 /// A function of a module, by image addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

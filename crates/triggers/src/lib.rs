@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! trigger    `handle_request > 20ms`: a pattern and a condition
-//! pattern    which names it matches
 //! functions  which functions of a module, as the runtime is told
 //! set        the same in a file, for programs that are started without `record`
 //! rate       nanoseconds and ticks, while the clock is still being measured
@@ -24,16 +23,15 @@
 mod functions;
 mod keeper;
 mod kept;
-mod pattern;
 mod policy;
 mod rate;
 mod set;
 mod trigger;
 mod watch;
 
+pub use everycall_patterns::NamePattern as Pattern;
 pub use functions::Functions;
 pub use keeper::{Keeper, Outcome, Tally};
-pub use pattern::Pattern;
 pub use policy::{KeepBy, Policy};
 pub use rate::Rate;
 pub use set::{SetBuilder, SetError};

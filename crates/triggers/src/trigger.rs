@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use everycall_units::{UNITS_ALLOWED, parse_time};
 
-use crate::pattern::Pattern;
+use everycall_patterns::NamePattern as Pattern;
 
 /// When a moment is kept.
 #[derive(Clone, Debug)]

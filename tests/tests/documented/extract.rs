@@ -4,7 +4,21 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Verbs whose `everycall` the documents leave out: `record --stream`.
-const VERBS: [&str; 8] = ["record", "replay", "info", "export", "resolve", "snapshot", "ps", "core"];
+const VERBS: [&str; 13] = [
+    "record",
+    "replay",
+    "info",
+    "export",
+    "resolve",
+    "snapshot",
+    "ps",
+    "core",
+    "enable",
+    "disable",
+    "functions",
+    "trace",
+    "sessions",
+];
 
 /// A command as it is written.
 #[derive(Clone, Debug, PartialEq, Eq)]

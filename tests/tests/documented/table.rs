@@ -223,7 +223,57 @@ pub const TABLE: &[(&str, Run)] = &[
         So("for KEEP in 64M 16M,10s 0,5m; do EVERYCALL_KEEP_ENDED=$KEEP ./app || exit 1; done"),
     ),
     ("EVERYCALL_START=on|off", So("EVERYCALL_START=on ./app && EVERYCALL_START=off ./app")),
-    ("everycall trace", Not("what `info` calls a file, no command")),
+    ("everycall trace", Not("what `info` calls a file, or the verb without what it needs")),
+    // Choosing functions.
+    ("everycall functions PID|FILE [PATTERN...]", So("everycall functions ./server 'handle*'")),
+    ("everycall functions 1234 'handle_*'", So("everycall functions $SERVER 'handle_*'")),
+    ("everycall enable PID PATTERN", So("everycall enable $SERVER 'handle_*'")),
+    ("everycall enable PID PATTERN...", So("everycall enable $SERVER 'handle_*'")),
+    ("disable PID PATTERN", So("everycall disable $SERVER 'handle_*' && everycall enable $SERVER")),
+    (
+        "everycall disable PID PATTERN...",
+        So("everycall disable $SERVER 'handle_*' && everycall enable $SERVER"),
+    ),
+    (
+        "everycall enable --only PID PATTERN...",
+        So("everycall enable --only $SERVER 'handle_*' && everycall enable $SERVER"),
+    ),
+    ("everycall disable PID", So("everycall disable $SERVER && everycall enable $SERVER")),
+    (
+        "everycall disable 1234 'size:<20 & !has:loop'",
+        So("everycall disable $SERVER 'size:<20 & !has:loop' && everycall enable $SERVER"),
+    ),
+    (
+        "everycall trace PID PATTERN... --for 10s -o FILE",
+        So("everycall trace $SERVER 'handle*' --for 1s -o traced.ect && everycall info traced.ect"),
+    ),
+    (
+        "everycall trace PID 'handle_*' --for 10s -o slow.ect",
+        So("everycall trace $SERVER 'handle*' --for 1s -o slow.ect && everycall info slow.ect"),
+    ),
+    ("EVERYCALL_START=off ./server", So("EVERYCALL_START=off ./server 10")),
+    ("EVERYCALL_START=off ./server &", So("EVERYCALL_START=off ./server 10")),
+    (
+        "everycall trace $! 'handle_*' --for 10s -o slow.ect",
+        So("EVERYCALL_START=off ./server 100000 & server=$!; sleep 0.3; \
+             everycall trace $server 'handle*' --for 1s -o slow.ect; kill $server; everycall info slow.ect | grep -q handle"),
+    ),
+    ("everycall record --only PATTERN -- ./app", So("everycall record --only 'handle*' -- ./server 10")),
+    ("everycall record --not PATTERN -- ./app", So("everycall record --not 'handle*' -- ./server 10")),
+    ("record --only", So("everycall record --only 'handle*' -- ./server 10")),
+    (
+        "everycall resolve --only PATTERN -o app.ecs ./app",
+        So("everycall resolve --only 'handle*' -o only.ecs ./server && EVERYCALL_ONLY=only.ecs ./server 10"),
+    ),
+    (
+        "EVERYCALL_ONLY=app.ecs ./app",
+        So("everycall resolve --only 'handle*' -o only.ecs ./server && EVERYCALL_ONLY=only.ecs ./server 10"),
+    ),
+    (
+        "EVERYCALL_ONLY=app.ecs",
+        So("everycall resolve --only 'handle*' -o only.ecs ./server && EVERYCALL_ONLY=only.ecs ./server 10"),
+    ),
+    ("nsenter --target PID --net everycall enable PID ...", Not("needs a container")),
     // Our own tests and measurements.
     ("cargo xtask test", Not(SUITE)),
     ("cargo xtask models", Not(SUITE)),

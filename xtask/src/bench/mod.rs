@@ -6,6 +6,7 @@ mod decode;
 mod edges;
 mod lab;
 mod machine;
+mod min_duration;
 mod off;
 mod peers;
 mod rounds;
@@ -32,6 +33,7 @@ parts: cost    an event, in each mode
        decode  events per second to a timeline and to each output
        stream  events per second that record --stream stores
        triggers an event while a trigger waits for its condition
+       min-duration  events of calls that are dropped as they are short, and how much further back a ring reaches
        snapshots  what a snapshot takes, and what a thread notices of it
        peers   the tracers that are installed, and everycall, on the same programs";
 
@@ -44,18 +46,20 @@ enum Part {
     Decode,
     Stream,
     Triggers,
+    MinDuration,
     Snapshots,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 8] = [
+    const ALL: [(&'static str, Part); 9] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
         ("stream", Part::Stream),
         ("triggers", Part::Triggers),
+        ("min-duration", Part::MinDuration),
         ("snapshots", Part::Snapshots),
         ("peers", Part::Peers),
     ];
@@ -68,6 +72,7 @@ impl Part {
             Part::Decode => decode::run(lab, is_quick),
             Part::Stream => stream::run(lab, is_quick),
             Part::Triggers => triggers::run(lab, is_quick),
+            Part::MinDuration => min_duration::run(lab, is_quick),
             Part::Snapshots => snapshots::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }

@@ -56,6 +56,7 @@ pub fn run(options: &Options) -> Result<(), String> {
     };
     let mut outcomes = phases.time("tests", || run_all(beside, options.jobs, &environment))?;
     if !alone.is_empty() {
+        println!("$ tests that need a quiet machine, one by one");
         outcomes.extend(phases.time("tests that run alone", || run_all(alone, 1, &environment))?);
     }
     times.extend(outcomes.iter().map(|outcome| (outcome.label.clone(), outcome.wall.as_secs_f64())));

@@ -6,8 +6,19 @@ use std::path::Path;
 
 use super::binaries::{Binary, Job};
 
-/// Tests that measure time and need a quiet machine: the binary, and a part of the test's name. They run one by one, after all others.
-const ALONE: &[(&str, &str)] = &[];
+/// Tests that need a quiet machine, because what they assert depends on how threads are scheduled: the binary, and a part of the
+/// test's name. They run one by one, after all others.
+const ALONE: &[(&str, &str)] = &[
+    // Children live for some milliseconds, in which they have to be asked.
+    ("everycall-tests/forks_and_snapshots", "recorded"),
+    // Which calls are above a percentile depends on how long the others take.
+    ("everycall-tests/triggers", "entries_and_percentiles"),
+    // The keeper has to get a processor before what it protects is given up.
+    ("everycall-tests/triggers", "fast_calls_after_each_other"),
+    // A library's file has to be opened within 10 ms of its loading.
+    ("everycall-tests/unloading", "a_library_is_replaced_under_its_path"),
+    ("everycall-tests/snapshots", "two_ask_at_once"),
+];
 
 /// The longest ones first, when no run before has left its times: what begins last should be short.
 const LONG: [&str; 14] = [

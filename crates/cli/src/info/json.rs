@@ -42,6 +42,7 @@ pub fn json(report: &Report<'_>) -> String {
         "children": children(report),
         "triggers": triggers(report),
         "kept_calls": kept_calls(report),
+        "dropped_calls": dropped_calls(report),
         "runtime_counts": counters(report),
         "most_calls": report.by_calls.iter().map(function).collect::<Vec<_>>(),
         "most_own_time": report.by_own_time.iter().map(function).collect::<Vec<_>>(),
@@ -126,6 +127,7 @@ fn threads(report: &Report<'_>) -> Value {
             "last_ns": thread.reach.map(|(_, last)| last),
             "lost_events": lost_events(thread),
             "dropped_busy": thread.lost_busy,
+            "dropped_short": thread.dropped_within,
             "gaps": thread.gaps,
             "gaps_ns": thread.gaps_ns,
             "suspended": thread.suspended,
@@ -230,6 +232,20 @@ fn kept_calls(report: &Report<'_>) -> Value {
         })
     });
     kept.collect()
+}
+
+fn dropped_calls(report: &Report<'_>) -> Value {
+    let Some(dropped) = &report.dropped else { return Value::Null };
+    let functions =
+        dropped.functions.iter().map(|function| json!({ "name": function.name, "calls": function.calls }));
+    json!({
+        "min_duration_ns": dropped.threshold_ns,
+        "highest_min_duration_ns": dropped.highest_ns,
+        "calls": dropped.calls,
+        "calls_in_covered_time": dropped.within,
+        "no_room_for_functions": dropped.is_full,
+        "functions": functions.collect::<Vec<_>>(),
+    })
 }
 
 fn counters(report: &Report<'_>) -> Value {

@@ -9,7 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_analysis::{
-    FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, kept_calls,
+    DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, dropped_calls,
+    kept_calls,
 };
 use everycall_timeline::Trace;
 
@@ -30,6 +31,7 @@ struct Report<'a> {
     by_calls: Vec<FunctionRow>,
     by_own_time: Vec<FunctionRow>,
     kept: Vec<KeptCall>,
+    dropped: Option<DroppedCalls>,
     /// Sentences about damage and about names, in this order.
     warnings: Vec<String>,
 }
@@ -58,8 +60,9 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let by_calls = profile.top(Order::Calls, FUNCTIONS_LISTED, &names);
     let by_own_time = profile.top(Order::OwnTime, FUNCTIONS_LISTED, &names);
     let kept = kept_calls(&trace, &names);
+    let dropped = dropped_calls(&trace, &names);
     warnings.extend(names.warnings().iter().map(ToString::to_string));
-    let report = Report { path, trace: &trace, profile, by_calls, by_own_time, kept, warnings };
+    let report = Report { path, trace: &trace, profile, by_calls, by_own_time, kept, dropped, warnings };
     print(&match arguments.format {
         TextFormat::Text => page::page(&report),
         TextFormat::Json => json::json(&report),

@@ -25,6 +25,8 @@ const LISTED: usize = 32;
 const KEPT_LISTED: usize = 100;
 /// Generations of processes that are indented.
 const GENERATIONS_INDENTED: usize = 8;
+/// Functions whose dropped calls are listed.
+const DROPPED_LISTED: usize = 10;
 /// Names of labels, instants and spans that are listed.
 pub const MARKS_LISTED: usize = 10;
 
@@ -44,6 +46,7 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     children(out, report)?;
     counters(out, report)?;
     triggers(out, report)?;
+    dropped(out, report)?;
     marks(out, report)?;
     functions(out, "Most calls", &report.by_calls)?;
     functions(out, "Most own time", &report.by_own_time)?;
@@ -312,6 +315,50 @@ fn covers(trace: &Trace<'_>) -> String {
         Some(first) => format!("{}, from {} to {}", time(end.saturating_sub(first)), time(first), time(end)),
         None => time(end).to_string(),
     }
+}
+
+/// Short calls that were only counted, and the functions with the most of them.
+fn dropped(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let Some(dropped) = &report.dropped else { return Ok(()) };
+    heading(out, "Dropped calls")?;
+    let mut line = if dropped.highest_ns == 0 {
+        format!(
+            "{} in the time that this file covers; the functions are in the recording's last file.",
+            Several(dropped.within, "short call", "short calls")
+        )
+    } else {
+        format!(
+            "{} shorter than {} that called nothing recorded, in {}; {} of them in the time that this trace covers.",
+            Several(dropped.calls, "call", "calls"),
+            Duration { ns: dropped.highest_ns },
+            Several(dropped.functions.len() as u64, "function", "functions"),
+            Count(dropped.within),
+        )
+    };
+    if dropped.threshold_ns != dropped.highest_ns {
+        let now = Duration { ns: dropped.threshold_ns };
+        match dropped.threshold_ns {
+            0 => line += " At the end, every call was recorded.",
+            _ => write!(line, " At the end, those shorter than {now} were.")?,
+        }
+    }
+    if dropped.is_full {
+        line += " There was no room to count more functions; the short calls of the others were recorded.";
+    }
+    paragraph(out, &line)?;
+    if dropped.functions.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {:>15}  function", "dropped")?;
+    for function in dropped.functions.iter().take(DROPPED_LISTED) {
+        writeln!(out, "  {:>15}  {}", Count(function.calls).to_string(), function.name)?;
+    }
+    let more = dropped.functions.len().saturating_sub(DROPPED_LISTED);
+    if more > 0 {
+        let rest: u64 = dropped.functions.iter().skip(DROPPED_LISTED).map(|function| function.calls).sum();
+        writeln!(out, "  {:>15}  in {}", Count(rest).to_string(), Several(more as u64, "more", "more"))?;
+    }
+    Ok(())
 }
 
 fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {

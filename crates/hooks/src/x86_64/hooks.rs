@@ -1,7 +1,9 @@
 //! The hooks themselves and their way into the slow path.
 #![allow(unsafe_code)] // Assembly.
 
-use crate::descriptor::{BLOCKED_SIGNALS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, TRAP_SIGNAL, slow};
+use crate::descriptor::{
+    BLOCKED_SIGNALS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap, TRAP_SIGNAL, short_map, slow,
+};
 use core::arch::global_asm;
 use core::mem::offset_of;
 use everycall_format::arena::OpenCall;
@@ -59,6 +61,18 @@ macro_rules! assemble {
             LEFT_OUT = const offset_of!(Control, left_out),
             AT_ONCE = const left_out::AT_ONCE,
             FLOOR = const offset_of!(Control, floor),
+            SHORT = const offset_of!(Control, short),
+            TRIGGER_FLOOR = const offset_of!(Control, trigger_floor),
+            SHORT_MAP = const offset_of!(Control, short_map),
+            SHORT_COUNTS = const offset_of!(Control, short_counts),
+            OTHER_WORDS = const offset_of!(Control, other_words),
+            MAP_FULL = const offset_of!(ShortMap, is_full),
+            MAP_ENTRIES = const offset_of!(ShortMap, entries),
+            MAP_FACTOR = const short_map::FACTOR,
+            MAP_SHIFT = const short_map::SHIFT,
+            MAP_SIZE = const short_map::SIZE,
+            PLACE_MASK = const everycall_format::dropped::FUNCTIONS - 1,
+            FILLER = const event::record_word(0, event::kind::FILLER, 0, 0),
             OFF = const state::OFF,
             BIAS_ENTRY = const offset_of!(ModuleDescriptor, bias_entry),
             BIAS_EXIT = const offset_of!(ModuleDescriptor, bias_exit),
@@ -229,7 +243,8 @@ hooks_asm! {
         jne     everycall_slow_exit
         subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax                     # did it take so long that a trigger may want it?
         cmpl    {FLOOR}(%rcx), %eax
-        jae     everycall_slow_exit
+        jae     everycall_slow_judge_exit
+    .Leverycall_keep_exit:
         movl    32(%rsp), %eax
         subl    everycall_module + {BIAS_EXIT}(%rip), %eax
         movl    %eax, (%rsi)
@@ -279,7 +294,8 @@ hooks_asm! {
         jb      3f
     2:  subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax
         cmpl    {FLOOR}(%rcx), %eax
-        jae     everycall_slow_body_exit
+        jae     everycall_slow_judge_body_exit
+    .Leverycall_keep_body_exit:
         movl    %edi, %eax
         subl    everycall_module + {BIAS_ENTRY}(%rip), %eax
         cmpl    %eax, {CALL_WORD} - {CALL_SIZE}(%rdx)
@@ -326,6 +342,103 @@ everycall_slow_\\name:
     .size   everycall_slow_\\name, . - everycall_slow_\\name
     .endm
 
+    # An exit whose call took at least `floor`, as all do where short calls are dropped. eax: ticks that it took,
+    # rdx: top of the open calls, rcx: control block, rsi: slot with the ticks in its upper half.
+    #
+    # The call is dropped where the word before the slot is its own entry: nothing was written since. Each of these
+    # steps is one instruction, and whatever a signal handler does between two of them, the trace stays true:
+    # - Both words are emptied while the call is open, then it is popped. A handler that jumps away before that
+    #   leaves two empty words, after it an open call less: what an interrupted hook leaves.
+    # - The call is counted.
+    # - Both slots are given back if they are still the last ones. Else they become fillers.
+    .macro everycall_judge_way name
+    .type   everycall_slow_judge_\\name, @function
+    .p2align 4
+everycall_slow_judge_\\name:
+    .cfi_startproc
+    .cfi_def_cfa_offset 40
+        cmpl    {SHORT}(%rcx), %eax
+        jae     5f
+        pushq   %rdi
+        .cfi_adjust_cfa_offset 8
+        pushq   %r8
+        .cfi_adjust_cfa_offset 8
+        pushq   %rax
+        .cfi_adjust_cfa_offset 8
+        movq    {CALL_WORD} - {CALL_SIZE}(%rdx), %r8
+        .ifc \\name, body_exit
+        movl    %edi, %eax
+        subl    everycall_module + {BIAS_ENTRY}(%rip), %eax
+        cmpl    %eax, %r8d                          # another function's exit
+        jne     4f
+        .endif
+        cmpq    %r8, -{WORD_SIZE}(%rsi)
+        jne     4f
+        movq    {SHORT_MAP}(%rcx), %rdi
+        imull   ${MAP_FACTOR}, %r8d, %eax
+        shrl    ${MAP_SHIFT}, %eax
+    1:  cmpl    %r8d, {MAP_ENTRIES}(%rdi, %rax, 8)
+        jne     6f
+        movl    {MAP_ENTRIES} + 4(%rdi, %rax, 8), %eax      # the function's place
+        andl    ${PLACE_MASK}, %eax
+        movq    {SHORT_COUNTS}(%rcx), %rdi
+        movq    $0, (%rsi)
+        movq    $0, -{WORD_SIZE}(%rsi)
+        movq    $0, {CALL_WORD} - {CALL_SIZE}(%rdx)
+        subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
+        addq    $1, (%rdi, %rax, 8)
+        addq    $1, (%rdi)
+        leaq    {WORD_SIZE}(%rsi), %rax
+        leaq    -{WORD_SIZE}(%rsi), %rdi
+        cmpxchgq %rdi, {POSITION}(%rcx)
+        jne     7f
+    2:  popq    %rax
+        .cfi_adjust_cfa_offset -8
+        popq    %r8
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        everycall_epilogue
+
+    4:  .cfi_def_cfa_offset 64
+        popq    %rax
+        .cfi_adjust_cfa_offset -8
+        popq    %r8
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+    5:  cmpl    {TRIGGER_FLOOR}(%rcx), %eax
+        jb      .Leverycall_keep_\\name
+        jmp     everycall_slow_\\name
+
+    6:  .cfi_def_cfa_offset 64
+        cmpl    $0, {MAP_ENTRIES}(%rdi, %rax, 8)
+        je      3f
+        incl    %eax
+        cmpl    ${MAP_SIZE}, %eax
+        jb      1b
+        jmp     4b
+    3:  cmpl    $0, {MAP_FULL}(%rdi)
+        jne     4b
+        popq    %rax                                # the function's first: it gets a place
+        .cfi_adjust_cfa_offset -8
+        popq    %r8
+        .cfi_adjust_cfa_offset -8
+        popq    %rdi
+        .cfi_adjust_cfa_offset -8
+        jmp     everycall_slow_\\name
+
+    7:  .cfi_def_cfa_offset 64
+        testq   %rax, %rax                          # wiped: a forked child, and its parent's ring
+        jz      2b
+        movq    ${FILLER}, (%rsi)
+        movq    ${FILLER}, -{WORD_SIZE}(%rsi)
+        addq    $2, {OTHER_WORDS}(%rcx)
+        jmp     2b
+    .cfi_endproc
+    .size   everycall_slow_judge_\\name, . - everycall_slow_judge_\\name
+    .endm
+
     # The stack pointer is below those of the block's stack: the thread is left out, or runs another stack.
     .macro everycall_elsewhere_way name
     .type   everycall_elsewhere_\\name, @function
@@ -351,6 +464,9 @@ everycall_elsewhere_\\name:
     everycall_slow_way body_exit, {EXIT} + {BODY}, body
     everycall_slow_way entry_pushed, {PUSHED}, caller
     everycall_slow_way body_entry_pushed, {BODY} + {PUSHED}, body
+
+    everycall_judge_way exit
+    everycall_judge_way body_exit
 
     everycall_elsewhere_way entry
     everycall_elsewhere_way exit

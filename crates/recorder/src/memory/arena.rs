@@ -11,13 +11,24 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ModuleEntry, PAGE, SegmentEntry, ThreadHeader};
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
+use everycall_format::dropped::DroppedHeader;
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
 use everycall_format::trigger::{KEEP_TICKS, NEVER, TriggerHeader};
+use everycall_tracefile::Dropped;
 use rustix::fs::Mode;
 
 use crate::memory::memory_file;
 use crate::memory::shared_pool::SharedPool;
 use crate::sys::proc_files::Name;
+
+/// From which duration on calls are recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct MinDuration {
+    /// In nanoseconds, as it was asked for.
+    pub nanoseconds: u64,
+    /// In ticks.
+    pub ticks: u64,
+}
 
 /// The arena of one program.
 #[derive(Debug)]
@@ -28,12 +39,17 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Makes an arena with these sizes and offsets, whose threads may take `trigger_memory` bytes beyond their rings for triggers.
+    /// Makes an arena with these sizes and offsets, whose threads may take `trigger_memory` bytes beyond their rings for triggers. Calls that
+    /// take less than `shortest` are dropped.
     ///
     /// # Errors
     ///
     /// No memory, or no descriptor.
-    pub(crate) fn create(mut layout: ArenaHeader, trigger_memory: u64) -> io::Result<Arena> {
+    pub(crate) fn create(
+        mut layout: ArenaHeader,
+        trigger_memory: u64,
+        shortest: Option<MinDuration>,
+    ) -> io::Result<Arena> {
         layout.recorder_pid = std::process::id();
         let file = memory_file::create(memory_file::ARENA, layout.arena_size, OWNER_MODE | SPARE_MODE)?;
         memory_file::write_at(&file, &layout, 0)?;
@@ -46,6 +62,15 @@ impl Arena {
                 ..TriggerHeader::default()
             };
             memory_file::write_at(&file, &triggers, at)?;
+        }
+        if let Some(MinDuration { nanoseconds, ticks }) = shortest {
+            let dropped = DroppedHeader {
+                threshold: ticks,
+                threshold_ns: nanoseconds,
+                highest_ns: nanoseconds,
+                ..DroppedHeader::default()
+            };
+            memory_file::write_at(&file, &dropped, layout.dropped_offset)?;
         }
         Ok(Arena { file, layout })
     }
@@ -158,6 +183,15 @@ impl Arena {
         found
     }
 
+    /// Short calls that were dropped so far.
+    #[must_use]
+    pub fn dropped(&self) -> Dropped {
+        Dropped::read(&self.layout, self.thread_count(), |offset, bytes| {
+            self.read_bytes(offset, bytes);
+            true
+        })
+    }
+
     /// Copies segment `index` of the pool into `bytes`.
     pub fn read_segment(&self, index: u32, bytes: &mut [u8]) {
         let index = index.min(self.layout.segment_capacity.saturating_sub(1));
@@ -187,7 +221,7 @@ mod tests {
 
     #[test]
     fn a_new_arena_is_empty_and_consistent() {
-        let arena = Capacity::find(RING_SIZE_MIN, None, None).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, None, None).unwrap().arena().unwrap();
         let header = arena.header();
         assert!(header.is_consistent(rustix::fs::fstat(&arena.file).unwrap().st_size as u64));
         assert_eq!(header.thread_capacity, everycall_format::arena::THREAD_CAPACITY);
@@ -199,7 +233,7 @@ mod tests {
     /// The traced program may write anything anywhere.
     #[test]
     fn nonsense_is_read_without_harm() {
-        let arena = Capacity::find(RING_SIZE_MIN, None, None).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, None, None).unwrap().arena().unwrap();
         let layout = *arena.layout();
         let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)
             .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)

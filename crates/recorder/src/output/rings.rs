@@ -4,7 +4,9 @@ use std::io::{self, Write};
 
 use everycall_format::arena::{ArenaHeader, SegmentEntry, thread_state};
 use everycall_format::ect::{chunk, image_end, reason};
-use everycall_tracefile::{ChunkWriter, Ring, Runs, Segments, ThreadSummary, array, bytes_of, is_segment};
+use everycall_tracefile::{
+    ChunkWriter, Ring, Runs, Segments, ThreadSummary, array, bytes_of, is_segment, keep_settled,
+};
 
 use crate::memory::arena::Arena;
 use crate::memory::open_calls::OpenCallBudget;
@@ -29,6 +31,8 @@ pub fn write<W: Write>(
     let reason = if ending == image_end::RUNNING { reason::REQUEST } else { reason::PROCESS_END };
     let record = snapshot_record(member, &header, reason, ticks, slots.len() as u32);
     file.chunk(chunk::SNAPSHOT, &[&bytes_of(&record)])?;
+    let dropped = arena.dropped();
+    let is_running = ending == image_end::RUNNING && dropped.is_there();
     let mut open_calls = OpenCallBudget::default();
     let mut threads = Vec::new();
     for (thread, slot) in (0..).zip(slots) {
@@ -36,14 +40,19 @@ pub fn write<W: Write>(
         let whose = (slot, header.generation);
         let first = table.partition_point(|(_, entry)| (entry.slot, entry.generation) < whose);
         let own = table[first..].partition_point(|(_, entry)| (entry.slot, entry.generation) == whose);
-        let segments = SlotSegments { arena, entries: &table[first..first + own] };
+        let goes_on = is_running.then_some(header.segment);
+        let segments = SlotSegments { arena, entries: &table[first..first + own], goes_on };
         let ring = Ring::survey(&segments, header, segment_size);
         let name = member.names.newest(slot, &header);
-        let record = ring.thread_record(member.number, thread, member.pid, slot, name);
+        let mut record = ring.thread_record(member.number, thread, member.pid, slot, name);
+        record.dropped = dropped.of_slot(slot);
         let calls = arena.open_calls_within(slot, &mut open_calls);
         file.chunk(chunk::THREAD, &[&bytes_of(&record), &array(&calls)])?;
         ring.write_events(file, runs, &record)?;
         threads.push(ring.summary(&record, ticks, |ticks| readings.nanoseconds(ticks)));
+    }
+    if let Some([record, functions]) = dropped.chunk(member.number) {
+        file.chunk(chunk::DROPPED, &[&record, &functions])?;
     }
     Ok((header, threads))
 }
@@ -53,6 +62,8 @@ struct SlotSegments<'a> {
     arena: &'a Arena,
     /// Where they lie, and what they are.
     entries: &'a [(u32, SegmentEntry)],
+    /// The segment that the thread may still write, taking words back.
+    goes_on: Option<u64>,
 }
 
 impl Segments for SlotSegments<'_> {
@@ -60,6 +71,11 @@ impl Segments for SlotSegments<'_> {
         let mut bytes = vec![0; self.arena.layout().segment_size as usize];
         for (index, entry) in self.entries {
             self.arena.read_segment(*index, &mut bytes);
+            if self.goes_on.is_some_and(|newest| newest <= entry.number) {
+                let mut again = vec![0; bytes.len()];
+                self.arena.read_segment(*index, &mut again);
+                keep_settled(&mut bytes, &again);
+            }
             if is_segment(&bytes, entry.number) {
                 take(entry.number, &bytes)?;
             }

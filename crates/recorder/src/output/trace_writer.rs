@@ -238,6 +238,7 @@ impl<W: Write> TraceWriter<W> {
         summary.off |= header.state == process_state::OFF;
         summary.ring_size = layout.ring_size;
         summary.thread_capacity = layout.thread_capacity;
+        member.arena.dropped().add_to(summary);
         for (sum, count) in summary.counters.iter_mut().zip(header.counters) {
             *sum = sum.saturating_add(count);
         }

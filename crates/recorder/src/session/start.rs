@@ -29,6 +29,7 @@ pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError
     let hub = tree.hub().path();
     let preloads = launch.preloads();
     let mut environment: Vec<(&str, &OsStr)> = vec![(env::RECORDER, hub.as_os_str())];
+    environment.extend(launch.environment.iter().map(|(name, value)| (*name, value.as_os_str())));
     environment.extend(preloads.as_deref().map(|list| ("LD_PRELOAD", list)));
     let mut command = Command::new(&launch.program);
     command.args(&launch.arguments);

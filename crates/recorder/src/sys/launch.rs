@@ -17,6 +17,8 @@ pub struct Launch {
     pub arguments: Vec<OsString>,
     /// A shared runtime to load into it, for programs that carry none.
     pub preload: Option<PathBuf>,
+    /// Environment variables that it gets besides those of this process.
+    pub environment: Vec<(&'static str, OsString)>,
 }
 
 impl Launch {

@@ -10,8 +10,18 @@ fn main() {
     let mut arguments = std::env::args_os().skip(1);
     let output = arguments.next().unwrap();
     let ring_size = arguments.next().unwrap().to_str().unwrap().parse().unwrap();
-    let launch = Launch { program: arguments.next().unwrap(), arguments: arguments.collect(), preload: None };
-    let options = Options { ring_size, follow: std::env::var_os("NO_FOLLOW").is_none(), stream: None };
+    let launch = Launch {
+        program: arguments.next().unwrap(),
+        arguments: arguments.collect(),
+        preload: None,
+        environment: Vec::new(),
+    };
+    let options = Options {
+        ring_size,
+        follow: std::env::var_os("NO_FOLLOW").is_none(),
+        stream: None,
+        min_duration: None,
+    };
     let all = std::env::var_os("WAIT_FOR_ALL").is_some();
     let mut bytes = Vec::new();
     let mut file = TraceWriter::begin(&mut bytes, &launch, "test").unwrap();

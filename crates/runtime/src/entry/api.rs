@@ -6,7 +6,7 @@
 
 use crate::features::calling::{WORDS_BEFORE, own_control, uninterrupted, with_control, with_thread, within};
 use crate::features::snapshot::{self, Sink};
-use crate::features::{modules, pause};
+use crate::features::{min_duration, modules, pause};
 use crate::state::process::{Process, traced};
 use crate::state::recording;
 use crate::sys::errors::error;
@@ -147,6 +147,22 @@ pub(crate) unsafe extern "C" fn ring_size(bytes: u64) -> i32 {
         Ok(()) if !fits => error::NO_ROOM,
         other => code(other),
     }
+}
+
+/// See [`everycall_hooks::RuntimeTable::min_duration`].
+pub(crate) unsafe extern "C" fn set_min_duration(nanoseconds: u64) -> i32 {
+    let Some(process) = modules::traced() else { return error::NOT_TRACED };
+    uninterrupted(process, || {
+        let result = min_duration::change(process, nanoseconds);
+        let active = |control: &&Control| control.state.load(Relaxed) == state::ACTIVE;
+        if result == 0
+            && let Some(control) = own_control(process).filter(active)
+        {
+            // A signal handler may have interrupted the slow path: then the next event does it.
+            let _ = within(process, control, min_duration::adopt);
+        }
+        result
+    })
 }
 
 /// See [`everycall_hooks::RuntimeTable::snapshot`].

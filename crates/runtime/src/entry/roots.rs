@@ -73,6 +73,7 @@ mod runtime {
         landing: unwinding::landing,
         fiber: fibers::fiber,
         lock_memory: memory_lock::lock_memory,
+        min_duration: api::set_min_duration,
         xray: xray::xray,
     };
 

@@ -243,6 +243,8 @@ fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool
         // The segment is full.
         thread.look_at_name();
         begin::add_open_calls_to_dumps(thread.process.arena(), thread.control);
+        // Or another thread has changed what is recorded.
+        thread.adopt_thresholds();
     }
     let place = event.place(thread.process);
     let is_ending = if event.is_exit() {

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // New mappings become arenas; called with the program's environment.
 
 use crate::entry::environment::Environment;
-use crate::features::{control, crash, fork, keeper, site_set, snapshot_signal, switch};
+use crate::features::{control, crash, fork, keeper, min_duration, site_set, snapshot_signal, switch};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Spare};
 use crate::state::process::{self, process_state};
@@ -15,6 +15,7 @@ use everycall_format::arena::{
     ArenaHeader, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
 };
 use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
+use everycall_format::dropped;
 use everycall_format::env::{self, KeepEnded};
 use everycall_format::hub::origin;
 use everycall_format::site_set::SiteSet;
@@ -51,6 +52,13 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
             complain(env::KEEP_ENDED, text, env::KEEP_ENDED_ALLOWED, "64M");
             KeepEnded::DEFAULT
         })
+    });
+    let shortest = variable(env::MIN_DURATION).and_then(|text| {
+        let parsed = dropped::parse(text);
+        if parsed.is_none() {
+            complain(env::MIN_DURATION, text, dropped::ALLOWED, "0");
+        }
+        parsed
     });
     // The recorder's arena already has its size.
     let own = || {
@@ -100,6 +108,9 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
     match (&file, process::process()) {
         (Some(file), Some(process)) => crash::own(process, file),
         _ => beginning::put(&arena),
+    }
+    if let Some(shortest) = shortest.filter(|_| crate::state::dropped::thresholds_ns(&arena).0 == 0) {
+        min_duration::set(&arena, shortest);
     }
     let folder = variable(env::SNAPSHOT_FOLDER).unwrap_or(b".");
     let no_folder = |used| complain(env::SNAPSHOT_FOLDER, folder, "a folder that is there", used);

@@ -13,7 +13,7 @@ use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
 use crate::state::trigger_table::Triggers;
-use crate::state::{beginning, crash_file, local, module_table, recording};
+use crate::state::{beginning, crash_file, dropped, local, module_table, recording};
 use crate::sys::system::{
     self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, MAP_SHARED, PROT_READ, PROT_WRITE,
 };
@@ -32,6 +32,8 @@ struct Inheritance {
     state: u32,
     modules: u32,
     paths: u64,
+    /// From which duration on calls are recorded: see [`dropped::inheritance`].
+    shortest: (u64, u64),
     /// Slots that no thread of the child may get, because the forked thread may still have the
     /// control block of one of them.
     slots_barred: u32,
@@ -77,6 +79,7 @@ fn inheritance(process: &'static Process) -> Option<Inheritance> {
         parent_pid: parent.target_pid().load(Relaxed),
         state: parent.state().load(Relaxed),
         modules: module_table::known().min(parent.layout().module_capacity),
+        shortest: dropped::inheritance(&parent),
         paths: parent.paths_used().load(Relaxed).min(parent.layout().paths_size),
         slots_barred: barred_slots(process, &parent),
     })
@@ -105,6 +108,7 @@ fn begin_first(process: &'static Process, inheritance: &Inheritance) -> Option<(
     arena.state().store(inheritance.state, Relaxed);
     arena.module_count().store(inheritance.modules, Relaxed);
     arena.paths_used().store(inheritance.paths, Relaxed);
+    dropped::inherit(&arena, inheritance.shortest);
     arena.thread_count().store(inheritance.slots_barred, Relaxed);
     module_table::take_over(&arena, inheritance.modules);
     begin::begin_child();

@@ -283,10 +283,17 @@ fn apply(arena: &Arena) {
         }
     }
     OUTCOME.took.store(everycall_hooks::ticks().saturating_sub(began), Relaxed);
-    let not_selected = if is_on { OUTCOME.off.load(Relaxed) } else { 0 };
-    arena.set_count(counter::SITES_NOT_SELECTED, not_selected.into());
+    count_not_selected(arena);
     CHANGING.store(0, SeqCst);
     APPLIED.store(request, SeqCst);
+}
+
+/// Notes how many sites are off because nobody has selected their functions. The caller holds the
+/// module lock.
+pub(crate) fn count_not_selected(arena: &Arena) {
+    let is_on = recording::are_sites_on();
+    let not_selected = if is_on { OUTCOME.off.load(Relaxed) } else { 0 };
+    arena.set_count(counter::SITES_NOT_SELECTED, not_selected.into());
 }
 
 /// What became of sites that were to be on, and of those that were to be off.

@@ -10,6 +10,7 @@
 //! fork             a forked child gets an arena of its own
 //! pause            recording off and on again, for one thread or all
 //! control          other processes choose what is recorded, through a socket
+//! min_duration     from which duration on calls are recorded
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
 //! bits             which functions hooks record that are always called
@@ -31,6 +32,7 @@ pub(crate) mod keeper;
 pub(crate) mod live;
 pub(crate) mod marks;
 pub(crate) mod memory_lock;
+pub(crate) mod min_duration;
 pub(crate) mod modules;
 pub(crate) mod pause;
 pub(crate) mod site_set;

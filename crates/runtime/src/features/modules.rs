@@ -6,7 +6,7 @@ use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind};
 use crate::state::process::{self, Process, process_state};
 use crate::state::trigger_table::{self, Triggers};
-use crate::state::{hub, slow_stacks};
+use crate::state::{dropped, hub, slow_stacks};
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::mapped_file::MappedFile;
@@ -82,6 +82,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     // Read before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
     let (counts, on) = live::add(module, &image);
+    live::count_not_selected(arena);
     arena.count(counter::SITES_UNPATCHED, counts.wrong().into());
     match claim {
         Some(claim) => {
@@ -114,6 +115,11 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.on.store(on, Release);
 }
 
+/// The code offset after a module's range.
+fn end_of(entry: &ModuleEntry) -> u32 {
+    entry.code_start.saturating_add(entry.end.wrapping_sub(entry.start) as u32)
+}
+
 /// Fills the entry of a claim and publishes it.
 fn fill(process: &Process, arena: &Arena, claim: &Claim, mut entry: ModuleEntry, file: &MappedFile) {
     let path = match claim.kind {
@@ -134,7 +140,10 @@ fn fill(process: &Process, arena: &Arena, claim: &Claim, mut entry: ModuleEntry,
         arena.count(counter::PATHS_MISSING, 1);
     }
     (entry.path_offset, entry.path_length) = path.unwrap_or_default();
-    if let Kind::Instead(_) = claim.kind {
+    if let Kind::Instead(before) = claim.kind {
+        if before.code_start == entry.code_start {
+            dropped::forget(process, entry.code_start, end_of(&before).max(end_of(&entry)));
+        }
         arena.count(counter::MODULE_ENTRIES_REUSED, 1);
     }
     if let (Kind::Again(before), Some(unloaded_ticks)) = (claim.kind, arena.module_unloaded(claim.index))

@@ -13,6 +13,7 @@
 //! own_triggers     the same, written by the process itself in an arena of its own
 //! thresholds       the thresholds of a set of functions
 //! selection        which functions are recorded
+//! dropped          counts of short calls that are dropped
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
 //! retired, cancelled, snapshots, kept_calls, crash_file, recording
@@ -32,6 +33,7 @@ pub(crate) mod arena;
 pub(crate) mod beginning;
 pub(crate) mod cancelled;
 pub(crate) mod crash_file;
+pub(crate) mod dropped;
 pub(crate) mod hub;
 pub(crate) mod kept_calls;
 pub(crate) mod local;

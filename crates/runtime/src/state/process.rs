@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Process                       some pages
-//! Control[thread_capacity]      256 bytes each
+//! Control[thread_capacity]      320 bytes each
 //! ------------------------------ wiped in children up to here
 //! slow-path stacks              64 KiB each, for all threads: see [`slow_stacks`]
 //! ```
@@ -25,6 +25,7 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, PAGE};
+use everycall_hooks::ShortMap;
 use everycall_ring::Control;
 
 const PROCESS_SIZE: u64 = size_of::<Process>() as u64;
@@ -71,6 +72,8 @@ pub(crate) struct Process {
     pub(crate) kept_calls: KeptCalls,
     /// Its crash file.
     pub(crate) crash: CrashFile,
+    /// Functions whose short calls are counted.
+    pub(crate) short_map: ShortMap,
     /// Control block of threads that run untraced. A forked child finds it blank, too: its first
     /// event takes the slow path, and the child is traced or counted.
     pub(crate) left_out: Control,

@@ -261,14 +261,16 @@ fn low_floor(floor: u64) -> u32 {
     u32::try_from(floor.saturating_add(1)).unwrap_or(u32::MAX)
 }
 
-/// Updates the thread's floor.
+/// Updates the thread's floor. While short calls are dropped, it is 0.
 pub(crate) fn look_at_floor(process: &Process, control: &Control) {
-    let Some(triggers) = Triggers::of(process.arena()) else {
-        return control.floor.store(u32::MAX, Relaxed);
+    let set = |floor: u32| {
+        control.trigger_floor.store(floor, SeqCst);
+        control.floor.store(if control.short.load(Relaxed) == 0 { floor } else { 0 }, SeqCst);
     };
+    let Some(triggers) = Triggers::of(process.arena()) else { return set(u32::MAX) };
     loop {
         let floor = triggers.floor();
-        control.floor.store(low_floor(floor), SeqCst);
+        set(low_floor(floor));
         // A thread that lowered it meanwhile has already lowered ours, before we wrote it.
         if triggers.floor() == floor {
             return;
@@ -282,6 +284,7 @@ pub(crate) fn lower_floors(process: &'static Process) {
     let Some(triggers) = Triggers::of(arena) else { return };
     let floor = low_floor(triggers.floor());
     for control in process.controls() {
+        control.trigger_floor.fetch_min(floor, SeqCst);
         control.floor.fetch_min(floor, SeqCst);
     }
 }

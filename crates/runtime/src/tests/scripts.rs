@@ -43,22 +43,36 @@ fn body(machine: &mut Machine, hooks: Hooks, random: &mut Random, budget: &mut u
 
 #[test]
 fn random_programs() {
-    let mut steps = 0;
+    random_programs_of(false);
+}
+
+#[test]
+fn random_programs_whose_short_calls_are_dropped() {
+    let dropped = random_programs_of(true);
+    println!("{dropped} calls dropped");
+    assert!(dropped > 50_000);
+}
+
+/// Runs random programs. Returns the number of calls that were dropped.
+fn random_programs_of(drops: bool) -> u64 {
+    let (mut steps, mut dropped) = (0, 0);
     for seed in 0..3000 {
         let mut random = Random(seed);
         let before = random.below(8192);
         let hooks = if seed % 3 == 0 { Hooks::Body } else { Hooks::Sited };
-        let mut machine = Machine::new(before, &[]);
+        let mut machine = Machine::dropping(before, &[], drops);
         let mut budget = 400;
         while budget > 0 {
             machine.catch(|machine| body(machine, hooks, &mut random, &mut budget, 0));
         }
         machine.last_call();
         steps += machine.steps;
+        dropped += machine.dropped;
         machine.finish();
     }
     println!("{steps} steps");
     assert!(steps > 1_000_000);
+    dropped
 }
 
 /// Recursion to `depth`; there, `bottom`.

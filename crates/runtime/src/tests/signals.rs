@@ -20,12 +20,18 @@ const SEGMENT: u64 = 512 - (SEGMENT_RECORD_WORDS + SPARE_WORDS) as u64;
 
 /// Runs the program once. Returns the number of its steps.
 fn run(hooks: Hooks, before: u64, plan: &[(u64, Interrupt)]) -> Outcome {
-    let mut machine = Machine::new(before, plan);
+    run_with(hooks, before, plan, false)
+}
+
+/// As [`run`]; `drops`: short calls are dropped.
+fn run_with(hooks: Hooks, before: u64, plan: &[(u64, Interrupt)], drops: bool) -> Outcome {
+    let mut machine = Machine::dropping(before, plan, drops);
     // A jump that the program itself doesn't catch ends here.
     machine.catch(|machine| program(machine, hooks));
     let steps = machine.steps;
     machine.last_call();
-    let outcome = Outcome { steps, slow_paths: machine.slow_paths, abandoned: machine.abandoned };
+    let (slow_paths, abandoned, dropped) = (machine.slow_paths, machine.abandoned, machine.dropped);
+    let outcome = Outcome { steps, slow_paths, abandoned, dropped };
     machine.finish();
     outcome
 }
@@ -34,6 +40,7 @@ struct Outcome {
     steps: u64,
     slow_paths: u64,
     abandoned: u64,
+    dropped: u64,
 }
 
 /// Positions in the ring at which the program begins: far from any end, and such that the end of a
@@ -88,4 +95,53 @@ fn two_signals() {
     }
     println!("{runs} runs, {abandoned} hooks jumped out of");
     assert!(runs > 100_000 && abandoned > 10_000);
+}
+
+/// The same where short calls are dropped: whatever comes between two steps of dropping one, every
+/// call is there once or counted once.
+#[test]
+fn one_signal_while_calls_are_dropped() {
+    let (mut runs, mut dropped, mut abandoned) = (0_u64, 0, 0);
+    for hooks in [Hooks::Sited, Hooks::Body] {
+        for before in beginnings() {
+            let steps = run_with(hooks, before, &[], true).steps;
+            for interrupt in Interrupt::ALL {
+                for at in 0..steps {
+                    let outcome = run_with(hooks, before, &[(at, interrupt)], true);
+                    runs += 1;
+                    dropped += outcome.dropped;
+                    abandoned += outcome.abandoned;
+                }
+            }
+        }
+    }
+    println!("{runs} runs, {dropped} calls dropped, {abandoned} hooks jumped out of");
+    assert!(runs > 10_000 && dropped > runs && abandoned > 1000);
+}
+
+#[test]
+fn two_signals_while_calls_are_dropped() {
+    let (mut runs, mut dropped) = (0_u64, 0);
+    for hooks in [Hooks::Sited, Hooks::Body] {
+        for before in [10, SEGMENT - 6] {
+            let steps = run_with(hooks, before, &[], true).steps;
+            for first in Interrupt::ALL {
+                for second in Interrupt::ALL {
+                    if first == Interrupt::FillsSegment || second == Interrupt::FillsSegment {
+                        continue; // Thousands of steps: the test with one signal covers it.
+                    }
+                    for at in 0..steps {
+                        let all = run_with(hooks, before, &[(at, first)], true).steps;
+                        for later in at..all {
+                            let outcome = run_with(hooks, before, &[(at, first), (later, second)], true);
+                            runs += 1;
+                            dropped += outcome.dropped;
+                        }
+                    }
+                }
+            }
+        }
+    }
+    println!("{runs} runs, {dropped} calls dropped");
+    assert!(runs > 100_000 && dropped > runs);
 }

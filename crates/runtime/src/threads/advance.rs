@@ -3,6 +3,7 @@
 use crate::state::arena::Arena;
 use crate::state::{crash_file, trigger_table};
 use crate::sys::{processes, system};
+use crate::threads::short_calls::DROPPED_WORDS;
 use crate::threads::thread::{Thread, UNSEEN};
 use crate::threads::{begin, room, triggers};
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst};
@@ -23,7 +24,7 @@ impl Thread<'_> {
 
     /// As [`Thread::prepare`], with `maybe_another` as [`Thread::is_maybe_another`] returns it.
     pub(crate) fn prepare_for(&self, words: usize, maybe_another: bool) -> u64 {
-        if !self.ring.has_room(words + RESUMED_WORDS) {
+        if !self.ring.has_room(words + RESUMED_WORDS + DROPPED_WORDS) {
             self.advance();
         }
         let ticks = everycall_hooks::ticks();
@@ -33,7 +34,11 @@ impl Thread<'_> {
             self.slot.ticks_high().store(high, Relaxed);
             self.ring.push(&[record_word(ticks, kind::EPOCH, 1, 0), payload_word(high, kind::EPOCH, 1)]);
             triggers::watch_open_calls(self.process, &self.open);
-            trigger_table::look_at_floor(self.process, self.control);
+            self.look_at_thresholds(ticks);
+            if self.control.short.load(Relaxed) != 0 && self.ring.number() == 0 {
+                // The first segment may last for long: its end isn't waited for.
+                self.look_at_name();
+            }
         }
         if self.control.resumed.load(Relaxed) != 0 {
             self.resumed(ticks, maybe_another);
@@ -115,7 +120,7 @@ impl Thread<'_> {
         if self.control.ticks_high.load(Relaxed) != high {
             triggers::watch_open_calls(self.process, &self.open);
         }
-        trigger_table::look_at_floor(self.process, self.control);
+        self.look_at_thresholds(everycall_hooks::ticks());
     }
 
     /// Lets hooks write again, unless the open-call stack is nearly full. Hooks don't check its

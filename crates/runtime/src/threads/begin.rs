@@ -7,11 +7,11 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::{self, Process};
-use crate::state::{cancelled, local, trigger_table};
+use crate::state::{cancelled, dropped, local, trigger_table};
 use crate::sys::system;
 use crate::threads::deep_calls::DeepCalls;
 use crate::threads::stacks::{self, Bounds};
-use crate::threads::{cancellation, room};
+use crate::threads::{cancellation, room, short_calls};
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 use everycall_format::arena::{OpenCall, PAGE, SegmentEntry, ThreadHeader, counter, thread_state};
 use everycall_format::event::gap;
@@ -102,6 +102,7 @@ fn begin_in(
     control.looked_depth.store(0, Relaxed);
     control.matching.store(0, Relaxed);
     control.ending.store(0, Relaxed);
+    control.short.store(0, Relaxed);
     control.gap_ticks.store(0, Relaxed);
     control.gap_reason.store(gap::DISABLED.into(), Relaxed);
     control.left_out.store(0, Relaxed);
@@ -132,7 +133,10 @@ fn begin_in(
         return None;
     }
     trigger_table::count_beyond(process, control);
-    trigger_table::look_at_floor(process, control);
+    if short_calls::look_at_thresholds(process, control) {
+        short_calls::tell(process, control, &arena.ring(control, &slot), ticks);
+        arena.add_to_dumps(arena.offset_of(dropped::counts_at(arena, index)), PAGE);
+    }
     add_segment_to_dumps(arena, control.current.load(Relaxed));
     if index.is_multiple_of(HEADERS_PER_PAGE) {
         arena.add_to_dumps(arena.layout().thread_at(index), PAGE);

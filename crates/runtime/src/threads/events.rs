@@ -90,6 +90,7 @@ impl Thread<'_> {
         let now = everycall_hooks::ticks();
         let ticks = now.wrapping_sub((now as u32).wrapping_sub((word >> 32) as u32).into());
         triggers::judge(self.process, self, ticks);
+        self.learn_short(ticks);
         self.open.drop_frames(1, |_| ());
         if self.open.depth() == 0 {
             self.look_at_name();

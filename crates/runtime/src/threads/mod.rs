@@ -8,6 +8,7 @@
 //! thread       a thread, as the slow path sees it
 //! watch        what sends a thread's next event to the slow path
 //! triggers     calls of armed functions that took long
+//! short_calls  calls that are dropped because they were short
 //! advance      space in the ring; room: space on the disk
 //! events       entries, exits, unwound frames; shared_frames: those shared with inlined calls
 //! cancellation threads that the program asks to end
@@ -24,6 +25,7 @@ pub(crate) mod open_calls;
 pub(crate) mod retirement;
 pub(crate) mod room;
 pub(crate) mod shared_frames;
+pub(crate) mod short_calls;
 pub(crate) mod stacks;
 pub(crate) mod thread;
 pub(crate) mod triggers;

@@ -3,14 +3,17 @@
 
 use crate::state::arena::Arena;
 use crate::state::crash_file::{IS_FILE, SEGMENTS};
+use crate::state::dropped;
 use crate::state::process::Process;
 use crate::sys::lock::Lock;
 use crate::sys::{clock, disk};
 use core::mem::offset_of;
+use core::ops::Range;
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, fence};
 use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, counter};
 use everycall_format::crash::{CRASH_OFFSET, CrashRecord};
+use everycall_format::dropped::COUNTS_SIZE;
 
 /// Space is allocated for so many bytes of segments at a time.
 const STEP: u64 = 256 << 10;
@@ -70,13 +73,32 @@ pub(crate) fn make_room_for_calls(
     if !IS_FILE.load(Relaxed) {
         return true;
     }
-    let Some(word) = process.crash.stacks.get((index / u64::BITS) as usize) else { return false };
+    make_room_once(process, arena, &process.crash.stacks, index, base..limit)
+}
+
+/// Allocates space for the counts of dropped calls of a slot, unless that was done before. Returns
+/// whether they have space.
+pub(crate) fn make_room_for_counts(process: &Process, arena: &Arena, slot: u32) -> bool {
+    let first = dropped::counts_at(arena, slot);
+    !IS_FILE.load(Relaxed)
+        || make_room_once(process, arena, &process.crash.counts, slot, first..first + COUNTS_SIZE)
+}
+
+/// Allocates space for part `index` of many, whose bit in `done` says whether it has some.
+fn make_room_once(
+    process: &Process,
+    arena: &Arena,
+    done: &[AtomicU64],
+    index: u32,
+    part: Range<u64>,
+) -> bool {
+    let Some(word) = done.get((index / u64::BITS) as usize) else { return false };
     let bit = 1 << (index % u64::BITS);
     if word.load(Relaxed) & bit != 0 {
         return true;
     }
     let has_room = process.crash.no_room_until.load(Relaxed) <= everycall_hooks::ticks()
-        && take_room(process, arena, base, limit.saturating_sub(base));
+        && take_room(process, arena, part.start, part.end.saturating_sub(part.start));
     if has_room {
         word.fetch_or(bit, Relaxed);
     }

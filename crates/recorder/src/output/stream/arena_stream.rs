@@ -22,7 +22,9 @@ use std::time::{Duration, Instant};
 use everycall_format::arena::{OpenCall, ThreadHeader, holder, stream, thread_state};
 use everycall_format::ect::{ThreadRecord, chunk};
 use everycall_format::event::WORD_SIZE;
-use everycall_tracefile::{ChunkWriter, Place, Runs, ThreadSummary, array, bytes_of, is_segment, tally};
+use everycall_tracefile::{
+    ChunkWriter, Dropped, Place, Runs, ThreadSummary, array, bytes_of, is_segment, keep_settled, tally,
+};
 use rustix::thread::futex;
 
 use crate::memory::arena::Arena;
@@ -70,6 +72,10 @@ pub(crate) struct ArenaStream {
     since: u64,
     cpus: u64,
     open_calls: OpenCallBudget,
+    /// Calls that were dropped, once the process is looked at for the last time.
+    dropped: Dropped,
+    /// Whether that is so, and calls are dropped.
+    is_last: bool,
     pub stored: Stored,
 }
 
@@ -92,6 +98,8 @@ impl ArenaStream {
             since: start_ticks,
             cpus: thread::available_parallelism().map_or(1, NonZero::get) as u64,
             open_calls: OpenCallBudget::default(),
+            dropped: Dropped::default(),
+            is_last: false,
             stored: Stored::default(),
         })
     }
@@ -146,6 +154,12 @@ impl ArenaStream {
         index: u32,
     ) -> io::Result<()> {
         self.arena.read_segment(index, &mut self.buffer);
+        if self.is_last {
+            // It may be one that its thread goes on writing.
+            let mut again = vec![0; self.buffer.len()];
+            self.arena.read_segment(index, &mut again);
+            keep_settled(&mut self.buffer, &again);
+        }
         let pool = self.shared.pool();
         let Some(entry) = pool.entries.get(index as usize) else { return Ok(()) };
         let before = entry.events_before.load(Relaxed);
@@ -303,7 +317,8 @@ impl ArenaStream {
         let is_there = self.header(owner).is_some();
         let Some(thread) = self.threads.get_mut(&owner) else { return Ok(()) };
         thread.is_announced = true;
-        let record = ThreadRecord { name, ..thread.record(self.number, self.pid, owner) };
+        let dropped = self.dropped.of_slot(owner.0);
+        let record = ThreadRecord { name, dropped, ..thread.record(self.number, self.pid, owner) };
         let open_calls =
             if is_there { self.arena.open_calls_within(owner.0, &mut self.open_calls) } else { Vec::new() };
         file.set_process(self.number);
@@ -319,6 +334,8 @@ impl ArenaStream {
         name: impl Fn(u32, &ThreadHeader) -> [u8; 16],
     ) -> io::Result<()> {
         self.open_calls = OpenCallBudget::default();
+        self.dropped = self.arena.dropped();
+        self.is_last = self.dropped.is_there();
         let segments = || -> Vec<Found> {
             let all = self.arena.segments().into_iter();
             all.map(|(index, entry)| ((entry.slot, entry.generation), entry.number, index)).collect()

@@ -95,7 +95,7 @@ impl Thread {
             lost_busy: self.header.lost_busy,
             deep: self.header.deep,
             fiber: self.header.fiber,
-            reserved: [0; 5],
+            ..ThreadRecord::default()
         }
     }
 

@@ -137,15 +137,24 @@ fn note<'a>(process: &'static Process, arena: &Arena, handle: &Handle) -> Option
         noted.open_calls = place;
         if let Some(header) = arena.slot(slot).read() {
             noted.header = header;
-            noted.open_calls_count = copy_open_calls(arena, &header, place, room);
+            noted.open_calls_count = copy_open_calls(arena, &header, place, room, drops(process, slot));
         }
         place += noted.open_calls_count * size_of::<OpenCall>() as u64;
     }
     Some(threads)
 }
 
-/// Copies up to `room` open calls to `place`. Returns their number.
-fn copy_open_calls(arena: &Arena, header: &ThreadHeader, place: u64, room: u64) -> u64 {
+/// Since when calls of a slot must have been open if they can't be dropped any more, in ticks.
+fn drops(process: &'static Process, slot: u32) -> u64 {
+    match process.control(slot).short.load(Relaxed) {
+        0 => u64::MAX,
+        short => everycall_hooks::ticks().saturating_sub(short.into()),
+    }
+}
+
+/// Copies up to `room` open calls to `place`, without those that began after `until`: they may be
+/// dropped before their thread's events are copied. Returns their number.
+fn copy_open_calls(arena: &Arena, header: &ThreadHeader, place: u64, room: u64, until: u64) -> u64 {
     let Some(stack) = header.open_calls.checked_sub(1) else { return 0 };
     let (base, limit) = arena.open_calls(stack);
     let mut count = 0;
@@ -156,7 +165,8 @@ fn copy_open_calls(arena: &Arena, header: &ThreadHeader, place: u64, room: u64) 
         unsafe {
             let words = from as *const AtomicU64;
             let word = (*words).load(Relaxed);
-            if word == 0 {
+            let high = (*words.add(2)).load(Relaxed) << 32;
+            if word == 0 || until != u64::MAX && high | word >> 32 > until {
                 break;
             }
             let to = (place + count * size_of::<OpenCall>() as u64) as *mut u64;

@@ -5,20 +5,20 @@
 use crate::features::snapshot::Sink;
 use crate::features::snapshot::take::{Held, Noted, open, successor};
 use crate::state::arena::Arena;
-use crate::state::beginning;
 use crate::state::process::Process;
+use crate::state::{beginning, dropped};
 use crate::sys::crc::Crc;
 use crate::sys::errors::{self, error};
 use crate::sys::file::{self, File};
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
 use crate::sys::{clock, disk, processes};
-use core::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
+use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, thread_state};
 use everycall_format::ect::{
-    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, EndRecord, EventsRecord, FileHeader, KeptCall,
-    MetaField, NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord, chunk, encoding,
-    image_end, meta, reason,
+    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, DroppedCalls, DroppedRecord, EndRecord, EventsRecord,
+    FileHeader, KeptCall, MetaField, NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord,
+    chunk, encoding, image_end, meta, reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
@@ -260,14 +260,40 @@ impl Output<'_> {
             if noted.segments == 0 {
                 continue;
             }
-            self.thread(arena, held.bit, held.buffer, noted, (slot, thread, pid))?;
+            self.thread(process, arena, held.bit, held.buffer, noted, (slot, thread, pid))?;
             thread += 1;
         }
-        Ok(())
+        self.dropped(process, arena)
+    }
+
+    /// The short calls that were dropped so far, by function.
+    fn dropped(&mut self, process: &'static Process, arena: &Arena) -> Result<(), i32> {
+        let (places, is_full) = dropped::places(arena);
+        let (threshold_ns, highest_ns) = dropped::thresholds_ns(arena);
+        if highest_ns == 0 {
+            return Ok(());
+        }
+        let length = places.saturating_sub(1) as usize * DroppedCalls::SIZE;
+        aside(length.max(1), |memory| {
+            let (list, _) = memory.split_at_mut_checked(length).ok_or(error::NO_MEMORY)?;
+            let calls = add_dropped(process, arena, list);
+            let record = DroppedRecord {
+                snapshot: 0,
+                is_full: is_full.into(),
+                threshold_ns,
+                highest_ns,
+                calls,
+                ..DroppedRecord::default()
+            };
+            let array =
+                ArrayHeader { entry_size: DroppedCalls::SIZE as u32, count: places.saturating_sub(1) };
+            self.chunk(chunk::DROPPED, &[bytes(&record), bytes(&array), list])
+        })
     }
 
     fn thread(
         &mut self,
+        process: &'static Process,
         arena: &Arena,
         bit: u32,
         buffer: &mut [u8],
@@ -300,7 +326,8 @@ impl Output<'_> {
             lost_busy: header.lost_busy,
             deep: header.deep,
             fiber: header.fiber,
-            reserved: [0; 5],
+            dropped: dropped_of(process, arena, slot),
+            ..ThreadRecord::default()
         };
         let list =
             ArrayHeader { entry_size: size_of::<OpenCall>() as u32, count: noted.open_calls_count as u32 };
@@ -327,6 +354,41 @@ impl Output<'_> {
         }
         Ok(())
     }
+}
+
+/// The calls that were dropped in a slot. Slots in which none were have memory that isn't touched.
+fn dropped_of(process: &'static Process, arena: &Arena, slot: u32) -> u64 {
+    let control = process.control(slot);
+    if control.short_counts.load(Relaxed) == 0 { 0 } else { dropped::count(arena, slot, 0) }
+}
+
+/// Writes the functions whose calls were dropped, with the numbers of these, into `list`. Returns
+/// the sum.
+fn add_dropped(process: &'static Process, arena: &Arena, list: &mut [u8]) -> u64 {
+    let slots = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
+    let entries = list.as_chunks_mut::<{ DroppedCalls::SIZE }>().0;
+    let mut sum = 0_u64;
+    for (entry, place) in entries.iter_mut().zip(1..) {
+        let (code, ticks) = dropped::function(arena, place);
+        DroppedCalls { code, ticks, ..DroppedCalls::default() }.write(entry);
+    }
+    for slot in 0..slots {
+        let mut left = dropped_of(process, arena, slot);
+        for (entry, place) in entries.iter_mut().zip(1..) {
+            // The rest may be memory that was never touched.
+            if left == 0 {
+                break;
+            }
+            let count = dropped::count(arena, slot, place);
+            left = left.saturating_sub(count);
+            sum += count;
+            if let Some(mut function) = DroppedCalls::read(entry) {
+                function.calls += count;
+                function.write(entry);
+            }
+        }
+    }
+    sum
 }
 
 /// The chunk that describes the call for which a snapshot was taken.
@@ -360,6 +422,18 @@ fn copy(
         *place = word.load(Relaxed).to_le_bytes();
     }
     fence(Acquire);
+    let is_newest = number == newest;
+    let places = places.get_mut(..count)?;
+    // Where calls are dropped, words at the end are taken back and written again: those that were
+    // the same twice were there together.
+    let same = if is_newest && dropped::thresholds_ns(arena).1 != 0 {
+        let is_same =
+            |(place, word): (&[u8; WORD_SIZE], &AtomicU64)| *place == word.load(Relaxed).to_le_bytes();
+        places.iter().zip(source).position(|pair| !is_same(pair)).unwrap_or(count)
+    } else {
+        count
+    };
+    fence(Acquire);
     let is_it = arena.pool().is_held(index, bit)
         && arena.pool().entries.get(index as usize).is_some_and(|entry| entry.number.load(Relaxed) == number);
     if !is_it {
@@ -367,8 +441,7 @@ fn copy(
     }
     // Behind the written part of a thread's last segment, there are zeros.
     let written =
-        places.iter().take(count).rposition(|word| *word != [0; WORD_SIZE]).map_or(0, |last| last + 1);
-    let is_newest = number == newest;
+        places.iter().take(same).rposition(|word| *word != [0; WORD_SIZE]).map_or(0, |last| last + 1);
     let words = places.get_mut(..if is_newest { written } else { count })?;
     // An event that was still being written when the snapshot was taken isn't part of it, so it
     // isn't lost either.

@@ -1,4 +1,4 @@
-//! Which functions a trigger's pattern matches.
+//! Which function names a pattern matches.
 //!
 //! A pattern is a name in which `*` stands for any text and `?` for any character. It is compared with these names of a function:
 //!
@@ -14,10 +14,12 @@
 use std::fmt;
 
 use everycall_symbols::{demangle, short_name, shown_name, split_part};
-use regex::Regex;
+use regex::{Regex, RegexBuilder};
 
 /// Longest pattern.
 const LENGTH_MAX: usize = 1000;
+/// Bytes of a compiled regular expression.
+const REGEX_SIZE_MAX: usize = 1 << 20;
 /// Names that are suggested for one that isn't there.
 const NEAR_MAX: usize = 3;
 /// What compilers call a scope without a name.
@@ -25,26 +27,26 @@ const ANONYMOUS: &str = "(anonymous namespace)";
 /// How similar they have to be.
 const NEAR_ENOUGH: f64 = 0.75;
 
-/// A pattern.
+/// A pattern for names.
 #[derive(Clone, Debug)]
-pub struct Pattern {
+pub struct NamePattern {
     text: String,
     regex: Regex,
 }
 
-impl fmt::Display for Pattern {
+impl fmt::Display for NamePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
 }
 
-impl Pattern {
+impl NamePattern {
     /// Reads a pattern.
     ///
     /// # Errors
     ///
     /// It is too long, as a sentence.
-    pub fn new(text: &str) -> Result<Pattern, String> {
+    pub fn new(text: &str) -> Result<NamePattern, String> {
         if text.len() > LENGTH_MAX {
             return Err(format!("it has more than {LENGTH_MAX} bytes"));
         }
@@ -58,7 +60,21 @@ impl Pattern {
         }
         expression.push('$');
         let regex = Regex::new(&expression).map_err(|error| error.to_string())?;
-        Ok(Pattern { text: text.to_owned(), regex })
+        Ok(NamePattern { text: text.to_owned(), regex })
+    }
+
+    /// A regular expression, which may match any part of a name. `text` is what is shown.
+    ///
+    /// # Errors
+    ///
+    /// It isn't one, or would take too much memory; as a sentence.
+    pub fn regex(text: &str, expression: &str) -> Result<NamePattern, String> {
+        if expression.len() > LENGTH_MAX {
+            return Err(format!("it has more than {LENGTH_MAX} bytes"));
+        }
+        let regex = RegexBuilder::new(expression).size_limit(REGEX_SIZE_MAX).build();
+        let regex = regex.map_err(|error| error.to_string())?;
+        Ok(NamePattern { text: text.to_owned(), regex })
     }
 
     /// Whether it means the function with this name of the linker's.
@@ -68,7 +84,9 @@ impl Pattern {
         self.matches_names(&names)
     }
 
-    pub(crate) fn matches_names(&self, names: &Names) -> bool {
+    /// Whether it means the function with these names.
+    #[must_use]
+    pub fn matches_names(&self, names: &Names) -> bool {
         let [called_full, bare] = called(&names.full);
         let [called_short, bare_short] = called(&names.short);
         let of_full = [&names.linkage, &names.full, called_full, bare, &names.plain, &names.shown];
@@ -98,7 +116,7 @@ fn last(name: &str) -> &str {
 
 /// A function's names.
 #[derive(Clone, Debug)]
-pub(crate) struct Names {
+pub struct Names {
     /// The linker's, without what tells parts apart.
     linkage: String,
     /// For people.
@@ -112,6 +130,8 @@ pub(crate) struct Names {
 }
 
 impl Names {
+    /// Those of the function with this name of the linker's.
+    #[must_use]
     pub fn of(linkage_name: &str) -> Names {
         let (linkage, _) = split_part(linkage_name);
         let full = demangle(linkage);
@@ -246,14 +266,14 @@ mod tests {
             ("han.le", "handle", false),
             ("*", "_ZN3a\n", true),
         ] {
-            assert_eq!(Pattern::new(pattern).unwrap().matches(name), is_match, "{pattern} {name}");
+            assert_eq!(NamePattern::new(pattern).unwrap().matches(name), is_match, "{pattern} {name}");
         }
     }
 
     #[test]
     fn near_names_are_found() {
         let names = ["handle_request", "handle_response", "main", "Server::handle_requests"];
-        let near = |text: &str| Pattern::new(text).unwrap().near(names.into_iter());
+        let near = |text: &str| NamePattern::new(text).unwrap().near(names.into_iter());
         assert_eq!(near("handel_request")[0], "handle_request");
         assert_eq!(near("HandleRequest").len(), 3);
         assert!(near("zzz").is_empty());
@@ -283,8 +303,8 @@ mod tests {
         }
         // int tmpl<int>(int)
         for pattern in ["tmpl<int>", "tmpl<int>(int)", "int tmpl<int>(int)", "tmpl", "tmpl<*>"] {
-            assert!(Pattern::new(pattern).unwrap().matches("_Z4tmplIiEiT_"), "{pattern}");
+            assert!(NamePattern::new(pattern).unwrap().matches("_Z4tmplIiEiT_"), "{pattern}");
         }
-        assert!(!Pattern::new("tmpl<char>").unwrap().matches("_Z4tmplIiEiT_"));
+        assert!(!NamePattern::new("tmpl<char>").unwrap().matches("_Z4tmplIiEiT_"));
     }
 }

@@ -1,0 +1,325 @@
+//! `everycall enable`, `disable`, `trace` and `sessions`: what a running program records.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
+use everycall_format::arena::{ModuleEntry, module_state};
+use everycall_format::control::{Reply, status};
+use everycall_format::until_nul;
+use everycall_live::{Control, LiveArena, ProcessFacts};
+use everycall_messages::say;
+use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
+use everycall_units::{Count, Duration as Shown, Several};
+use serde_json::json;
+
+use crate::arguments::{SelectArguments, SessionsArguments, TextFormat, TraceArguments};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::output::{Destination, Output, lines, print};
+use crate::report::{self, Moment};
+use crate::snapshot::default_output;
+
+/// How long a process may take to notice that somebody wants to control it.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// `enable` and `disable`.
+pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Failure> {
+    let mut program = Program::attach(arguments.pid)?;
+    if arguments.patterns.is_empty() {
+        let mut control = program.connect()?;
+        let begin = Instant::now();
+        let reply = control.set(is_in, &[]).map_err(|error| program.failed(&error))?;
+        if !arguments.quiet {
+            let what = if is_in { "all functions are recorded" } else { "no function is recorded" };
+            say!("everycall: {program}: {what}, {}", sites_on(&reply, begin.elapsed()));
+        }
+        notes(&program, &reply);
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut tables = program.tables()?;
+    let mut control = program.connect()?;
+    let (now, base) = control.now().map_err(|error| program.failed(&error))?;
+    let mut selection = match SelectionSet::rules_of(&base) {
+        _ if arguments.only => Selection::all_or_none(!is_in),
+        _ if now.on == 0 => Selection::all_or_none(false),
+        Some(set) => selection_of(&set),
+        None => Selection::all_or_none(true),
+    };
+    let added = add(&mut selection, &arguments.patterns, is_in)?;
+    let (set, outcome) = resolve(&selection, &mut tables);
+    all_match(&selection, &added, &outcome, &tables)?;
+    let bytes = set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    let begin = Instant::now();
+    let reply = control.set(true, &bytes).map_err(|error| program.failed(&error))?;
+    if !arguments.quiet {
+        print_matched(&selection, &added, &outcome);
+        say!(
+            "everycall: {program}: recording {} of {}, {}",
+            Count(outcome.on.functions),
+            Several(outcome.all.functions, "function", "functions"),
+            sites_on(&reply, begin.elapsed())
+        );
+    }
+    notes(&program, &reply);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `trace`.
+pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
+    let mut program = Program::attach(arguments.pid)?;
+    let mut tables = program.tables()?;
+    let mut selection = Selection::all_or_none(false);
+    let added = add(&mut selection, &arguments.patterns, true)?;
+    let (set, outcome) = resolve(&selection, &mut tables);
+    all_match(&selection, &added, &outcome, &tables)?;
+    let bytes = set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
+    let file = Output::create(&output)?;
+    let mut control = program.connect()?;
+    let name = arguments.name.clone().unwrap_or_else(|| arguments.patterns.join(" "));
+    control.open(&name, &bytes).map_err(|error| program.failed(&error))?;
+    let reply = control.activate().map_err(|error| program.failed(&error))?;
+    let begin = Instant::now();
+    if !arguments.quiet {
+        print_matched(&selection, &added, &outcome);
+    }
+    notes(&program, &reply);
+    let time = Duration::from_nanos(arguments.time);
+    while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
+        std::thread::sleep(rest.min(Duration::from_millis(100)));
+        if program.has_ended() {
+            return Err(program.failed(&"the process has ended; to have the calls of programs that end, run them under `everycall record`"));
+        }
+    }
+    let last = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let snapshot =
+        everycall_live::take(&program.arena, Some(last)).map_err(|error| program.failed(&error))?;
+    // What only this session wants costs no longer than it has to.
+    drop(control);
+    let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
+    if !arguments.quiet {
+        report::print(&summary, &output.path, Moment::Snapshot(Some(last)));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// `sessions`.
+pub fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failure> {
+    let mut program = Program::attach(arguments.pid)?;
+    let (reply, sessions) = match program.arena.is_controlled() {
+        false => (None, Vec::new()),
+        true => {
+            let mut control = program.connect()?;
+            let (reply, sessions) = control.sessions().map_err(|error| program.failed(&error))?;
+            (Some(reply), sessions)
+        }
+    };
+    let owner = |pid: u32| ProcessFacts::of(pid).map_or_else(|_| "?".to_owned(), |facts| facts.program());
+    let name = |name: &[u8]| String::from_utf8_lossy(until_nul(name)).into_owned();
+    if arguments.format == TextFormat::Json {
+        let rows: Vec<_> = sessions
+            .iter()
+            .map(|session| {
+                json!({
+                    "name": name(&session.name), "owner_pid": session.owner, "owner": owner(session.owner),
+                    "active": session.active != 0, "sites": session.sites,
+                })
+            })
+            .collect();
+        print(&format!("{:#}\n", json!({ "pid": arguments.pid, "sessions": rows })))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let mut rows = vec![["OWNER", "PROGRAM", "STATE", "SITES", "NAME"].map(str::to_owned)];
+    rows.extend(sessions.iter().map(|session| {
+        [
+            session.owner.to_string(),
+            owner(session.owner).escape_debug().to_string(),
+            if session.active == 0 { "staged" } else { "active" }.to_owned(),
+            Count(session.sites).to_string(),
+            name(&session.name).escape_debug().to_string(),
+        ]
+    }));
+    if rows.len() > 1 {
+        print(&lines(&rows, &[1, 2, 4]))?;
+    } else {
+        say!(
+            "everycall: {program} has no sessions; `everycall trace {} PATTERN --for 10s` opens one",
+            arguments.pid
+        );
+    }
+    if let Some(reply) = reply {
+        notes(&program, &reply);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A running program.
+pub struct Program {
+    pid: u32,
+    pub arena: LiveArena,
+}
+
+impl std::fmt::Display for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} ({})", self.arena.process().program().escape_debug(), self.pid)
+    }
+}
+
+impl Program {
+    /// Reaches process `pid`.
+    pub fn attach(pid: u32) -> Result<Program, Failure> {
+        let arena = everycall_live::attach(pid)
+            .map_err(|error| Failure::new(exit_code::FAILED, format!("process {pid}: {error}")))?;
+        Ok(Program { pid, arena })
+    }
+
+    pub fn failed(&self, reason: &dyn std::fmt::Display) -> Failure {
+        Failure::new(exit_code::FAILED, format!("process {}: {reason}", self.pid))
+    }
+
+    pub fn connect(&mut self) -> Result<Control, Failure> {
+        Control::connect(&self.arena, PATIENCE).map_err(|error| self.failed(&error))
+    }
+
+    fn has_ended(&self) -> bool {
+        ProcessFacts::of(self.pid)
+            .map_or(true, |facts| facts.has_ended || facts.started != self.arena.process().started)
+    }
+
+    /// The functions of its modules that are loaded.
+    pub fn tables(&self) -> Result<Vec<FunctionTable>, Failure> {
+        let mut tables = Vec::new();
+        let mut troubles = Vec::new();
+        for (module, path) in self.arena.modules() {
+            if module.state != module_state::COMPLETE || module.unloaded_ticks != 0 {
+                continue;
+            }
+            match self.table(&module, &path) {
+                Ok(table) => tables.push(table),
+                Err(trouble) => troubles.push(trouble),
+            }
+        }
+        match (tables.is_empty(), troubles.as_slice()) {
+            (true, [first, ..]) => return Err(self.failed(first)),
+            (true, []) => return Err(self.failed(&"it has loaded no module with traced functions")),
+            _ => {}
+        }
+        for trouble in troubles {
+            say!("everycall: {trouble}; its functions are left as they are");
+        }
+        Ok(tables)
+    }
+
+    /// The functions of one module, if its file is still the one that was loaded.
+    fn table(&self, module: &ModuleEntry, path: &[u8]) -> Result<FunctionTable, String> {
+        use std::os::unix::ffi::OsStrExt;
+        let path = Path::new(std::ffi::OsStr::from_bytes(path));
+        // It may see other files under these names than we do.
+        let mut inside = PathBuf::from(format!("/proc/{}/root", self.pid));
+        inside.push(path.strip_prefix("/").unwrap_or(path));
+        let table = FunctionTable::open(&inside)
+            .or_else(|error| match error {
+                TableError::Unreadable(..) => FunctionTable::open(path),
+                other => Err(other),
+            })
+            .map_err(|error| error.to_string())?;
+        let length = module.build_id_length as usize;
+        if length == 0 {
+            return Err(format!(
+                "{} has no build id, by which a running program's functions are recognized; link it with -Wl,--build-id",
+                path.display()
+            ));
+        }
+        if module.build_id.get(..length) != Some(table.build_id()) {
+            return Err(format!(
+                "{} isn't the file any more that the process has loaded; restart the process",
+                path.display()
+            ));
+        }
+        Ok(table)
+    }
+}
+
+/// Adds patterns to a selection. Returns their rules' texts.
+pub fn add(selection: &mut Selection, patterns: &[String], is_in: bool) -> Result<Vec<String>, Failure> {
+    let before: Vec<String> = selection.rules().iter().map(ToString::to_string).collect();
+    for pattern in patterns {
+        selection.add(pattern, is_in).map_err(|error| Failure::new(exit_code::USAGE, error))?;
+    }
+    let all = selection.rules().iter().map(ToString::to_string);
+    let sign = if is_in { '+' } else { '-' };
+    let named: Vec<String> = patterns.iter().map(|pattern| format!("{sign} {}", pattern.trim())).collect();
+    Ok(all.filter(|rule| !before.contains(rule) || named.contains(rule)).collect())
+}
+
+/// That each of these rules matches something.
+pub fn all_match(
+    selection: &Selection,
+    added: &[String],
+    outcome: &Outcome,
+    tables: &[FunctionTable],
+) -> Result<(), Failure> {
+    for (rule, matched) in selection.rules().iter().zip(&outcome.matched) {
+        if matched.functions == 0 && added.contains(&rule.to_string()) {
+            return Err(Failure::new(exit_code::FAILED, nothing_matches(rule, tables)));
+        }
+    }
+    Ok(())
+}
+
+fn nothing_matches(rule: &Rule, tables: &[FunctionTable]) -> String {
+    let names: Vec<String> = tables.iter().flat_map(FunctionTable::plain_names).collect();
+    let near = match Selection::near(rule, &names).as_slice() {
+        [] => "; `everycall functions` lists what there is".to_owned(),
+        [one] => format!("; there is {one}"),
+        [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
+    };
+    let files: Vec<String> = tables.iter().map(|table| table.path().display().to_string()).collect();
+    format!("no traced function in {} matches `{}`{near}", files.join(", "), rule.pattern)
+}
+
+/// Says what each of these rules matches.
+pub fn print_matched(selection: &Selection, added: &[String], outcome: &Outcome) {
+    for (rule, matched) in selection.rules().iter().zip(&outcome.matched) {
+        if added.contains(&rule.to_string()) {
+            say!(
+                "everycall: `{}` matches {} with {}",
+                rule.pattern,
+                Several(matched.functions, "function", "functions"),
+                Several(matched.sites, "site", "sites")
+            );
+        }
+    }
+}
+
+fn sites_on(reply: &Reply, took: Duration) -> String {
+    let took = Shown { ns: u64::try_from(took.as_nanos()).unwrap_or(u64::MAX) };
+    match reply.sites_on + reply.sites_off {
+        // Hooks that are always called have no sites to switch.
+        0 => format!("within {took}"),
+        all => format!("{} of {} sites are on, switched within {took}", Count(reply.sites_on), Count(all)),
+    }
+}
+
+/// What a user should know beside.
+fn notes(program: &Program, reply: &Reply) {
+    if reply.status == status::DISABLED {
+        say!(
+            "everycall: {program} has switched tracing off itself (everycall_disable): nothing is recorded until it calls everycall_enable"
+        );
+    }
+    if reply.foreign > 0 {
+        say!(
+            "everycall: {} hold other bytes than everycall's, such as a debugger's breakpoints, and were left as they are",
+            Several(reply.foreign, "site", "sites")
+        );
+    }
+    if reply.failed > 0 {
+        say!(
+            "everycall: {} could not be switched: the process must not change its code (memory-deny-write-execute, a seccomp filter)",
+            Several(reply.failed, "site", "sites")
+        );
+    }
+}

@@ -1,0 +1,403 @@
+//! The functions of a file that have sites.
+
+use std::fmt;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+
+use everycall_format::Wire;
+use everycall_format::site::{SITES_SECTION, Site, XRAY_SECTION, XraySled, site_kind, sled_kind};
+use everycall_symbols::{FunctionId, ModuleIdentity, ModuleSymbols, SymbolOptions, demangle, split_part};
+use memchr::memchr_iter;
+use object::read::elf::ElfFile64;
+use object::{Endianness, Object, ObjectSection, ObjectSymbol, ReadCache, SectionKind};
+
+use crate::code::Code;
+use crate::names::Names;
+
+/// Names of the functions that are called where there are no sites to switch.
+const PLAIN_HOOKS: [&str; 4] =
+    ["__fentry__", "__return__", "__cyg_profile_func_enter", "__cyg_profile_func_exit"];
+/// Bytes of a site of mode `nops`, of an XRay sled, and of a call.
+const SITE_SIZE: u64 = 5;
+const SLED_SIZE: u64 = 11;
+const CALL_SIZE: u64 = 5;
+/// Opcode of a call with a 32-bit displacement.
+const CALL: u8 = 0xe8;
+/// Names that are suggested at most.
+const NAMES_FOR_SUGGESTIONS: usize = 200_000;
+
+/// Why a file has no functions to choose from.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum TableError {
+    /// It can't be read.
+    Unreadable(PathBuf, std::io::Error),
+    /// It isn't a 64-bit ELF file, or is damaged.
+    NotUnderstood(PathBuf, String),
+    /// None of its functions calls a hook.
+    NoSites(PathBuf),
+    /// Its functions call hooks, but it has no symbols that say where its functions are.
+    Stripped(PathBuf),
+}
+
+impl fmt::Display for TableError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TableError::Unreadable(path, error) => {
+                write!(f, "{} can't be read ({error}); name a file that you may read", path.display())
+            }
+            TableError::NotUnderstood(path, reason) => write!(
+                f,
+                "{} is not an ELF file that can be read ({reason}); name a compiled program or library",
+                path.display()
+            ),
+            TableError::NoSites(path) => write!(
+                f,
+                "{} has no traced functions; build it through the prefix: everycall cc -- g++ -O2 -g app.cpp -o app",
+                path.display()
+            ),
+            TableError::Stripped(path) => write!(
+                f,
+                "{} is stripped, so nothing tells where its functions are; keep its symbols (leave out strip and -s), or \
+                 install its debug file",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for TableError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            TableError::Unreadable(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// A function that can be recorded.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Instrumented {
+    /// Its first image address.
+    pub start: u64,
+    /// Bytes; 0 where unknown.
+    pub size: u64,
+    /// The linker's name, with the suffix of a part; empty where there is no symbol.
+    pub linkage_name: String,
+    /// Sites: places at which it calls a hook.
+    pub sites: u32,
+    id: FunctionId,
+}
+
+impl Instrumented {
+    /// Its name for people; `+0x1234` where there is no symbol.
+    #[must_use]
+    pub fn name(&self) -> String {
+        match self.linkage_name.as_str() {
+            "" => format!("+{:#x}", self.start),
+            name => demangle(split_part(name).0),
+        }
+    }
+}
+
+/// A place in a function at which it calls a hook.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct SiteAt {
+    address: u64,
+    size: u64,
+    /// Index of its function.
+    function: u32,
+    /// Instructions of the function's own in it.
+    own: u32,
+}
+
+/// The functions of a file that have sites, in the order of their addresses.
+pub struct FunctionTable {
+    path: PathBuf,
+    build_id: Vec<u8>,
+    functions: Vec<Instrumented>,
+    sites: Vec<SiteAt>,
+    /// Executable sections: address and bytes.
+    text: Vec<(u64, Vec<u8>)>,
+    symbols: ModuleSymbols,
+    /// Whether its hooks are always called, so that functions, not sites, are chosen.
+    is_plain: bool,
+}
+
+impl fmt::Debug for FunctionTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "FunctionTable({}, {} functions)", self.path.display(), self.functions.len())
+    }
+}
+
+impl FunctionTable {
+    /// Reads the file at `path`.
+    ///
+    /// # Errors
+    ///
+    /// It can't be read, or has no functions that can be recorded.
+    pub fn open(path: &Path) -> Result<FunctionTable, TableError> {
+        let unreadable = |error| TableError::Unreadable(path.to_owned(), error);
+        let path = &path.canonicalize().map_err(unreadable)?;
+        let unreadable = |error| TableError::Unreadable(path.clone(), error);
+        if !std::fs::metadata(path).map_err(unreadable)?.is_file() {
+            return Err(TableError::NotUnderstood(path.to_owned(), "not a file".to_owned()));
+        }
+        let odd = |error: object::Error| TableError::NotUnderstood(path.to_owned(), error.to_string());
+        let cache = ReadCache::new(File::open(path).map_err(unreadable)?);
+        let elf = ElfFile64::<Endianness, _>::parse(&cache).map_err(odd)?;
+        let build_id = elf.build_id().ok().flatten().unwrap_or_default().to_vec();
+        let symbols = ModuleSymbols::open(&ModuleIdentity::new(path, &build_id), &SymbolOptions::default());
+        let mut text = Vec::new();
+        for section in elf.sections().filter(|section| section.kind() == SectionKind::Text) {
+            text.push((section.address(), section.data().map_err(odd)?.to_vec()));
+        }
+        let mut raw = Vec::new();
+        for section in elf.sections() {
+            let Ok(name) = section.name() else { continue };
+            if name == SITES_SECTION {
+                nops(section.address(), section.data().map_err(odd)?, &mut raw);
+            } else if name == XRAY_SECTION {
+                sleds(section.address(), section.data().map_err(odd)?, &mut raw);
+            }
+        }
+        let mut table = FunctionTable {
+            path: path.to_owned(),
+            build_id,
+            functions: Vec::new(),
+            sites: Vec::new(),
+            text,
+            symbols,
+            is_plain: false,
+        };
+        let hooks = hooks(&elf);
+        if raw.is_empty() {
+            table.is_plain = true;
+            table.add_plain(&hooks);
+            if table.functions.is_empty() {
+                let report = everycall_symbols::site_report(path);
+                let is_traced = report.is_ok_and(|report| {
+                    report.note.is_some() && (report.hooks_defined || report.hooks_undefined)
+                });
+                let path = path.to_owned();
+                return Err(if is_traced { TableError::Stripped(path) } else { TableError::NoSites(path) });
+            }
+        } else {
+            table.add_sited(raw);
+        }
+        Ok(table)
+    }
+
+    /// Its file.
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What the file is recognised by; empty where it has nothing.
+    #[must_use]
+    pub fn build_id(&self) -> &[u8] {
+        &self.build_id
+    }
+
+    /// The functions, in the order of their addresses.
+    #[must_use]
+    pub fn functions(&self) -> &[Instrumented] {
+        &self.functions
+    }
+
+    /// Sites of all functions.
+    #[must_use]
+    pub fn site_count(&self) -> usize {
+        self.sites.len()
+    }
+
+    /// Whether hooks are always called here (modes `fentry`, `finstrument`, `after-inlining`).
+    #[must_use]
+    pub fn is_plain(&self) -> bool {
+        self.is_plain
+    }
+
+    /// The instructions of a function, by its index. Without a size, it ends where the next one
+    /// begins.
+    #[must_use]
+    pub fn code(&self, index: usize) -> Code {
+        let Some(function) = self.functions.get(index) else { return Code::default() };
+        let next = self.functions.get(index + 1).map_or(u64::MAX, |next| next.start);
+        let end = match function.size {
+            0 => next,
+            size => function.start.saturating_add(size),
+        };
+        let bytes = self.text.iter().find_map(|(address, bytes)| {
+            let first = usize::try_from(function.start.checked_sub(*address)?).ok()?;
+            let last = usize::try_from(end - address).unwrap_or(usize::MAX).min(bytes.len());
+            bytes.get(first..last)
+        });
+        let site = |address: u64| {
+            let place = self.sites.binary_search_by_key(&address, |site| site.address).ok()?;
+            let site = self.sites.get(place)?;
+            Some((site.size, site.own))
+        };
+        Code::of(bytes.unwrap_or_default(), function.start, site)
+    }
+
+    /// Where a function is declared: file and line, as the compiler recorded them.
+    pub fn source(&mut self, index: usize) -> Option<(PathBuf, Option<u32>)> {
+        let function = self.symbols.function(self.functions.get(index)?.id);
+        Some((function.file.as_deref()?.to_owned(), function.line))
+    }
+
+    /// The functions' names, without parameters, for suggestions.
+    #[must_use]
+    pub fn plain_names(&self) -> Vec<String> {
+        let named = self.functions.iter().filter(|function| !function.linkage_name.is_empty());
+        named.take(NAMES_FOR_SUGGESTIONS).map(|function| Names::of(&function.linkage_name).plain).collect()
+    }
+
+    /// Runs of what is chosen, as image addresses in ascending order and apart. `is_chosen`: by the
+    /// index of each function.
+    #[must_use]
+    pub(crate) fn ranges(&self, is_chosen: &[bool]) -> Vec<(u64, u64)> {
+        let chosen = |function: u32| is_chosen.get(function as usize).copied().unwrap_or(false);
+        let mut ranges: Vec<(u64, u64)> = Vec::new();
+        if self.is_plain {
+            // A hook is told any address of its function.
+            for (function, _) in self.functions.iter().zip(is_chosen).filter(|(_, chosen)| **chosen) {
+                let end = function.start.saturating_add(function.size.max(1));
+                match ranges.last_mut() {
+                    Some(last) if last.1 >= function.start => last.1 = last.1.max(end),
+                    _ => ranges.push((function.start, end)),
+                }
+            }
+            return ranges;
+        }
+        let mut is_open = false;
+        for site in &self.sites {
+            let is_wanted = chosen(site.function);
+            match ranges.last_mut() {
+                Some(last) if is_wanted && is_open => last.1 = site.address + 1,
+                _ if is_wanted => ranges.push((site.address, site.address + 1)),
+                _ => {}
+            }
+            is_open = is_wanted;
+        }
+        ranges
+    }
+
+    /// Functions with sites, by what the sites say themselves.
+    fn add_sited(&mut self, mut raw: Vec<(u64, u64, u64, u32)>) {
+        raw.sort_unstable();
+        let mut starts: Vec<u64> = raw.iter().map(|(_, function, ..)| *function).collect();
+        starts.sort_unstable();
+        starts.dedup();
+        for start in &starts {
+            let id = self.symbols.function_at(*start);
+            self.functions.push(Instrumented {
+                start: *start,
+                size: 0,
+                linkage_name: String::new(),
+                sites: 0,
+                id,
+            });
+        }
+        let entries = self.symbols.functions().filter(|entry| !entry.is_plt);
+        let named: Vec<_> = entries
+            .map(|entry| (entry.start, entry.size, String::from_utf8_lossy(entry.linkage_name).into_owned()))
+            .collect();
+        for function in &mut self.functions {
+            if let Ok(found) = named.binary_search_by_key(&function.start, |named| named.0) {
+                let (_, size, name) = &named[found];
+                (function.size, function.linkage_name) = (*size, name.clone());
+            }
+        }
+        for (address, function, size, own) in raw {
+            let Ok(function) = starts.binary_search(&function) else { continue };
+            self.functions[function].sites += 1;
+            self.sites.push(SiteAt { address, size, function: function as u32, own });
+        }
+    }
+
+    /// Functions that call one of these hooks.
+    fn add_plain(&mut self, hooks: &[u64]) {
+        let entries = self.symbols.functions().filter(|entry| !entry.is_plt && entry.size > 0);
+        let mut functions: Vec<Instrumented> = entries
+            .map(|entry| Instrumented {
+                start: entry.start,
+                size: entry.size,
+                linkage_name: String::from_utf8_lossy(entry.linkage_name).into_owned(),
+                sites: 0,
+                id: entry.id,
+            })
+            .collect();
+        for (begin, bytes) in &self.text {
+            for at in memchr_iter(CALL, bytes) {
+                let Some(displacement) = bytes.get(at + 1..).and_then(|rest| rest.first_chunk()) else {
+                    continue;
+                };
+                let address = begin + at as u64;
+                let target =
+                    (address + CALL_SIZE).wrapping_add_signed(i32::from_le_bytes(*displacement).into());
+                if !hooks.contains(&target) {
+                    continue;
+                }
+                let behind = functions.partition_point(|function| function.start <= address);
+                let Some(function) = behind.checked_sub(1) else { continue };
+                if address < functions[function].start + functions[function].size {
+                    functions[function].sites += 1;
+                    let own = 0;
+                    self.sites.push(SiteAt { address, size: CALL_SIZE, function: function as u32, own });
+                }
+            }
+        }
+        // Those without a call of a hook go.
+        let mut places = vec![u32::MAX; functions.len()];
+        let mut kept = 0;
+        for (place, function) in places.iter_mut().zip(&functions).filter(|(_, function)| function.sites > 0)
+        {
+            (*place, kept) = (kept, kept + 1);
+            self.functions.push(function.clone());
+        }
+        self.sites.iter_mut().for_each(|site| site.function = places[site.function as usize]);
+        self.sites.sort_unstable();
+    }
+}
+
+/// Where plain hooks begin.
+fn hooks<'data>(elf: &impl Object<'data>) -> Vec<u64> {
+    let is_hook = |name: &str| PLAIN_HOOKS.contains(&name);
+    let symbols = elf.symbols().filter(|symbol| symbol.is_definition());
+    symbols.filter(|symbol| symbol.name().is_ok_and(is_hook)).map(|symbol| symbol.address()).collect()
+}
+
+/// Address, function, bytes and own instructions of each site of mode `nops`.
+fn nops(at: u64, bytes: &[u8], raw: &mut Vec<(u64, u64, u64, u32)>) {
+    for (index, bytes) in (0..).zip(bytes.chunks_exact(Site::SIZE)) {
+        let place: u64 = at + index * Site::SIZE as u64;
+        let Some(site) = Site::read(bytes) else { continue };
+        // The other kinds stand before a `ret` or a jump of the function's own.
+        let own = 0;
+        if site.kind <= site_kind::RETURN {
+            let of = |distance: i32| place.wrapping_add_signed(distance.into());
+            raw.push((of(site.site), function_of(place, site.function), SITE_SIZE, own));
+        }
+    }
+}
+
+fn function_of(place: u64, distance: i32) -> u64 {
+    // The distance is from the field itself, the second one.
+    (place + 4).wrapping_add_signed(distance.into())
+}
+
+/// The same of each XRay sled.
+fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<(u64, u64, u64, u32)>) {
+    for (index, bytes) in (0..).zip(bytes.chunks_exact(XraySled::SIZE)) {
+        let place: u64 = at + index * XraySled::SIZE as u64;
+        let Some(sled) = XraySled::read(bytes) else { continue };
+        if sled.kind <= sled_kind::ENTRY_LOG_ARGS {
+            // An exit's sled is the function's `ret`.
+            let own = u32::from(sled.kind == sled_kind::EXIT);
+            let function = (place + 8).wrapping_add_signed(sled.function);
+            raw.push((place.wrapping_add_signed(sled.sled), function, SLED_SIZE, own));
+        }
+    }
+}

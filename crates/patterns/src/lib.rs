@@ -1,0 +1,26 @@
+//! Which functions of a module are meant.
+//!
+//! ```text
+//! names      demangled names, and globs and regular expressions over them
+//! pattern    `handle_*`, `file:net/*.c & size:<20`, ...: what a function has to be
+//! functions  the functions of a file that have sites
+//! code       their instructions: how many, and whether they loop
+//! selection  rules in order, lists in files, and what they select
+//! ```
+
+#![deny(missing_docs, clippy::missing_errors_doc)]
+// What comes from outside ends in an error, never in a panic.
+#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
+#![forbid(unsafe_code)]
+
+mod code;
+mod functions;
+mod names;
+mod pattern;
+mod selection;
+
+pub use code::Code;
+pub use functions::{FunctionTable, Instrumented, TableError};
+pub use names::{NamePattern, Names};
+pub use pattern::{Pattern, path_matches};
+pub use selection::{Matched, Resolved, Rule, Selection, SelectionError};

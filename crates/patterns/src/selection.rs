@@ -1,0 +1,287 @@
+//! Rules in order, and what they select.
+
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+use crate::functions::FunctionTable;
+use crate::pattern::{Looked, Pattern};
+
+/// Largest list.
+const LIST_SIZE_MAX: u64 = 16 << 20;
+
+/// One rule of a selection.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    /// Whether what it matches is recorded, rather than left out.
+    pub is_in: bool,
+    /// What it matches.
+    pub pattern: Pattern,
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", if self.is_in { '+' } else { '-' }, self.pattern)
+    }
+}
+
+impl Rule {
+    /// Reads `+ PATTERN` or `- PATTERN`, as rules are printed. A plain pattern has the sign of
+    /// `plain_is_in`.
+    ///
+    /// # Errors
+    ///
+    /// The pattern isn't understood: see [`Pattern::new`].
+    pub fn parse(text: &str, plain_is_in: bool) -> Result<Rule, String> {
+        let text = text.trim();
+        let (is_in, pattern) = match (text.strip_prefix("+ "), text.strip_prefix("- ")) {
+            (Some(pattern), _) => (true, pattern),
+            (_, Some(pattern)) => (false, pattern),
+            _ => (plain_is_in, text),
+        };
+        Ok(Rule { is_in, pattern: Pattern::new(pattern)? })
+    }
+}
+
+/// Why there is no selection.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SelectionError {
+    /// A pattern isn't understood.
+    Pattern {
+        /// The pattern.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A list can't be read.
+    List(PathBuf, String),
+    /// A line of a list isn't understood.
+    Line {
+        /// The list.
+        list: PathBuf,
+        /// The line's number, from 1.
+        line: usize,
+        /// The line.
+        text: String,
+        /// What is wrong with it.
+        reason: String,
+    },
+}
+
+impl fmt::Display for SelectionError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            SelectionError::Pattern { text, reason } => write!(f, "the pattern {text:?} {reason}"),
+            SelectionError::List(path, reason) => write!(
+                f,
+                "{} can't be read: {reason}; name a file with a pattern on each line, as in @functions.txt",
+                path.display()
+            ),
+            SelectionError::Line { list, line, text, reason } => {
+                write!(f, "{}:{line}: the pattern {text:?} {reason}", list.display())
+            }
+        }
+    }
+}
+
+impl std::error::Error for SelectionError {}
+
+/// Which functions are recorded: rules in order, the last of which that matches decides.
+#[derive(Clone, Debug, Default)]
+pub struct Selection {
+    rules: Vec<Rule>,
+    /// Whether functions are recorded that no rule matches.
+    others: bool,
+}
+
+impl Selection {
+    /// Without rules: everything, or nothing.
+    #[must_use]
+    pub fn all_or_none(all: bool) -> Selection {
+        Selection { rules: Vec::new(), others: all }
+    }
+
+    /// What `--only` and `--not` mean: `only` selects, and nothing else is recorded if there is one;
+    /// then `not` leaves out. Each is a pattern, or `@FILE` for a list.
+    ///
+    /// # Errors
+    ///
+    /// A pattern isn't understood, or a list can't be read.
+    pub fn of_options(only: &[String], not: &[String]) -> Result<Selection, SelectionError> {
+        let mut selection = Selection::all_or_none(only.is_empty());
+        for text in only {
+            selection.add(text, true)?;
+        }
+        for text in not {
+            selection.add(text, false)?;
+        }
+        Ok(selection)
+    }
+
+    /// Adds a pattern, or the rules of a list for `@FILE`. A rule without a sign has that of `is_in`.
+    ///
+    /// # Errors
+    ///
+    /// As [`Selection::of_options`].
+    pub fn add(&mut self, text: &str, is_in: bool) -> Result<(), SelectionError> {
+        if let Some(path) = text.strip_prefix('@') {
+            return self.add_list(Path::new(path), is_in);
+        }
+        let pattern =
+            Pattern::new(text).map_err(|reason| SelectionError::Pattern { text: text.to_owned(), reason })?;
+        self.push(Rule { is_in, pattern });
+        Ok(())
+    }
+
+    /// Adds a rule.
+    pub fn push(&mut self, rule: Rule) {
+        // All before a rule for everything have no effect any more.
+        if rule.pattern.text() == "*" {
+            self.rules.clear();
+        }
+        // Nor has the same pattern's earlier one.
+        self.rules.retain(|earlier| earlier.pattern.text() != rule.pattern.text());
+        self.rules.push(rule);
+    }
+
+    fn add_list(&mut self, path: &Path, is_in: bool) -> Result<(), SelectionError> {
+        let failed = |reason: String| SelectionError::List(path.to_owned(), reason);
+        let facts = std::fs::metadata(path).map_err(|error| failed(error.to_string()))?;
+        if facts.len() > LIST_SIZE_MAX {
+            return Err(failed(format!("it has {} bytes, more than a list of functions", facts.len())));
+        }
+        let text = std::fs::read_to_string(path).map_err(|error| failed(error.to_string()))?;
+        for (line, text) in (1..).zip(text.lines()) {
+            let text = text.trim();
+            // `#` begins a comment where it begins a line or follows a space; names may contain it.
+            let text = text.split(" #").next().unwrap_or_default().trim();
+            if text.is_empty() || text.starts_with('#') {
+                continue;
+            }
+            match Rule::parse(text, is_in) {
+                Ok(rule) => self.rules.push(rule),
+                Err(reason) => {
+                    let (list, text) = (path.to_owned(), text.to_owned());
+                    return Err(SelectionError::Line { list, line, text, reason });
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The rules, in order.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    /// Whether functions are recorded that no rule matches.
+    #[must_use]
+    pub fn others(&self) -> bool {
+        self.others
+    }
+
+    /// Whether everything is recorded.
+    #[must_use]
+    pub fn is_everything(&self) -> bool {
+        self.others && self.rules.is_empty()
+    }
+
+    /// What is selected of a file's functions.
+    #[must_use]
+    pub fn resolve(&self, table: &mut FunctionTable) -> Resolved {
+        let count = table.functions().len();
+        let mut is_on = vec![self.others; count];
+        let mut matched = vec![Matched::default(); self.rules.len()];
+        for (index, is_on) in is_on.iter_mut().enumerate() {
+            let sites = table.functions().get(index).map_or(0, |function| function.sites);
+            let mut function = Looked::at(table, index);
+            for (rule, matched) in self.rules.iter().zip(&mut matched) {
+                if rule.pattern.matches(&mut function) {
+                    *is_on = rule.is_in;
+                    matched.functions += 1;
+                    matched.sites += u64::from(sites);
+                }
+            }
+        }
+        let on = table.functions().iter().zip(&is_on).filter(|(_, is_on)| **is_on);
+        let on = on.fold(Matched::default(), |sum, (function, _)| Matched {
+            functions: sum.functions + 1,
+            sites: sum.sites + u64::from(function.sites),
+        });
+        let all = Matched { functions: count as u64, sites: table.site_count() as u64 };
+        Resolved { ranges: table.ranges(&is_on), is_on, on, all, matched }
+    }
+
+    /// For rules that match nothing: names of `names` that are most like those that they ask for.
+    #[must_use]
+    pub fn near(rule: &Rule, names: &[String]) -> Vec<String> {
+        let mut near: Vec<String> =
+            rule.pattern.names().flat_map(|name| name.near(names.iter().map(String::as_str))).collect();
+        near.dedup();
+        near
+    }
+}
+
+/// How much something matches.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Matched {
+    /// Functions.
+    pub functions: u64,
+    /// Their sites.
+    pub sites: u64,
+}
+
+impl std::ops::AddAssign for Matched {
+    fn add_assign(&mut self, more: Matched) {
+        self.functions += more.functions;
+        self.sites += more.sites;
+    }
+}
+
+/// What a selection selects in one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Resolved {
+    /// What is recorded, as image addresses: begin and end, ascending and apart.
+    pub ranges: Vec<(u64, u64)>,
+    /// Whether each function is recorded, by its index.
+    pub is_on: Vec<bool>,
+    /// What is recorded.
+    pub on: Matched,
+    /// What there is.
+    pub all: Matched,
+    /// What each rule matches, whether or not a later one decides.
+    pub matched: Vec<Matched>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_keep_their_order_and_lose_what_has_no_effect() {
+        let mut selection = Selection::all_or_none(true);
+        for rule in ["- a*", "+ ab", "- a*", "- c"] {
+            selection.push(Rule::parse(rule, true).unwrap());
+        }
+        let shown =
+            |selection: &Selection| selection.rules().iter().map(ToString::to_string).collect::<Vec<_>>();
+        assert_eq!(shown(&selection), ["+ ab", "- a*", "- c"]);
+        selection.push(Rule::parse("- *", true).unwrap());
+        assert_eq!(shown(&selection), ["- *"]);
+    }
+
+    #[test]
+    fn errors_say_where() {
+        let list = std::env::temp_dir().join(format!("everycall-list-{}", std::process::id()));
+        std::fs::write(&list, "# what is slow\n+ handle_*\n\nparse # and this\n- size:many\n").unwrap();
+        let mut selection = Selection::all_or_none(false);
+        let error = selection.add(&format!("@{}", list.display()), true).unwrap_err().to_string();
+        assert!(error.contains(":5: the pattern \"- size:many\""), "{error}");
+        std::fs::remove_file(&list).unwrap();
+        let error = selection.add("@/not/there", true).unwrap_err().to_string();
+        assert!(error.contains("/not/there can't be read"), "{error}");
+        let error = Selection::of_options(&["/(/".to_owned()], &[]).unwrap_err().to_string();
+        assert!(error.starts_with("the pattern \"/(/\" isn't a regular expression"), "{error}");
+    }
+}

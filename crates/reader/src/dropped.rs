@@ -1,0 +1,70 @@
+//! Short calls that were dropped.
+
+use everycall_format::event::{ESCAPE_FIRST, EXIT};
+use everycall_format::{Wire, ect};
+
+use crate::model::{Dropped, DroppedCalls, Recording};
+use crate::payload::{Array, TABLE_MAX};
+
+/// Takes in what the process with index `process` has dropped. `Err` says what is wrong with it.
+pub(crate) fn read_dropped(
+    bytes: &[u8],
+    process: usize,
+    recording: &mut Recording,
+) -> Result<(), &'static str> {
+    let record = ect::DroppedRecord::read(bytes).ok_or("it is too short")?;
+    if recording.dropped.len() >= TABLE_MAX {
+        return Err("too many processes have dropped calls");
+    }
+    let array = bytes.get(ect::DroppedRecord::SIZE..).and_then(Array::parse::<ect::DroppedCalls>);
+    let array = array.ok_or("its array's header is cut or has too small entries")?;
+    let functions = array.iter::<ect::DroppedCalls>().take(TABLE_MAX).map(|function| DroppedCalls {
+        offset: Some(function.code & !EXIT).filter(|code| *code < ESCAPE_FIRST),
+        ticks: function.ticks,
+        calls: function.calls,
+    });
+    recording.dropped.push(Dropped {
+        snapshot: record.snapshot,
+        process,
+        threshold_ns: record.threshold_ns,
+        highest_ns: record.highest_ns,
+        is_full: record.is_full != 0,
+        calls: record.calls,
+        functions: functions.collect(),
+    });
+    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn bytes<T: Wire>(value: &T) -> Vec<u8> {
+        let mut bytes = vec![0; T::SIZE];
+        value.write(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn what_is_cut_costs_no_more_than_itself() {
+        let record =
+            ect::DroppedRecord { threshold_ns: 500, highest_ns: 700, calls: 7, ..Default::default() };
+        let array = ect::ArrayHeader { entry_size: ect::DroppedCalls::SIZE as u32, count: 2 };
+        let good = ect::DroppedCalls { code: 0x1000, ticks: 5, calls: 4, ..Default::default() };
+        let lie = ect::DroppedCalls { code: u32::MAX, ticks: 6, calls: 3, ..Default::default() };
+        let whole = [bytes(&record), bytes(&array), bytes(&good), bytes(&lie)].concat();
+        for end in 0..=whole.len() {
+            let mut recording = Recording::default();
+            assert_eq!(read_dropped(&whole[..end], 0, &mut recording).is_ok(), end == whole.len(), "{end}");
+        }
+        let mut recording = Recording::default();
+        read_dropped(&whole, 3, &mut recording).unwrap();
+        let dropped = &recording.dropped[0];
+        assert_eq!(
+            (dropped.process, dropped.threshold_ns, dropped.highest_ns, dropped.calls),
+            (3, 500, 700, 7)
+        );
+        let offsets: Vec<_> = dropped.functions.iter().map(|function| function.offset).collect();
+        assert_eq!(offsets, [Some(0x1000), None]);
+    }
+}

@@ -1,0 +1,137 @@
+//! Short calls that hooks drop and count: see [`everycall_format::dropped`].
+//!
+//! A hook finds the place of its function's count in the process's [`ShortMap`]. If the function
+//! isn't there, the call is recorded, and its exit comes to the slow path, which adds it. So the map
+//! is changed with signals blocked, by several threads at a time, without a lock.
+#![allow(unsafe_code)] // Shared memory: structures and counts in the arena, by their addresses.
+
+use crate::state::arena::Arena;
+use crate::state::process::Process;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
+use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
+use everycall_hooks::short_map;
+use everycall_ring::Control;
+
+/// The lower half of an entry whose function's code was unloaded, and given to another module. No
+/// function has this code offset.
+const GONE: u32 = 1;
+
+fn header(arena: &Arena) -> *mut u8 {
+    arena.base().wrapping_add(arena.layout().dropped_offset as usize)
+}
+
+/// The threshold in ticks; 0 if every call is recorded.
+pub(crate) fn threshold(arena: &Arena) -> u32 {
+    let threshold = field!(header(arena), DroppedHeader, threshold, AtomicU64).load(Relaxed);
+    u32::try_from(threshold).unwrap_or(0)
+}
+
+/// The threshold and the highest one so far, in nanoseconds.
+pub(crate) fn thresholds_ns(arena: &Arena) -> (u64, u64) {
+    let now = field!(header(arena), DroppedHeader, threshold_ns, AtomicU64).load(Relaxed);
+    (now, field!(header(arena), DroppedHeader, highest_ns, AtomicU64).load(Relaxed))
+}
+
+/// Sets the threshold. Threads adopt it by themselves.
+pub(crate) fn set_threshold(arena: &Arena, ticks: u64, nanoseconds: u64) {
+    field!(header(arena), DroppedHeader, threshold_ns, AtomicU64).store(nanoseconds, Relaxed);
+    field!(header(arena), DroppedHeader, highest_ns, AtomicU64).fetch_max(nanoseconds, Relaxed);
+    field!(header(arena), DroppedHeader, threshold, AtomicU64).store(ticks, Relaxed);
+}
+
+/// Passes a parent's threshold on to its child's arena. `threshold`: in ticks and in nanoseconds.
+pub(crate) fn inherit(arena: &Arena, threshold: (u64, u64)) {
+    set_threshold(arena, threshold.0, threshold.1);
+}
+
+/// The threshold in ticks and in nanoseconds, for [`inherit`].
+pub(crate) fn inheritance(arena: &Arena) -> (u64, u64) {
+    (threshold(arena).into(), thresholds_ns(arena).0)
+}
+
+/// Number of places that functions have, with place 0, and whether one found none.
+pub(crate) fn places(arena: &Arena) -> (u32, bool) {
+    let places = field!(header(arena), DroppedHeader, places, AtomicU32).load(Acquire).min(FUNCTIONS);
+    (places, field!(header(arena), DroppedHeader, is_full, AtomicU32).load(Relaxed) != 0)
+}
+
+/// The function at a place: its code offset, and when its first short call ended.
+pub(crate) fn function(arena: &Arena, place: u32) -> (u32, u64) {
+    let function = function_at(arena, place);
+    (
+        field!(function, DroppedFunction, code, AtomicU32).load(Relaxed),
+        field!(function, DroppedFunction, ticks, AtomicU64).load(Relaxed),
+    )
+}
+
+fn function_at(arena: &Arena, place: u32) -> *mut u8 {
+    let place = place.min(FUNCTIONS - 1);
+    arena.base().wrapping_add(arena.layout().dropped_function_at(place) as usize)
+}
+
+/// Address of a slot's counts.
+pub(crate) fn counts_at(arena: &Arena, slot: u32) -> u64 {
+    let slot = slot.min(arena.layout().thread_capacity.saturating_sub(1));
+    arena.base() as u64 + arena.layout().dropped_counts_at(slot)
+}
+
+/// A slot's count at `place`; at place 0, that of all functions. The counts must have space on the
+/// disk if the arena is a file.
+pub(crate) fn count(arena: &Arena, slot: u32, place: u32) -> u64 {
+    let address = counts_at(arena, slot) + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
+    // SAFETY: within the arena by its layout, aligned, never unmapped.
+    unsafe { &*(address as *const AtomicU64) }.load(Relaxed)
+}
+
+/// The calls that the slot of a context that drops calls, or has, has dropped so far.
+pub(crate) fn count_of(arena: &Arena, control: &Control) -> u64 {
+    count(arena, control.slot.load(Relaxed), 0)
+}
+
+/// A short call of the function at `code` ended and was recorded: the next ones are counted.
+/// Returns the place if it is a new one.
+#[cold]
+pub(crate) fn learn(process: &Process, code: u32, ticks: u64) -> Option<u32> {
+    let (arena, map) = (process.arena(), &process.short_map);
+    if map.is_full.load(Relaxed) != 0 {
+        return None;
+    }
+    let place = map.places.fetch_add(1, Relaxed).wrapping_add(1);
+    let hash = code.wrapping_mul(short_map::FACTOR) >> short_map::SHIFT;
+    if place < FUNCTIONS {
+        let function = function_at(arena, place);
+        field!(function, DroppedFunction, code, AtomicU32).store(code, Relaxed);
+        field!(function, DroppedFunction, ticks, AtomicU64).store(ticks, Relaxed);
+        field!(header(arena), DroppedHeader, places, AtomicU32).fetch_max(place + 1, AcqRel);
+        for entry in map.entries.get(hash as usize..).unwrap_or(&[]) {
+            let mut now = entry.load(Relaxed);
+            while matches!(now as u32, 0 | GONE) {
+                match entry.compare_exchange(now, u64::from(place) << 32 | u64::from(code), AcqRel, Relaxed) {
+                    Ok(_) => return Some(place),
+                    Err(other) => now = other,
+                }
+            }
+            if now as u32 == code {
+                // Another thread was faster. The place stays unused.
+                return None;
+            }
+        }
+    }
+    map.is_full.store(1, Relaxed);
+    field!(header(arena), DroppedHeader, is_full, AtomicU32).store(1, Relaxed);
+    None
+}
+
+/// The code offsets from `first` to `end` are given to another module: its functions get places of
+/// their own. None of the former module's functions run.
+pub(crate) fn forget(process: &Process, first: u32, end: u32) {
+    if process.short_map.places.load(Relaxed) == 0 {
+        return;
+    }
+    for entry in &process.short_map.entries {
+        let now = entry.load(Relaxed);
+        if (first..end).contains(&(now as u32)) {
+            entry.store(u64::from(GONE), Relaxed);
+        }
+    }
+}

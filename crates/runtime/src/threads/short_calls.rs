@@ -1,0 +1,77 @@
+//! Short calls, which hooks drop: when a thread begins with it, and what it says of them.
+
+use crate::state::process::Process;
+use crate::state::{dropped, trigger_table};
+use crate::threads::room;
+use crate::threads::thread::Thread;
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::event::{kind, payload_word, record_word};
+use everycall_ring::{Control, Ring};
+
+/// Words of the record that [`tell`] writes.
+pub(crate) const DROPPED_WORDS: usize = 3;
+
+/// Adopts the thresholds for the thread's exits: of triggers, and of short calls. Returns whether
+/// the thread drops calls, or did until now.
+pub(crate) fn look_at_thresholds(process: &Process, control: &Control) -> bool {
+    let arena = process.arena();
+    let slot = control.slot.load(Relaxed);
+    let before = control.short.load(Relaxed);
+    let mut short = dropped::threshold(arena);
+    if short != before && short != 0 && !room::make_room_for_counts(process, arena, slot) {
+        // They can't be counted: all are recorded.
+        short = 0;
+    }
+    if short != 0 {
+        control.short_map.store(core::ptr::from_ref(&process.short_map) as u64, Relaxed);
+        control.short_counts.store(dropped::counts_at(arena, slot), Relaxed);
+    }
+    control.short.store(short, Relaxed);
+    trigger_table::look_at_floor(process, control);
+    before != 0 || short != 0
+}
+
+/// Writes how many calls were dropped so far. There is space for the record.
+pub(crate) fn tell(process: &Process, control: &Control, ring: &Ring<'_>, ticks: u64) {
+    let count = dropped::count_of(process.arena(), control);
+    ring.push(&[
+        record_word(ticks, kind::DROPPED, 2, 0),
+        payload_word(count as u32, kind::DROPPED, 1),
+        payload_word((count >> 32) as u32, kind::DROPPED, 2),
+    ]);
+}
+
+impl Thread<'_> {
+    /// Adopts the thresholds again, and records how many calls were dropped so far. There is space
+    /// for the record.
+    pub(crate) fn look_at_thresholds(&self, ticks: u64) {
+        if look_at_thresholds(self.process, self.control) {
+            tell(self.process, self.control, &self.ring, ticks);
+        }
+    }
+
+    /// Adopts the thresholds if that of short calls has changed. (The next segment does if this one
+    /// is full, and the next event if the clock's upper half has changed.)
+    pub(crate) fn adopt_thresholds(&self) {
+        let ticks = everycall_hooks::ticks();
+        if dropped::threshold(self.process.arena()) != self.control.short.load(Relaxed)
+            && self.ring.has_room(DROPPED_WORDS)
+            && self.control.ticks_high.load(Relaxed) == (ticks >> 32) as u32
+        {
+            self.look_at_thresholds(ticks);
+        }
+    }
+
+    /// The innermost call ends at `ticks`, and is recorded. If it is a short one, the next short
+    /// calls of its function are dropped and counted.
+    pub(crate) fn learn_short(&self, ticks: u64) {
+        let short = self.control.short.load(Relaxed);
+        if short == 0 || self.control.deep.load(Relaxed) != 0 {
+            return;
+        }
+        let Some(call) = self.open.innermost_call() else { return };
+        if ticks.saturating_sub(call.ticks) < short.into() {
+            dropped::learn(self.process, call.code, ticks);
+        }
+    }
+}

@@ -1,0 +1,165 @@
+//! Short calls that were dropped: counts of an arena, and their chunk.
+
+use everycall_format::Wire;
+use everycall_format::arena::ArenaHeader;
+use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
+use everycall_format::ect::{DroppedCalls, DroppedRecord};
+use everycall_format::event::WORD_SIZE;
+
+use crate::chunk_writer::{array, bytes_of};
+use crate::summary::Summary;
+
+/// The counts of an arena.
+#[derive(Clone, Debug, Default)]
+pub struct Dropped {
+    header: DroppedHeader,
+    /// Of all functions, by thread slot.
+    slots: Vec<u64>,
+    functions: Vec<DroppedCalls>,
+}
+
+impl Dropped {
+    /// The counts of an arena with this layout, in which `slots` slots are in use. `read` reads bytes at an offset, and says whether it
+    /// could. What was never written isn't read, as far as possible: reading it may take memory.
+    pub fn read(layout: &ArenaHeader, slots: u32, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Dropped {
+        let mut bytes = vec![0; DroppedHeader::SIZE];
+        let header = Some(()).filter(|()| read(layout.dropped_offset, &mut bytes));
+        let Some(header) = header.and_then(|()| DroppedHeader::read(&bytes)) else {
+            return Dropped::default();
+        };
+        if header.highest_ns == 0 {
+            return Dropped::default();
+        }
+        let places = header.places.clamp(1, FUNCTIONS);
+        let mut bytes = vec![0; (places as usize - 1) * DroppedFunction::SIZE];
+        if !read(layout.dropped_function_at(1), &mut bytes) {
+            return Dropped { header, ..Dropped::default() };
+        }
+        let functions = bytes.chunks_exact(DroppedFunction::SIZE).filter_map(DroppedFunction::read);
+        let mut functions: Vec<DroppedCalls> = functions
+            .map(|function| DroppedCalls {
+                code: function.code,
+                ticks: function.ticks,
+                ..DroppedCalls::default()
+            })
+            .collect();
+        let mut sums = Vec::new();
+        let mut counts = vec![0; places as usize * WORD_SIZE];
+        for slot in 0..slots.min(layout.thread_capacity) {
+            let at = layout.dropped_counts_at(slot);
+            let mut sum = [0; WORD_SIZE];
+            let sum = if read(at, &mut sum) { u64::from_le_bytes(sum) } else { 0 };
+            sums.push(sum);
+            if sum == 0 || !read(at, &mut counts) {
+                continue;
+            }
+            let counts = counts.as_chunks::<WORD_SIZE>().0.iter().skip(1);
+            for (function, count) in functions.iter_mut().zip(counts) {
+                function.calls = function.calls.saturating_add(u64::from_le_bytes(*count));
+            }
+        }
+        functions.retain(|function| function.calls > 0);
+        Dropped { header, slots: sums, functions }
+    }
+
+    /// Whether calls are dropped, or were.
+    #[must_use]
+    pub fn is_there(&self) -> bool {
+        self.header.highest_ns != 0
+    }
+
+    /// Calls that were dropped in a thread slot.
+    #[must_use]
+    pub fn of_slot(&self, slot: u32) -> u64 {
+        self.slots.get(slot as usize).copied().unwrap_or(0)
+    }
+
+    /// Calls that were dropped.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.functions.iter().map(|function| function.calls).fold(0, u64::saturating_add)
+    }
+
+    /// Adds the counts to a report.
+    pub fn add_to(&self, summary: &mut Summary) {
+        summary.dropped = summary.dropped.saturating_add(self.calls());
+        summary.min_duration_ns = summary.min_duration_ns.max(self.header.highest_ns);
+    }
+
+    /// The parts of a DROPPED chunk of snapshot number `snapshot`; `None` if no calls are dropped.
+    #[must_use]
+    pub fn chunk(&self, snapshot: u32) -> Option<[Vec<u8>; 2]> {
+        let record = DroppedRecord {
+            snapshot,
+            is_full: u32::from(self.header.is_full != 0),
+            threshold_ns: self.header.threshold_ns,
+            highest_ns: self.header.highest_ns,
+            calls: self.calls(),
+            ..DroppedRecord::default()
+        };
+        self.is_there().then(|| [bytes_of(&record), array(&self.functions)])
+    }
+}
+
+/// Cuts the words of a segment that its thread goes on writing: `again` was read after `words`. Where calls are dropped, words are
+/// taken back and written again. Those that are the same twice were there together, and those before them: what follows the first
+/// other one becomes zero.
+pub fn keep_settled(words: &mut [u8], again: &[u8]) {
+    let (these, others) = (words.as_chunks::<WORD_SIZE>().0, again.as_chunks::<WORD_SIZE>().0);
+    let settled = these.iter().zip(others).take_while(|(one, other)| one == other).count();
+    if let Some(rest) = words.get_mut(settled * WORD_SIZE..) {
+        rest.fill(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everycall_format::env::RING_SIZE_MIN;
+
+    #[test]
+    fn counts_of_several_slots_add_up() {
+        let layout = ArenaHeader::with_layout(RING_SIZE_MIN, 2, 0);
+        let mut arena = vec![0; layout.segments_offset as usize];
+        let mut put = |at: u64, bytes: &[u8]| arena[at as usize..][..bytes.len()].copy_from_slice(bytes);
+        let header = DroppedHeader {
+            threshold: 1200,
+            threshold_ns: 500,
+            highest_ns: 500,
+            places: 4,
+            ..DroppedHeader::default()
+        };
+        put(layout.dropped_offset, &bytes_of(&header));
+        for (place, code) in [(1, 0x1000), (2, 0x2000), (3, 0x3000)] {
+            let function = DroppedFunction { code, ticks: 7, ..DroppedFunction::default() };
+            put(layout.dropped_function_at(place), &bytes_of(&function));
+        }
+        for (slot, counts) in [(0, [8_u64, 5, 3, 0]), (1, [10, 0, 10, 0])] {
+            let bytes: Vec<u8> = counts.iter().flat_map(|count| count.to_le_bytes()).collect();
+            put(layout.dropped_counts_at(slot), &bytes);
+        }
+        let read = |at: u64, bytes: &mut [u8]| {
+            let from = arena.get(at as usize..at as usize + bytes.len());
+            from.map(|from| bytes.copy_from_slice(from)).is_some()
+        };
+        let dropped = Dropped::read(&layout, 2, read);
+        assert_eq!((dropped.of_slot(0), dropped.of_slot(1), dropped.of_slot(2)), (8, 10, 0));
+        assert_eq!(dropped.calls(), 18);
+        let found: Vec<_> =
+            dropped.functions.iter().map(|function| (function.code, function.calls)).collect();
+        assert_eq!(found, [(0x1000, 5), (0x2000, 13)]);
+        assert!(dropped.chunk(0).is_some());
+        assert!(Dropped::read(&layout, 2, |_, _| false).chunk(0).is_none());
+    }
+
+    #[test]
+    fn what_changes_is_cut_with_all_behind_it() {
+        let bytes = |words: &[u64]| -> Vec<u8> { words.iter().flat_map(|word| word.to_le_bytes()).collect() };
+        let mut words = bytes(&[1, 2, 3, 4]);
+        keep_settled(&mut words, &bytes(&[1, 2, 9, 4]));
+        assert_eq!(words, bytes(&[1, 2, 0, 0]));
+        let mut words = bytes(&[1, 0, 3]);
+        keep_settled(&mut words, &bytes(&[1, 0, 3]));
+        assert_eq!(words, bytes(&[1, 0, 3]));
+    }
+}
