@@ -181,6 +181,23 @@ fn what_is_recorded() {
     }
 }
 
+/// What others choose to record doesn't change for which functions handlers are called.
+#[test]
+fn handlers_and_selections_are_apart() {
+    let place = Place::new("xray-selected");
+    for mode in MODES {
+        let program = build(&place, mode, &["-O1", "xray_interface.cpp"], &mode.label());
+        let recording = place.record(&["--not", "leaf*"], &program, &[]);
+        assert_eq!(recording.stdout(), golden("xray_interface.txt"), "{mode:?}");
+        let trace = recording.trace();
+        assert!(trace.calls("caller(int)") > 0 && trace.calls("leaf(int)") == 0, "{mode:?}");
+        // Events keep the short calls in which they are.
+        let recording = place.record(&["--min-duration", "10ms"], &program, &["events"]);
+        let trace = recording.trace();
+        assert_eq!(trace.calls("custom(int)"), 3, "{mode:?}");
+    }
+}
+
 #[test]
 fn events_are_in_the_trace() {
     let place = Place::new("xray-events");
