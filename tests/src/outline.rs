@@ -117,6 +117,7 @@ fn of_file(
                         depth,
                     );
                 }
+                TimelineEvent::Untraced(_) => {}
                 TimelineEvent::Mark(mark) => {
                     let name = trace.mark_names().text(mark.name);
                     let what = match mark.kind {

@@ -153,6 +153,23 @@ impl TraceView {
         (Self::of_file(file, true), begin, end)
     }
 
+    /// The names of the functions of all kept calls, without parameters.
+    ///
+    /// # Panics
+    /// Where the file can't be read.
+    #[must_use]
+    pub fn kept_functions(path: &Path) -> Vec<String> {
+        let file = TraceFile::open(File::open(path).expect("the trace opens")).expect("the trace is one");
+        let trace = Trace::open(&file).expect("the trace is readable");
+        let mut names = Names::of(&trace);
+        let name_of = |call: &KeptCall| {
+            let location = trace.locate(call.process, call.offset?, call.start_ticks);
+            let name = names.of_location(location);
+            Some(name.split('(').next().unwrap_or(&name).to_owned())
+        };
+        trace.kept_calls().iter().map(name_of).map(Option::unwrap_or_default).collect()
+    }
+
     fn decode(path: &Path, trees: bool) -> TraceView {
         let file = TraceFile::open(File::open(path).expect("the trace opens")).expect("the trace is one");
         Self::of_file(file, trees)
@@ -204,7 +221,7 @@ impl TraceView {
                             });
                         }
                     }
-                    TimelineEvent::Loss(_) | TimelineEvent::Mark(_) => {}
+                    TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Untraced(_) => {}
                     TimelineEvent::Gap(gap) => thread.resumed_by.extend(gap.resumed_by),
                     TimelineEvent::Instant(_) => thread.orphans += 1,
                 }

@@ -112,9 +112,7 @@ impl Code {
         let (name, (start, _)) = self
             .functions
             .iter()
-            .filter(|(name, (start, size))| {
-                *start <= address && address < start + size && *name != "everycall_tail_exit"
-            })
+            .filter(|(_, (start, size))| *start <= address && address < start + size)
             .max_by_key(|(_, (start, _))| *start)
             .expect("hooks jump within hooks");
         if *start == address { name.clone() } else { format!("{name}+{:#x}", address - start) }
@@ -578,15 +576,8 @@ fn listing(code: &Code) -> String {
     let mut text = String::new();
     let mut formatter = GasFormatter::new();
     formatter.options_mut().set_gas_show_mnemonic_size_suffix(true);
-    let tail = code.functions["everycall_tail_exit"].0;
     for (name, start, size) in hook_functions(code) {
-        if name == "everycall_tail_exit" {
-            continue;
-        }
         writeln!(text, "{name}:").expect("string");
-        if start == tail {
-            writeln!(text, "everycall_tail_exit:").expect("string");
-        }
         for mut instruction in code.decode(start, size) {
             let relocation = code.relocation(&instruction).cloned();
             let mut note = String::new();

@@ -32,8 +32,23 @@ pub struct KeptCall {
     pub is_entry: bool,
     /// Whether it was left by an exception or a jump.
     pub is_unwound: bool,
+    /// Of a call that ended by jumping into another function, where the time behind that counts.
+    pub tail: Option<KeptTail>,
     /// Events since its entry that were overwritten.
     pub missing: u64,
+}
+
+/// What is known of a kept call's tail call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeptTail {
+    /// [`KeptCall::took_ns`] is the most that the call may have taken: what it jumped to isn't traced.
+    pub is_at_most: bool,
+    /// How long it took behind its last jump, in nanoseconds; 0 where it had taken too long before.
+    pub behind_ns: u64,
+    /// Where that jump led: a function's name, where that is known.
+    pub target: Option<String>,
+    /// An event of its thread shows that it has ended; else there was none any more.
+    pub has_next: bool,
 }
 
 /// The kept calls of a trace, in the order of their numbers.
@@ -59,8 +74,30 @@ pub fn kept_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Vec<KeptCall> {
             threshold_ns: span(call.start_ticks, call.threshold_ticks),
             is_entry: call.is_entry,
             is_unwound: call.is_unwound,
+            tail: call.tail.map(|tail| KeptTail {
+                is_at_most: tail.is_at_most,
+                behind_ns: span(tail.jump_ticks, call.end_ticks.saturating_sub(tail.jump_ticks)),
+                target: target(trace, names, call.process, call.end_ticks, &tail),
+                has_next: tail.has_next,
+            }),
             missing: call.missing,
         }
     });
     kept.collect()
+}
+
+/// The name of the function to which a kept call has jumped.
+fn target(
+    trace: &Trace<'_>,
+    names: &SymbolNames<'_>,
+    process: usize,
+    at_ticks: u64,
+    tail: &everycall_reader::Tail,
+) -> Option<String> {
+    let exit = tail.jump_offset.map(|offset| trace.locate(process, offset, tail.jump_ticks));
+    let by_code = exit.and_then(|exit| names.jump_target(exit));
+    by_code.or_else(|| {
+        let location = trace.locate_address(process, tail.target?, at_ticks)?;
+        Some(names.name(location).name.into_owned())
+    })
 }

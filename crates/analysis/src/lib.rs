@@ -46,7 +46,7 @@ mod totals;
 mod view;
 
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
-pub use kept::{KeptCall, kept_calls};
+pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{FunctionRow, Order, Profile};

@@ -235,6 +235,16 @@ impl<'a> SymbolNames<'a> {
         self.with_module(exit, |symbols| symbols.leave(exit.image_address))?
     }
 
+    /// The name of the function to which the jump at an exit leads; `None` where there is none, or where it leads to an address that it computes.
+    #[must_use]
+    pub fn jump_target(&self, exit: Location) -> Option<String> {
+        match self.leave(exit)? {
+            Leave::Return | Leave::JumpAnywhere => None,
+            Leave::Jump(id) => self.with_module(exit, |symbols| symbols.function(id).shown_name()),
+            Leave::JumpByName(name) => Some(everycall_symbols::demangle(&name)),
+        }
+    }
+
     /// The name of the function at a location, with all that is known of it.
     pub fn name(&self, location: Location) -> FunctionName<'static> {
         let named = self.with_module(location, |symbols| {
@@ -406,6 +416,12 @@ impl Names for SymbolNames<'_> {
             details.full_name = None;
         }
         details
+    }
+
+    fn jump_target(&self, exit: everycall_export::Location) -> Option<String> {
+        let exit = Location { module: exit.module, image_address: exit.image_address };
+        let name = SymbolNames::jump_target(self, exit)?;
+        Some(if self.has_full_names { name } else { short_name(&name) })
     }
 
     fn source(&self, file: &str) -> Option<Cow<'_, str>> {

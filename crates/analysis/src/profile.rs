@@ -28,6 +28,8 @@ pub struct FunctionRow {
     pub total_ns: u64,
     /// Nanoseconds in it without what it called.
     pub own_ns: u64,
+    /// The time behind its tail calls into code that isn't traced, at most: until each thread's next event. Not part of the other times.
+    pub tail_at_most_ns: u64,
 }
 
 /// By what functions are ordered, the largest first.
@@ -62,6 +64,7 @@ struct Sums {
     calls: u64,
     total_ns: u64,
     own_ns: u64,
+    tail_at_most_ns: u64,
 }
 
 /// Sums by function, while the trace is gone through.
@@ -192,7 +195,7 @@ impl Profile {
         let row = |function: &Function| {
             let name = names.name(lowest(function)?);
             let symbols: BTreeSet<_> = function.locations.iter().filter_map(|at| names.symbol(*at)).collect();
-            let Sums { calls, total_ns, own_ns } = function.sums;
+            let Sums { calls, total_ns, own_ns, tail_at_most_ns } = function.sums;
             Some(FunctionRow {
                 name: name.name.into_owned(),
                 symbols: symbols.into_iter().collect(),
@@ -202,6 +205,7 @@ impl Profile {
                 calls,
                 total_ns,
                 own_ns,
+                tail_at_most_ns,
             })
         };
         sorted.into_iter().filter_map(row).take(count).collect()
@@ -241,6 +245,12 @@ impl Profile {
                     // Its thread ran something else meanwhile.
                     if let Some(call) = open.last_mut() {
                         call.inner = call.inner.saturating_add(until_ns.saturating_sub(at_ns));
+                    }
+                }
+                TimelineEvent::Untraced(untraced) => {
+                    if let Some(jumped) = &before {
+                        let tail_ns = &mut totals.functions[jumped.place].sums.tail_at_most_ns;
+                        *tail_ns = tail_ns.saturating_add(untraced.until_ns.saturating_sub(untraced.at_ns));
                     }
                 }
                 TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
@@ -323,7 +333,7 @@ mod tests {
             let mut totals = Totals::new(&function_of, &leads_on);
             Profile::default().add_thread(events.iter().copied(), &mut totals);
             let place = totals.place(at(1));
-            let Sums { calls, total_ns, own_ns } = totals.functions[place].sums;
+            let Sums { calls, total_ns, own_ns, .. } = totals.functions[place].sums;
             (calls, total_ns, own_ns)
         };
         let beside = |first, tail_call| {

@@ -11,7 +11,7 @@
 
 use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
-use crate::filtered::{Event, Point, Start};
+use crate::filtered::{Event, Point, Start, UntracedSlice};
 use crate::labels::{Labels, OpenLabels};
 use crate::names::FunctionId;
 use crate::tails::{Jumps, Tails};
@@ -33,6 +33,8 @@ pub(crate) enum Drawn {
     Mark(Mark),
     /// Recording was off: a slice without anything in it.
     Gap(Gap),
+    /// What isn't traced: a slice without anything in it.
+    Untraced(UntracedSlice),
 }
 
 impl Drawn {
@@ -45,6 +47,7 @@ impl Drawn {
             Drawn::Point(point) => point.at_ns,
             Drawn::Mark(mark) => mark.at_ns,
             Drawn::Gap(gap) => gap.at_ns,
+            Drawn::Untraced(slice) => slice.at_ns,
         }
     }
 }
@@ -182,11 +185,13 @@ impl Pen {
             // Inside of calls that aren't drawn, it isn't drawn either.
             Event::Gap(_) if self.deep_open > 0 => None,
             Event::Gap(gap) => {
-                let at_ns = self.stamp(gap.at_ns);
-                self.just_begun = true;
-                let until_ns = self.stamp(gap.until_ns);
-                self.just_begun = false;
+                let (at_ns, until_ns) = self.stamp_both(gap.at_ns, gap.until_ns);
                 Some(Drawn::Gap(Gap { at_ns, until_ns, ..gap }))
+            }
+            Event::Untraced(_) if self.deep_open > 0 => None,
+            Event::Untraced(slice) => {
+                let (at_ns, until_ns) = self.stamp_both(slice.at_ns, slice.until_ns);
+                Some(Drawn::Untraced(UntracedSlice { at_ns, until_ns, ..slice }))
             }
         }
     }
@@ -204,6 +209,15 @@ impl Pen {
     /// The labels of the slice that ended last with any.
     pub(crate) fn labels(&self) -> &Labels {
         self.labels.ended()
+    }
+
+    /// Begin and end of a slice without anything in it.
+    fn stamp_both(&mut self, at_ns: u64, until_ns: u64) -> (u64, u64) {
+        let at_ns = self.stamp(at_ns);
+        self.just_begun = true;
+        let until_ns = self.stamp(until_ns);
+        self.just_begun = false;
+        (at_ns, until_ns)
     }
 
     #[inline]

@@ -193,6 +193,7 @@ impl<'o, S: Source, K: DrawnSink<'o, S>> Sink<'o, S> for Drawing<'_, K> {
             Drawn::Point(point) => summary.event(&Event::Point(point)),
             Drawn::Mark(mark) => summary.event(&Event::Mark(mark)),
             Drawn::Gap(gap) => summary.event(&Event::Gap(gap)),
+            Drawn::Untraced(slice) => summary.event(&Event::Untraced(slice)),
         }
     }
 

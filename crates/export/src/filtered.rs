@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::iter::Peekable;
 
 use everycall_timeline::{
-    Begin, End, EndKind, Gap, InstantKind, LossKind, Mark, MarkKind, TailCall, TimelineEvent,
+    Begin, End, EndKind, Gap, InstantKind, LossKind, Mark, MarkKind, TailCall, TimelineEvent, Untraced,
 };
 use rustc_hash::FxHashSet;
 
@@ -27,6 +27,15 @@ pub(crate) enum Event {
     Point(Point),
     Mark(Mark),
     Gap(Gap),
+    Untraced(UntracedSlice),
+}
+
+/// Behind a tail call into what isn't traced: [`everycall_timeline::Untraced`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct UntracedSlice {
+    pub(crate) function: FunctionId,
+    pub(crate) at_ns: u64,
+    pub(crate) until_ns: u64,
 }
 
 /// What there is to say of a call's begin.
@@ -91,6 +100,7 @@ enum Held {
     Call(usize),
     Point(Point),
     Gap(Gap),
+    Untraced(UntracedSlice),
     Mark(Mark),
     /// A label of the call at this index in the stack.
     Label(usize, Mark),
@@ -103,6 +113,8 @@ pub(crate) struct Filtered<I> {
     stack: Vec<Open>,
     /// The function of the call that ended last.
     ended: Option<FunctionId>,
+    /// Whether that one was in a shown tree, as far as its function, its labels and its depth go.
+    ended_in_tree: bool,
     /// Index of the outermost open call that matches the pattern.
     outermost_match: Option<usize>,
     /// Places of the calls that carry the label; none where every call will do.
@@ -131,6 +143,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             window,
             stack: Vec::new(),
             ended: None,
+            ended_in_tree: false,
             outermost_match: None,
             labelled: labelled.map(|places| places.into_iter().peekable()),
             begins: 0,
@@ -152,7 +165,11 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             let Some(event) = self.waiting.take().or_else(|| self.events.next()) else {
                 return self.release(0);
             };
-            let reached_ns = if let TimelineEvent::Gap(gap) = event { gap.until_ns } else { event.at_ns() };
+            let reached_ns = match event {
+                TimelineEvent::Gap(gap) => gap.until_ns,
+                TimelineEvent::Untraced(untraced) => untraced.until_ns,
+                _ => event.at_ns(),
+            };
             if !self.early.is_empty() && reached_ns >= self.window.since_ns {
                 self.admit_early();
             }
@@ -189,6 +206,9 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 },
                 TimelineEvent::Mark(mark) => self.mark(mark),
                 TimelineEvent::Gap(gap) => self.gap(gap),
+                TimelineEvent::Untraced(Untraced { at_ns, until_ns, exit }) => {
+                    self.untraced(at_ns, until_ns, || functions.untraced(exit))
+                }
             };
             if shown.is_some() {
                 return shown;
@@ -240,6 +260,8 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
     fn end(&mut self, end_ns: u64, how: EndKind) -> Option<Event> {
         let Open { function, start_ns, start, state, labelled } = self.stack.pop()?;
         self.ended = Some(function);
+        let depth = self.window.depth;
+        self.ended_in_tree = self.outermost().is_some_and(|outermost| self.stack.len() - outermost < depth);
         if self.outermost_label == Some(self.stack.len()) {
             self.outermost_label = None;
         }
@@ -351,11 +373,26 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         self.in_order(Held::Gap(gap))
     }
 
+    /// What isn't traced is shown where the call that jumped there may be, if it may have taken as long as calls have to.
+    #[cold]
+    fn untraced(&mut self, at_ns: u64, until_ns: u64, id: impl FnOnce() -> FunctionId) -> Option<Event> {
+        let window = &self.window;
+        let is_shown = self.ended_in_tree
+            && until_ns >= window.since_ns
+            && at_ns <= window.until_ns
+            && until_ns.saturating_sub(at_ns) >= window.min_duration_ns;
+        if !is_shown {
+            return None;
+        }
+        self.in_order(Held::Untraced(UntracedSlice { function: id(), at_ns, until_ns }))
+    }
+
     /// Lets a mark or gap through, behind those that are held.
     fn in_order(&mut self, held: Held) -> Option<Event> {
         let (event, at_ns) = match held {
             Held::Mark(mark) | Held::Label(_, mark) => (Event::Mark(mark), mark.at_ns),
             Held::Gap(gap) => (Event::Gap(gap), gap.at_ns),
+            Held::Untraced(slice) => (Event::Untraced(slice), slice.at_ns),
             Held::Call(_) | Held::Point(_) => return None,
         };
         if self.held.is_empty() {
@@ -387,6 +424,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 Held::Point(point) => point.at_ns,
                 Held::Mark(mark) | Held::Label(_, mark) => mark.at_ns,
                 Held::Gap(gap) => gap.at_ns,
+                Held::Untraced(slice) => slice.at_ns,
             };
             while let Some((span, mark)) = early.next_if(|(_, mark)| mark.at_ns < at_ns) {
                 self.spans.insert(span);
@@ -437,6 +475,11 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 self.held.pop_front();
                 self.held_marks -= 1;
                 Some(Event::Gap(gap))
+            }
+            Held::Untraced(slice) => {
+                self.held.pop_front();
+                self.held_marks -= 1;
+                Some(Event::Untraced(slice))
             }
             Held::Call(index) => {
                 let open = &mut self.stack[index];

@@ -58,6 +58,12 @@ pub trait Names {
         Details::default()
     }
 
+    /// The name of the function to which the jump at this exit leads; none where that isn't known.
+    fn jump_target(&self, exit: Location) -> Option<String> {
+        let _ = exit;
+        None
+    }
+
     /// The text of a source file, if it is at hand.
     fn source(&self, file: &str) -> Option<Cow<'_, str>>;
 }
@@ -114,12 +120,20 @@ pub(crate) struct Functions<'a> {
     names: &'a dyn Names,
     pattern: Option<&'a Regex>,
     ids: FxHashMap<Location, FunctionId>,
+    /// What jumps led to that isn't traced, by the exits at which they are.
+    untraced: FxHashMap<Location, FunctionId>,
     functions: Vec<Function>,
 }
 
 impl<'a> Functions<'a> {
     pub(crate) fn new(names: &'a dyn Names, pattern: Option<&'a Regex>) -> Self {
-        Functions { names, pattern, ids: FxHashMap::default(), functions: Vec::new() }
+        Functions {
+            names,
+            pattern,
+            ids: FxHashMap::default(),
+            untraced: FxHashMap::default(),
+            functions: Vec::new(),
+        }
     }
 
     #[inline]
@@ -149,6 +163,24 @@ impl<'a> Functions<'a> {
         let id = FunctionId(u32::try_from(self.functions.len()).unwrap_or(u32::MAX));
         self.functions.push(function);
         self.ids.insert(location, id);
+        id
+    }
+
+    /// What the jump at `exit` led to, which isn't traced: shown like a function.
+    #[cold]
+    pub(crate) fn untraced(&mut self, exit: Location) -> FunctionId {
+        if let Some(&id) = self.untraced.get(&exit) {
+            return id;
+        }
+        let target = self.names.jump_target(exit);
+        let target = target.as_deref().unwrap_or("indirect jump");
+        let name = format!("{target} (not traced, at most)");
+        let location = Location { module: Location::NO_MODULE, image_address: exit.image_address };
+        let function =
+            Function { name, module: String::new(), file: None, line: None, location, matches: false };
+        let id = FunctionId(u32::try_from(self.functions.len()).unwrap_or(u32::MAX));
+        self.functions.push(function);
+        self.untraced.insert(exit, id);
         id
     }
 

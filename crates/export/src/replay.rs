@@ -21,6 +21,8 @@
 //!   or it was made at the end of the thread, after the call around it was unwound.
 //! - `=>` behind a duration says that the call ended by jumping into another function, which returns in its place: a tail call.
 //!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
+//! - `-- => name (not traced, at most) 30.1 ms --` behind a call that ended in a tail call: where it jumped to isn't traced, and took at most that
+//!   long: until the thread's next event.
 //! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
 //!   came by there or not.
 //! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
@@ -38,7 +40,7 @@ use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
-use crate::filtered::{Event, Point, Start, Tail};
+use crate::filtered::{Event, Point, Start, Tail, UntracedSlice};
 use crate::names::{Details, FunctionId, Functions, Names};
 use crate::portions::Portions;
 use crate::shorten::{Shortable, columns};
@@ -195,6 +197,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
                 self.mark(self.stack.len(), &mark, &text::mark_title(export.source, &mark));
             }
             Event::Gap(gap) => self.gap(&gap),
+            Event::Untraced(slice) => self.untraced(functions, &slice),
             Event::End { .. } => {}
         }
     }
@@ -220,6 +223,15 @@ impl Page<'_> {
         let resumed = gap.resumed_by.map(|thread| format!("; resumed by thread {thread}"));
         let why = format!("{}{}", text::gap_reason(gap.why), resumed.unwrap_or_default());
         self.remark(indent, &what, &why);
+    }
+
+    fn untraced(&mut self, functions: &Functions<'_>, slice: &UntracedSlice) {
+        let indent = self.line_start(self.stack.len(), slice.at_ns);
+        let duration = Duration { ns: slice.until_ns - slice.at_ns };
+        let name = visible(&functions.get(slice.function).name);
+        let name = Shortable::new(name).fitting(self.room(indent + 16));
+        self.ink(Ink::Faint, format_args!("-- => {name} {duration} --"));
+        self.sink.put(b"\n");
     }
 
     fn heading(&mut self, title: &str) {

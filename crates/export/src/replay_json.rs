@@ -126,6 +126,16 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 put_mark(bytes, head, &mark, export.source);
             }
             Event::Gap(gap) => put_gap(bytes, head, &gap),
+            Event::Untraced(slice) => {
+                bytes.extend_from_slice(head);
+                bytes.extend_from_slice(b",\"at_ns\":");
+                put_number(bytes, slice.at_ns);
+                bytes.extend_from_slice(b",\"untraced_at_most_ns\":");
+                put_number(bytes, slice.until_ns.saturating_sub(slice.at_ns));
+                bytes.extend_from_slice(b",\"name\":");
+                put_string(bytes, &functions.get(slice.function).name);
+                bytes.extend_from_slice(b"}\n");
+            }
         }
     }
 }

@@ -71,7 +71,7 @@ impl Summary {
     /// Counts an event that was written.
     pub(crate) fn event(&mut self, event: &Event) {
         match event {
-            Event::Begin { .. } => {}
+            Event::Begin { .. } | Event::Untraced(_) => {}
             Event::End { .. } => self.slices += 1,
             Event::Mark(mark) => self.marks += u64::from(!matches!(mark.kind, MarkKind::SpanEnd { .. })),
             Event::Gap(_) => self.gaps += 1,

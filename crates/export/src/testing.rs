@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use everycall_timeline::{
     Begin, End, EndKind, Gap, GapKind, Location, Loss, LossKind, Mark, MarkKind, MarkName, TailCall,
-    TimelineEvent,
+    TimelineEvent, Untraced,
 };
 
 use crate::filter::Filter;
@@ -59,6 +59,12 @@ impl Calls {
             why: GapKind::Disabled,
             resumed_by: None,
         }));
+    }
+
+    /// What the call that ended last jumped to.
+    pub(crate) fn untraced(&mut self, at_ns: u64, until_ns: u64) {
+        let exit = Location { module: 0, image_address: 0x1000 };
+        self.events.push(TimelineEvent::Untraced(Untraced { at_ns, until_ns, exit }));
     }
 
     pub(crate) fn loss(&mut self, at_ns: u64, count: u64) {

@@ -152,6 +152,12 @@ pub(crate) fn gap_reason(why: GapKind) -> &'static str {
     }
 }
 
+/// The key of what is said of a slice that nobody measured.
+pub(crate) const NOT_MEASURED: &str = "not_measured";
+/// What is said of one behind a tail call into what isn't traced.
+pub(crate) const UNTRACED: &str =
+    "a tail call into code that isn't traced, until the thread's next event: it took at most this long";
+
 /// What an argument is called that has the thread which goes on with a suspended stack.
 pub(crate) const RESUMED_BY: &str = "resumed_by";
 

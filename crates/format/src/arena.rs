@@ -442,7 +442,7 @@ wire_struct! {
         /// Upper half of the counter at its entry: the start is `ticks_high << 32 | word >> 32`.
         pub ticks_high: u32,
         /// Of a call that a [trigger](crate::trigger) names and that has been open since an earlier segment: low half of the number of
-        /// events that its thread wrote before its entry, 1 for 0; else 0.
+        /// events that its thread wrote before its entry, 1 for 0; else 0. An entry that stands for a [jump](crate::trigger::jump_word) has another one.
         pub stamp: u32,
     }
 }

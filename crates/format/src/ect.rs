@@ -445,8 +445,14 @@ wire_struct! {
         pub threshold: u64,
         /// Events of its thread since its entry that were overwritten before they were copied.
         pub missing: u64,
+        /// As [`TriggeredCall::jump_ticks`]. Since 2.8.
+        pub jump_ticks: u64,
+        /// As [`TriggeredCall::target`]. Since 2.8.
+        pub target: u64,
+        /// As [`TriggeredCall::jump_code`]. Since 2.8.
+        pub jump_code: u32,
         /// Zero.
-        pub reserved: [u64; 5],
+        pub reserved: [u32; 5],
     }
 }
 
@@ -467,6 +473,9 @@ impl KeptCall {
             end_ticks: call.end_ticks,
             threshold: call.threshold,
             missing: first.min(call.events_after).saturating_sub(call.events_before),
+            jump_ticks: call.jump_ticks,
+            target: call.target,
+            jump_code: call.jump_code,
             ..KeptCall::default()
         }
     }

@@ -135,8 +135,8 @@ wire_struct! {
         pub end: u64,
         /// Index of the trigger.
         pub rule: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// A set of [`crate::trigger::site_flags`].
+        pub flags: u32,
     }
 }
 

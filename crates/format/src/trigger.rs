@@ -12,6 +12,7 @@
 //! come, all of them are written into the other half, and count from when [`TriggerHeader::sites`] says so.
 //! The traced process counts and posts calls: it takes a free [`TriggeredCall`], fills it and says so in its state.
 
+use crate::event::{kind, record_word};
 use crate::wire::{PAGE, wire_struct};
 
 /// Triggers in one arena.
@@ -122,8 +123,14 @@ wire_struct! {
         pub events_before: u64,
         /// The same up to its exit, that included.
         pub events_after: u64,
+        /// With [`call_flags::TAIL`]: when it, or the last function that it led to by jumps, jumped away, in ticks; else 0.
+        pub jump_ticks: u64,
+        /// With [`call_flags::TAIL`]: the address to which that jump led; 0 where that isn't known.
+        pub target: u64,
+        /// With [`call_flags::TAIL`]: the code offset in front of that jump, as its exit has it; 0 where that isn't known.
+        pub jump_code: u32,
         /// Zero.
-        pub reserved_too: [u64; 3],
+        pub reserved_too: u32,
     }
 }
 
@@ -145,6 +152,12 @@ pub mod call_flags {
     pub const NO_CALL: u32 = 2;
     /// It was kept when it was entered: its end isn't known.
     pub const ENTERED: u32 = 4;
+    /// It ended by a jump into another function (a tail call), and the time behind that jump counts.
+    pub const TAIL: u32 = 8;
+    /// It took no longer than that: where the jump led to isn't traced, so all that is known is that it had ended at `end_ticks`.
+    pub const AT_MOST: u32 = 16;
+    /// With both: nothing has shown yet that it has ended. The thread or the process was over, or the recording.
+    pub const NO_NEXT: u32 = 32;
 }
 
 wire_struct! {
@@ -156,13 +169,48 @@ wire_struct! {
         pub end: u32,
         /// Index of the rule.
         pub rule: u32,
-        /// Zero.
-        pub reserved: u32,
+        /// A set of [`site_flags`].
+        pub flags: u32,
         /// Calls that take longer are kept, in ticks; [`NEVER`] while it isn't armed.
         pub threshold: u64,
         /// Zero.
         pub reserved_too: u64,
     }
+}
+
+/// [`TriggerSite::flags`].
+pub mod site_flags {
+    /// A call ends, for this trigger, where it jumps into another function.
+    pub const NO_TAIL: u32 = 1;
+}
+
+/// A call that has jumped away and may go on behind that jump takes two entries in a stack of open calls: its own, and one whose word is
+/// [`jump_word`] of the time of the jump. Neither is an open call: the trace has the call's exit. The second one's stamp is a set of these,
+/// with the lowest bits of the call's return address above them.
+pub mod jumped {
+    /// The call above may be the one that it led to, or a later one.
+    pub const UNSURE: u32 = 1;
+    /// The call above is the one that it led to.
+    pub const PASSED: u32 = 2;
+    /// Triggers have had it.
+    pub const JUDGED: u32 = 4;
+    /// The return address begins here.
+    pub const RETURN_SHIFT: u32 = 3;
+}
+
+/// The low half of the word of an entry that stands for a jump.
+pub const JUMPED: u32 = record_word(0, kind::TAIL_EXIT, 0, 0) as u32;
+
+/// See [`jumped`].
+#[must_use]
+pub const fn jump_word(ticks: u64) -> u64 {
+    ticks << 32 | JUMPED as u64
+}
+
+/// Whether an entry of a stack of open calls is that of a jump; the one below it is the call that jumped.
+#[must_use]
+pub const fn is_jump(word: u64) -> bool {
+    word as u32 == JUMPED
 }
 
 /// Where a rule lies, from the header.

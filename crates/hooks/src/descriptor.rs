@@ -120,7 +120,8 @@ pub struct ModuleDescriptor {
     pub entry_hook: AtomicU64,
     /// The object's exit hook.
     pub exit_hook: AtomicU64,
-    /// The object's tail-exit hook.
+    /// The object's hook for tail exits of armed functions, which always takes the slow path. (In
+    /// objects of older versions it is the exit hook.)
     pub tail_exit_hook: AtomicU64,
 }
 

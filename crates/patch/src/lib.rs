@@ -36,6 +36,9 @@
 //! operand: opcode, operand, opcode, one after the other, are three steps after each of which the
 //! site is one harmless instruction of five bytes, with the same begin and end.
 //!
+//! A site may also go from calling one hook to calling another ([`Site::instead_of`]): by way of the form between, or of the off form.
+//! [`Site::of_call`] does the same with a call that the compiler has left.
+//!
 //! [`Site::step`] says what to write next, given what is there. Each step leaves a site that any
 //! thread can run from any instruction boundary of the form before, and that is off or on.
 //! `docs/design/switching.md` says what the vendors promise.
@@ -141,6 +144,8 @@ enum Form {
     Exit,
     /// A jump over the code of an event, with this displacement.
     Event(u8),
+    /// A call that the compiler has left: never off.
+    Call,
 }
 
 /// A site, with the address that it has and the hook that it is to call.
@@ -149,6 +154,8 @@ pub struct Site {
     form: Form,
     address: u64,
     displacement: [u8; 4],
+    /// That of another hook, which the site may call so far.
+    other: Option<[u8; 4]>,
 }
 
 /// The displacement of a call at `call` to `hook`, both addresses.
@@ -174,7 +181,24 @@ impl Site {
             site_kind::RETURN => Form::Return,
             _ => return Err(Refusal::UnknownKind),
         };
-        Ok(Site { form, address, displacement: displacement(address, hook)? })
+        Ok(Site { form, address, displacement: displacement(address, hook)?, other: None })
+    }
+
+    /// A call that the compiler has left, which is to call this hook.
+    ///
+    /// # Errors
+    /// Where the hook is too far away.
+    pub fn of_call(address: u64, hook: u64) -> Result<Site, Refusal> {
+        Ok(Site { form: Form::Call, address, displacement: displacement(address, hook)?, other: None })
+    }
+
+    /// The same site; it may call the hook `other` so far.
+    ///
+    /// # Errors
+    /// Where that hook is too far away.
+    pub fn instead_of(self, other: u64) -> Result<Site, Refusal> {
+        let call = if self.form == Form::Through { 3 } else { 0 };
+        Ok(Site { other: Some(displacement(self.address.wrapping_add(call), other)?), ..self })
     }
 
     /// An XRay sled of this [`sled_kind`].
@@ -187,14 +211,14 @@ impl Site {
             sled_kind::EXIT => (Form::Exit, 0),
             // They call no hook of ours.
             sled_kind::CUSTOM_EVENT => {
-                return Ok(Site { form: Form::Event(0x0f), address, displacement: [0; 4] });
+                return Ok(Site { form: Form::Event(0x0f), address, displacement: [0; 4], other: None });
             }
             sled_kind::TYPED_EVENT => {
-                return Ok(Site { form: Form::Event(0x14), address, displacement: [0; 4] });
+                return Ok(Site { form: Form::Event(0x14), address, displacement: [0; 4], other: None });
             }
             _ => return Err(Refusal::UnknownKind),
         };
-        Ok(Site { form, address, displacement: displacement(address.wrapping_add(call), hook)? })
+        Ok(Site { form, address, displacement: displacement(address.wrapping_add(call), hook)?, other: None })
     }
 
     /// Its address.
@@ -207,7 +231,7 @@ impl Site {
     #[must_use]
     pub fn size(&self) -> usize {
         match self.form {
-            Form::Nop | Form::Return => SITE_SIZE,
+            Form::Nop | Form::Return | Form::Call => SITE_SIZE,
             Form::Through | Form::Exit => SLED_SIZE,
             Form::Event(_) => EVENT_SIZE,
         }
@@ -227,6 +251,7 @@ impl Site {
             (Form::Return, Some(now), _) => self.step_return(*now, to),
             (Form::Through, _, Some(now)) => self.step_through(now, to),
             (Form::Exit, _, Some(now)) => self.step_exit(now, to),
+            (Form::Call, Some(now), _) => self.step_call(*now, stores),
             _ => Err(Refusal::UnexpectedBytes),
         }
     }
@@ -242,21 +267,40 @@ impl Site {
             return Ok(None);
         }
         let [head, operand @ ..] = now;
-        let is_between = head == TEST && (operand == self.displacement || operand == NOP5[1..]);
-        if !is_between && now != NOP5 && now != call {
+        let is_ours = operand == self.displacement || self.other == Some(operand);
+        let is_between = head == TEST && (is_ours || operand == NOP5[1..]);
+        if !is_between && now != NOP5 && !(head == CALL && is_ours) {
             return Err(Refusal::UnexpectedBytes);
         }
-        let is_whole = stores == Stores::Words && is_in_word(self.address, SITE_SIZE);
-        Ok(Some(if is_whole {
+        Ok(Some(self.step_five(now, goal, stores)))
+    }
+
+    /// A call of one hook becomes one of another, and misses the hook on the way.
+    fn step_call(&self, now: [u8; 5], stores: Stores) -> Result<Option<Step>, Refusal> {
+        let [a, b, c, d] = self.displacement;
+        let goal = [CALL, a, b, c, d];
+        let [head, operand @ ..] = now;
+        let is_ours = operand == self.displacement || self.other == Some(operand);
+        match head {
+            _ if now == goal => Ok(None),
+            CALL | TEST if is_ours => Ok(Some(self.step_five(now, goal, stores))),
+            _ => Err(Refusal::UnexpectedBytes),
+        }
+    }
+
+    /// The next step from five bytes to five others.
+    fn step_five(&self, now: [u8; 5], goal: [u8; 5], stores: Stores) -> Step {
+        let [head, operand @ ..] = now;
+        if stores == Stores::Words && is_in_word(self.address, SITE_SIZE) {
             Step::new(0, &goal, true)
-        } else if !is_between {
+        } else if head != TEST {
             Step::new(0, &[TEST], true)
         } else if operand != goal[1..] {
             // Any operand will do, also half of each.
             Step::new(1, &goal[1..], false)
         } else {
             Step::new(0, &goal[..1], true)
-        }))
+        }
     }
 
     fn step_return(&self, now: [u8; 5], to: Switch) -> Result<Option<Step>, Refusal> {
@@ -278,9 +322,26 @@ impl Site {
         let rest = [CALL, a, b, c, d, NOP3[0], NOP3[1], NOP3[2]];
         let [first, second, there, behind @ ..] = *now;
         let is_third = there == NOP3[2] || there == NOP8_THIRD;
-        if *now == SLED_JUMP {
+        let whole = || {
             let [e, f, g, h, i, j, k, l] = rest;
-            return Ok(Some(Step::new(2, &[third, e, f, g, h, i, j, k, l], false)));
+            Step::new(2, &[third, e, f, g, h, i, j, k, l], false)
+        };
+        if *now == SLED_JUMP {
+            return Ok(Some(whole()));
+        }
+        let is_others = self.other.is_some_and(|[a, b, c, d]| {
+            behind == [CALL, a, b, c, d, NOP3[0], NOP3[1], NOP3[2]] && behind != rest
+        });
+        if is_others && is_third {
+            return match ([first, second], there) {
+                ([0xeb, 0x09], _) => Ok(Some(whole())),
+                // It misses the hook on the way.
+                ([0x0f, 0x1f], there) if there == NOP3[2] => Ok(Some(Step::new(2, &[NOP8_THIRD], true))),
+                ([0x0f, 0x1f], _) if to == Switch::Off => Ok(None),
+                // As far as the operand of a NOP goes, any will do.
+                ([0x0f, 0x1f], _) => Ok(Some(Step::new(4, &self.displacement, false))),
+                _ => Err(Refusal::UnexpectedBytes),
+            };
         }
         if behind != rest || !is_third {
             return Err(Refusal::UnexpectedBytes);

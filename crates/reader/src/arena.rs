@@ -257,7 +257,7 @@ impl Source for ArenaImage<'_> {
     }
 
     fn open_calls(&self, key: ThreadKey) -> Vec<OpenCall> {
-        self.open_call_entries(key).iter().map_while(payload::open_call).collect()
+        payload::open_calls(self.open_call_entries(key).into_iter())
     }
 
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {

@@ -232,9 +232,7 @@ impl Source for TraceFile<'_> {
         let Some(chunk) = self.threads.get(&key).and_then(|chunks| chunks.thread) else { return Vec::new() };
         let Ok(bytes) = self.payload(&chunk) else { return Vec::new() };
         let array = bytes.get(ThreadRecord::SIZE..).and_then(Array::parse::<arena::OpenCall>);
-        array.map_or_else(Vec::new, |array| {
-            array.iter::<arena::OpenCall>().map_while(|entry| payload::open_call(&entry)).collect()
-        })
+        array.map_or_else(Vec::new, |array| payload::open_calls(array.iter::<arena::OpenCall>()))
     }
 
     fn segments(&self, key: ThreadKey) -> Box<dyn SegmentCursor + '_> {

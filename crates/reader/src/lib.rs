@@ -38,6 +38,6 @@ pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
     Child, Dropped, DroppedCalls, Ending, KeptCall, Meta, Module, OpenCall, Origin, Process, ProcessEnd,
-    Reason, Recording, SegmentCursor, Snapshot, Source, Thread, ThreadKey, Trigger,
+    Reason, Recording, SegmentCursor, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
 };
 pub use source::{ReadAt, Seekable};

@@ -385,6 +385,21 @@ pub struct DroppedCalls {
     pub calls: u64,
 }
 
+/// A kept call that ended by jumping into another function.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Tail {
+    /// When it, or the last function that it led to by jumps, jumped, in ticks. [`KeptCall::end_ticks`] is the same where triggers had the call at its jump.
+    pub jump_ticks: u64,
+    /// The call took that long at most: when what it jumped to had ended isn't known.
+    pub is_at_most: bool,
+    /// The address to which that jump led, where that is known.
+    pub target: Option<u64>,
+    /// The code offset in front of that jump, where that is known.
+    pub jump_offset: Option<u32>,
+    /// An event of its thread shows that it has ended; else the thread, the process or the recording was over.
+    pub has_next: bool,
+}
+
 /// A call that was kept: a snapshot of its process, taken when it had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCall {
@@ -414,6 +429,8 @@ pub struct KeptCall {
     pub is_entry: bool,
     /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was noticed.
     pub is_unwound: bool,
+    /// What is known of the tail call in which it ended, where its time counts.
+    pub tail: Option<Tail>,
     /// Events of its thread since its entry that were overwritten before they could be copied.
     pub missing: u64,
 }

@@ -5,6 +5,7 @@ use everycall_format::ect::{
     self, ArrayHeader, MetaField, ProcessRecord, SnapshotRecord, ThreadRecord, image_end, meta, reason,
 };
 use everycall_format::hub::origin;
+use everycall_format::trigger::is_jump;
 use everycall_format::{Wire, until_nul};
 
 use crate::error::{Warning, warn};
@@ -233,8 +234,23 @@ pub(crate) fn thread(record: &ThreadRecord) -> Thread {
     }
 }
 
+/// The open calls of a stack. Those that have jumped away, and are there for triggers, aren't open.
+pub(crate) fn open_calls(entries: impl Iterator<Item = arena::OpenCall>) -> Vec<OpenCall> {
+    let mut calls = Vec::new();
+    for entry in entries {
+        if is_jump(entry.word) {
+            calls.pop();
+        } else if let Some(call) = open_call(&entry) {
+            calls.push(call);
+        } else {
+            break;
+        }
+    }
+    calls
+}
+
 /// An open call; `None` where the entry isn't that of a call.
-pub(crate) fn open_call(entry: &arena::OpenCall) -> Option<OpenCall> {
+fn open_call(entry: &arena::OpenCall) -> Option<OpenCall> {
     use everycall_format::event::Word;
     let ticks = u64::from(entry.ticks_high) << 32 | entry.word >> 32;
     match Word::decode(entry.word) {

@@ -4,7 +4,7 @@ use everycall_format::event::{ESCAPE_FIRST, EXIT};
 use everycall_format::trigger::call_flags;
 use everycall_format::{Wire, ect};
 
-use crate::model::{KeptCall, Recording, Trigger};
+use crate::model::{KeptCall, Recording, Tail, Trigger};
 use crate::payload::{Array, TABLE_MAX};
 
 /// Takes in the triggers of a chunk. `Err` says what is wrong with it.
@@ -58,6 +58,13 @@ pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording)
         is_call: record.flags & call_flags::NO_CALL == 0,
         is_entry: record.flags & call_flags::ENTERED != 0,
         is_unwound: record.flags & call_flags::UNWOUND != 0,
+        tail: (record.flags & call_flags::TAIL != 0).then_some(Tail {
+            jump_ticks: record.jump_ticks,
+            is_at_most: record.flags & call_flags::AT_MOST != 0,
+            target: (record.target != 0).then_some(record.target),
+            jump_offset: (record.jump_code != 0).then_some(record.jump_code),
+            has_next: record.flags & call_flags::NO_NEXT == 0,
+        }),
         missing: record.missing,
     });
     Ok(())

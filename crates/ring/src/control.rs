@@ -113,6 +113,9 @@ pub struct Control {
     /// alternate stack above the stack that it interrupted; 0 if there is none. While it is open,
     /// every event takes the slow path.
     pub handler: AtomicU32,
+    /// Calls in the open-call stack that have jumped away and that triggers still follow: they
+    /// take two entries each, and aren't open calls.
+    pub jumps: AtomicU32,
     /// An address in an exception handler that has begun in a frame that inlined calls share,
     /// otherwise 0. Some of those calls may have been unwound; the next event, which takes the slow
     /// path, decides.
@@ -136,6 +139,14 @@ pub struct Control {
     pub short_map: AtomicU64,
     /// Address of this slot's counts of short calls.
     pub short_counts: AtomicU64,
+    /// Address of the open-call entry of the jump that was followed last.
+    pub jump: AtomicU64,
+    /// When what it leads to last jumped on, ticks.
+    pub jump_ticks: AtomicU64,
+    /// Where to, as far as that is known; otherwise 0.
+    pub jump_target: AtomicU64,
+    /// The code offset in front of that jump; 0 if that lies in no module.
+    pub jump_code: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -226,6 +237,7 @@ macro_rules! blank_control {
                     fiber: AtomicU32::new(0),
                     bounds: AtomicU32::new(0),
                     handler: AtomicU32::new(0),
+                    jumps: AtomicU32::new(0),
                     handled: AtomicU64::new(0),
                     jumped_to: AtomicU64::new(0),
                     deep_base: AtomicU64::new(0),
@@ -234,6 +246,10 @@ macro_rules! blank_control {
                     trigger_floor: AtomicU32::new(u32::MAX),
                     short_map: AtomicU64::new(0),
                     short_counts: AtomicU64::new(0),
+                    jump: AtomicU64::new(0),
+                    jump_ticks: AtomicU64::new(0),
+                    jump_target: AtomicU64::new(0),
+                    jump_code: AtomicU32::new(0),
                 }
             }
         }

@@ -17,6 +17,8 @@ pub enum TimelineEvent {
     Mark(Mark),
     /// Recording was off. Nothing else happens in the thread meanwhile.
     Gap(Gap),
+    /// The call that ended last jumped to what isn't traced. Nothing else happens in the thread meanwhile.
+    Untraced(Untraced),
 }
 
 impl TimelineEvent {
@@ -31,6 +33,7 @@ impl TimelineEvent {
             TimelineEvent::Instant(instant) => instant.at_ns,
             TimelineEvent::Mark(mark) => mark.at_ns,
             TimelineEvent::Gap(gap) => gap.at_ns,
+            TimelineEvent::Untraced(untraced) => untraced.at_ns,
         }
     }
 }
@@ -63,6 +66,17 @@ pub enum TailCall {
     Perhaps,
     /// The call before it jumped there.
     Yes,
+}
+
+/// Behind a tail call into code that isn't traced, until the thread's next event: that code took no longer than this. How long it took isn't measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Untraced {
+    /// When the call before it jumped, in nanoseconds since the origin.
+    pub at_ns: u64,
+    /// When the next event came, or the recording ended, in nanoseconds since the origin.
+    pub until_ns: u64,
+    /// The exit at which the call jumped: the code there tells where to.
+    pub exit: Location,
 }
 
 /// A call ends.

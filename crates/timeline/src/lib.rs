@@ -40,7 +40,7 @@ pub use clock::{Clock, ClockQuality};
 pub use code::Code;
 pub use event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, MarkName,
-    SpanEndKind, TailCall, TimelineEvent,
+    SpanEndKind, TailCall, TimelineEvent, Untraced,
 };
 pub use everycall_reader::Process;
 pub use family::Relative;

@@ -11,7 +11,7 @@ use crate::clock::ClockWalk;
 use crate::code::{Answers, Caller, Code};
 use crate::event::{
     Begin, End, EndKind, Gap, GapKind, Instant, InstantKind, Loss, LossKind, Mark, MarkKind, SpanEndKind,
-    TailCall, TimelineEvent,
+    TailCall, TimelineEvent, Untraced,
 };
 use crate::location::{Location, ModuleMap};
 use crate::pairing_stats::PairingStats;
@@ -22,6 +22,8 @@ use crate::spans::{self, Spans};
 const DEPTH_MAX: usize = 1 << 19;
 /// How far below the innermost call the function of a strange exit is looked for.
 const SEARCH_DEPTH: usize = 256;
+/// A jump to an address that it computes, and the entry to which it led, are never further apart.
+const JUMP_NS: u64 = 1000;
 /// Calls that are opened or closed together, so that not all of them need to be in memory twice.
 const CALLS_AT_ONCE: usize = 4096;
 
@@ -117,6 +119,8 @@ pub(crate) struct Pairing<'a> {
     code: Answers<'a>,
     /// Where the call that ended last jumped away, as long as nothing happened since.
     jumped: Option<Location>,
+    /// When.
+    jumped_ns: u64,
     stack: Vec<Frame>,
     /// Frames of the stack that are calls.
     depth: u32,
@@ -152,6 +156,7 @@ impl<'a> Pairing<'a> {
             cursor: 0,
             code: Answers::new(code),
             jumped: None,
+            jumped_ns: 0,
             stack: Vec::new(),
             depth: 0,
             too_deep: 0,
@@ -204,7 +209,7 @@ impl<'a> Pairing<'a> {
                 let location = self.modules.locate(&mut self.cursor, offset, ticks);
                 let tail_call = match self.jumped.take() {
                     None => TailCall::No,
-                    Some(exit) => self.code.tail_call(exit, location),
+                    Some(exit) => self.tail_call(exit, location, out),
                 };
                 self.open(Frame::new(location, ticks, ns), tail_call, out);
             }
@@ -216,10 +221,29 @@ impl<'a> Pairing<'a> {
         }
     }
 
+    /// Whether the call that is entered at `location` was made by the jump at `exit`. If not, that led to what isn't traced.
+    #[cold]
+    fn tail_call(&mut self, exit: Location, location: Location, out: &mut Vec<TimelineEvent>) -> TailCall {
+        let tail_call = self.code.tail_call(exit, location);
+        let is_far = self.now_ns.saturating_sub(self.jumped_ns) >= JUMP_NS;
+        if tail_call == TailCall::No || tail_call == TailCall::Perhaps && is_far {
+            self.untraced(exit, self.now_ns, out);
+        }
+        tail_call
+    }
+
+    /// What the jump at `exit` led to isn't traced, and had ended then.
+    #[cold]
+    fn untraced(&self, exit: Location, until_ns: u64, out: &mut Vec<TimelineEvent>) {
+        out.push(TimelineEvent::Untraced(Untraced { at_ns: self.jumped_ns, until_ns, exit }));
+    }
+
     #[cold]
     fn rare(&mut self, ticks: u64, until: u64, what: What, out: &mut Vec<TimelineEvent>) {
         let at_ns = self.now_ns;
-        self.jumped = None;
+        if let Some(exit) = self.jumped.take() {
+            self.untraced(exit, at_ns, out);
+        }
         let unknown = |address| Location { module: Location::NO_MODULE, image_address: address };
         match what {
             What::Entry(_) | What::Exit(_) => {}
@@ -405,7 +429,9 @@ impl<'a> Pairing<'a> {
 
     #[inline]
     fn exit(&mut self, location: Location, out: &mut Vec<TimelineEvent>) {
-        self.jumped = None;
+        if let Some(exit) = self.jumped.take() {
+            self.untraced(exit, self.now_ns, out);
+        }
         self.maybe_another = false;
         self.caller = None;
         if self.too_deep > 0 {
@@ -425,6 +451,7 @@ impl<'a> Pairing<'a> {
     #[inline]
     fn leave(&mut self, exit: Location, jumps: bool, out: &mut Vec<TimelineEvent>) {
         self.jumped = jumps.then_some(exit);
+        self.jumped_ns = self.now_ns;
         self.close(if jumps { EndKind::Jumped } else { EndKind::Returned }, self.now_ns, out);
     }
 
@@ -503,6 +530,11 @@ impl<'a> Pairing<'a> {
     pub fn go_on(&mut self, out: &mut Vec<TimelineEvent>) {
         for _ in 0..CALLS_AT_ONCE {
             if let Some(Closing { until, how }) = self.closing {
+                if matches!(how, How::AtEnd)
+                    && let Some(exit) = self.jumped.take()
+                {
+                    self.untraced(exit, self.at_end.until_ns, out);
+                }
                 if self.stack.len() <= until {
                     self.closed(how, out);
                     continue;

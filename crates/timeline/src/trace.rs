@@ -169,6 +169,20 @@ impl<'a> Trace<'a> {
     pub fn locate(&self, process: usize, offset: u32, ticks: u64) -> Location {
         self.modules.get(process).unwrap_or(ModuleMap::EMPTY).locate(&mut 0, offset, ticks)
     }
+
+    /// The location of an address of a process at a time, in ticks; `None` where no traced module lay there.
+    #[must_use]
+    pub fn locate_address(&self, process: usize, address: u64, ticks: u64) -> Option<Location> {
+        let modules = self.processes().get(process)?.modules.clone();
+        let known = self.modules().get(modules)?.iter().rev().filter(|module| module.is_complete());
+        let module = known.clone().find(|module| {
+            (module.start..module.end).contains(&address)
+                && module.loaded_ticks <= ticks
+                && module.unloaded_ticks.is_none_or(|unloaded| unloaded >= ticks)
+        })?;
+        let offset = u32::try_from(address - module.start).ok()?.checked_add(module.code_start)?;
+        Some(self.locate(process, offset, ticks))
+    }
 }
 
 impl std::fmt::Debug for Trace<'_> {

@@ -200,3 +200,43 @@ fn a_million_tail_calls_stay_at_one_depth() {
     assert_eq!(texts.iter().filter(|text| *text == "=>+21").count(), 500_000);
     assert_eq!(texts.iter().filter(|text| *text == "=>?+20").count(), 500_000);
 }
+
+/// What a jump led to that isn't traced: between which times it ran.
+fn untraced(ring: Ring) -> Vec<(u64, u64)> {
+    let bytes = File::of(&process(ring));
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let origin = trace.clock().origin_ticks();
+    trace
+        .thread_events_checked(0, Some(&Jumpy))
+        .filter_map(|event| match event {
+            TimelineEvent::Untraced(untraced) => {
+                Some((origin + untraced.at_ns - START, origin + untraced.until_ns - START))
+            }
+            _ => None,
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_not_traced_goes_on_until_the_next_event() {
+    let mut ring = Ring::new(512, 16, START);
+    ring.enter(START + 10, entry(1));
+    // Into the next function, which is traced.
+    ring.enter(START + 20, entry(2));
+    ring.exit(START + 30, jumps(2));
+    ring.enter(START + 31, entry(3));
+    // Elsewhere: until the next entry, and until the caller's exit.
+    ring.exit(START + 50, jumps(3));
+    ring.enter(START + 90, entry(9));
+    ring.exit(START + 100, jumps(9));
+    ring.exit(START + 170, returns(1));
+    // Nobody knows where to: the next call, if it comes at once.
+    ring.enter(START + 200, entry(4));
+    ring.exit(START + 210, jumps_anywhere(4));
+    ring.enter(START + 220, entry(5));
+    ring.exit(START + 230, jumps_anywhere(5));
+    ring.enter(START + 9000, entry(6));
+    // Nothing comes any more.
+    ring.exit(START + 9010, jumps(6));
+    assert_eq!(untraced(ring), [(50, 90), (100, 170), (230, 9000), (9010, 10_000_000)]);
+}

@@ -34,6 +34,9 @@ fn texts(trace: &Trace<'_>, symbols: bool) -> Vec<String> {
                     InstantKind::OrphanExit(location) => format!("orphan {}@{at}", name(location)),
                     InstantKind::UnmatchedExit(location) => format!("unmatched {}@{at}", name(location)),
                 },
+                TimelineEvent::Untraced(untraced) => {
+                    format!("untraced@{at} until {}", origin + untraced.until_ns)
+                }
                 TimelineEvent::Gap(gap) => format!("off@{at} until {} {:?}", origin + gap.until_ns, gap.why),
                 TimelineEvent::Mark(mark) => {
                     format!("{}@{at} {:?}", trace.mark_names().text(mark.name), mark.kind)

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everycall_format::arena::ModuleEntry;
-use everycall_format::trigger::{NEVER, TriggerSite};
+use everycall_format::trigger::{NEVER, TriggerSite, site_flags};
 use everycall_recorder::FindSites;
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
 
@@ -24,6 +24,11 @@ pub(crate) struct Range {
     pub start: u64,
     pub end: u64,
     pub rule: u32,
+}
+
+/// [`TriggerSite::flags`] of a trigger's functions.
+pub(crate) fn flags_of(trigger: &Trigger) -> u32 {
+    if trigger.counts_tails { 0 } else { site_flags::NO_TAIL }
 }
 
 /// What tells modules apart: path and build id.
@@ -132,7 +137,8 @@ impl FindSites for Functions {
         let sites: Vec<TriggerSite> = ranges
             .iter()
             .filter_map(|range| {
-                let threshold = match triggers.get(range.rule as usize)?.condition {
+                let trigger = triggers.get(range.rule as usize)?;
+                let threshold = match trigger.condition {
                     Condition::Longer(_, ns) => rate.ticks(ns).min(NEVER - 1),
                     Condition::Percentile(..) | Condition::Entered(_) | Condition::Signal(_) => NEVER,
                 };
@@ -140,6 +146,7 @@ impl FindSites for Functions {
                     first: code(range.start)?,
                     end: code(range.end - 1)?.checked_add(1)?,
                     rule: range.rule,
+                    flags: flags_of(trigger),
                     threshold,
                     ..TriggerSite::default()
                 })

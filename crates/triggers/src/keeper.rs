@@ -17,6 +17,7 @@ use everycall_tracefile::{array, bytes_of};
 use crate::kept::Kept;
 use crate::policy::{Choice, KeepBy, Policy};
 use crate::rate::Rate;
+use crate::tails;
 use crate::trigger::{Condition, Trigger};
 use crate::watch::{Watch, is_watched};
 
@@ -395,6 +396,11 @@ impl KeepCalls for Keeper {
             // As it was before the look: what was posted since waits for the next one.
             if let Some(bell) = self.bells.get(&process.number) {
                 process.triggers.hear(*bell);
+            }
+        }
+        for process in watched {
+            for call in process.over.map_or_else(Vec::new, |over| tails::open_at_end(process, over)) {
+                self.notice(&call, &[process]);
             }
         }
         self.watch(watched);

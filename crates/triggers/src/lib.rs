@@ -7,6 +7,7 @@
 //! rate       nanoseconds and ticks, while the clock is still being measured
 //! watch      what we look for ourselves in what threads write: entries, and percentiles
 //! policy     which calls that met the condition are kept
+//! tails      calls that had jumped away and were never heard of again
 //! kept       a snapshot of the moment, waiting in a file for the recording's end
 //! keeper     all of it, while the program runs
 //! ```
@@ -26,6 +27,7 @@ mod kept;
 mod policy;
 mod rate;
 mod set;
+mod tails;
 mod trigger;
 mod watch;
 

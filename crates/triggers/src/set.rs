@@ -9,7 +9,7 @@ use everycall_format::site_set::{
     MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by,
 };
 
-use crate::functions::{Range, find};
+use crate::functions::{Range, find, flags_of};
 use crate::policy::{KeepBy, Policy};
 use crate::trigger::{Condition, Trigger};
 
@@ -184,7 +184,12 @@ impl<'t> SetBuilder<'t> {
         for range in self.modules.iter().flat_map(|module| &module.functions) {
             put(
                 &mut payload,
-                &SetSite { start: range.start, end: range.end, rule: range.rule, ..SetSite::default() },
+                &SetSite {
+                    start: range.start,
+                    end: range.end,
+                    rule: range.rule,
+                    flags: self.triggers.get(range.rule as usize).map_or(0, flags_of),
+                },
             );
         }
         payload.extend_from_slice(&texts);

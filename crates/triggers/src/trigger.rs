@@ -26,6 +26,8 @@ pub struct Trigger {
     text: String,
     /// When.
     pub condition: Condition,
+    /// Whether a call goes on behind its tail calls: `f` counts them, `f-tail` doesn't.
+    pub counts_tails: bool,
 }
 
 impl Trigger {
@@ -65,6 +67,12 @@ impl fmt::Display for Trigger {
     }
 }
 
+/// The function's name and whether its calls go on behind their tail calls; `None` where nothing is said about that.
+fn split_tail(name: &str) -> (&str, Option<bool>) {
+    let split = |ending, counts| Some((name.strip_suffix(ending)?.trim_end(), Some(counts)));
+    split("+tail", true).or_else(|| split("-tail", false)).unwrap_or((name, None))
+}
+
 /// What a trigger looks like, for messages.
 const EXAMPLE: &str = "write a function and a time, as in 'handle_request > 20ms'; or > p99, or entered";
 
@@ -80,15 +88,21 @@ impl FromStr for Trigger {
             let signal = SIGNALS.iter().find(|(known, _)| *known == name.strip_prefix("SIG").unwrap_or(name));
             return match signal {
                 Some((_, signal)) => {
-                    Ok(Trigger { text: text.to_owned(), condition: Condition::Signal(*signal) })
+                    let condition = Condition::Signal(*signal);
+                    Ok(Trigger { text: text.to_owned(), condition, counts_tails: false })
                 }
                 None => Err(error(format!("waits for `{name}`; write `signal USR1` or `signal USR2`"))),
             };
         }
-        let trigger = |condition| Ok(Trigger { text: text.to_owned(), condition });
+        let trigger = |condition| Ok(Trigger { text: text.to_owned(), condition, counts_tails: false });
         let pattern_of =
             |name: &str| Pattern::new(name).map_err(|reason| error(format!("has a bad pattern: {reason}")));
         if let Some((name, "entered")) = text.trim().rsplit_once(char::is_whitespace) {
+            if let (name, Some(_)) = split_tail(name.trim()) {
+                return Err(error(format!(
+                    "is about the entry, before any tail call; write `{name} entered`"
+                )));
+            }
             return trigger(Condition::Entered(pattern_of(name.trim())?));
         }
         // From behind: `operator>` is a function's name, too.
@@ -100,7 +114,7 @@ impl FromStr for Trigger {
             };
             error(format!("{what}; {EXAMPLE}"))
         })?;
-        let (pattern, limit) = (pattern.trim(), limit.trim());
+        let ((pattern, tails), limit) = (split_tail(pattern.trim()), limit.trim());
         if pattern.is_empty() {
             return Err(error(format!("names no function; {EXAMPLE}")));
         }
@@ -113,6 +127,11 @@ impl FromStr for Trigger {
                     "has a percentile that isn't between p0 and p100; write p99 or p99.9".to_owned(),
                 ));
             }
+            if tails == Some(true) {
+                return Err(error(format!(
+                    "has a percentile with tail calls, and percentiles are of the function's own time; write `{pattern} > {limit}`"
+                )));
+            }
             return trigger(Condition::Percentile(pattern_of(pattern)?, percent));
         }
         let ns = parse_time(limit).map_err(|_| {
@@ -124,7 +143,8 @@ impl FromStr for Trigger {
         }
         let pattern =
             Pattern::new(pattern).map_err(|reason| error(format!("has a bad pattern: {reason}")))?;
-        Ok(Trigger { text: text.to_owned(), condition: Condition::Longer(pattern, ns) })
+        let counts_tails = tails.unwrap_or(true);
+        Ok(Trigger { text: text.to_owned(), condition: Condition::Longer(pattern, ns), counts_tails })
     }
 }
 
@@ -146,6 +166,19 @@ mod tests {
                 (pattern.to_string().as_str(), *found, trigger.to_string().as_str()),
                 (name, ns, text)
             );
+        }
+        for (text, name, counts_tails) in [
+            ("f > 1ms", "f", true),
+            ("f+tail > 1ms", "f", true),
+            ("f-tail > 1ms", "f", false),
+            ("a::f * +tail>1ms", "a::f *", true),
+            ("operator- -tail > 1ms", "operator-", false),
+            ("operator+ > 1ms", "operator+", true),
+            ("operator++tail > 1ms", "operator+", true),
+        ] {
+            let trigger: Trigger = text.parse().unwrap();
+            let Condition::Longer(pattern, _) = &trigger.condition else { panic!("{trigger:?}") };
+            assert_eq!((pattern.to_string().as_str(), trigger.counts_tails), (name, counts_tails), "{text}");
         }
         let percentile: Trigger = "f > p99.9".parse().unwrap();
         assert!(matches!(percentile.condition, Condition::Percentile(_, percent) if percent == 99.9));
@@ -174,6 +207,9 @@ mod tests {
             ("f > p100", "write p99"),
             ("f > p0", "write p99"),
             ("f > pNaN", "write p99"),
+            ("f+tail > p99", "write `f > p99`"),
+            ("f-tail entered", "write `f entered`"),
+            ("+tail > 1ms", "names no function"),
             ("signal KILL", "write `signal USR1`"),
             ("f > 0ms", "would keep every call"),
             ("f > 1000000000h", "for a time"),

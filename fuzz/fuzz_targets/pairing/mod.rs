@@ -52,6 +52,10 @@ pub fn check(source: impl Source) {
                         assert_eq!(begin.start_ns, end.start_ns);
                         jumped = end.how == EndKind::Jumped;
                     }
+                    TimelineEvent::Untraced(untraced) => {
+                        assert!(after_jump && untraced.at_ns <= untraced.until_ns);
+                        jumped = true;
+                    }
                     _ => {}
                 }
             }

@@ -129,7 +129,10 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
                     counts.exits += 1;
                     counts.orphans += 1;
                 }
-                TimelineEvent::Loss(_) | TimelineEvent::Mark(_) | TimelineEvent::Gap(_) => {}
+                TimelineEvent::Loss(_)
+                | TimelineEvent::Mark(_)
+                | TimelineEvent::Gap(_)
+                | TimelineEvent::Untraced(_) => {}
             }
         }
         assert!(open.is_empty(), "every begin has an end");

@@ -228,6 +228,12 @@ fn kept_calls(report: &Report<'_>) -> Value {
             "threshold_ns": kept.threshold_ns,
             "entered": kept.is_entry,
             "unwound": kept.is_unwound,
+            "tail": kept.tail.as_ref().map(|tail| json!({
+                "at_most": tail.is_at_most,
+                "behind_ns": tail.behind_ns,
+                "target": tail.target,
+                "ended": tail.has_next,
+            })),
             "missing_events": kept.missing,
         })
     });

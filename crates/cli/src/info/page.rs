@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use everycall_analysis::{FunctionRow, lost_events, marks_by_count, runtime_counts};
+use everycall_analysis::{FunctionRow, KeptTail, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name, shortened_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
@@ -411,6 +411,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         if kept.is_unwound {
             notes.push("unwound by an exception or a jump".to_owned());
         }
+        notes.extend(kept.tail.as_ref().map(tail_note));
         if kept.missing > 0 {
             notes.push(format!(
                 "{} since its entry were overwritten",
@@ -425,6 +426,23 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         writeln!(out, "  ... and {} more", report.kept.len() - KEPT_LISTED)?;
     }
     paragraph(out, "`everycall replay --kept NUMBER` and `everycall export --kept NUMBER` show one.")
+}
+
+/// What a kept call's tail call means for its time.
+fn tail_note(tail: &KeptTail) -> String {
+    let target = tail.target.as_deref().map(clean);
+    let untraced =
+        target.as_ref().map_or_else(|| "what it jumped to".to_owned(), |name| format!("{name} (not traced)"));
+    let target = target.unwrap_or_else(|| "an address that isn't known".to_owned());
+    let behind = Duration { ns: tail.behind_ns };
+    match (tail.is_at_most, tail.behind_ns) {
+        (true, _) => {
+            let end = if tail.has_next { "" } else { "; nothing came after it" };
+            format!("at most, of which {untraced} at most {behind}{end}")
+        }
+        (false, 0) => format!("until its tail call of {target}, which goes on"),
+        (false, _) => format!("with its tail call, {behind}"),
+    }
 }
 
 fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {

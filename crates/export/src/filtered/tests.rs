@@ -184,7 +184,7 @@ fn expected(calls: &Calls, filter: &Filter, trace_end_ns: u64) -> Shown {
                 }
                 _ => within(mark.at_ns) && is_selected(place),
             },
-            TimelineEvent::Instant(_) => panic!("there is none"),
+            TimelineEvent::Instant(_) | TimelineEvent::Untraced(_) => panic!("there is none"),
         };
         if is_shown {
             shown.others.push(*event);
@@ -225,6 +225,7 @@ fn filters_agree_with_looking_at_whole_calls() {
                     shown.others.push(TimelineEvent::Gap(gap));
                     gap.at_ns
                 }
+                Event::Untraced(slice) => panic!("seed {seed}: {slice:?}"),
             };
             assert!(at_ns >= now_ns, "seed {seed}: order");
             now_ns = at_ns;
@@ -274,4 +275,36 @@ fn many_losses_behind_a_held_call_are_added_up_and_none_is_forgotten() {
         .filter_map(|event| if let Event::Point(point) = event { point.count } else { None })
         .sum();
     assert_eq!(sum, 200_000);
+}
+
+/// What isn't traced is shown with the call that jumped there, and by its own duration.
+#[test]
+fn what_is_not_traced_is_filtered_like_the_call_before_it() {
+    let mut calls = Calls::default();
+    calls.begin(0, 0);
+    calls.begin(1, 10);
+    calls.end_how(20, EndKind::Jumped);
+    calls.untraced(20, 50);
+    calls.end(60);
+    let filter = Filter::default;
+    let function = |name: &str| Some(Regex::new(name).unwrap());
+    for (filter, is_shown) in [
+        (filter(), true),
+        (Filter { min_duration_ns: 25, ..filter() }, true),
+        (Filter { min_duration_ns: 31, ..filter() }, false),
+        (Filter { function: function("^f1$"), ..filter() }, true),
+        (Filter { function: function("^f2$"), ..filter() }, false),
+        (Filter { depth: Some(2), ..filter() }, true),
+        (Filter { depth: Some(1), ..filter() }, false),
+        (Filter { since_ns: Some(45), ..filter() }, true),
+        (Filter { since_ns: Some(55), ..filter() }, false),
+        (Filter { until_ns: Some(15), ..filter() }, false),
+    ] {
+        let events = calls.filtered_by(&filter, 60);
+        let found = events.iter().find_map(|event| match event {
+            Event::Untraced(slice) => Some((slice.at_ns, slice.until_ns)),
+            _ => None,
+        });
+        assert_eq!(found, is_shown.then_some((20, 50)), "{filter:?}");
+    }
 }

@@ -38,7 +38,7 @@ use rustc_hash::{FxHashMap, FxHashSet};
 use crate::draw::{Drawn, Pen, Slice};
 use crate::driver::{DrawnSink, Export};
 use crate::excerpt::excerpt;
-use crate::filtered::Point;
+use crate::filtered::{Point, UntracedSlice};
 use crate::json::{put_microseconds, put_number, put_string};
 use crate::labels::put_value;
 use crate::names::{Function, FunctionId, Functions, Names};
@@ -130,6 +130,10 @@ impl<'o, S: Source> DrawnSink<'o, S> for Chrome<'o> {
             Drawn::Gap(gap) => {
                 bytes.extend_from_slice(prefix);
                 put_gap(bytes, gap);
+            }
+            Drawn::Untraced(slice) => {
+                bytes.extend_from_slice(prefix);
+                put_untraced(bytes, slice, &export.functions.get(slice.function).name);
             }
             Drawn::Point(point) => put_point(bytes, thread, point, &export.functions),
             Drawn::Begin { .. } => {}
@@ -260,6 +264,19 @@ fn put_gap(bytes: &mut Vec<u8>, gap: &Gap) {
     if let Some(thread) = gap.resumed_by {
         put_number(members.key(text::RESUMED_BY), thread.into());
     }
+    members.end();
+    bytes.push(b'}');
+}
+
+fn put_untraced(bytes: &mut Vec<u8>, slice: &UntracedSlice, name: &str) {
+    put_microseconds(bytes, slice.at_ns);
+    bytes.extend_from_slice(b",\"dur\":");
+    put_microseconds(bytes, slice.until_ns - slice.at_ns);
+    bytes.extend_from_slice(b",\"name\":");
+    put_string(bytes, name);
+    bytes.extend_from_slice(b",\"args\":");
+    let mut members = Members::new(bytes);
+    put_string(members.key(text::NOT_MEASURED), text::UNTRACED);
     members.end();
     bytes.push(b'}');
 }

@@ -18,7 +18,7 @@ use std::io::Write;
 use everycall_timeline::{Gap, GapKind, Mark, MarkKind};
 
 use crate::driver::{Export, Sink};
-use crate::filtered::{Event, Point, PointKind};
+use crate::filtered::{Event, Point, PointKind, UntracedSlice};
 use crate::json::put_number;
 use crate::names::{Function, FunctionId, Functions};
 use crate::portions::Portions;
@@ -127,6 +127,15 @@ impl<'o> Csv<'o> {
         }
     }
 
+    fn untraced(&mut self, slice: &UntracedSlice, functions: &Functions<'_>) {
+        self.learn(slice.function, functions);
+        put_times(self.head("untraced"), slice.at_ns, Some(slice.until_ns));
+        let bytes = &mut self.portions.bytes;
+        bytes.extend_from_slice(&self.functions[slice.function.index()]);
+        bytes.push(b',');
+        put_remarks(bytes, std::iter::once(text::UNTRACED));
+    }
+
     fn gap(&mut self, gap: &Gap) {
         let kind = if gap.why == GapKind::Suspended { "suspended" } else { "not recorded" };
         put_times(self.head(kind), gap.at_ns, Some(gap.until_ns));
@@ -170,6 +179,7 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
             Event::Point(point) => self.point(&point, &export.functions),
             Event::Mark(mark) => self.mark(&mark, export.source),
             Event::Gap(gap) => self.gap(&gap),
+            Event::Untraced(slice) => self.untraced(&slice, &export.functions),
         }
     }
 }

@@ -34,7 +34,7 @@ use rustc_hash::FxHashMap;
 
 use crate::draw::{Drawn, Pen, Slice};
 use crate::driver::{DrawnSink, Export};
-use crate::filtered::Point;
+use crate::filtered::{Point, UntracedSlice};
 use crate::formats::protobuf::Message;
 use crate::labels::Labels;
 use crate::names::{FunctionId, Functions};
@@ -118,6 +118,7 @@ impl<'o, S: Source> DrawnSink<'o, S> for Perfetto<'o> {
             Drawn::Point(point) => track.put_point(bytes, point, functions),
             Drawn::Mark(mark) => track.put_mark(bytes, mark, export.source),
             Drawn::Gap(gap) => track.put_gap(bytes, gap),
+            Drawn::Untraced(slice) => track.put_untraced(bytes, slice, &functions.get(slice.function).name),
         }
     }
 
@@ -388,6 +389,19 @@ impl Track {
             });
         });
         self.put_large(bytes, gap.until_ns, |packet| {
+            packet.message(packet::TRACK_EVENT, |event| event.number(event::TYPE, event::END));
+        });
+    }
+
+    fn put_untraced(&mut self, bytes: &mut Vec<u8>, slice: &UntracedSlice, name: &str) {
+        self.put_large(bytes, slice.at_ns, |packet| {
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.number(event::TYPE, event::BEGIN);
+                event.text(event::NAME, name);
+                put_text(event, text::NOT_MEASURED, text::UNTRACED);
+            });
+        });
+        self.put_large(bytes, slice.until_ns, |packet| {
             packet.message(packet::TRACK_EVENT, |event| event.number(event::TYPE, event::END));
         });
     }

@@ -221,7 +221,8 @@ hooks_asm! {
     everycall_function_end everycall_entry
     ",
 
-    // Exit: called before a function's ret, or before it jumps into another function.
+    // Exit: called before a function's ret, or before it jumps into another function that no
+    // trigger has to follow.
     "
     everycall_function __return__
         cmpq    $1, everycall_module + {ON}(%rip)
@@ -232,9 +233,6 @@ hooks_asm! {
     1:  ret
     everycall_function_end __return__
 
-    .globl  everycall_tail_exit
-    .hidden everycall_tail_exit
-    .set    everycall_tail_exit, everycall_exit
     everycall_function everycall_exit
         everycall_prologue exit
         movq    {OPEN_TOP}(%rcx), %rdx
@@ -252,6 +250,19 @@ hooks_asm! {
         subq    ${CALL_SIZE}, {OPEN_TOP}(%rcx)
         everycall_epilogue
     everycall_function_end everycall_exit
+    ",
+
+    // Called before a function that a trigger names jumps into another one: the slow path has to know.
+    "
+    everycall_function everycall_tail_exit
+        cmpq    $0, everycall_module + {ON}(%rip)
+        je      1f
+        everycall_prologue exit
+        movl    %eax, {UPPER_HALF}(%rsi)
+        jmp     everycall_slow_exit
+    1:  .cfi_adjust_cfa_offset -32
+        ret
+    everycall_function_end everycall_tail_exit
     ",
 
     // __cyg_profile_func_enter(function, call site), from within the function's frame.

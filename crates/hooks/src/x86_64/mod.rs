@@ -34,6 +34,7 @@
 //! | dead frames below an entry | reserved slot | PUSHED, BODY |
 //! | an exit of another frame | reserved slot with the exit's ticks | EXIT, BODY |
 //! | an exit of a call that took long | reserved slot with the exit's ticks | EXIT, BODY |
+//! | a tail exit of an armed function | reserved slot with the exit's ticks | EXIT |
 
 pub mod code;
 pub mod frame;
@@ -42,6 +43,7 @@ mod hooks;
 #[cfg(any(feature = "executable", feature = "module"))]
 mod inlined;
 pub mod interrupted;
+pub mod jump;
 #[cfg(feature = "module")]
 mod linked;
 #[cfg(any(feature = "executable", feature = "module", feature = "shared"))]

@@ -116,6 +116,7 @@ impl SharedTriggers {
             self.word(at, offset_of!(TriggerSite, first)).store(site.first, Relaxed);
             self.word(at, offset_of!(TriggerSite, end)).store(site.end, Relaxed);
             self.word(at, offset_of!(TriggerSite, rule)).store(site.rule, Relaxed);
+            self.word(at, offset_of!(TriggerSite, flags)).store(site.flags, Relaxed);
             self.long(at, offset_of!(TriggerSite, threshold)).store(site.threshold, Relaxed);
         }
         self.word(0, offset_of!(TriggerHeader, sites)).store(new.word(), Release);
@@ -136,6 +137,7 @@ impl SharedTriggers {
             first: self.word(at, offset_of!(TriggerSite, first)).load(Relaxed),
             end: self.word(at, offset_of!(TriggerSite, end)).load(Relaxed),
             rule: self.word(at, offset_of!(TriggerSite, rule)).load(Relaxed),
+            flags: self.word(at, offset_of!(TriggerSite, flags)).load(Relaxed),
             threshold: self.long(at, offset_of!(TriggerSite, threshold)).load(Relaxed),
             ..TriggerSite::default()
         })
@@ -200,6 +202,9 @@ impl SharedTriggers {
                 threshold: self.long(at, offset_of!(TriggeredCall, threshold)).load(Relaxed),
                 events_before: self.long(at, offset_of!(TriggeredCall, events_before)).load(Relaxed),
                 events_after: self.long(at, offset_of!(TriggeredCall, events_after)).load(Relaxed),
+                jump_ticks: self.long(at, offset_of!(TriggeredCall, jump_ticks)).load(Relaxed),
+                target: self.long(at, offset_of!(TriggeredCall, target)).load(Relaxed),
+                jump_code: self.word(at, offset_of!(TriggeredCall, jump_code)).load(Relaxed),
                 ..TriggeredCall::default()
             });
             let _ = state.compare_exchange(call_state::POSTED, call_state::FREE, AcqRel, Relaxed);

@@ -90,7 +90,19 @@ impl Member {
     /// Its triggers, where it has any.
     pub fn watched(&self) -> Option<Watched> {
         let triggers = Arc::clone(self.armed.triggers()?);
-        Some(Watched { number: self.number, pid: self.pid, arena: Arc::clone(&self.arena), triggers })
+        Some(Watched {
+            number: self.number,
+            pid: self.pid,
+            arena: Arc::clone(&self.arena),
+            triggers,
+            over: None,
+        })
+    }
+
+    /// The same, for the last time.
+    pub fn watched_last(&self) -> Option<Watched> {
+        let over = self.end.map_or_else(crate::sys::clock::ticks, |(_, ticks)| ticks);
+        Some(Watched { over: Some(over), ..self.watched()? })
     }
 
     /// Opens the files of new modules, and arms their functions that triggers name.

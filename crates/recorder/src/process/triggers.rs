@@ -35,6 +35,8 @@ pub struct Watched {
     pub arena: Arc<Arena>,
     /// The triggers in it.
     pub triggers: Arc<SharedTriggers>,
+    /// When nothing more can come of it, in ticks: it isn't given again.
+    pub over: Option<u64>,
 }
 
 /// A chunk of a process: its number, the chunk's kind and payload.

@@ -189,7 +189,7 @@ impl Running {
         self.doorbell.stop();
         let mut keep = self.keeper.and_then(Keeper::stop);
         let mut tree = lock(&self.tree);
-        let watched = tree.watched();
+        let watched = tree.watched_last();
         let now = self.readings.take();
         let members = tree.end(now);
         self.readings.take();

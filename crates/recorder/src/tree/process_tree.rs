@@ -198,6 +198,13 @@ impl ProcessTree {
         self.hub.header().untraced.saturating_add(self.arenas.dropped())
     }
 
+    /// The same when the recording ends.
+    pub fn watched_last(&mut self) -> Vec<Watched> {
+        let mut watched = std::mem::take(&mut self.forgotten);
+        watched.extend(self.members().filter_map(Member::watched_last));
+        watched
+    }
+
     /// The processes with triggers, and those that have gone since the last call.
     pub fn watched(&mut self) -> Vec<Watched> {
         let mut watched = std::mem::take(&mut self.forgotten);
@@ -293,7 +300,7 @@ impl ProcessTree {
             excess += 1;
         }
         let taken: Vec<Member> = self.ended.drain(..excess).collect();
-        self.forgotten.extend(taken.iter().filter_map(Member::watched));
+        self.forgotten.extend(taken.iter().filter_map(Member::watched_last));
         taken
     }
 

@@ -7,7 +7,7 @@
 //! Events of these handlers are counted as lost.
 #![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
-use crate::features::{control, fork, keeper};
+use crate::features::{control, fork, keeper, live};
 use crate::state::local::AtWork;
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
@@ -16,6 +16,7 @@ use crate::threads::contexts::{self, Found};
 use crate::threads::events::EVENT_WORDS_MAX;
 use crate::threads::open_calls::Frame;
 use crate::threads::shared_frames::Caller;
+use crate::threads::tails::Met;
 use crate::threads::thread::Thread;
 use crate::threads::{begin, stacks};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
@@ -46,6 +47,11 @@ impl Event<'_> {
 
     fn is_body(&self) -> bool {
         self.what & slow::BODY != 0
+    }
+
+    /// The code behind the hook's call, if the hook was passed nothing else.
+    fn behind(&self) -> Option<u64> {
+        (!self.is_body()).then_some(self.address)
     }
 
     /// Whether the hook has raised the top of the open-call stack.
@@ -129,6 +135,7 @@ pub(crate) unsafe extern "C" fn slow_path(
         record(process, Owner::of(control, stack_pointer), event);
         keeper::start_if_due(process);
         control::start_if_asked(process);
+        live::follow_new_tails(process);
     } else if let Owner::Nobody = Owner::of(control, stack_pointer) {
         begin::leave_out();
     }
@@ -239,6 +246,7 @@ fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool
     if let Context::Seen(control) = context
         && event.reserved.is_none()
         && control.deep.load(Relaxed) == 0
+        && thread.open.jumped().is_none()
     {
         // The segment is full.
         thread.look_at_name();
@@ -250,10 +258,10 @@ fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool
     let is_ending = if event.is_exit() {
         let ticks = thread.prepare(EVENT_WORDS_MAX);
         thread.control.handled.store(0, Relaxed);
-        thread.exit(ticks, place, frame);
+        thread.exit(ticks, place, frame, event.behind());
         false
     } else {
-        let entry = Entry::new(thread, context, frame);
+        let entry = Entry::new(thread, context, frame, event.address);
         entry.record(thread, place);
         entry.is_ending
     };
@@ -268,7 +276,7 @@ fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool
 /// is marked. Returns false, without having done anything, if more has to be recorded.
 fn exit_in_place(thread: &Thread<'_>, reserved: &AtomicU64, frame: Frame, event: &Event<'_>) -> bool {
     if recording::is_off(thread.control)
-        || !thread.exit_in_place(reserved, event.place(thread.process), frame)
+        || !thread.exit_in_place(reserved, event.place(thread.process), frame, event.behind())
     {
         return false;
     }
@@ -298,6 +306,8 @@ enum Class {
 /// The entry of a call.
 struct Entry {
     frame: Frame,
+    /// An address in the function.
+    address: u64,
     class: Class,
     /// Whether this is the thread's first call.
     is_first: bool,
@@ -306,10 +316,11 @@ struct Entry {
 }
 
 impl Entry {
-    fn new(thread: &Thread<'_>, context: Context, frame: Frame) -> Entry {
+    fn new(thread: &Thread<'_>, context: Context, frame: Frame, address: u64) -> Entry {
         let class = if thread.is_maybe_another(frame) { Class::MaybeAnother } else { Class::Known };
         Entry {
             frame,
+            address,
             class,
             is_first: matches!(context, Context::New(_)),
             is_ending: thread.has_ended() && !matches!(context, Context::Seen(_)),
@@ -328,7 +339,11 @@ impl Entry {
         let frame = self.frame;
         let ticks = thread.prepare(EVENT_WORDS_MAX);
         let handler = thread.control.handled.swap(0, Relaxed);
-        thread.drop_dead(ticks, frame);
+        let met = thread.meet_jump(ticks, frame, self.address);
+        // At the place of a call that has jumped here, nothing is dead.
+        if met != Met::Target {
+            thread.drop_dead(ticks, frame);
+        }
         let is_inlined = !frame.is_start() && thread.open.innermost_pointer() == Some(frame.stack_pointer());
         let cleans_up = thread.open.cleans_up();
         if cleans_up {
@@ -343,10 +358,12 @@ impl Entry {
             thread.called_at(ticks, self.caller(is_inlined));
         }
         let is_there = thread.entry(ticks, place, frame, false);
-        if is_there && (self.is_first || self.is_ending || cleans_up && !is_inlined) {
+        let ends_jump = met != Met::Nothing;
+        if is_there && (self.is_first || self.is_ending || ends_jump || cleans_up && !is_inlined) {
             // Most threads end when their first call does, so this is the last chance to learn
             // their name. After a thread has ended, or while a frame cleans up, the calls behind
-            // this call's exit may have another caller.
+            // this call's exit may have another caller. With the target of a jump, the call that
+            // jumped ends; behind a call inside it, it may have ended.
             thread.open.watch_innermost(frame);
         }
     }
@@ -355,11 +372,12 @@ impl Entry {
     /// runtime having been notified.
     fn record_maybe_another(&self, thread: &Thread<'_>, place: Place) {
         let ticks = thread.prepare_for(EVENT_WORDS_MAX, true);
+        let has_jumped = thread.open.jumped().is_some();
         let handler = thread.control.handled.swap(0, Relaxed);
         drop_handled(thread, ticks, handler);
         thread.called_at(ticks, self.caller(false));
         let is_there = thread.entry(ticks, place, self.frame, true);
-        if is_there && self.is_ending {
+        if is_there && (self.is_ending || has_jumped) {
             thread.open.watch_innermost(self.frame);
         }
     }

@@ -11,12 +11,14 @@
 
 use crate::features::bits::Bits;
 use crate::features::marks::{self, Change, Marks, Whole};
+use crate::features::plain_exits::PlainExits;
 use crate::features::sites::Sites;
-use crate::features::switch::{self, Counts, Means, Pages};
+use crate::features::switch::{self, Counts, Means, Pages, SiteList};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::recording;
 use crate::state::selection::{self, InModule};
+use crate::state::trigger_table::Triggers;
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::system;
@@ -63,6 +65,9 @@ static REQUESTED: AtomicU32 = AtomicU32::new(0);
 static APPLIED: AtomicU32 = AtomicU32::new(0);
 /// Not 0 while that is being done.
 static CHANGING: AtomicU32 = AtomicU32::new(0);
+
+/// [`Triggers::generation`] of the functions whose tail exits have their own hook.
+static FOLLOWED: AtomicU32 = AtomicU32::new(0);
 
 /// What became of the sites of all modules when they were last brought into line.
 pub(crate) struct Outcome {
@@ -209,6 +214,55 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
         true if selected.is_all() => ON,
         true => known.bits.set(image, &selected).unwrap_or(ON),
     }
+}
+
+/// Sends the tail exits of functions that triggers follow to their own hook, in a module none of
+/// whose code has run yet. Returns how many that couldn't be done for. The caller holds the module
+/// lock.
+pub(crate) fn follow_tails(arena: &Arena, module: &ModuleDescriptor, image: &Image) -> u32 {
+    follow_tails_of(arena, module, image, Means::BEFORE_ANYBODY)
+}
+
+fn follow_tails_of(arena: &Arena, module: &ModuleDescriptor, image: &Image, means: Means) -> u32 {
+    let Some(triggers) = Triggers::of(arena).filter(|triggers| triggers.ranges_with_tails().next().is_some())
+    else {
+        return 0;
+    };
+    let mut wrong = 0;
+    if recording::are_sites_on() {
+        // SAFETY: the module is loaded.
+        let sites = unsafe { Sites::of(module, &image.text) };
+        let known = used().iter().find(|known| core::ptr::eq(known.module.load(Relaxed), module));
+        let whole = whole();
+        let is_on = |number: &u32| known.is_none_or(|known| marks::is_on(known.marks.of(*number), whole));
+        wrong += switch::switch(&sites, sites.followed().filter(is_on), Switch::On, means).wrong();
+    }
+    // SAFETY: as above.
+    let calls = unsafe { PlainExits::of(module, &image.text, triggers) };
+    wrong + switch::switch(&calls, calls.numbers(), Switch::On, means).wrong()
+}
+
+/// Does the same in all modules, if triggers have come since that was last done.
+pub(crate) fn follow_new_tails(process: &'static Process) {
+    let arena = process.arena();
+    let Some(generation) = Triggers::of(arena).map(|triggers| triggers.generation()) else { return };
+    if FOLLOWED.load(Relaxed) == generation {
+        return;
+    }
+    let mask = system::block_signals();
+    if let Some(_lock) = Lock::try_take(&process.module_lock) {
+        FOLLOWED.store(generation, Relaxed);
+        let means = Means::live();
+        for known in used() {
+            // SAFETY: registered modules stay loaded while the lock is held.
+            let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
+            if let Some(image) = Image::of(module.elf_header.load(Relaxed)) {
+                let wrong = follow_tails_of(arena, module, &image, means);
+                arena.count(counter::SITES_UNPATCHED, wrong.into());
+            }
+        }
+    }
+    system::set_signal_mask(mask);
 }
 
 /// The module is about to be unloaded. The caller holds the module lock.

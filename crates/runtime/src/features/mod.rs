@@ -16,6 +16,7 @@
 //! bits             which functions hooks record that are always called
 //! sites            the sites that a module lists
 //! marks            single functions off or on, beside the whole process
+//! plain_exits      tail exits that no list has, in armed functions
 //! xray             XRay's own interface: function ids, and the program's handlers
 //! switch           rewrites sites while all threads run
 //! calling          actions on the calling thread
@@ -35,6 +36,7 @@ pub(crate) mod memory_lock;
 pub(crate) mod min_duration;
 pub(crate) mod modules;
 pub(crate) mod pause;
+pub(crate) mod plain_exits;
 pub(crate) mod site_set;
 pub(crate) mod sites;
 pub(crate) mod snapshot;

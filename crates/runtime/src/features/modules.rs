@@ -111,6 +111,8 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     // SAFETY: the scratch buffer is ours while we hold the lock.
     note(label::MODULE_LOADED, file.path(unsafe { &*process.scratch() }).unwrap_or(&[]));
     tell_recorder(arena);
+    let wrong = live::follow_tails(arena, module, &image);
+    arena.count(counter::SITES_UNPATCHED, wrong.into());
     trigger_table::lower_floors(process);
     module.on.store(on, Release);
 }

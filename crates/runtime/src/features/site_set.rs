@@ -172,6 +172,7 @@ pub(crate) fn add(process: &Process, arena: &Arena, entry: &ModuleEntry, file: &
             first: code(site.start)?,
             end: code(site.end - 1)?.checked_add(1)?,
             rule: site.rule,
+            flags: site.flags,
             threshold: *thresholds.get(site.rule as usize)?,
             ..TriggerSite::default()
         })

@@ -2,7 +2,11 @@
 
 #![allow(unsafe_code)] // Lists of sites that the linker made.
 
+use crate::features::switch::SiteList;
+use crate::state::process::process;
+use crate::state::trigger_table::Triggers;
 use crate::sys::image::Text;
+use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::Wire;
 use everycall_format::site::{Site as NopSite, XraySled, site_kind, sled_kind};
@@ -15,6 +19,8 @@ pub(crate) struct Sites<'a> {
     text: &'a [Text],
     nops: &'a [u8],
     sleds: &'a [u8],
+    /// Those of the process, where it has any.
+    triggers: Option<Triggers>,
 }
 
 impl<'a> Sites<'a> {
@@ -23,8 +29,9 @@ impl<'a> Sites<'a> {
     /// # Safety
     /// The module stays loaded that long, and its lists come from its linker.
     pub(crate) unsafe fn of(module: &'a ModuleDescriptor, text: &'a [Text]) -> Sites<'a> {
+        let triggers = process().and_then(|process| Triggers::of(process.arena()));
         // SAFETY: by contract.
-        unsafe { Sites { module, text, nops: list(&module.sites), sleds: list(&module.sleds) } }
+        unsafe { Sites { module, text, nops: list(&module.sites), sleds: list(&module.sleds), triggers } }
     }
 
     /// The numbers of all sites.
@@ -37,22 +44,61 @@ impl<'a> Sites<'a> {
         (self.nops.len() / NopSite::SIZE) as u32
     }
 
-    /// A site and the segment in which it lies. `None` if there is no such number.
-    pub(crate) fn get(&self, number: u32) -> Option<Result<(Site, Text), Refusal>> {
+    /// The numbers of the tail exits that triggers follow.
+    pub(crate) fn followed(&self) -> impl Iterator<Item = u32> + Clone {
+        self.numbers().filter(|number| self.is_followed(*number))
+    }
+
+    fn is_followed(&self, number: u32) -> bool {
+        let number = number as usize;
+        let function = match number.checked_sub(self.nops.len() / NopSite::SIZE) {
+            None => entry::<NopSite>(self.nops, number)
+                .filter(|(_, site)| site.kind == site_kind::TAIL_EXIT)
+                .map(|(place, site)| function_of(&site, place)),
+            Some(number) => entry::<XraySled>(self.sleds, number)
+                .filter(|(_, sled)| sled.kind == sled_kind::TAIL_EXIT)
+                .map(|(place, sled)| function_of_sled(&sled, place)),
+        };
+        function.is_some_and(|function| self.follows(function))
+    }
+
+    /// Whether a trigger follows the tail calls of a function.
+    fn follows(&self, function: u64) -> bool {
+        let code = (function as u32).wrapping_sub(self.module.bias_entry.load(Relaxed));
+        self.triggers.is_some_and(|triggers| triggers.follows_tails_of(code))
+    }
+
+    /// The hook of a tail exit of a function, and the one that it has otherwise.
+    fn tail_exit_hooks(&self, function: u64) -> (u64, u64) {
+        let (plain, armed) = (self.module.exit_hook.load(Relaxed), self.module.tail_exit_hook.load(Relaxed));
+        if self.follows(function) { (armed, plain) } else { (plain, armed) }
+    }
+}
+
+impl SiteList for Sites<'_> {
+    fn get(&self, number: u32) -> Option<Result<(Site, Text), Refusal>> {
         let number = number as usize;
         let nops = self.nops.len() / NopSite::SIZE;
         let site = match number.checked_sub(nops) {
             None => {
                 let (place, site) = entry::<NopSite>(self.nops, number)?;
                 let address = place.wrapping_add_signed(site.site.into());
-                let hook = self.hook(site.kind != site_kind::ENTRY, site.kind == site_kind::TAIL_EXIT);
-                Site::of_nops(site.kind, address, hook)
+                if site.kind == site_kind::TAIL_EXIT {
+                    let (hook, other) = self.tail_exit_hooks(function_of(&site, place));
+                    Site::of_nops(site.kind, address, hook).and_then(|site| site.instead_of(other))
+                } else {
+                    Site::of_nops(site.kind, address, self.hook(site.kind != site_kind::ENTRY))
+                }
             }
             Some(number) => {
                 let (place, sled) = entry::<XraySled>(self.sleds, number)?;
                 let address = place.wrapping_add_signed(sled.sled);
-                let hook = self.hook(sled.kind == sled_kind::EXIT, sled.kind == sled_kind::TAIL_EXIT);
-                Site::of_sled(sled.kind, address, hook)
+                if sled.kind == sled_kind::TAIL_EXIT {
+                    let (hook, other) = self.tail_exit_hooks(function_of_sled(&sled, place));
+                    Site::of_sled(sled.kind, address, hook).and_then(|site| site.instead_of(other))
+                } else {
+                    Site::of_sled(sled.kind, address, self.hook(sled.kind == sled_kind::EXIT))
+                }
             }
         };
         Some(site.and_then(|site| match Text::of(self.text, site.address(), site.size()) {
@@ -60,19 +106,19 @@ impl<'a> Sites<'a> {
             None => Err(Refusal::Misplaced),
         }))
     }
+}
 
+impl Sites<'_> {
     /// The address of the function to which a site belongs. 0 if there is no such number.
     pub(crate) fn function(&self, number: u32) -> u64 {
         let number = number as usize;
         let function = match number.checked_sub(self.nops.len() / NopSite::SIZE) {
-            None => {
-                entry::<NopSite>(self.nops, number).map(|(place, site)| (place + 4, site.function.into()))
-            }
+            None => entry::<NopSite>(self.nops, number).map(|(place, site)| function_of(&site, place)),
             Some(number) => {
-                entry::<XraySled>(self.sleds, number).map(|(place, sled)| (place + 8, sled.function))
+                entry::<XraySled>(self.sleds, number).map(|(place, sled)| function_of_sled(&sled, place))
             }
         };
-        function.map_or(0, |(field, function)| field.wrapping_add_signed(function))
+        function.unwrap_or(0)
     }
 
     /// Whether a site is its function's entry.
@@ -87,16 +133,19 @@ impl<'a> Sites<'a> {
         }
     }
 
-    fn hook(&self, is_exit: bool, is_tail: bool) -> u64 {
-        let field = if is_tail {
-            &self.module.tail_exit_hook
-        } else if is_exit {
-            &self.module.exit_hook
-        } else {
-            &self.module.entry_hook
-        };
+    fn hook(&self, is_exit: bool) -> u64 {
+        let field = if is_exit { &self.module.exit_hook } else { &self.module.entry_hook };
         field.load(Relaxed)
     }
+}
+
+/// The start of the function of a site whose entry in the list lies at `place`.
+fn function_of(site: &NopSite, place: u64) -> u64 {
+    (place + offset_of!(NopSite, function) as u64).wrapping_add_signed(site.function.into())
+}
+
+fn function_of_sled(sled: &XraySled, place: u64) -> u64 {
+    (place + offset_of!(XraySled, function) as u64).wrapping_add_signed(sled.function)
 }
 
 /// A list in the module's memory.

@@ -19,7 +19,6 @@
 
 #![allow(unsafe_code)] // Bytes of code, by their addresses.
 
-use crate::features::sites::Sites;
 use crate::sys::errors::errno;
 use crate::sys::file::File;
 use crate::sys::image::Text;
@@ -27,7 +26,7 @@ use crate::sys::system::{self, MAP_ANONYMOUS, MAP_PRIVATE, PROT_EXEC, PROT_READ,
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::PAGE;
 use everycall_hooks::arch::code;
-use everycall_patch::{SLED_SIZE, STEPS_MAX, Site, Step, Stores, Switch};
+use everycall_patch::{Refusal, SLED_SIZE, STEPS_MAX, Site, Step, Stores, Switch};
 
 /// What became of a set of sites.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -129,10 +128,17 @@ fn stores() -> Stores {
     }
 }
 
+/// Sites by number.
+pub(crate) trait SiteList {
+    /// A site and the segment in which it lies. `None` if it has no hook of ours, or if there is no
+    /// such number.
+    fn get(&self, number: u32) -> Option<Result<(Site, Text), Refusal>>;
+}
+
 /// Switches the sites of a module whose numbers `which` returns. This is fastest in the order of
 /// their addresses, which is also that of their numbers.
 pub(crate) fn switch(
-    sites: &Sites<'_>,
+    sites: &impl SiteList,
     which: impl Iterator<Item = u32> + Clone,
     to: Switch,
     mut means: Means,
@@ -168,7 +174,7 @@ const RUN: u64 = 64 * PAGE;
 
 impl Run {
     /// The first run of these sites.
-    fn of(sites: &Sites<'_>, numbers: impl Iterator<Item = u32>) -> Run {
+    fn of(sites: &impl SiteList, numbers: impl Iterator<Item = u32>) -> Run {
         let mut run = Run { count: 0, first: 0, end: 0, text: Text::default() };
         for number in numbers {
             if let Some(Ok((site, text))) = sites.get(number) {
@@ -189,7 +195,7 @@ impl Run {
 
 /// Switches the sites of one run.
 fn switch_run(
-    sites: &Sites<'_>,
+    sites: &impl SiteList,
     which: impl Iterator<Item = u32> + Clone,
     to: Switch,
     window: &mut Window,

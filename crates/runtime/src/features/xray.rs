@@ -209,9 +209,21 @@ impl Functions<'_> {
         self.function(self.sleds_of(id)?.start)
     }
 
-    /// The number and the kind of the sled at an address. Linkers keep the list in the order of
-    /// addresses, unless they were told to do otherwise.
-    fn find(&self, address: u64) -> Option<(usize, u8)> {
+    /// The number and the kind of the sled that is at one of these addresses. Linkers keep the list in
+    /// the order of addresses, unless they were told to do otherwise.
+    fn find(&self, addresses: impl Iterator<Item = u64> + Clone) -> Option<(usize, u8)> {
+        let is_at = |number: usize, address: u64| self.address(number) == Some(address);
+        let any = |number: &usize| addresses.clone().any(|address| is_at(*number, address));
+        let ordered = addresses.clone().find_map(|address| {
+            let number = self.first_from(address)?;
+            is_at(number, address).then_some(number)
+        });
+        let number = ordered.or_else(|| (0..self.sled_count()).find(any))?;
+        Some((number, entry::<XraySled>(self.sleds, number)?.kind))
+    }
+
+    /// The first sled from an address on, in a list that is in order.
+    fn first_from(&self, address: u64) -> Option<usize> {
         let (mut low, mut high) = (0, self.sled_count());
         while low < high {
             let middle = low + (high - low) / 2;
@@ -221,9 +233,7 @@ impl Functions<'_> {
                 high = middle;
             }
         }
-        let is_it = |number: &usize| self.address(*number) == Some(address);
-        let number = Some(low).filter(is_it).or_else(|| (0..self.sled_count()).find(is_it))?;
-        Some((number, entry::<XraySled>(self.sleds, number)?.kind))
+        Some(low)
     }
 
     /// The id of the function to which a sled belongs.
@@ -281,21 +291,22 @@ pub(crate) struct Event {
     pub(crate) is_recorded: bool,
 }
 
-/// From the address to which the hook of an event returns, to its sled.
-fn sled_before(address: u64, kind: u8) -> u64 {
-    let distance = match kind {
-        sled_kind::EXIT => 5,
-        sled_kind::CUSTOM_EVENT => 15,
-        sled_kind::TYPED_EVENT => 19,
-        _ => 8,
+/// From the address to which the hook of an event returns, to its sled. Tail exits may call the hook
+/// of exits.
+fn sleds_before(address: u64, kind: u8) -> impl Iterator<Item = u64> + Clone {
+    let distances = match kind {
+        sled_kind::EXIT => [5, 8],
+        sled_kind::CUSTOM_EVENT => [15, 15],
+        sled_kind::TYPED_EVENT => [19, 19],
+        _ => [8, 8],
     };
-    address.wrapping_sub(distance)
+    distances.into_iter().map(move |distance| address.wrapping_sub(distance))
 }
 
 /// The event whose hook returns to this address. `None` if there is no sled before it.
 pub(crate) fn event(object: &'static XrayObject, address: u64, kind: u8) -> Option<Event> {
     let functions = Functions::of(object)?;
-    let (sled, kind) = functions.find(sled_before(address, kind))?;
+    let (sled, kind) = functions.find(sleds_before(address, kind))?;
     let number = object.number.load(Relaxed).wrapping_sub(1) as u32;
     let id = functions.id_of(sled)? as u32 | number << FUNCTION_BITS;
     // SAFETY: the module is loaded, as its hook runs.

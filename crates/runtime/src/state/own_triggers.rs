@@ -50,6 +50,7 @@ impl Triggers {
             field!(place, TriggerSite, first, AtomicU32).store(site.first, Relaxed);
             field!(place, TriggerSite, end, AtomicU32).store(site.end, Relaxed);
             field!(place, TriggerSite, rule, AtomicU32).store(site.rule, Relaxed);
+            field!(place, TriggerSite, flags, AtomicU32).store(site.flags, Relaxed);
             field!(place, TriggerSite, threshold, AtomicU64).store(site.threshold, Relaxed);
             floor = floor.min(site.threshold);
             written += 1;
@@ -91,6 +92,9 @@ impl Triggers {
             threshold: field!(place, TriggeredCall, threshold, AtomicU64).load(Relaxed),
             events_before: field!(place, TriggeredCall, events_before, AtomicU64).load(Relaxed),
             events_after: field!(place, TriggeredCall, events_after, AtomicU64).load(Relaxed),
+            jump_ticks: field!(place, TriggeredCall, jump_ticks, AtomicU64).load(Relaxed),
+            target: field!(place, TriggeredCall, target, AtomicU64).load(Relaxed),
+            jump_code: field!(place, TriggeredCall, jump_code, AtomicU32).load(Relaxed),
             ..TriggeredCall::default()
         };
         take_back(place);
@@ -139,6 +143,7 @@ fn read(site: *mut u8) -> TriggerSite {
         first: field!(site, TriggerSite, first, AtomicU32).load(Relaxed),
         end: field!(site, TriggerSite, end, AtomicU32).load(Relaxed),
         rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed),
+        flags: field!(site, TriggerSite, flags, AtomicU32).load(Relaxed),
         threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
         ..TriggerSite::default()
     }

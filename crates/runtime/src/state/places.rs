@@ -27,6 +27,18 @@ fn within(start: u64, size: u64, address: u64) -> bool {
     address.wrapping_sub(start) < size
 }
 
+/// Whether so many bytes lie in one loaded object.
+pub(crate) fn is_within_module(process: &Process, address: u64, size: u64) -> bool {
+    let arena = process.arena();
+    let count = arena.module_count().load(Acquire);
+    (0..count).filter_map(|index| arena.module(index)).any(|entry| {
+        entry.state == module_state::COMPLETE
+            && entry.unloaded_ticks == 0
+            && within(entry.start, entry.end.wrapping_sub(entry.start), address)
+            && within(entry.start, entry.end.wrapping_sub(entry.start), address.wrapping_add(size - 1))
+    })
+}
+
 /// The place of an address in any object.
 pub(crate) fn of(process: &Process, address: u64) -> Place {
     let arena = process.arena();

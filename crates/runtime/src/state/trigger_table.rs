@@ -11,7 +11,7 @@ use core::sync::atomic::{
 use everycall_format::event::ESCAPE_FIRST;
 use everycall_format::trigger::{
     CALLS, NEVER, RULES, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, WAIT_TICKS, call_at,
-    call_state, rule_at,
+    call_state, rule_at, site_flags,
 };
 use everycall_ring::Control;
 
@@ -27,6 +27,8 @@ pub(crate) struct Triggers {
 pub(crate) struct Site {
     pub(crate) rule: u32,
     pub(crate) threshold: u64,
+    /// Whether a call goes on behind its tail calls.
+    pub(crate) counts_tails: bool,
 }
 
 impl Triggers {
@@ -74,7 +76,25 @@ impl Triggers {
             .map(|site| Site {
                 rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed).min(RULES - 1),
                 threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
+                counts_tails: field!(site, TriggerSite, flags, AtomicU32).load(Relaxed) & site_flags::NO_TAIL
+                    == 0,
             })
+    }
+
+    /// Whether a trigger follows the tail calls of the function with this code.
+    pub(crate) fn follows_tails_of(&self, code: u32) -> bool {
+        self.holding(code).any(|site| site.counts_tails)
+    }
+
+    /// The ranges of code whose tail calls are followed, from index `from` on, with their indices.
+    pub(crate) fn ranges_with_tails(self) -> impl Iterator<Item = (u32, u32)> + Clone {
+        let sites = self.sites();
+        (0..sites.count).map(move |index| self.at(sites.at(index))).filter_map(|site| {
+            let flags = field!(site, TriggerSite, flags, AtomicU32).load(Relaxed);
+            let first = field!(site, TriggerSite, first, AtomicU32).load(Relaxed);
+            let end = field!(site, TriggerSite, end, AtomicU32).load(Relaxed);
+            (flags & site_flags::NO_TAIL == 0 && first < end).then_some((first, end))
+        })
     }
 
     pub(crate) fn names(&self, code: u32) -> bool {
@@ -132,6 +152,9 @@ impl Triggers {
         field!(call, TriggeredCall, threshold, AtomicU64).store(new.threshold, Relaxed);
         field!(call, TriggeredCall, events_before, AtomicU64).store(new.events_before, Relaxed);
         field!(call, TriggeredCall, events_after, AtomicU64).store(new.events_after, Relaxed);
+        field!(call, TriggeredCall, jump_ticks, AtomicU64).store(new.jump_ticks, Relaxed);
+        field!(call, TriggeredCall, target, AtomicU64).store(new.target, Relaxed);
+        field!(call, TriggeredCall, jump_code, AtomicU32).store(new.jump_code, Relaxed);
         // Stored before the bell: as soon as the bell has changed, this tells for how long. The
         // first waiting call counts, because a reader may never come for it, and threads must not
         // wait longer because other calls follow.
@@ -166,7 +189,8 @@ impl Triggers {
         field!(self.base, TriggerHeader, given_up, AtomicU64).store(everycall_hooks::ticks(), SeqCst);
     }
 
-    fn generation(&self) -> u32 {
+    /// Changes when sites have come from the recorder.
+    pub(crate) fn generation(&self) -> u32 {
         field!(self.base, TriggerHeader, generation, AtomicU32).load(Acquire)
     }
 

@@ -8,6 +8,7 @@
 extern crate std;
 
 use crate::features::sites::Sites;
+use crate::features::switch::SiteList;
 use crate::features::switch::{
     self as switching, Counts, IS_MEMBARRIER_REFUSED, Means, Others, Pages, switch,
 };

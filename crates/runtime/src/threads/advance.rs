@@ -125,9 +125,13 @@ impl Thread<'_> {
 
     /// Lets hooks write again, unless the open-call stack is nearly full. Hooks don't check its
     /// end, and they may fill as many entries as the segment has words. If the entries could
-    /// overflow, every event keeps coming to the slow path.
+    /// overflow, every event keeps coming to the slow path; also while what a call jumped to may
+    /// have ended.
     pub(crate) fn resume(&self) {
-        if self.control.deep.load(Relaxed) == 0 && self.open.room() > self.slot.segment_words() as u64 {
+        if self.control.deep.load(Relaxed) == 0
+            && self.open.jumped().is_none()
+            && self.open.room() > self.slot.segment_words() as u64
+        {
             self.ring.release();
         }
     }

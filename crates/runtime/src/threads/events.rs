@@ -4,7 +4,7 @@ use crate::state::places::Place;
 use crate::state::recording;
 use crate::threads::open_calls::{Exit, Frame};
 use crate::threads::thread::Thread;
-use crate::threads::triggers::{self, Fallen};
+use crate::threads::triggers::Fallen;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::counter;
 use everycall_format::event::{self, EXIT, gap, kind, payload_word, record_word, unwound};
@@ -18,10 +18,10 @@ impl Thread<'_> {
     /// one of [`unwound`].
     pub(crate) fn leave_all(&self, how: u8) {
         self.control.jumped_to.store(0, Relaxed);
-        if self.open.depth() > 0 {
+        if self.open.depth() > 0 || self.open.entries() > 0 {
             self.between_events(|thread| {
                 let ticks = thread.prepare(EVENT_WORDS_MAX);
-                thread.leave_innermost(ticks, thread.open.depth(), how);
+                thread.leave_innermost(ticks, u32::MAX, how);
             });
         }
     }
@@ -74,9 +74,15 @@ impl Thread<'_> {
     }
 
     /// Finishes an exit in place of the exit hook, which has read the clock and came here because
-    /// the call took long or is marked. Returns false, without having done anything, if more has to
-    /// be recorded.
-    pub(crate) fn exit_in_place(&self, slot: &AtomicU64, place: Place, frame: Frame) -> bool {
+    /// the call took long or is marked. `behind`: the code behind the hook's call. Returns false,
+    /// without having done anything, if more has to be recorded.
+    pub(crate) fn exit_in_place(
+        &self,
+        slot: &AtomicU64,
+        place: Place,
+        frame: Frame,
+        behind: Option<u64>,
+    ) -> bool {
         let word = slot.load(Relaxed);
         let Place::Offset(offset) = place else { return false };
         let is_read = word != 0 && word as u32 == 0;
@@ -89,9 +95,8 @@ impl Thread<'_> {
         slot.store(word | u64::from(EXIT | offset), Relaxed);
         let now = everycall_hooks::ticks();
         let ticks = now.wrapping_sub((now as u32).wrapping_sub((word >> 32) as u32).into());
-        triggers::judge(self.process, self, ticks);
         self.learn_short(ticks);
-        self.open.drop_frames(1, |_| ());
+        self.end_innermost(ticks, frame, behind);
         if self.open.depth() == 0 {
             self.look_at_name();
         }
@@ -108,10 +113,9 @@ impl Thread<'_> {
     /// inside it are dead, too.
     pub(crate) fn drop_gone(&self, ticks: u64, frame: Frame, begun: Option<u32>) {
         self.leave(ticks, unwound::NOTICED, |fallen| {
-            let dead = self.open.drop_dead(frame, |call| fallen.add(self.process, call, ticks));
+            self.open.drop_dead(frame, |call| fallen.add(self, call, ticks));
             let inside = begun.map_or(0, |code| self.open.count_from_same(frame, code));
-            self.open.drop_frames(inside, |call| fallen.add(self.process, call, ticks));
-            dead + inside
+            self.open.drop_frames(inside, |call| fallen.add(self, call, ticks));
         });
     }
 
@@ -122,14 +126,13 @@ impl Thread<'_> {
     /// call it themselves.)
     pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
         self.leave(ticks, unwound::KNOWN, |fallen| {
-            let below = self.open.drop_below(hook, |call| fallen.add(self.process, call, ticks));
+            self.open.drop_below(hook, |call| fallen.add(self, call, ticks));
             let inlined = if jumps { self.open.count_inlined(hook) } else { 0 };
-            self.open.drop_frames(inlined, |call| fallen.add(self.process, call, ticks));
-            below + inlined
+            self.open.drop_frames(inlined, |call| fallen.add(self, call, ticks));
         });
     }
 
-    pub(crate) fn exit(&self, ticks: u64, place: Place, frame: Frame) {
+    pub(crate) fn exit(&self, ticks: u64, place: Place, frame: Frame, behind: Option<u64>) {
         let low = match place {
             Place::Offset(offset) => offset,
             Place::Unknown(_) => record_word(0, kind::UNKNOWN_CODE, 0, 0) as u32,
@@ -138,8 +141,7 @@ impl Thread<'_> {
         if let Exit::Of(inside) = found {
             self.leave_innermost(ticks, inside, unwound::NOTICED);
             self.write(ticks, place, EXIT);
-            triggers::judge(self.process, self, ticks);
-            self.open.drop_frames(1, |_| ());
+            self.end_innermost(ticks, frame, behind);
             if self.open.depth() == 0 {
                 self.look_at_name();
             }
@@ -162,17 +164,18 @@ impl Thread<'_> {
     /// triggers. `how` is one of [`unwound`].
     pub(crate) fn leave_innermost(&self, ticks: u64, count: u32, how: u8) {
         self.leave(ticks, how, |fallen| {
-            self.open.drop_frames(count, |call| fallen.add(self.process, call, ticks));
-            count
+            self.open.drop_frames(count, |call| fallen.add(self, call, ticks));
         });
     }
 
-    /// Does the same for the calls that `remove` removes; it returns their number.
-    pub(crate) fn leave(&self, ticks: u64, how: u8, remove: impl FnOnce(&mut Fallen) -> u32) {
+    /// Does the same for the calls that `remove` removes.
+    pub(crate) fn leave(&self, ticks: u64, how: u8, remove: impl FnOnce(&mut Fallen)) {
         let mut fallen = Fallen::default();
-        let count = remove(&mut fallen);
+        let before = self.open.depth();
+        remove(&mut fallen);
+        let count = before.saturating_sub(self.open.depth());
         self.left(ticks, count, how);
-        fallen.post(self.process, self);
+        fallen.post(self);
     }
 
     /// Records that `count` frames were unwound, down to the current depth. After a gap, the gap's

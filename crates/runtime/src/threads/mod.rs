@@ -7,7 +7,7 @@
 //! open_calls   the open-call stack: dead frames, matching an exit; deep_calls: beyond its capacity
 //! thread       a thread, as the slow path sees it
 //! watch        what sends a thread's next event to the slow path
-//! triggers     calls of armed functions that took long
+//! triggers     calls of armed functions that took long; tails: those that end in a tail call
 //! short_calls  calls that are dropped because they were short
 //! advance      space in the ring; room: space on the disk
 //! events       entries, exits, unwound frames; shared_frames: those shared with inlined calls
@@ -27,6 +27,7 @@ pub(crate) mod room;
 pub(crate) mod shared_frames;
 pub(crate) mod short_calls;
 pub(crate) mod stacks;
+pub(crate) mod tails;
 pub(crate) mod thread;
 pub(crate) mod triggers;
 pub(crate) mod watch;

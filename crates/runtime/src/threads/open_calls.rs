@@ -13,6 +13,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::OpenCall;
 use everycall_format::event::EXIT;
+use everycall_format::trigger::{is_jump, jump_word, jumped};
 use everycall_hooks::arch::frame::{ENTRY_BELOW_EXIT, HOOK_BELOW};
 use everycall_ring::Control;
 
@@ -52,6 +53,8 @@ struct Known {
     function: u32,
     /// One of [`shared`].
     shared: u64,
+    /// Whether it has jumped away, or stands for that jump: it isn't open.
+    has_jumped: bool,
 }
 
 /// An open call.
@@ -63,6 +66,40 @@ pub(crate) struct OpenCallFacts {
     pub(crate) ticks: u64,
     /// [`everycall_format::arena::OpenCall::stamp`].
     pub(crate) stamp: u32,
+    /// Of a call that has jumped away.
+    pub(crate) jump: Option<JumpFacts>,
+}
+
+/// What is known of a call that has jumped away.
+#[derive(Clone, Copy)]
+pub(crate) struct JumpFacts {
+    /// When it jumped.
+    pub(crate) ticks: u64,
+    /// A set of the flags in [`jumped`], and the return address's lowest bits.
+    pub(crate) stamp: u32,
+    /// The stack pointer that its hooks had.
+    pub(crate) pointer: u64,
+    /// Address of the jump's entry in the open-call stack.
+    pub(crate) place: u64,
+    /// Whether nothing shows when what it led to has ended: only that it has.
+    pub(crate) at_most: bool,
+}
+
+impl JumpFacts {
+    /// Whether the call above is, or may be, the one that it led to.
+    pub(crate) fn is_passed(&self) -> bool {
+        self.stamp & jumped::PASSED != 0
+    }
+
+    /// Whether `behind` may be the return address of the call that jumped.
+    pub(crate) fn returns_to(&self, behind: u64) -> bool {
+        self.stamp >> jumped::RETURN_SHIFT == return_bits(behind)
+    }
+}
+
+/// The bits of a return address that a jump's entry keeps.
+fn return_bits(behind: u64) -> u32 {
+    behind as u32 & (u32::MAX >> jumped::RETURN_SHIFT)
 }
 
 /// What an exit matches.
@@ -129,7 +166,8 @@ impl<'a> OpenCalls<'a> {
 
     /// Number of open calls, including those beyond the stack's capacity.
     pub(crate) fn depth(&self) -> u32 {
-        self.entries().saturating_add(self.deep().count())
+        let jumped = self.control.jumps.load(Relaxed).saturating_mul(2);
+        self.entries().saturating_sub(jumped).saturating_add(self.deep().count())
     }
 
     /// The open calls beyond the stack's capacity.
@@ -148,11 +186,17 @@ impl<'a> OpenCalls<'a> {
                 stack_pointer: self.own_pointer(entry),
                 function: self.facts(entry).code,
                 shared: self.shared(entry),
+                has_jumped: self.has_jumped(entry),
             }
         });
         let deep = self.deep().innermost();
-        deep.map(|(stack_pointer, function)| Known { stack_pointer, function, shared: shared::NONE })
-            .chain(entries)
+        deep.map(|(stack_pointer, function)| Known {
+            stack_pointer,
+            function,
+            shared: shared::NONE,
+            has_jumped: false,
+        })
+        .chain(entries)
     }
 
     /// The open calls that are known, innermost first, each with its number counted from the
@@ -194,6 +238,122 @@ impl<'a> OpenCalls<'a> {
             code: word as u32 & !EXIT,
             ticks: u64::from(self.ticks_high(entry).load(Relaxed)) << 32 | word >> 32,
             stamp: self.stamp(entry).load(Relaxed),
+            jump: self.jump_of(entry),
+        }
+    }
+
+    /// Whether the call at `entry` has jumped away, or `entry` stands for a jump.
+    fn has_jumped(&self, entry: u64) -> bool {
+        is_jump(self.word(entry).load(Relaxed)) || self.jump_of(entry).is_some()
+    }
+
+    /// The jump of the call at `entry`.
+    fn jump_of(&self, entry: u64) -> Option<JumpFacts> {
+        let place = entry + ENTRY;
+        let word = if place < self.top() { self.word(place).load(Relaxed) } else { 0 };
+        is_jump(word).then(|| JumpFacts {
+            ticks: u64::from(self.ticks_high(place).load(Relaxed)) << 32 | word >> 32,
+            stamp: self.stamp(place).load(Relaxed),
+            pointer: self.own_pointer(place),
+            place,
+            at_most: false,
+        })
+    }
+
+    /// The innermost call that has jumped away, if no call is open inside what it led to.
+    pub(crate) fn jumped(&self) -> Option<OpenCallFacts> {
+        if self.control.jumps.load(Relaxed) == 0 || self.deep().count() > 0 {
+            return None;
+        }
+        let entry = self.top().wrapping_sub(2 * ENTRY);
+        (entry >= self.first() && self.jump_of(entry).is_some()).then(|| self.facts(entry))
+    }
+
+    /// The call below the innermost open one, if it has jumped to that.
+    pub(crate) fn jumped_to_innermost(&self) -> Option<OpenCallFacts> {
+        if self.control.jumps.load(Relaxed) == 0 || self.deep().count() > 0 {
+            return None;
+        }
+        let entry = self.top().wrapping_sub(3 * ENTRY);
+        let jump = if entry >= self.first() { self.jump_of(entry) } else { None };
+        jump.filter(JumpFacts::is_passed).map(|_| self.facts(entry))
+    }
+
+    /// Whether a call of the function at `code` is among those that have jumped, one to the other,
+    /// to the innermost call.
+    pub(crate) fn is_in_chain(&self, code: u32) -> bool {
+        let mut entry = self.top().wrapping_sub(3 * ENTRY);
+        while entry >= self.first() && self.jump_of(entry).is_some_and(|jump| jump.is_passed()) {
+            if self.facts(entry).code == code {
+                return true;
+            }
+            entry = entry.wrapping_sub(2 * ENTRY);
+        }
+        false
+    }
+
+    /// The innermost call jumps away: it stays in the stack, with an entry for the jump. Returns
+    /// that one's address; `None` if there is no room.
+    pub(crate) fn jump(&self, ticks: u64, behind: u64) -> Option<u64> {
+        let call = self.innermost()?;
+        if self.room() == 0 || self.deep().count() > 0 {
+            return None;
+        }
+        let place = self.top();
+        self.control.jumps.fetch_add(1, Relaxed);
+        self.stack_pointer(place).store(self.own_pointer(call), Relaxed);
+        self.ticks_high(place).store((ticks >> 32) as u32, Relaxed);
+        self.stamp(place).store(return_bits(behind) << jumped::RETURN_SHIFT, Relaxed);
+        self.control.open_top.store(place + ENTRY, Relaxed);
+        self.word(place).store(jump_word(ticks), Relaxed);
+        Some(place)
+    }
+
+    /// Changes the flags of a jump.
+    pub(crate) fn mark_jump(&self, jump: &JumpFacts, clear: u32, set: u32) {
+        self.stamp(jump.place).store(jump.stamp & !clear | set, Relaxed);
+    }
+
+    /// Removes the innermost call, and passes on those that had jumped to it.
+    pub(crate) fn end_innermost(&self, jumped: impl FnMut(OpenCallFacts)) {
+        self.pop();
+        self.end_passed(false, jumped);
+    }
+
+    /// Removes the innermost call that has jumped away, and those that had jumped to it: what it
+    /// led to has ended some time ago.
+    pub(crate) fn end_jump(&self, mut jumped: impl FnMut(OpenCallFacts)) {
+        if self.jumped().is_some() {
+            self.remove_innermost(&mut jumped);
+        }
+    }
+
+    /// Removes the innermost frame. Passes it on, and those that had jumped to it.
+    fn remove_innermost(&self, left: &mut impl FnMut(OpenCallFacts)) {
+        let Some(entry) = self.innermost() else { return };
+        if !is_jump(self.word(entry).load(Relaxed)) {
+            left(self.facts(entry));
+            self.pop();
+            return self.end_passed(false, left);
+        }
+        let mut call = self.facts(entry - ENTRY);
+        if let Some(jump) = &mut call.jump {
+            jump.at_most = true;
+        }
+        self.pop();
+        self.pop();
+        left(call);
+        self.end_passed(true, left);
+    }
+
+    /// Removes the innermost calls that had jumped to one that has ended.
+    fn end_passed(&self, at_most: bool, mut left: impl FnMut(OpenCallFacts)) {
+        while let Some(mut call) = self.jumped() {
+            let Some(jump) = call.jump.as_mut().filter(|jump| jump.is_passed()) else { return };
+            jump.at_most = at_most || jump.stamp & jumped::UNSURE != 0;
+            self.pop();
+            self.pop();
+            left(call);
         }
     }
 
@@ -225,8 +385,10 @@ impl<'a> OpenCalls<'a> {
             // An entry without a word has not begun yet.
             let word = self.word(entry).load(Relaxed) & !u64::from(EXIT);
             let pointer = self.own_pointer(entry);
-            let is_around =
-                word != 0 && pointer.saturating_add(HOOK_BELOW) >= high && !alternate.has(pointer);
+            let is_around = word != 0
+                && !self.has_jumped(entry)
+                && pointer.saturating_add(HOOK_BELOW) >= high
+                && !alternate.has(pointer);
             is_around.then_some((place, word, pointer))
         })
     }
@@ -241,7 +403,9 @@ impl<'a> OpenCalls<'a> {
     /// Passes each call from index `from` on, outermost first, with its index.
     pub(crate) fn each_from(&self, from: u32, mut each: impl FnMut(u32, OpenCallFacts)) {
         for (place, entry) in (from..).zip(self.entries_from(from)) {
-            each(place, self.facts(entry));
+            if !is_jump(self.word(entry).load(Relaxed)) {
+                each(place, self.facts(entry));
+            }
         }
     }
 
@@ -286,6 +450,11 @@ impl<'a> OpenCalls<'a> {
 
     fn pop(&self) {
         if let Some(entry) = self.innermost() {
+            if is_jump(self.word(entry).load(Relaxed)) {
+                self.control.jumps.fetch_sub(1, Relaxed);
+                // Each event ends one call at most, other than here.
+                self.control.looked_depth.fetch_min(self.entries().saturating_sub(2), Relaxed);
+            }
             self.word(entry).store(0, Relaxed);
             self.control.open_top.store(entry, Relaxed);
         }
@@ -484,10 +653,9 @@ impl<'a> OpenCalls<'a> {
         if !self.deep().remove_gone(&is_gone) {
             return depth - self.depth();
         }
-        while let Some(entry) = self.innermost().filter(|&entry| is_gone(self.own_pointer(entry))) {
+        while self.innermost().is_some_and(|entry| is_gone(self.own_pointer(entry))) {
             self.deep().remove(u32::MAX);
-            dead(self.facts(entry));
-            self.pop();
+            self.remove_innermost(&mut dead);
         }
         depth - self.depth()
     }
@@ -529,6 +697,9 @@ impl<'a> OpenCalls<'a> {
         }
         let alternate = Alternate::default();
         for (inside, call) in (unknown..).zip(self.outwards_known()) {
+            if call.has_jumped {
+                continue;
+            }
             let pointer = call.stack_pointer;
             let same_function = call.function == low & !EXIT;
             let matches = match frame {
@@ -557,13 +728,18 @@ impl<'a> OpenCalls<'a> {
     /// Removes `count` frames, those beyond the capacity first. Passes each that has an entry to
     /// `dead` first.
     pub(crate) fn drop_frames(&self, count: u32, mut dead: impl FnMut(OpenCallFacts)) {
-        for _ in self.deep().remove(count)..count {
-            if let Some(call) = self.innermost_call() {
-                dead(call);
-            }
-            self.pop();
+        let entries = u64::from(count - self.deep().remove(count).min(count));
+        let until = self.top().saturating_sub(entries * ENTRY).max(self.first());
+        while self.top() > until {
+            self.remove_innermost(&mut dead);
         }
     }
+}
+
+/// Whether a signal handler on the thread's alternate stack, to which `inner` belongs, interrupted
+/// a frame at `outer`.
+pub(crate) fn is_interrupted(outer: u64, inner: u64) -> bool {
+    Alternate::default().is_interrupted(outer, inner)
 }
 
 /// The thread's alternate signal stack. The kernel is asked once, on first use.

@@ -14,6 +14,8 @@ use crate::state::retired::Retired;
 use crate::state::trigger_table;
 use crate::sys::lock::Lock;
 use crate::sys::system;
+use crate::threads::tails;
+use crate::threads::thread::Thread;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::Wire;
 use everycall_format::arena::{OpenCall, PAGE, counter, stream, thread_state};
@@ -198,6 +200,10 @@ impl Retired {
         let slot = arena.slot(index);
         slot.end_ticks().store(everycall_hooks::ticks(), Relaxed);
         slot.end_ns().store(self.now(), Relaxed);
+        if stack_of(&slot).is_some() {
+            let thread = Thread::new(process, process.control(index));
+            tails::judge_gone(&thread, everycall_hooks::ticks());
+        }
         // If no call was open, the stack isn't needed any more.
         let stack = slot.open_calls().load(Relaxed);
         if let Some(stack) = stack.checked_sub(1).filter(|stack| is_empty(arena, *stack)) {
@@ -287,6 +293,11 @@ impl Retired {
         self.free_slot(arena, index);
         true
     }
+}
+
+/// A slot's open-call stack.
+fn stack_of(slot: &Slot) -> Option<u32> {
+    slot.open_calls().load(Relaxed).checked_sub(1)
 }
 
 /// The next index below `capacity` that was never used.

@@ -13,35 +13,42 @@ use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
 use crate::state::{hub, thresholds};
 use crate::threads::open_calls::{OpenCallFacts, OpenCalls};
+use crate::threads::tails::LastJump;
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::{EXIT, Word};
-use everycall_format::trigger::{TriggeredCall, call_flags};
+use everycall_format::trigger::{TriggeredCall, call_flags, jumped};
 use everycall_ring::Keep;
 
 /// The innermost open call of `thread` ends at `ticks`: posts it if a trigger wants it.
-pub(crate) fn judge(process: &Process, thread: &Thread<'_>, ticks: u64) {
+pub(crate) fn judge(thread: &Thread<'_>, ticks: u64) {
     // Calls beyond the stack's capacity have no entry.
     if thread.control.deep.load(Relaxed) == 0
         && let Some(call) = thread.open.innermost_call()
     {
-        judge_call(process, thread, Left { call, ticks, flags: 0 });
+        judge_call(thread, Left::at(call, ticks), |_| true);
     }
 }
 
-fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
-    let Some(triggers) = Triggers::of(process.arena()) else { return };
-    // Calls that had already taken long enough were posted when the thread's end was announced.
-    let before = thread.control.ending.load(Relaxed).saturating_sub(left.call.ticks);
-    let is_new = |site: &Site| left.took() > site.threshold && before <= site.threshold;
-    for site in triggers.holding(left.call.code).filter(is_new) {
-        match thresholds::exact_threshold(site.rule) {
-            // Sites of a set hold a lower bound of the threshold until the clock's rate is known.
-            Some(exact) if left.took() <= exact => {}
-            exact => {
-                let threshold = exact.unwrap_or(site.threshold);
-                post(process, &triggers, thread, Site { threshold, ..site }, &left);
-            }
+/// A call jumps away. Triggers that don't follow it get it, and those whose threshold it has
+/// exceeded already: what it jumps to may never end.
+pub(crate) fn judge_jump(thread: &Thread<'_>, call: &OpenCallFacts, jump: LastJump) {
+    let left = Left::at(*call, jump.ticks);
+    judge_call(thread, left, |site| !site.counts_tails);
+    let left = Left { flags: call_flags::TAIL, jump, ..left };
+    judge_call(thread, left, |site| site.counts_tails);
+}
+
+fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool) {
+    let Some(triggers) = Triggers::of(thread.process.arena()) else { return };
+    for site in triggers.holding(left.call.code).filter(is_wanted) {
+        if left.took() <= site.threshold {
+            continue;
+        }
+        // Sites of a set hold a lower bound of the threshold until the clock's rate is known.
+        let threshold = thresholds::exact_threshold(site.rule).unwrap_or(site.threshold);
+        if left.took() > threshold && left.before(thread, &site) <= threshold {
+            post(&triggers, thread, Site { threshold, ..site }, &left);
         }
     }
 }
@@ -52,10 +59,14 @@ fn judge_call(process: &Process, thread: &Thread<'_>, left: Left) {
 pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
     let mut count = 0;
     thread.open.each_from(0, |_, call| {
-        let left = Left { call, ticks, flags: call_flags::UNWOUND };
+        let left = Left::fallen(thread, call, ticks);
         if count < FALLEN_MAX && is_wanted(process, &left) {
             count += 1;
-            judge_call(process, thread, left);
+            left.judge(thread);
+        }
+        // The recorder looks for those of which nothing more is heard.
+        if let Some(jump) = call.jump {
+            thread.open.mark_jump(&jump, 0, jumped::JUDGED);
         }
     });
     thread.control.ending.store(ticks, Relaxed);
@@ -73,39 +84,82 @@ struct Left {
     call: OpenCallFacts,
     ticks: u64,
     flags: u32,
+    jump: LastJump,
 }
 
 impl Left {
+    fn at(call: OpenCallFacts, ticks: u64) -> Left {
+        Left { call, ticks, flags: 0, jump: LastJump::default() }
+    }
+
+    /// A call that is found to have been left, or what it had jumped to.
+    fn fallen(thread: &Thread<'_>, call: OpenCallFacts, ticks: u64) -> Left {
+        let Some(jump) = call.jump else {
+            return Left { flags: call_flags::UNWOUND, ..Left::at(call, ticks) };
+        };
+        match jump.at_most {
+            true => {
+                let flags = call_flags::TAIL | call_flags::AT_MOST;
+                Left { flags, jump: thread.last_jump(&jump), ..Left::at(call, ticks) }
+            }
+            false => {
+                let jump = LastJump { ticks: jump.ticks, ..LastJump::default() };
+                Left { flags: call_flags::TAIL, jump, ..Left::at(call, ticks) }
+            }
+        }
+    }
+
+    fn judge(self, thread: &Thread<'_>) {
+        let has_jumped = self.call.jump.is_some();
+        judge_call(thread, self, |site| site.counts_tails || !has_jumped);
+    }
+
     fn took(&self) -> u64 {
         self.ticks.saturating_sub(self.call.ticks)
+    }
+
+    /// How long it had taken when triggers had it before: when the thread's end was announced, or
+    /// when it jumped away.
+    fn before(&self, thread: &Thread<'_>, site: &Site) -> u64 {
+        let jumped = self.call.jump.filter(|_| site.counts_tails).map_or(0, |jump| jump.ticks);
+        thread.control.ending.load(Relaxed).max(jumped).saturating_sub(self.call.ticks)
     }
 }
 
 /// Frames that were unwound and that triggers want. They are posted when the record of the
 /// unwinding has been written.
 #[derive(Default)]
-pub(crate) struct Fallen([Option<Left>; FALLEN_MAX]);
+pub(crate) struct Fallen {
+    left: [Option<Left>; FALLEN_MAX],
+    /// Added to their flags.
+    flags: u32,
+}
 
 /// More at one time are probably a recursion, whose calls nobody wants one by one.
 const FALLEN_MAX: usize = 8;
 
 impl Fallen {
-    /// Adds a frame that was found unwound at `ticks`. The outermost ones come last and take
-    /// precedence.
-    pub(crate) fn add(&mut self, process: &Process, call: OpenCallFacts, ticks: u64) {
-        let left = Left { call, ticks, flags: call_flags::UNWOUND };
-        if is_wanted(process, &left) {
-            self.0.rotate_right(1);
-            if let Some(place) = self.0.first_mut() {
-                *place = Some(left);
+    /// For those of a thread that is gone.
+    pub(crate) fn of_gone() -> Fallen {
+        Fallen { flags: call_flags::NO_NEXT, ..Fallen::default() }
+    }
+
+    /// Adds a frame that was found unwound at `ticks`, or a call that had jumped to one that has
+    /// ended. The outermost ones come last and take precedence.
+    pub(crate) fn add(&mut self, thread: &Thread<'_>, call: OpenCallFacts, ticks: u64) {
+        let left = Left::fallen(thread, call, ticks);
+        if is_wanted(thread.process, &left) {
+            self.left.rotate_right(1);
+            if let Some(place) = self.left.first_mut() {
+                *place = Some(Left { flags: left.flags | self.flags, ..left });
             }
         }
     }
 
     /// Posts the frames.
-    pub(crate) fn post(self, process: &Process, thread: &Thread<'_>) {
-        for left in self.0.into_iter().flatten() {
-            judge_call(process, thread, left);
+    pub(crate) fn post(self, thread: &Thread<'_>) {
+        for left in self.left.into_iter().flatten() {
+            left.judge(thread);
         }
     }
 }
@@ -131,12 +185,15 @@ fn is_counted(word: u64) -> bool {
 }
 
 #[cold]
-fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
+fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
+    let process = thread.process;
     if !triggers.fire(site.rule, left.ticks, left.took()) {
         return;
     }
     // The thread may have ended when the call is kept.
-    thread.look_at_name();
+    if left.flags & call_flags::NO_NEXT == 0 {
+        thread.look_at_name();
+    }
     // Done first, so that nothing is overwritten until a reader comes. It expires by itself,
     // because the reader doesn't know of it.
     let pool = process.arena().pool();
@@ -159,6 +216,9 @@ fn post(process: &Process, triggers: &Triggers, thread: &Thread<'_>, site: Site,
         threshold: site.threshold,
         events_before,
         events_after: events,
+        jump_ticks: left.jump.ticks,
+        target: left.jump.target,
+        jump_code: left.jump.code,
         ..TriggeredCall::default()
     };
     triggers.post(entry, &call);

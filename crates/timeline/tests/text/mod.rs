@@ -57,6 +57,7 @@ pub fn text(trace: &Trace<'_>) -> String {
                 }
                 TimelineEvent::Loss(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Instant(e) => writeln!(out, "{e:?}"),
+                TimelineEvent::Untraced(e) => writeln!(out, "{e:?}"),
                 TimelineEvent::Gap(e) => {
                     // The first version's text has no threads in it.
                     let by = e.resumed_by.map(|thread| format!(" resumed by {thread}")).unwrap_or_default();

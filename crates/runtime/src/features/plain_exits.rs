@@ -1,0 +1,110 @@
+//! Calls of exit hooks that compilers have left in armed functions (mode `fentry`), in front of a
+//! jump: they get another hook, which always takes the slow path.
+//!
+//! No list has them. A call is known by its target: the object's own exit hook. That four bytes of
+//! another instruction lead there by chance, from just this place, isn't to be expected.
+#![allow(unsafe_code)] // Code of a loaded module, by its addresses.
+
+use crate::features::switch::SiteList;
+use crate::state::trigger_table::Triggers;
+use crate::sys::image::Text;
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_hooks::ModuleDescriptor;
+use everycall_hooks::arch::jump::{self, INSTRUCTION_MAX, Registers};
+use everycall_patch::{Refusal, SITE_SIZE, Site};
+
+/// `call`, and what is there while the call's target changes.
+const OPCODES: [u8; 2] = [0xe8, 0xa9];
+
+/// Such calls of a module. Their numbers are code offsets.
+pub(crate) struct PlainExits<'a> {
+    module: &'a ModuleDescriptor,
+    text: &'a [Text],
+    triggers: Triggers,
+}
+
+impl<'a> PlainExits<'a> {
+    /// Those of a module with these executable segments.
+    ///
+    /// # Safety
+    /// The module stays loaded that long.
+    pub(crate) unsafe fn of(module: &'a ModuleDescriptor, text: &'a [Text], triggers: Triggers) -> Self {
+        PlainExits { module, text, triggers }
+    }
+
+    fn hook(&self) -> u64 {
+        self.module.tail_exit_hook.load(Relaxed)
+    }
+
+    fn address(&self, code: u32) -> u64 {
+        let start = self.module.start.load(Relaxed);
+        let first = (start as u32).wrapping_sub(self.module.bias_entry.load(Relaxed));
+        start.wrapping_add(code.wrapping_sub(first).into())
+    }
+
+    /// The code offsets of all such calls.
+    pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + Clone {
+        let size = self.module.size.load(Relaxed);
+        let start = self.module.start.load(Relaxed);
+        let is_there = move |first: u32, end: u32| {
+            let address = self.address(first);
+            address.wrapping_sub(start) < size
+                && Text::of(self.text, address, (end - first) as usize).is_some()
+        };
+        let ranges = self.triggers.ranges_with_tails().filter(move |(first, end)| is_there(*first, *end));
+        ranges.flat_map(move |(first, end)| {
+            let last = end.saturating_sub(SITE_SIZE as u32);
+            (first..last).filter(move |code| self.is_tail_exit(self.address(*code), self.address(end)))
+        })
+    }
+
+    fn byte(address: u64) -> u8 {
+        // SAFETY: callers have found the address in a loaded segment; volatile, as others may write.
+        unsafe { (address as *const u8).read_volatile() }
+    }
+
+    fn bytes<const SIZE: usize>(&self, address: u64) -> [u8; SIZE] {
+        let mut bytes = [0; SIZE];
+        if Text::of(self.text, address, SIZE).is_some() {
+            bytes.iter_mut().zip(address..).for_each(|(byte, at)| *byte = Self::byte(at));
+        }
+        bytes
+    }
+
+    /// Where the call at `address` leads.
+    fn target(&self, address: u64) -> u64 {
+        let [_, a, b, c, d] = self.bytes(address);
+        address.wrapping_add(SITE_SIZE as u64).wrapping_add_signed(i32::from_le_bytes([a, b, c, d]).into())
+    }
+
+    fn is_tail_exit(&self, address: u64, end: u64) -> bool {
+        if !OPCODES.contains(&Self::byte(address)) {
+            return false;
+        }
+        let target = self.target(address);
+        if target != self.hook() && !self.is_exit_hook(target) {
+            return false;
+        }
+        let behind = address + SITE_SIZE as u64;
+        let mut code: [u8; INSTRUCTION_MAX] = self.bytes(behind);
+        let rest = usize::try_from(end.saturating_sub(behind)).unwrap_or(0);
+        code.iter_mut().skip(rest).for_each(|byte| *byte = 0);
+        jump::behind_exit(&code, behind, &Registers::default()).is_some()
+    }
+
+    fn is_exit_hook(&self, target: u64) -> bool {
+        let exit = self.module.exit_hook.load(Relaxed);
+        let near = exit.abs_diff(target) < 4096;
+        near && (target == exit
+            || jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(target), target, exit))
+    }
+}
+
+impl SiteList for PlainExits<'_> {
+    fn get(&self, number: u32) -> Option<Result<(Site, Text), Refusal>> {
+        let address = self.address(number);
+        let text = Text::of(self.text, address, SITE_SIZE)?;
+        let site = Site::of_call(address, self.hook()).and_then(|site| site.instead_of(self.target(address)));
+        Some(site.map(|site| (site, text)))
+    }
+}

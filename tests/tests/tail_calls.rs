@@ -1,0 +1,214 @@
+//! `record --trigger` on calls that end in tail calls: by the program's own clock, none that took too long is missing, and whatever is kept in excess says that
+//! it took at most so long.
+
+use std::fs::File;
+use std::path::Path;
+
+use everycall_reader::{KeptCall, Source, TraceFile};
+use everycall_tests::slow::{KEEP_ALL, OwnCall};
+use everycall_tests::{Mode, Place, TraceView};
+
+/// A call of `tails.cpp`.
+struct Own {
+    tid: u32,
+    call: OwnCall,
+    name: String,
+}
+
+impl Own {
+    /// The functions that it calls, one by the other, of those that the trigger names.
+    fn names(&self) -> &[&str] {
+        match &*self.name {
+            "handle_long_chain" => &["handle_long_chain", "handle_chain", "handle_traced"],
+            "handle_chain" => &["handle_chain", "handle_traced"],
+            "handle_itself" => &["handle_itself"],
+            _ => &[],
+        }
+    }
+}
+
+struct Kept {
+    call: KeptCall,
+    name: String,
+}
+
+impl Kept {
+    fn is_at_most(&self) -> bool {
+        self.call.tail.is_some_and(|tail| tail.is_at_most)
+    }
+
+    /// Whether it may be this call: its begin is the program's, and so is its end, or a later one where it says so.
+    fn is(&self, own: &Own) -> bool {
+        let (kept, call) = (&self.call, &own.call);
+        let is_end = match (self.is_at_most(), kept.tail) {
+            (true, _) => kept.end_ticks >= call.last,
+            // It had taken too long when it jumped.
+            (false, Some(tail)) if tail.jump_ticks == kept.end_ticks => {
+                (call.first..=call.end).contains(&kept.end_ticks)
+            }
+            (false, _) => (call.last..=call.end).contains(&kept.end_ticks),
+        };
+        own.tid == kept.tid
+            && own.name == self.name
+            && (call.begin..=call.first).contains(&kept.start_ticks)
+            && is_end
+    }
+
+    /// Whether it is one of those that this call made.
+    fn is_within(&self, own: &Own) -> bool {
+        let (kept, call) = (&self.call, &own.call);
+        own.tid == kept.tid
+            && own.names().contains(&&*self.name)
+            && (call.begin..=call.end).contains(&kept.start_ticks)
+            && (self.is_at_most() || kept.end_ticks <= call.end)
+    }
+}
+
+fn own_calls(printed: &str) -> (u64, Vec<Own>) {
+    let mut lines = printed.lines();
+    let rate = lines.next().and_then(|line| line.strip_prefix("rate ")).expect("a rate");
+    let calls = lines.map(|line| {
+        let (tid, rest) = line.split_once(' ').expect("a thread's id");
+        let (call, name) = rest.rsplit_once(' ').expect("a name");
+        Own { tid: tid.parse().expect("a thread's id"), call: OwnCall::of(call), name: name.to_owned() }
+    });
+    (rate.parse().expect("a rate"), calls.collect())
+}
+
+/// Calls that met the condition and couldn't be kept, as the machine was too busy; and those that were kept.
+fn kept(file: &Path) -> (u64, Vec<Kept>) {
+    let trace = TraceFile::open(File::open(file).unwrap()).unwrap();
+    let recording = trace.recording();
+    assert_eq!(recording.warnings, []);
+    let [trigger] = &recording.triggers[..] else { panic!("{:?}", recording.triggers) };
+    assert_eq!(trigger.kept, recording.kept.len() as u64);
+    let names = TraceView::kept_functions(file);
+    let kept = recording.kept.iter().cloned().zip(names).map(|(call, name)| Kept { call, name });
+    assert_eq!(trigger.fired, trigger.kept + trigger.missed);
+    (trigger.missed, kept.collect())
+}
+
+fn build(place: &Place, mode: Mode, level: &str) -> std::path::PathBuf {
+    let library = place.build(mode, &[level, "-shared", "-fPIC", "tails_library.cpp"], "libtails.so");
+    place.build(mode, &[level, "-pthread", "tails.cpp", library.to_str().unwrap()], "tails")
+}
+
+/// Records `calls` random calls. How many were kept, and how many of these as lasting at most so long.
+fn check(mode: Mode, level: &str, calls: &str, seed: &str) -> (usize, usize) {
+    let label = format!("{} {level}", mode.label());
+    let place = Place::new("tail-calls");
+    let program = build(&place, mode, level);
+    let options = [&["--trigger", "handle_* > 500us", "--ring-size", "64K"][..], &KEEP_ALL].concat();
+    let recording = place.record(&options, &program, &[calls, "100", "700", seed, "2"]);
+    let (rate, own) = own_calls(&recording.stdout());
+    let (mut missed, kept) = kept(&recording.file);
+    assert!(kept.len() < 1000, "{label}: not all were kept");
+    let (threshold, micro) = (rate / 1_000_000 * 500, rate / 1_000_000);
+    let surely = |own: &&Own| own.call.last - own.call.first > threshold + micro;
+    for own in own.iter().filter(surely) {
+        let count = kept.iter().filter(|kept| kept.is(own)).count();
+        let near = || {
+            let near = kept.iter().filter(|kept| {
+                kept.call.end_ticks >= own.call.begin && kept.call.start_ticks <= own.call.end
+            });
+            near.map(|kept| format!("{} {:?}", kept.name, kept.call)).collect::<Vec<_>>().join("\n")
+        };
+        if count == 0 && missed > 0 {
+            missed -= 1;
+            continue;
+        }
+        assert_eq!(count, 1, "{label}: {} {:?} took too long; kept near it:\n{}", own.name, own.call, near());
+    }
+    for kept in &kept {
+        let took = kept.call.end_ticks - kept.call.start_ticks;
+        assert!(took > kept.call.threshold_ticks, "{label}: {:?}", kept.call);
+        assert!(kept.call.threshold_ticks.abs_diff(threshold) <= micro, "{label}: {:?}", kept.call);
+        let is = |own: &&Own| kept.is(own) || kept.is_within(own);
+        let own = own.iter().find(is);
+        let own =
+            own.unwrap_or_else(|| panic!("{label}: {} {:?} is none of the program's", kept.name, kept.call));
+        assert!(
+            kept.is_at_most() || own.call.end - own.call.begin > threshold - micro,
+            "{label}: {} {:?} is kept in excess: {:?}",
+            kept.name,
+            kept.call,
+            own.call
+        );
+        assert!(!kept.call.is_unwound, "{label}: {} {:?}", kept.name, kept.call);
+    }
+    let at_most = kept.iter().filter(|kept| kept.is_at_most()).count();
+    (kept.len(), at_most)
+}
+
+const MODES: [Mode; 6] = [
+    Mode::GCC_NOPS,
+    Mode::GCC_FENTRY,
+    Mode::GCC_FINSTRUMENT,
+    Mode::CLANG19_XRAY,
+    Mode::CLANG19_FINSTRUMENT,
+    Mode::CLANG19_AFTER_INLINING,
+];
+
+#[test]
+fn no_slow_call_escapes_by_a_tail_call() {
+    for (seed, mode) in (1..).zip(MODES) {
+        for level in ["-O2", "-O0"] {
+            let (kept, at_most) = check(mode, level, "5000", &seed.to_string());
+            assert!(kept > 30, "{} {level}: {kept}", mode.label());
+            // Only optimised code has tail calls, and in the last modes the exit hook comes behind what is called.
+            assert_eq!(at_most > 0, level == "-O2" && !mode.is_body(), "{} {level}: {at_most}", mode.label());
+        }
+    }
+}
+
+/// Whatever happens behind the jump, the call is kept, with all its time.
+#[test]
+fn nothing_behind_the_jump_hides_a_slow_call() {
+    const ALONE: [&str; 2] = ["handle_thread", "handle_last"];
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY, Mode::CLANG19_AFTER_INLINING] {
+        let place = Place::new("tail-ways");
+        let program = place.build(mode, &["-O2", "-pthread", "tail_ways.cpp"], "tail_ways");
+        let options = [&["--trigger", "handle_* > 10ms"][..], &KEEP_ALL].concat();
+        let recording = place.record(&options, &program, &[]);
+        assert!(recording.output.status.success(), "{}", mode.label());
+        let (missed, kept) = kept(&recording.file);
+        assert_eq!(missed, 0, "{}", mode.label());
+        let printed = recording.stdout();
+        let mut count = 0;
+        for line in printed.lines() {
+            let (name, times) = line.split_once(' ').expect("a name");
+            let label = format!("{} {name}", mode.label());
+            let (tid, times) = times.split_once(' ').expect("a thread's id");
+            let times: Vec<u64> = times.split(' ').map(|time| time.parse().expect(line)).collect();
+            let [begin, first, last] = times[..] else { panic!("{line}") };
+            let own = kept.iter().filter(|kept| kept.name == name).collect::<Vec<_>>();
+            let [found] = own[..] else { panic!("{label}: {} are kept", own.len()) };
+            count += 1;
+            assert_eq!(found.call.tid, tid.parse().expect("a thread's id"), "{label}");
+            assert!(found.call.start_ticks >= begin, "{label}: {:?}", found.call);
+            assert!(first == begin || found.call.start_ticks <= first, "{label}: {:?}", found.call);
+            assert!(found.call.end_ticks >= last, "{label}: {:?}", found.call);
+            let is_alone = found.call.tail.is_some_and(|tail| !tail.has_next);
+            assert_eq!(is_alone, !mode.is_body() && ALONE.contains(&name), "{label}: {:?}", found.call);
+            assert_eq!(
+                found.is_at_most(),
+                !mode.is_body() && !found.call.is_unwound,
+                "{label}: {:?}",
+                found.call
+            );
+        }
+        assert_eq!((count, kept.len()), (11, 11), "{}: {printed}", mode.label());
+    }
+}
+
+/// Whoever doesn't want tail calls to count says so.
+#[test]
+fn tail_calls_count_only_where_they_are_wanted() {
+    let place = Place::new("tail-ways-without");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "-pthread", "tail_ways.cpp"], "tail_ways");
+    for (trigger, expected) in [("handle_rest-tail > 10ms", 0), ("handle_rest+tail > 10ms", 1)] {
+        let options = [&["--trigger", trigger][..], &KEEP_ALL].concat();
+        let recording = place.record(&options, &program, &[]);
+        assert_eq!(kept(&recording.file).1.len(), expected, "{trigger}");
+    }
+}
