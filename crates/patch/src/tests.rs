@@ -245,7 +245,7 @@ fn strangers_are_refused_at_every_byte() {
         );
     }
     assert_eq!(Site::of_nops(4, 0x1000, HOOK), Err(Refusal::UnknownKind));
-    assert_eq!(Site::of_sled(4, 0x1000, HOOK), Err(Refusal::UnknownKind));
+    assert_eq!(Site::of_sled(6, 0x1000, HOOK), Err(Refusal::UnknownKind));
     assert_eq!(Site::of_nops(0, 0x1000, 0x1_0000_0000), Err(Refusal::OutOfReach));
     assert_eq!(Site::of_sled(0, 0x1000, 0x1_0000_0000), Err(Refusal::OutOfReach));
     assert!(Site::of_nops(0, 0x2000_0000, 0x1000).is_ok(), "backwards");
@@ -254,4 +254,34 @@ fn strangers_are_refused_at_every_byte() {
     let mut bytes = SLED_JUMP.to_vec();
     let way = go(&odd, &mut bytes, Switch::On, Stores::Words, &mut BTreeSet::from([0]), &mut BTreeSet::new());
     assert_eq!(way, Err(Refusal::Misplaced));
+}
+
+/// Each way is one store of one byte, after which the jump leads over the event's code or to it.
+#[test]
+fn events_are_jumped_over_or_not() {
+    for (kind, over) in [(sled_kind::CUSTOM_EVENT, 0x0f), (sled_kind::TYPED_EVENT, 0x14)] {
+        for address in [0x1000, 0x1007] {
+            let site = Site::of_sled(kind, address, 0).unwrap();
+            let mut bytes = [0xeb, over];
+            for to in [Switch::Off, Switch::On, Switch::On, Switch::Off] {
+                for stores in [Stores::Words, Stores::Bytes] {
+                    if let Some(step) = site.step(&bytes, to, stores).unwrap() {
+                        assert_eq!((step.at, step.length, step.is_run), (1, 1, true));
+                        bytes[1] = step.text()[0];
+                    }
+                    let target = Decoder::with_ip(64, &bytes, address, DecoderOptions::NONE)
+                        .decode()
+                        .near_branch_target();
+                    let wanted = if to == Switch::On { 0 } else { over };
+                    assert_eq!(target, address + 2 + u64::from(wanted), "{to:?}");
+                }
+            }
+            for strange in [[0x66, 0x90], [0xcc, over], [0xeb, 0x10], [0xeb, 0xcc]] {
+                for to in [Switch::Off, Switch::On] {
+                    assert_eq!(site.step(&strange, to, Stores::Words), Err(Refusal::UnexpectedBytes));
+                }
+            }
+            assert_eq!(site.step(&[0xeb], Switch::On, Stores::Words), Err(Refusal::UnexpectedBytes));
+        }
+    }
 }

@@ -59,6 +59,10 @@ pub const TABLE: &[(&str, Run)] = &[
             "for M in nops fentry finstrument; do everycall cc --mode $M -- gcc app.c -o app_c && ./app_c || exit 1; done",
         ),
     ),
+    (
+        "everycall cc -- clang++ -O2 -fxray-instrument app.cpp -o app",
+        So("everycall cc -- clang++-19 -O2 -fxray-instrument app.cpp -o app_x && ./app_x"),
+    ),
     ("--mode xray", So("everycall cc --mode xray -- clang-19 app.c -o app_c && ./app_c")),
     (
         "everycall man --install ~/.local/share/man",
