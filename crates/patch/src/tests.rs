@@ -285,3 +285,71 @@ fn events_are_jumped_over_or_not() {
         }
     }
 }
+
+/// Where what a thread runs from the site's begin calls, if it calls anything: every step is a whole instruction, and none that does anything else.
+fn called(site: &Site, bytes: &[u8]) -> Option<u64> {
+    let mut decoder = Decoder::with_ip(64, bytes, site.address(), DecoderOptions::NONE);
+    let mut called = None;
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        match instruction.mnemonic() {
+            Mnemonic::Call => called = Some(instruction.near_branch_target()),
+            Mnemonic::Nop | Mnemonic::Test => {}
+            other => panic!("{other:?} in {bytes:x?}"),
+        }
+    }
+    called
+}
+
+#[test]
+fn a_site_goes_from_one_hook_to_another() {
+    const OTHER: u64 = 0x7000_0123;
+    for address in 0x1000..0x1010 {
+        let mut sites = std::vec![
+            (Site::of_nops(site_kind::TAIL_EXIT, address, HOOK).unwrap(), NOP5.to_vec()),
+            (Site::of_call(address, HOOK).unwrap(), Vec::new()),
+        ];
+        if address % 2 == 0 {
+            let sled = Site::of_sled(sled_kind::TAIL_EXIT, address, HOOK).unwrap();
+            sites.push((sled, SLED_JUMP.to_vec()));
+        }
+        for (site, compiled) in sites {
+            let is_call = compiled.is_empty();
+            let bytes_of = |hook: u64| {
+                let call = if site.form == Form::Through { 3 } else { 0 };
+                let [a, b, c, d] = displacement(address + call, hook).unwrap();
+                match site.form {
+                    Form::Through => std::vec![0x0f, 0x1f, 0, CALL, a, b, c, d, 0x0f, 0x1f, 0],
+                    _ => std::vec![CALL, a, b, c, d],
+                }
+            };
+            let site = site.instead_of(OTHER).unwrap();
+            for stores in [Stores::Words, Stores::Bytes] {
+                let mut ways = std::vec![(bytes_of(OTHER), Switch::On)];
+                if !is_call {
+                    ways.push((compiled.clone(), Switch::On));
+                    ways.push((bytes_of(OTHER), Switch::Off));
+                }
+                for (mut bytes, to) in ways {
+                    let mut steps = 0;
+                    while let Some(step) = site.step(&bytes, to, stores).unwrap() {
+                        bytes[step.at..step.at + step.length].copy_from_slice(step.text());
+                        if bytes[0] != 0xeb {
+                            let hook = called(&site, &bytes);
+                            assert!(
+                                hook.is_none_or(|hook| [HOOK, OTHER].contains(&hook)),
+                                "{hook:x?} {bytes:x?}"
+                            );
+                        }
+                        steps += 1;
+                        assert!(steps <= STEPS_MAX, "{site:?} {stores:?}");
+                    }
+                    let expected = if to == Switch::On { Some(HOOK) } else { None };
+                    assert_eq!(called(&site, &bytes), expected, "{site:?} {bytes:x?}");
+                }
+                let foreign = bytes_of(0x1234_5678);
+                assert_eq!(site.step(&foreign, Switch::On, stores), Err(Refusal::UnexpectedBytes));
+            }
+        }
+    }
+}

@@ -70,16 +70,6 @@ pub(crate) struct OpenCallFacts {
     pub(crate) jump: Option<JumpFacts>,
 }
 
-/// The last jump of a call that has jumped away, or of what it led to.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LastJump {
-    pub(crate) ticks: u64,
-    /// Where to; 0 if that isn't known.
-    pub(crate) target: u64,
-    /// The code offset in front of it; 0 if that isn't known.
-    pub(crate) code: u32,
-}
-
 /// What is known of a call that has jumped away.
 #[derive(Clone, Copy)]
 pub(crate) struct JumpFacts {
@@ -105,6 +95,16 @@ impl JumpFacts {
     pub(crate) fn returns_to(&self, behind: u64) -> bool {
         self.stamp >> jumped::RETURN_SHIFT == return_bits(behind)
     }
+}
+
+/// The last jump of a call that has jumped away, or of what it led to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LastJump {
+    pub(crate) ticks: u64,
+    /// Where to; 0 if that isn't known.
+    pub(crate) target: u64,
+    /// The code offset in front of it; 0 if that isn't known.
+    pub(crate) code: u32,
 }
 
 /// The bits of a return address that a jump's entry keeps.

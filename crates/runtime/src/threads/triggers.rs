@@ -57,7 +57,10 @@ fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool
 /// announcement, for a frame that is entered to clean up. The outermost calls take precedence.
 pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
     let mut count = 0;
-    thread.open.each_from(0, |_, call| {
+    thread.open.each_from(0, |_, mut call| {
+        if let Some(jump) = &mut call.jump {
+            jump.at_most = !jump.is_passed() || jump.stamp & jumped::UNSURE != 0;
+        }
         let left = Left::fallen(thread, call, ticks);
         if count < FALLEN_MAX && is_wanted(process, &left) {
             count += 1;
