@@ -11,7 +11,7 @@ use everycall_format::Wire;
 use everycall_format::control::{Request, SOCKET_NAME};
 use everycall_live::{Control, ControlError, LiveArena, attach};
 use everycall_tests::selections::{file_with_only, only};
-use everycall_tests::{Mode, Place, Standing, TraceView, wait};
+use everycall_tests::{Mode, Place, Standing, TraceView, everycall, wait};
 
 /// Modes whose sites are switched, and those whose hooks look for themselves.
 const MODES: [Mode; 5] = [
@@ -266,4 +266,128 @@ fn connect(standing: &Standing) -> UnixStream {
     let name = standing.header().control_name.to_le_bytes();
     let address = SocketAddr::from_abstract_name(&name[..SOCKET_NAME]).unwrap();
     UnixStream::connect_addr(&address).unwrap()
+}
+
+/// What a command printed on both outputs, and how it ended.
+fn asked(place: &Place, words: &[&str]) -> (Option<i32>, String) {
+    let output = place.command(everycall()).args(words).output().unwrap();
+    let said = [output.stdout, output.stderr].concat();
+    (output.status.code(), String::from_utf8(said).unwrap())
+}
+
+/// A command that has to work, and what it printed.
+fn done(place: &Place, words: &[&str]) -> String {
+    let (code, said) = asked(place, words);
+    assert_eq!(code, Some(0), "{words:?}: {said}");
+    said
+}
+
+#[test]
+fn functions_are_switched_by_commands() {
+    let place = Place::new("selection-commands");
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FINSTRUMENT] {
+        let program = place.build(
+            mode,
+            &["-O2", "-g", "selected.c", "-pthread"],
+            &format!("selected-{}", mode.label()),
+        );
+        let mut command = place.command(&program);
+        let mut standing = Standing::start(command.arg("1").env("EVERYCALL_START", "off"));
+        let pid = standing.pid.to_string();
+        let step = |standing: &mut Standing| {
+            let before = counts(&place, standing);
+            standing.go_on();
+            let after = counts(&place, standing);
+            [after[0] - before[0], after[1] - before[1], after[2] - before[2]]
+        };
+        assert_eq!(step(&mut standing), [0, 0, 0], "{mode:?}");
+        let said = done(&place, &["enable", &pid, "re?", "/^gre+n$/"]);
+        assert!(
+            said.contains("`re?` matches 1 function") && said.contains("recording 2 of 8 functions"),
+            "{said}"
+        );
+        assert_eq!(step(&mut standing), [20, 20, 0], "{mode:?}");
+        // Nothing that matches nothing changes anything.
+        for (words, wanted) in [
+            (&["enable", &pid, "blau"][..], "there is blue"),
+            (&["disable", &pid, "red", "gren"], "there is green"),
+            (&["disable", &pid, "size:<1"], "`everycall functions` lists"),
+        ] {
+            let (code, said) = asked(&place, words);
+            assert!(code == Some(1) && said.contains(wanted), "{words:?}: {code:?} {said}");
+        }
+        for (words, wanted) in [
+            (&["enable", &pid, "/(/"][..], "isn't a regular expression"),
+            (&["enable", &pid, "size:many"], "size:<20"),
+            (&["enable", &pid, "@nowhere.txt"], "nowhere.txt can't be read"),
+            (&["trace", &pid, "red"], "--for"),
+        ] {
+            let (code, said) = asked(&place, words);
+            assert!(code == Some(2) && said.contains(wanted), "{words:?}: {code:?} {said}");
+        }
+        assert_eq!(step(&mut standing), [20, 20, 0], "{mode:?}");
+        place.write(
+            "list.txt",
+            "# by source, then some less\n+ file:selected.c\n- gre*\n- work*  # threads\n",
+        );
+        done(&place, &["enable", "--only", &pid, "@list.txt"]);
+        assert_eq!(step(&mut standing), [20, 0, 10], "{mode:?}");
+        let listed = done(&place, &["functions", &pid]);
+        let state = |name: &str| {
+            let line = listed.lines().find(|line| line.ends_with(&format!("  {name}"))).unwrap();
+            line.split(' ').next().unwrap().to_owned()
+        };
+        let states = ["red", "green", "blue", "step", "work_one"].map(state);
+        assert_eq!(states, ["on", "off", "on", "on", "off"], "{listed}");
+        done(&place, &["disable", &pid, "addr:0x0-0xffffffff"]);
+        assert_eq!(step(&mut standing), [0, 0, 0], "{mode:?}");
+
+        // A session for a moment, beside nothing. The file may reach back further.
+        let [red, _, blue] = counts(&place, &standing);
+        let mut tracing = place
+            .command(everycall())
+            .args(["trace", &pid, "blue", "--for", "2s", "-o", "traced.ect", "--name", "blues"])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        wait::until("the session is there", || {
+            done(&place, &["sessions", "-f", "json", &pid]).contains("\"active\": true")
+        });
+        assert!(done(&place, &["sessions", &pid]).contains("blues"), "{mode:?}");
+        standing.go_on();
+        assert!(tracing.wait().unwrap().success());
+        let trace = TraceView::open(&place.file("traced.ect"));
+        assert_eq!((trace.calls("blue"), trace.calls("red")), (blue + 10, red), "{mode:?}");
+        assert_eq!(step(&mut standing), [0, 0, 0], "{mode:?}: the session is over");
+
+        // So is one whose owner is killed.
+        let mut tracing = place
+            .command(everycall())
+            .args(["trace", &pid, "red", "--for", "100s", "-o", "killed.ect"])
+            .stderr(std::process::Stdio::null())
+            .spawn()
+            .unwrap();
+        wait::until("the session is there", || {
+            done(&place, &["sessions", "-f", "json", &pid]).contains("\"active\": true")
+        });
+        tracing.kill().unwrap();
+        tracing.wait().unwrap();
+        wait::until("it is gone", || !done(&place, &["sessions", "-f", "json", &pid]).contains("active"));
+        assert_eq!(step(&mut standing), [0, 0, 0], "{mode:?}");
+        done(&place, &["enable", &pid]);
+        assert_eq!(step(&mut standing), [20, 20, 10], "{mode:?}");
+        let (status, printed) = standing.end();
+        assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+
+        let recording =
+            place.record(&["--only", "blue", "--only", "green", "--not", "gr*"], &program, &["1"]);
+        let trace = recording.trace();
+        assert_eq!(["red", "green", "blue"].map(|name| trace.calls(name)), [0, 0, 10], "{mode:?}");
+        let info = done(&place, &["info", recording.file.to_str().unwrap()]);
+        assert_eq!(info.contains("their functions are not selected"), has_sites(mode), "{info}");
+    }
+    let (code, said) = asked(&place, &["enable", &std::process::id().to_string(), "red"]);
+    assert!(code == Some(1) && said.contains("isn't traced"), "{said}");
+    let (code, said) = asked(&place, &["functions", "/bin/true"]);
+    assert!(code == Some(1) && said.contains("has no traced functions"), "{said}");
 }

@@ -181,6 +181,9 @@ pub struct TriggerArguments {
     ///
     /// Conditions: 'f > 20ms' (a time); 'f > p99' (slower than 99% of its calls in the last ten seconds); 'f entered' (every
     /// call); 'signal USR1' or 'signal USR2' (sent to this command, not to the program).
+    ///
+    /// A call of f that ends in a tail call goes on until what it jumped to ends, as if it were written 'f+tail > 20ms'; if that isn't
+    /// traced, it is kept as "at most" what passed until the thread's next event. 'f-tail > 20ms': f's own time alone.
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
     /// Keep at most this many calls of each trigger [default: 20]

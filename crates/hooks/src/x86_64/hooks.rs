@@ -255,13 +255,16 @@ hooks_asm! {
     // Called before a function that a trigger names jumps into another one: the slow path has to know.
     "
     everycall_function everycall_tail_exit
-        cmpq    $0, everycall_module + {ON}(%rip)
-        je      1f
-        everycall_prologue exit
+        cmpq    $1, everycall_module + {ON}(%rip)
+        jne     1f
+    2:  everycall_prologue exit
         movl    %eax, {UPPER_HALF}(%rsi)
         jmp     everycall_slow_exit
     1:  .cfi_adjust_cfa_offset -32
-        ret
+        jb      1f
+        everycall_is_selected 16(%rsp)
+        jc      2b
+    1:  ret
     everycall_function_end everycall_tail_exit
     ",
 

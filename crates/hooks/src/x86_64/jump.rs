@@ -203,10 +203,10 @@ pub fn direct_jumps(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
 /// one that compilers name, which tests a word and goes there.
 #[must_use]
 pub fn is_plain_exit_hook(code: &[u8], address: u64, exit: u64) -> bool {
-    let [0x48, 0x83, 0x3d, _, _, _, _, 0, rest @ ..] = code else { return false };
+    let [0x48, 0x83, 0x3d, _, _, _, _, 1, rest @ ..] = code else { return false };
     let (size, distance) = match rest {
-        [0x75, distance, ..] => (10, i64::from(distance.cast_signed())),
-        [0x0f, 0x85, a, b, c, d, ..] => (14, i64::from(i32::from_le_bytes([*a, *b, *c, *d]))),
+        [0x74, distance, ..] => (10, i64::from(distance.cast_signed())),
+        [0x0f, 0x84, a, b, c, d, ..] => (14, i64::from(i32::from_le_bytes([*a, *b, *c, *d]))),
         _ => return false,
     };
     address.wrapping_add(size).wrapping_add_signed(distance) == exit
@@ -263,7 +263,7 @@ mod tests {
         assert_eq!(stub_slot(&[0xe9, 0, 0, 0, 0], AT), None);
         let thunk = [0x48, 0x83, 0xef, 0x10, 0xe9, 0, 1, 0, 0];
         assert!(direct_jumps(&thunk, AT).any(|target| target == AT + 0x109));
-        assert!(is_plain_exit_hook(&[0x48, 0x83, 0x3d, 1, 2, 3, 4, 0, 0x75, 0x36], AT, AT + 0x40));
-        assert!(!is_plain_exit_hook(&[0x48, 0x83, 0x3d, 1, 2, 3, 4, 0, 0x75, 0x36], AT, AT + 0x41));
+        assert!(is_plain_exit_hook(&[0x48, 0x83, 0x3d, 1, 2, 3, 4, 1, 0x74, 0x36], AT, AT + 0x40));
+        assert!(!is_plain_exit_hook(&[0x48, 0x83, 0x3d, 1, 2, 3, 4, 1, 0x74, 0x36], AT, AT + 0x41));
     }
 }

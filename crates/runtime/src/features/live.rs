@@ -228,15 +228,13 @@ fn follow_tails_of(arena: &Arena, module: &ModuleDescriptor, image: &Image, mean
     else {
         return 0;
     };
-    let mut wrong = 0;
-    if recording::are_sites_on() {
-        // SAFETY: the module is loaded.
-        let sites = unsafe { Sites::of(module, &image.text) };
-        let known = used().iter().find(|known| core::ptr::eq(known.module.load(Relaxed), module));
-        let whole = whole();
-        let is_on = |number: &u32| known.is_none_or(|known| marks::is_on(known.marks.of(*number), whole));
-        wrong += switch::switch(&sites, sites.followed().filter(is_on), Switch::On, means).wrong();
-    }
+    // SAFETY: the module is loaded.
+    let sites = unsafe { Sites::of(module, &image.text) };
+    let whole = whole();
+    let known = used().iter().find(|known| core::ptr::eq(known.module.load(Relaxed), module));
+    // Sites that are off get their hook when they are switched on.
+    let is_on = |number: &u32| known.is_some_and(|known| marks::is_on(known.marks.of(*number), whole));
+    let wrong = switch::switch(&sites, sites.followed().filter(is_on), Switch::On, means).wrong();
     // SAFETY: as above.
     let calls = unsafe { PlainExits::of(module, &image.text, triggers) };
     wrong + switch::switch(&calls, calls.numbers(), Switch::On, means).wrong()

@@ -108,7 +108,7 @@ impl Thread<'_> {
         let before = self.open.jumped_to_innermost().and_then(|call| call.jump);
         let follows =
             Triggers::of(self.process.arena()).is_some_and(|triggers| triggers.follows_tails_of(call.code));
-        let last = LastJump { ticks, target, code };
+        let last = LastJump { ticks, target: through_stub(self.process, target), code };
         triggers::judge_jump(self, &call, last);
         // One that calls itself in turn, through others perhaps, would fill the stack: the first
         // call goes on for as long as all that follow.
