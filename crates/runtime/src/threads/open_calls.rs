@@ -70,6 +70,16 @@ pub(crate) struct OpenCallFacts {
     pub(crate) jump: Option<JumpFacts>,
 }
 
+/// The last jump of a call that has jumped away, or of what it led to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LastJump {
+    pub(crate) ticks: u64,
+    /// Where to; 0 if that isn't known.
+    pub(crate) target: u64,
+    /// The code offset in front of it; 0 if that isn't known.
+    pub(crate) code: u32,
+}
+
 /// What is known of a call that has jumped away.
 #[derive(Clone, Copy)]
 pub(crate) struct JumpFacts {

@@ -12,8 +12,7 @@
 use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
 use crate::state::{hub, thresholds};
-use crate::threads::open_calls::{OpenCallFacts, OpenCalls};
-use crate::threads::tails::LastJump;
+use crate::threads::open_calls::{LastJump, OpenCallFacts, OpenCalls};
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::{EXIT, Word};
