@@ -47,6 +47,7 @@ impl Event {
             Event::Point(point) => point.at_ns,
             Event::Mark(mark) => mark.at_ns,
             Event::Gap(gap) => gap.at_ns,
+            Event::Untraced(slice) => slice.at_ns,
         }
     }
 }
