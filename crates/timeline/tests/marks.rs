@@ -209,3 +209,36 @@ fn a_gap_in_an_overwritten_beginning_counts_the_calls_before_it() {
     assert_eq!(events.stats().unnamed, 2);
     assert_eq!((trace.threads()[0].gaps, trace.threads()[0].gaps_ns), (1, 10));
 }
+
+/// Kinds 19 and 20 by the numbers that docs/format.md gives.
+#[test]
+fn xray_events_are_instants_that_show_their_data() {
+    let mut ring = Ring::new(512, 16, START);
+    ring.enter(1010, 0x1100);
+    ring.record(1020, 19, 0, &[5, 0x6c6c_6568, 0x6f]);
+    ring.record(1030, 20, 0, &[7, 200, 0xff00_0102]);
+    // Too short for their kinds.
+    ring.record(1040, 19, 0, &[]);
+    ring.record(1050, 20, 0, &[7]);
+    ring.exit(1060, 0x1108);
+    let bytes = File::of(&Process::of_one_thread(ring, START, START + 1000));
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let origin = trace.clock().origin_ticks();
+    let mut shown = Vec::new();
+    let mut losses = 0;
+    for event in trace.thread_events(0) {
+        match event {
+            TimelineEvent::Mark(Mark { at_ns, name, value: None, kind: MarkKind::Instant }) => {
+                shown.push((origin + at_ns, trace.mark_names().text(name).to_owned()));
+            }
+            TimelineEvent::Loss(_) => losses += 1,
+            TimelineEvent::Begin(_) | TimelineEvent::End(_) => {}
+            other => panic!("{other:?}"),
+        }
+    }
+    let wanted = [(1020, "custom event \"hello\""), (1030, "typed event 7 02 01 00 ff (200 bytes)")];
+    assert_eq!(shown, wanted.map(|(at, text)| (at, text.to_owned())));
+    assert_eq!(losses, 2);
+    let counted = trace.mark_names().all();
+    assert!(counted.iter().all(|named| named.instants == 1) && counted.len() == 2, "{counted:?}");
+}
