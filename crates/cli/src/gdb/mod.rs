@@ -10,6 +10,7 @@ use everycall_format::Wire;
 use everycall_format::arena::{
     ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, holder,
 };
+use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
 
 use crate::failure::Failure;
 use crate::output::print;
@@ -48,6 +49,7 @@ fn script(program: &Path) -> String {
         threads_offset,
         open_calls_offset,
         open_call_stride,
+        dropped_offset,
         segment_table_offset,
         segments_offset,
         segment_capacity,
@@ -58,6 +60,7 @@ fn script(program: &Path) -> String {
         threads,
         paths,
     );
+    let dropped = fields!(DroppedHeader, places, highest_ns);
     let thread = fields!(ThreadHeader, open_calls);
     let segment = fields!(SegmentEntry, holders);
     // Python's strings have JSON's escapes.
@@ -66,6 +69,9 @@ fn script(program: &Path) -> String {
         ("@EVERYCALL@", program),
         ("@VERSION@", ARENA_VERSION.to_string()),
         ("@HEADER@", dictionary(&header)),
+        ("@DROPPED@", dictionary(&dropped)),
+        ("@DROPPED_FUNCTION_SIZE@", DroppedFunction::SIZE.to_string()),
+        ("@DROPPED_FUNCTIONS@", FUNCTIONS.to_string()),
         ("@THREAD@", dictionary(&thread)),
         ("@SEGMENT@", dictionary(&segment)),
         ("@THREAD_SIZE@", ThreadHeader::SIZE.to_string()),

@@ -16,8 +16,11 @@ VERSION = @VERSION@
 PAGE = 4096
 # Where fields lie, and their bytes.
 HEADER = @HEADER@
+DROPPED = @DROPPED@
 THREAD = @THREAD@
 SEGMENT = @SEGMENT@
+DROPPED_FUNCTION_SIZE = @DROPPED_FUNCTION_SIZE@
+DROPPED_FUNCTIONS = @DROPPED_FUNCTIONS@
 THREAD_SIZE = @THREAD_SIZE@
 SEGMENT_SIZE = @SEGMENT_SIZE@
 CLEARING = @CLEARING@
@@ -130,6 +133,22 @@ def threads(memory):
             yield at, open_call_bytes(memory, at, capacity)
 
 
+def dropped(memory):
+    """Offsets and sizes of the counts of short calls, where such calls are dropped. A core has none of it otherwise."""
+    table = memory.header("dropped_offset")
+    try:
+        if memory.field(DROPPED, table, "highest_ns") == 0:
+            return
+    except gdb.MemoryError:
+        return
+    places = min(memory.field(DROPPED, table, "places"), DROPPED_FUNCTIONS)
+    yield table, PAGE + places * DROPPED_FUNCTION_SIZE
+    capacity = memory.header("thread_capacity")
+    first = memory.header("open_calls_offset") + capacity * memory.header("open_call_stride")
+    for index in range(min(memory.header("threads"), capacity)):
+        yield first + index * DROPPED_FUNCTIONS * 8, places * 8
+
+
 def segments(memory):
     """Offsets and sizes of the segments that hold something, and of their table."""
     table, first = memory.header("segment_table_offset"), memory.header("segments_offset")
@@ -147,11 +166,17 @@ def segments(memory):
 
 def copy(memory, output):
     """Writes the arena as far as it is in use, each part in its place; the rest is a hole."""
-    for area in (tables, threads, segments):
+    for area in (tables, threads, dropped, segments):
         for offset, size in area(memory):
             for part in range(0, size, BLOCK):
+                try:
+                    bytes_there = memory.read(offset + part, min(BLOCK, size - part))
+                except gdb.MemoryError:
+                    if area is not dropped:
+                        raise
+                    continue
                 output.seek(offset + part)
-                output.write(memory.read(offset + part, min(BLOCK, size - part)))
+                output.write(bytes_there)
     output.truncate(memory.header("arena_size"))
 
 

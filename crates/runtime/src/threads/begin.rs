@@ -7,7 +7,7 @@
 
 use crate::state::arena::Arena;
 use crate::state::process::{self, Process};
-use crate::state::{cancelled, dropped, local, trigger_table};
+use crate::state::{cancelled, local, trigger_table};
 use crate::sys::system;
 use crate::threads::deep_calls::DeepCalls;
 use crate::threads::stacks::{self, Bounds};
@@ -135,7 +135,7 @@ fn begin_in(
     trigger_table::count_beyond(process, control);
     if short_calls::look_at_thresholds(process, control) {
         short_calls::tell(process, control, &arena.ring(control, &slot), ticks);
-        arena.add_to_dumps(arena.offset_of(dropped::counts_at(arena, index)), PAGE);
+        short_calls::add_to_dumps(arena, index);
     }
     add_segment_to_dumps(arena, control.current.load(Relaxed));
     if index.is_multiple_of(HEADERS_PER_PAGE) {

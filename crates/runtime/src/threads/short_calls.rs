@@ -1,5 +1,6 @@
 //! Short calls, which hooks drop: when a thread begins with it, and what it says of them.
 
+use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::{dropped, trigger_table};
 use crate::threads::room;
@@ -31,6 +32,16 @@ pub(crate) fn look_at_thresholds(process: &Process, control: &Control) -> bool {
     before != 0 || short != 0
 }
 
+/// Adds the counts of a slot, and the functions that they are of, to core dumps.
+pub(crate) fn add_to_dumps(arena: &Arena, slot: u32) {
+    let (places, _) = dropped::places(arena);
+    let places = places.max(1);
+    let first = arena.layout().dropped_offset;
+    arena.add_to_dumps(first, arena.layout().dropped_function_at(places).saturating_sub(first));
+    let counts = arena.offset_of(dropped::counts_at(arena, slot));
+    arena.add_to_dumps(counts, u64::from(places) * size_of::<u64>() as u64);
+}
+
 /// Writes how many calls were dropped so far. There is space for the record.
 pub(crate) fn tell(process: &Process, control: &Control, ring: &Ring<'_>, ticks: u64) {
     let count = dropped::count_of(process.arena(), control);
@@ -47,6 +58,7 @@ impl Thread<'_> {
     pub(crate) fn look_at_thresholds(&self, ticks: u64) {
         if look_at_thresholds(self.process, self.control) {
             tell(self.process, self.control, &self.ring, ticks);
+            add_to_dumps(self.process.arena(), self.control.slot.load(Relaxed));
         }
     }
 
