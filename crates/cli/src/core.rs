@@ -8,7 +8,7 @@ use std::time::Duration;
 use everycall_analysis::{crash_files, open_for_reading};
 use everycall_coredump::{Core, ProcessFacts, Snapshot};
 use everycall_format::arena::ClockReading;
-use everycall_messages::say;
+use everycall_io::say;
 use everycall_units::{Several, Size};
 
 use crate::arguments::CoreArguments;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use everycall_analysis::{NameOptions, SymbolNames, TraceView};
 use everycall_export::{FormatFacts, Note};
-use everycall_messages::say;
-use everycall_outfile::{MODE_PRIVATE, MODE_SHARED};
+use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED};
+use everycall_io::say;
 use everycall_timeline::Trace;
 use everycall_units::{Count, Several};
 

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use everycall_outfile::{MODE_PRIVATE, OutFile, OutFileError};
+use everycall_io::outfile::{MODE_PRIVATE, OutFile, OutFileError};
 use everycall_recorder::Summary;
 
 use crate::exit_code;

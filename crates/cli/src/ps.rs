@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use everycall_analysis::crash_files::{self, LeftBehind};
 use everycall_format::env;
+use everycall_io::say;
 use everycall_live::{Listed, LiveError, Reached};
-use everycall_messages::say;
 use everycall_units::{Count, OptionSize, Size};
 use serde_json::{Value, json};
 

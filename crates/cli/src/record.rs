@@ -10,9 +10,9 @@ use std::process::{ExitCode, ExitStatus};
 
 use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
+use everycall_io::outfile::{MODE_PRIVATE, OutFile};
+use everycall_io::say;
 use everycall_kit::PRELOAD_LIBRARY;
-use everycall_messages::say;
-use everycall_outfile::{MODE_PRIVATE, OutFile};
 use everycall_recorder::{
     Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
 };

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::env::{self, RING_SIZE_MAX};
-use everycall_messages::{say, say_text};
+use everycall_io::{messages::say_text, say};
 use everycall_recorder::{Summary, ThreadSummary};
 use everycall_triggers::{Condition, Outcome, Tally, Trigger};
 use everycall_units::{Count, Duration, OptionSize, Several, Size};

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use everycall_format::env;
 use everycall_format::site_set::{ENDING, SITES_MAX};
-use everycall_messages::say;
-use everycall_outfile::MODE_PRIVATE;
+use everycall_io::outfile::MODE_PRIVATE;
+use everycall_io::say;
 use everycall_symbols::site_report;
 use everycall_triggers::{SetBuilder, SetError};
 use everycall_units::{Count, Several};

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use everycall_outfile::{MODE_PRIVATE, OutFile, folder_of};
+use everycall_io::outfile::{MODE_PRIVATE, OutFile, folder_of};
 use everycall_recorder::Rotation;
 
 use crate::arguments::RecordArguments;

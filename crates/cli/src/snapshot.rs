@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use everycall_io::say;
 use everycall_live::{ProcessFacts, Reached};
-use everycall_messages::say;
 use everycall_units::Duration;
 
 use crate::arguments::SnapshotArguments;

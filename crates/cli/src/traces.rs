@@ -5,7 +5,7 @@ use std::path::Path;
 
 use everycall_analysis::{NameOptions, OpenError, Selection, SymbolNames, TraceView};
 use everycall_export::{self as export, Source as _};
-use everycall_messages::say;
+use everycall_io::say;
 use everycall_reader::TraceFile;
 use everycall_timeline::Trace;
 

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everycall_format::trigger::RULES;
-use everycall_messages::say;
-use everycall_outfile::folder_of;
+use everycall_io::outfile::folder_of;
+use everycall_io::say;
 use everycall_recorder::Triggers;
 use everycall_triggers::{Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
 

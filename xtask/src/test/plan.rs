@@ -49,7 +49,7 @@ const QUICK: &[(&str, &[&str])] = &[
     ("everycall-export/json", &[]),
     ("everycall-export/replay", &[]),
     ("everycall-export/timeline", &[]),
-    ("everycall-outfile/outfile", &[]),
+    ("everycall-io/outfile", &[]),
     ("everycall-reader/files", &[]),
     ("everycall-recorder/record", &[]),
     ("everycall-ring/keep", &[]),
