@@ -98,9 +98,9 @@ fn describe(process: &ProcessFacts) -> String {
     format!("core of {}, {state}, with {threads}", process.describe())
 }
 
-/// Readings of all clocks now, where they are the same clocks as those of `start`: then they tell exactly how fast the counter ran
-/// meanwhile. The sign is that this rate is the one that is measured now; the counter of another machine, or that of an earlier
-/// boot, began at another time.
+/// Readings of all clocks now, where they are the same clocks as those of `start`: then they tell
+/// exactly how fast the counter ran meanwhile. The sign is that this rate is the one that is
+/// measured now; the counter of another machine, or that of an earlier boot, began at another time.
 fn readings_of_this_boot(start: ClockReading) -> Vec<ClockReading> {
     let first = everycall_recorder::clock::read();
     std::thread::sleep(PAUSE);

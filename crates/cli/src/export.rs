@@ -18,7 +18,8 @@ use crate::output::{BUFFER, Destination};
 use crate::source_notes;
 use crate::traces;
 
-/// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each one repeats it.
+/// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each
+/// one repeats it.
 const JSON_INLINES_MAX: u64 = 1_000_000;
 
 /// Runs the verb.

@@ -1,5 +1,5 @@
-//! The `everycall` command: arguments, orchestration, messages and exit codes. Rules of decoding live in the
-//! libraries.
+//! The `everycall` command: arguments, orchestration, messages and exit codes. Rules of decoding
+//! live in the libraries.
 //!
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)

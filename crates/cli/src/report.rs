@@ -96,7 +96,8 @@ fn trigger_text(tally: &Tally) -> String {
     }
 }
 
-/// What is to be said of functions whose first calls no trigger looked at; nothing where there are none.
+/// What is to be said of functions whose first calls no trigger looked at; nothing where there are
+/// none.
 pub fn named_late(functions: u64) -> String {
     match functions {
         0 => String::new(),
@@ -108,7 +109,8 @@ pub fn named_late(functions: u64) -> String {
     }
 }
 
-/// What is to be said of functions that a trigger names and that nobody looks at; nothing where there are none.
+/// What is to be said of functions that a trigger names and that nobody looks at; nothing where
+/// there are none.
 pub fn not_armed(functions: u64) -> String {
     match functions {
         0 => String::new(),
