@@ -14,8 +14,16 @@ use std::process::Command;
 use std::{env, fs};
 
 /// Symbols that stay visible to the program's link, in the forms that have hooks.
-const HOOKS: [&str; 5] =
-    ["__fentry__", "__return__", "__cyg_profile_func_enter", "__cyg_profile_func_exit", "everycall_module"];
+const HOOKS: [&str; 8] = [
+    "__fentry__",
+    "__return__",
+    "__cyg_profile_func_enter",
+    "__cyg_profile_func_exit",
+    "everycall_module",
+    "everycall_entry",
+    "everycall_exit",
+    "everycall_tail_exit",
+];
 /// Functions that clang names though they exist only inlined: `x86_64/inlined.rs` of the hooks says why.
 const INLINED: [&str; 8] = [
     "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE17_M_use_local_dataEv",
@@ -31,16 +39,24 @@ const INLINED: [&str; 8] = [
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
 const WRAPPERS: [&str; 6] = ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock"];
-/// The wrapper whose objects lie in archives.
-const ARCHIVED: &str = "cleanups";
-const HEADERS: [&str; 2] = ["include/everycall.h", "include/compat/funtrace.h"];
+/// Archives, and the wrappers whose objects lie in them.
+const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
+const HEADERS: [&str; 4] = [
+    "include/everycall.h",
+    "include/compat/funtrace.h",
+    "include/compat/xray/xray_interface.h",
+    "include/compat/xray/xray_log_interface.h",
+];
 /// Behind the names of wrappers for executables.
 const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
 /// What the dynamic linker tells debuggers.
 const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
-const WEAK: [&str; 6] = [
+const WEAK: [&str; 9] = [
+    "everycall_xray_entry",
+    "everycall_xray_exit",
+    "everycall_xray_tail_exit",
     "__start_everycall_sites",
     "__stop_everycall_sites",
     "__start_xray_instr_map",
@@ -71,11 +87,13 @@ fn main() {
             wrapper(&out, &manifest.join("wrappers"), name, suffix);
         }
     }
-    for suffix in ["", EXECUTABLE] {
-        let object = wrapper(&out, &manifest.join("wrappers"), ARCHIVED, suffix);
-        let archive = object.with_extension("a");
-        let _ = fs::remove_file(&archive);
-        run(Command::new("ar").arg("rcsD").arg(archive).arg(object));
+    for (name, members) in ARCHIVED {
+        for suffix in ["", EXECUTABLE] {
+            let archive = out.join(format!("everycall-{name}{suffix}.a"));
+            let _ = fs::remove_file(&archive);
+            let objects = members.iter().map(|name| wrapper(&out, &manifest.join("wrappers"), name, suffix));
+            run(Command::new("ar").arg("rcsD").arg(archive).args(objects));
+        }
     }
 
     let script = out.join("exports.map");
@@ -109,7 +127,9 @@ fn files(out: &Path, manifest: &Path) -> Vec<(String, PathBuf)> {
     let wrappers = ["", EXECUTABLE]
         .into_iter()
         .flat_map(|suffix| WRAPPERS.iter().map(move |name| wrapper_object(name, suffix)));
-    let archives = ["", EXECUTABLE].map(|suffix| format!("everycall-{ARCHIVED}{suffix}.a"));
+    let archives = ["", EXECUTABLE]
+        .into_iter()
+        .flat_map(|suffix| ARCHIVED.iter().map(move |(name, _)| format!("everycall-{name}{suffix}.a")));
     let made = BUILT
         .iter()
         .map(|name| (*name).to_owned())
@@ -235,6 +255,14 @@ fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
                 "__cxa_current_exception_type",
                 "__errno_location",
                 "everycall_cleanups_tell_of_exits",
+                "everycall_module",
+                "everycall_entry",
+                "everycall_exit",
+                "everycall_tail_exit",
+                "__start_xray_fn_idx",
+                "__stop_xray_fn_idx",
+                "__xray_remove_handler",
+                "environ",
                 TABLE,
             ];
             name != "_GLOBAL_OFFSET_TABLE_" && !known.iter().any(|known| name.starts_with(known))

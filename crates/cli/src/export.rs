@@ -76,6 +76,13 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
             facts.viewer.replace("{}", &output.display().to_string())
         );
     }
+    if summary.dropped_calls > 0 {
+        say!(
+            "everycall: {} were dropped while this was recorded; `everycall info {}` has their functions",
+            Several(summary.dropped_calls, "short call", "short calls"),
+            arguments.trace.display()
+        );
+    }
     if summary.lost_events > 0 {
         say!("everycall: {} events are missing; the gaps are marked", Count(summary.lost_events));
     }

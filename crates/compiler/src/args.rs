@@ -40,6 +40,10 @@ pub struct Invocation {
     pub names_cxx_library: bool,
     /// Boost.Context's library is named among them.
     pub names_boost_context: bool,
+    /// XRay's handlers are to be called for this shared object, too.
+    pub shares_xray: bool,
+    /// XRay's instrumentation is asked for by the user.
+    pub asks_for_xray: bool,
     /// Functions that the user wraps at the link.
     pub wrapped: Vec<String>,
     /// Files that are linked as they are.
@@ -262,6 +266,10 @@ impl Scan {
             "-nostdlib" | "--no-standard-libraries" | "-nodefaultlibs" | "-nolibc" | "-nostdlib++" => {
                 self.found.without_libraries = true
             }
+            "-fxray-shared" => self.found.shares_xray = true,
+            "-fno-xray-shared" => self.found.shares_xray = false,
+            "-fxray-instrument" => self.found.asks_for_xray = true,
+            "-fno-xray-instrument" => self.found.asks_for_xray = false,
             "-fsplit-stack" => self.found.splits_stacks = true,
             "-fno-split-stack" => self.found.splits_stacks = false,
             "-flto" => self.found.optimises_at_link = true,

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! FOLDER/lib/everycall/    as, hook-calls.specs, everycall-rt.o, everycall-module.o, libeverycall.so
-//! FOLDER/lib/everycall/include/    everycall.h, compat/funtrace.h
+//! FOLDER/lib/everycall/    everycall-xray.a and its form for executables: XRay's interface
+//! FOLDER/lib/everycall/include/    everycall.h, compat/funtrace.h, compat/xray
 //! FOLDER/lib/pkgconfig/    everycall-MODE.pc for executables, everycall-MODE-module.pc for shared objects
 //! FOLDER/lib/cmake/everycall/everycall-config.cmake
 //! ```
@@ -14,7 +15,9 @@ use std::io;
 use std::path::Path;
 
 use crate::compiler::Family;
-use crate::kit_files::{INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
+use crate::kit_files::{
+    INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL, XRAY_ARCHIVE, for_executable,
+};
 use crate::mode::Mode;
 use crate::toolbox::{SPECS_FILE, Toolbox, folder_of};
 
@@ -22,7 +25,8 @@ use crate::toolbox::{SPECS_FILE, Toolbox, folder_of};
 const PRELOADED_LIBRARY: &str = "libeverycall.so";
 
 /// The headers of the kit; kits may lack them.
-const HEADERS: [&str; 2] = ["everycall.h", "compat/funtrace.h"];
+const HEADERS: [&str; 4] =
+    ["everycall.h", "compat/funtrace.h", "compat/xray/xray_interface.h", "compat/xray/xray_log_interface.h"];
 
 /// Writes the pkg-config modules and the CMake package into `folder`; `program` is what `as` will be a link to. They are made beside
 /// their places first: where that fails, as on a full disk, what was there before is still whole, and nothing else is.
@@ -54,6 +58,13 @@ fn write_files(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
             fs::copy(&source, tools.join(name)).map_err(|error| named(Path::new(name), &error))?;
         }
     }
+    // Kits may lack it.
+    let has_xray = kit.join(XRAY_ARCHIVE).exists();
+    for name in [XRAY_ARCHIVE.to_owned(), for_executable(XRAY_ARCHIVE)] {
+        if has_xray {
+            fs::copy(kit.join(&name), tools.join(&name)).map_err(|error| named(Path::new(&name), &error))?;
+        }
+    }
     for header in HEADERS {
         let (source, target) =
             (kit.join(INCLUDE_FOLDER).join(header), tools.join(INCLUDE_FOLDER).join(header));
@@ -66,10 +77,14 @@ fn write_files(folder: &Path, program: &Path, kit: Kit<'_>) -> io::Result<()> {
     for mode in Mode::ALL {
         for is_module in [false, true] {
             let suffix = if is_module { "-module" } else { "" };
-            write(&lib, &format!("pkgconfig/everycall-{mode}{suffix}.pc"), &pkg_config(mode, is_module))?;
+            write(
+                &lib,
+                &format!("pkgconfig/everycall-{mode}{suffix}.pc"),
+                &pkg_config(mode, is_module, has_xray),
+            )?;
         }
     }
-    write(&lib, "cmake/everycall/everycall-config.cmake", &cmake_package())?;
+    write(&lib, "cmake/everycall/everycall-config.cmake", &cmake_package(has_xray))?;
     write(&lib, "cmake/everycall/everycall-config-version.cmake", &cmake_version())
 }
 
@@ -129,12 +144,20 @@ fn link_options(is_module: bool) -> (Vec<String>, &'static str) {
     }
 }
 
-fn pkg_config(mode: Mode, is_module: bool) -> String {
+/// XRay's interface, which has to stand behind the program's objects.
+fn xray_archive(mode: Mode, is_module: bool) -> Option<String> {
+    let name = if is_module { XRAY_ARCHIVE.to_owned() } else { for_executable(XRAY_ARCHIVE) };
+    (mode == Mode::Xray).then_some(name)
+}
+
+fn pkg_config(mode: Mode, is_module: bool, has_xray: bool) -> String {
     let (suffix, what) = if is_module { ("-module", "shared objects") } else { ("", "executables") };
     let tools = "${tools}";
     let (options, object) = link_options(is_module);
     // pkgconf keeps a path with spaces together behind -L, but not as a word of its own or behind -Wl.
-    let found = vec![format!("-L{tools}"), format!("-l:{object}")];
+    let mut found = vec![format!("-L{tools}"), format!("-l:{object}")];
+    let archive = xray_archive(mode, is_module).filter(|_| has_xray);
+    found.extend(archive.map(|name| format!("-l:{name}")));
     let libs = [driver_options(mode, tools), options, found].concat();
     format!(
         "tools=${{pcfiledir}}/../everycall\n\n\
@@ -149,8 +172,8 @@ fn pkg_config(mode: Mode, is_module: bool) -> String {
     )
 }
 
-fn cmake_package() -> String {
-    let modes: String = Mode::ALL.into_iter().map(cmake_target).collect();
+fn cmake_package(has_xray: bool) -> String {
+    let modes: String = Mode::ALL.into_iter().map(|mode| cmake_target(mode, has_xray)).collect();
     format!("{CMAKE_HEAD}{modes}{}", cmake_default_target())
 }
 
@@ -165,7 +188,7 @@ const CMAKE_HEAD: &str = "# Targets that make what links to them traceable:\n\
          set(_everycall_is_program \"$<STREQUAL:${_everycall_type},EXECUTABLE>\")\n\
          set(_everycall_is_traced \"$<OR:$<COMPILE_LANGUAGE:C>,$<COMPILE_LANGUAGE:CXX>>\")\n";
 
-fn cmake_target(mode: Mode) -> String {
+fn cmake_target(mode: Mode, has_xray: bool) -> String {
     let tools = "${_everycall_tools}";
     let mut lines = Vec::new();
     for option in compile_options(mode, tools) {
@@ -183,6 +206,13 @@ fn cmake_target(mode: Mode) -> String {
                 "target_link_options(everycall::{mode} INTERFACE \"$<${{{condition}}}:{option}>\")"
             ));
         }
+    }
+    for (is_module, condition) in [(true, "_everycall_is_module"), (false, "_everycall_is_program")] {
+        lines.extend(xray_archive(mode, is_module).filter(|_| has_xray).map(|name| {
+            format!(
+                "target_link_libraries(everycall::{mode} INTERFACE \"$<${{{condition}}}:{tools}/{name}>\")"
+            )
+        }));
     }
     let lines = lines.join("\n  ");
     format!(

@@ -26,6 +26,8 @@ pub const EXCEPTIONS_OBJECT: &str = "everycall-exceptions.o";
 pub const CLEANED_OBJECT: &str = "everycall-cleaned.o";
 /// The archive with the object that reports C's cleanups, for programs that have some.
 pub const CLEANUPS_ARCHIVE: &str = "everycall-cleanups.a";
+/// The archive with XRay's interface, for programs that use it.
+pub const XRAY_ARCHIVE: &str = "everycall-xray.a";
 /// Name of an object's form for executables. Its wrappers are visible, because shared libraries on the
 /// command line may refer to the same functions.
 #[must_use]

@@ -11,6 +11,7 @@ pub(crate) fn first(mode: Mode, family: Family, compiler: &Path, invocation: &In
     other_family(mode, family)
         .or_else(|| other_machine(compiler))
         .or_else(|| linker_of(mode, invocation))
+        .or_else(|| sleds_beside_calls(mode, invocation))
         .or_else(|| invocation.obstacles.iter().find_map(|obstacle| option_of(mode, obstacle)))
 }
 
@@ -56,6 +57,15 @@ fn linker_of(mode: Mode, invocation: &Invocation) -> Option<String> {
     // The assembler step completes the unwind information at sleds; the linker generates code without that step.
     (mode == Mode::Xray && invocation.optimises_at_link).then(|| {
         "mode xray can't be used with -flto: unwind information at the sleds would be wrong, and profilers and thread cancellation would crash the program; use mode after-inlining, the default with -flto, or leave out -flto (or add -fno-lto)".to_owned()
+    })
+}
+
+fn sleds_beside_calls(mode: Mode, invocation: &Invocation) -> Option<String> {
+    let is_both = invocation.asks_for_xray && invocation.compiles && mode != Mode::Xray;
+    is_both.then(|| {
+        format!(
+            "-fxray-instrument makes sleds beside the hook calls of mode {mode}, and every call would be recorded twice; leave that option out (or add -fno-xray-instrument), or use mode xray, which can't be used with -flto"
+        )
     })
 }
 

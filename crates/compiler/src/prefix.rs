@@ -23,7 +23,9 @@ use everycall_io::say;
 use crate::args::{Invocation, Stage};
 use crate::compiler::{self, CommandLine, Family};
 use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED};
-use crate::kit_files::{COMPAT_FOLDER, INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL};
+use crate::kit_files::{
+    COMPAT_FOLDER, INCLUDE_FOLDER, Kit, MODULE_OBJECT, RUNTIME_OBJECT, RUNTIME_SYMBOL, XRAY_ARCHIVE,
+};
 use crate::mode::Mode;
 use crate::obstacles;
 use crate::toolbox::Toolbox;
@@ -219,9 +221,15 @@ fn options(
     if invocation.links() {
         let kit = kit()?;
         before.extend(link_options(invocation, &kit));
+        if family == Family::Clang && invocation.asks_for_xray {
+            before.push("-fno-xray-link-deps".into());
+        }
         let reports_all_exits = mode.reports_inlined() && wrap::reports_all_exits(family, invocation);
         before.extend(wrap::options(invocation, compiler, &kit, reports_all_exits));
         behind = wrap::archives(invocation, compiler, &kit);
+        if family == Family::Clang {
+            behind.extend(xray_options(invocation, &kit));
+        }
     }
     Ok(Options { before, behind })
 }
@@ -282,6 +290,21 @@ fn link_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
         RUNTIME_OBJECT
     };
     options.extend(["-Xlinker".into(), kit.join(object).into_os_string()]);
+    options
+}
+
+/// XRay's interface, which is linked in if the program calls it. XRay's own runtime isn't.
+fn xray_options(invocation: &Invocation, kit: &Path) -> Vec<OsString> {
+    let archive = wrap::object_of(XRAY_ARCHIVE, invocation, kit);
+    if !archive.exists() {
+        return Vec::new();
+    }
+    let mut options: Vec<OsString> = Vec::new();
+    if invocation.shares_xray && invocation.stage == Stage::LinkShared {
+        // Handlers that the program sets are called for this object, too.
+        options.push("-Wl,-u,everycall_xray_entry".into());
+    }
+    options.extend(["-Xlinker".into(), archive.into_os_string()]);
     options
 }
 

@@ -168,7 +168,7 @@ fn is_cxx(invocation: &Invocation, compiler: &Path) -> bool {
 }
 
 /// The one of the two forms of an object that is for this link.
-fn object_of(name: &str, invocation: &Invocation, kit: &Path) -> PathBuf {
+pub(crate) fn object_of(name: &str, invocation: &Invocation, kit: &Path) -> PathBuf {
     match invocation.stage {
         Stage::LinkShared => kit.join(name),
         _ => kit.join(for_executable(name)),

@@ -194,6 +194,8 @@ fn refusals_say_what_to_do() {
         ("everycall-gcc --everycall-mode=fast -c one.c", 2, "`fast` is no mode"),
         ("everycall cc --mode xray -- clang-19 -flto -c one.c", 2, "use mode after-inlining"),
         ("everycall cc --mode xray -- clang-19 -flto=thin one.c", 2, "or leave out -flto"),
+        ("everycall cc -- clang-19 -flto -fxray-instrument -c one.c", 2, "would be recorded twice"),
+        ("everycall cc --mode finstrument -- clang-19 -fxray-instrument -c one.c", 2, "or use mode xray"),
     ];
     for (line, code, sentence) in cases {
         let output = lab.output(line);

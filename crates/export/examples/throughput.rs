@@ -132,8 +132,9 @@ fn main() -> io::Result<()> {
     let mut arguments = std::env::args().skip(1);
     let events: u64 = arguments.next().and_then(|text| text.parse().ok()).unwrap_or(20_000_000);
     let wanted: Vec<String> = arguments.collect();
-    let threads =
-        (1..=4).map(|tid| Thread { process: 0, pid: 1, tid, name: format!("worker-{tid}") }).collect();
+    let threads = (1..=4)
+        .map(|tid| Thread { process: 0, pid: 1, tid, name: format!("worker-{tid}"), dropped: 0 })
+        .collect();
     let processes = vec![Process { pid: 1, name: "made-up".to_owned(), ..Process::default() }];
     let source = MadeUp { processes, threads, events_per_thread: events / 4 };
     let names = &MadeUpNames;

@@ -13,7 +13,7 @@ use std::io;
 
 use crate::draw::{Drawn, Pen};
 use crate::filter::Filter;
-use crate::filtered::Event;
+use crate::filtered::{Event, Point, PointKind};
 use crate::names::{Functions, Names};
 use crate::portions::Portions;
 use crate::source::{Source, Thread, process_titles};
@@ -85,6 +85,10 @@ pub(crate) fn run<'o, S: Source>(
                 any = true;
                 export.summary.threads += 1;
                 sink.thread(&mut export, index, thread);
+                if thread.dropped > 0 {
+                    let (at_ns, count) = (event.at_ns(), Some(thread.dropped));
+                    sink.event(&mut export, Event::Point(Point { at_ns, count, kind: PointKind::Dropped }));
+                }
             }
             sink.event(&mut export, event);
             sink.portions().spill()?;

@@ -38,6 +38,20 @@ pub(crate) struct UntracedSlice {
     pub(crate) until_ns: u64,
 }
 
+impl Event {
+    /// When it happened.
+    pub(crate) fn at_ns(&self) -> u64 {
+        match self {
+            Event::Begin { start_ns, .. } => *start_ns,
+            Event::End { end_ns, .. } => *end_ns,
+            Event::Point(point) => point.at_ns,
+            Event::Mark(mark) => mark.at_ns,
+            Event::Gap(gap) => gap.at_ns,
+            Event::Untraced(slice) => slice.at_ns,
+        }
+    }
+}
+
 /// What there is to say of a call's begin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Start {
@@ -74,6 +88,8 @@ pub(crate) enum PointKind {
     OrphanExit(FunctionId),
     /// Marks and gaps that there was no room for.
     LeftOut,
+    /// Calls that were dropped while the thread was recorded, as they were short.
+    Dropped,
 }
 
 #[derive(Clone, Copy)]

@@ -330,6 +330,7 @@ fn put_point(bytes: &mut Vec<u8>, head: &[u8], point: &Point, functions: &Functi
         PointKind::Lost(_) => b",\"lost\":",
         PointKind::OrphanExit(_) => b",\"orphan_exits\":",
         PointKind::LeftOut => b",\"left_out\":",
+        PointKind::Dropped => b",\"dropped\":",
     });
     match point.count {
         Some(count) => put_number(bytes, count),

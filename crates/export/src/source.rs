@@ -27,6 +27,8 @@ pub struct Thread {
     pub tid: u32,
     /// Its name; empty if unknown.
     pub name: String,
+    /// Short calls that were dropped while it was recorded, in the time that its events cover.
+    pub dropped: u64,
 }
 
 impl Thread {
@@ -93,6 +95,7 @@ impl<'t> TraceSource<'t> {
                 pid: info.pid,
                 tid: info.id(),
                 name: info.name.clone(),
+                dropped: info.dropped_within.unwrap_or(0),
             })
             .collect();
         let indices = infos.iter().map(|info| info.index).collect();

@@ -57,6 +57,8 @@ pub struct Summary {
     pub threads: u64,
     /// Events known to be missing within what was written, where they were counted.
     pub lost_events: u64,
+    /// Calls that were dropped while the threads were recorded, as they were short.
+    pub dropped_calls: u64,
     /// Exits that closed no call.
     pub orphan_exits: u64,
     /// Labels, instants and spans.
@@ -79,6 +81,7 @@ impl Summary {
                 let sum = match point.kind {
                     PointKind::Lost(_) => &mut self.lost_events,
                     PointKind::OrphanExit(_) => &mut self.orphan_exits,
+                    PointKind::Dropped => &mut self.dropped_calls,
                     PointKind::LeftOut => return,
                 };
                 *sum = sum.saturating_add(point.count.unwrap_or(0));

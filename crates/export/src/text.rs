@@ -59,6 +59,13 @@ pub(crate) fn point<'a>(point: &Point, functions: &'a Functions<'_>) -> (String,
             let why = "too many came before it was known whether the calls around them are shown";
             (format!("{count} labels, spans or gaps left out"), why)
         }
+        PointKind::Dropped => {
+            let what = match point.count {
+                Some(1) => "1 short call dropped".to_owned(),
+                count => format!("{} short calls dropped", Count(count.unwrap_or(0))),
+            };
+            (what, "shorter than --min-duration of record; so many in all of this thread")
+        }
     }
 }
 
@@ -174,7 +181,7 @@ pub(crate) fn span_remarks(start_cut: bool, how: SpanEndKind) -> impl Iterator<I
 /// What the second part of [`point`] is.
 pub(crate) fn detail_key(point: &Point) -> &'static str {
     match point.kind {
-        PointKind::Lost(_) | PointKind::LeftOut => "why",
+        PointKind::Lost(_) | PointKind::LeftOut | PointKind::Dropped => "why",
         PointKind::OrphanExit(_) => "function",
     }
 }

@@ -212,6 +212,7 @@ fn remarks_say_what_is_not_whole() {
         marks: 12,
         gaps: 2,
         lost_events: 1_234,
+        dropped_calls: 0,
         orphan_exits: 1,
         moved_slices: 1,
         deep_calls: 0,

@@ -92,6 +92,10 @@ pub mod kind {
     /// Short calls that the thread has dropped so far, and those of the slot's threads before it: `[count low, count high]`. It stands
     /// at the begin of a thread's segments, and where the upper half of the counter changed. See [`crate::dropped`].
     pub const DROPPED: u8 = 18;
+    /// XRay's custom event: `[bytes, data...]`, see [`crate::xray_event`].
+    pub const XRAY_CUSTOM_EVENT: u8 = 19;
+    /// XRay's typed event: `[type, bytes, data...]`.
+    pub const XRAY_TYPED_EVENT: u8 = 20;
 }
 
 /// How it is known that frames were left (detail of [`kind::UNWOUND`]).

@@ -8,6 +8,7 @@
 //!
 //! - [`event`]: the 8-byte word that a hook writes, and the longer records.
 //! - [`label`]: the records of labels, instants and spans.
+//! - [`xray_event`]: the records of XRay's custom and typed events.
 //! - [`arena`]: the shared memory that holds the rings, the open-call stacks and the module table.
 //! - [`crash`]: what an arena that outlives its process says about it.
 //! - [`control`]: the socket by which others change what a process records.
@@ -36,6 +37,7 @@ pub mod site;
 pub mod site_set;
 pub mod trigger;
 mod wire;
+pub mod xray_event;
 
 pub use wire::{Field, Wire};
 

@@ -44,6 +44,17 @@ pub mod site_kind {
 }
 
 wire_struct! {
+    /// One entry of clang's `xray_fn_idx`: the sleds of the function whose id is the entry's number,
+    /// from 1.
+    pub struct XrayFunction [16] {
+        /// The first sled's entry minus the address of this field.
+        pub first: i64,
+        /// The number of its sleds.
+        pub count: u64,
+    }
+}
+
+wire_struct! {
     /// One entry of clang's `xray_instr_map`, version 2.
     pub struct XraySled [32] {
         /// The sled's address minus the address of this field.
@@ -71,4 +82,8 @@ pub mod sled_kind {
     pub const TAIL_EXIT: u8 = 2;
     /// Entry of a function whose first argument is to be logged; the same bytes as an entry.
     pub const ENTRY_LOG_ARGS: u8 = 3;
+    /// Within a function: `eb 0f`, and code that calls `__xray_CustomEvent`.
+    pub const CUSTOM_EVENT: u8 = 4;
+    /// Within a function: `eb 14`, and code that calls `__xray_TypedEvent`.
+    pub const TYPED_EVENT: u8 = 5;
 }

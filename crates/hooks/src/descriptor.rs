@@ -30,7 +30,7 @@ pub const SLOW_STACK_SIZE: usize = 64 << 10;
 pub const SLOW_FRAME_SIZE: usize = 288;
 
 /// Bytes that the runtime keeps for each thread in thread-local memory. Hooks read the first word.
-pub const THREAD_SLOT_SIZE: usize = 32;
+pub const THREAD_SLOT_SIZE: usize = 40;
 
 /// The set of signals that are blocked in the slow path: all except `SIGSYS`. If a seccomp filter
 /// traps one of our system calls, the program's handler answers it. If that signal were blocked,
@@ -197,4 +197,43 @@ pub struct RuntimeTable {
     /// `(nanoseconds)`: calls that take less and call nothing that is recorded are dropped from now
     /// on; 0: every call is recorded.
     pub min_duration: unsafe extern "C" fn(u64) -> i32,
+
+    /// `(operation, object, ...)`, from the kit's XRay interface (`wrappers/xray.c`): its functions,
+    /// and the events for which a handler may be set.
+    pub xray: unsafe extern "C" fn(u32, *mut XrayObject, u64, u64, u64) -> u64,
+}
+
+/// An object that contains the kit's XRay interface. Its hooks read the first fields.
+#[repr(C)]
+#[derive(Debug)]
+pub struct XrayObject {
+    /// Not 0: a handler is set, so events come to the runtime first.
+    pub active: AtomicU64,
+    /// How its hooks save registers: three words of their own.
+    pub saving: [AtomicU64; 3],
+    /// The object's [`ModuleDescriptor`].
+    pub module: AtomicU64,
+    /// Section `xray_fn_idx`: its beginning and end. 0 if there is none.
+    pub functions: [AtomicU64; 2],
+    /// One more than its number, once it is registered.
+    pub number: AtomicU64,
+}
+
+/// An event of such an object. Its hook fills in `before` and `kind`, the runtime the rest.
+#[repr(C)]
+#[derive(Debug)]
+pub struct XrayCall {
+    /// The handler to call, or 0.
+    pub handler: u64,
+    /// First the hook's stack pointer, then what the thread's word was that tells of handlers that
+    /// run.
+    pub before: u64,
+    /// The function's id.
+    pub id: u32,
+    /// The type of the event, as XRay numbers them.
+    pub kind: u32,
+    /// Not 0: the handler takes the function's first argument, too.
+    pub has_argument: u32,
+    /// Not 0: the event is recorded.
+    pub is_recorded: u32,
 }

@@ -47,5 +47,5 @@ pub use arch::{call_on_stack, is_stepping, spawn, stack_pointer, syscall, thread
 pub use arch::{handler_end, local_thread_slot};
 pub use descriptor::{
     BLOCKED_SIGNALS, ByteSink, ModuleDescriptor, RuntimeTable, SLOW_FRAME_SIZE, SLOW_STACK_SIZE, SLOW_STACKS,
-    ShortMap, SlowCall, THREAD_SLOT_SIZE, TRAP_SIGNAL, short_map, slow,
+    ShortMap, SlowCall, THREAD_SLOT_SIZE, TRAP_SIGNAL, XrayCall, XrayObject, short_map, slow,
 };

@@ -31,6 +31,8 @@ struct everycall_runtime {
     int32_t (*fiber)(uint32_t what, uint64_t low, uint64_t size, const char* name);
     int32_t (*lock_memory)(uint32_t flags);
     void (*landing)(uint32_t what, uint64_t stack_pointer, const char* name, uint64_t function);
+    int32_t (*min_duration)(uint64_t nanoseconds);
+    uint64_t (*xray)(uint32_t operation, void* object, uint64_t first, uint64_t second, uint64_t third);
 };
 extern const struct everycall_runtime everycall_runtime_v1 EVERYCALL_WEAK;
 

@@ -17,6 +17,9 @@
 //!          as compiled  c3 2e 66 0f 1f 84 00 00 02 00 00     ret
 //!          off  c3 hook.... c3 ...                           ret
 //!          on   e8 hook c3                                   call hook, ret
+//! XRay custom and typed event (2 bytes, before code that calls __xray_CustomEvent, __xray_TypedEvent)
+//!          off, as compiled  eb 0f, eb 14                    jmp over that code
+//!          on   eb 00                                        jmp to it
 //! ```
 //!
 //! The off form of an XRay entry is one instruction whose SIB byte is the call's opcode and whose
@@ -25,6 +28,9 @@
 //! where the `jmp` costs up to 15 %. An exit's two forms differ in the first byte: where the
 //! displacement isn't there yet, it is written first, behind a `ret`, where nobody runs it. So
 //! these may lie anywhere.
+//!
+//! The way of an event leads through the jump's displacement: one byte again, where XRay itself
+//! writes two.
 //!
 //! A site of mode `nops` changes all its bytes. `test` has the length of both forms and takes any
 //! operand: opcode, operand, opcode, one after the other, are three steps after each of which the
@@ -58,6 +64,10 @@ const SLED_RET: [u8; 11] = [0xc3, 0x2e, 0x66, 0x0f, 0x1f, 0x84, 0x00, 0x00, 0x02
 
 /// Bytes of an XRay sled.
 pub const SLED_SIZE: usize = 11;
+/// Bytes of the jump that an event's code begins with.
+const EVENT_SIZE: usize = 2;
+/// A jump with an 8-bit displacement.
+const JUMP: u8 = 0xeb;
 /// Bytes of a site of mode `nops`.
 pub const SITE_SIZE: usize = 5;
 /// Steps that a site takes at most, from any form to any other.
@@ -132,6 +142,8 @@ enum Form {
     Through,
     /// A sled in the place of a `ret`.
     Exit,
+    /// A jump over the code of an event, with this displacement.
+    Event(u8),
     /// A call that the compiler has left: never off.
     Call,
 }
@@ -197,6 +209,13 @@ impl Site {
         let (form, call) = match kind {
             sled_kind::ENTRY | sled_kind::ENTRY_LOG_ARGS | sled_kind::TAIL_EXIT => (Form::Through, 3),
             sled_kind::EXIT => (Form::Exit, 0),
+            // They call no hook of ours.
+            sled_kind::CUSTOM_EVENT => {
+                return Ok(Site { form: Form::Event(0x0f), address, displacement: [0; 4], other: None });
+            }
+            sled_kind::TYPED_EVENT => {
+                return Ok(Site { form: Form::Event(0x14), address, displacement: [0; 4], other: None });
+            }
             _ => return Err(Refusal::UnknownKind),
         };
         Ok(Site { form, address, displacement: displacement(address.wrapping_add(call), hook)?, other: None })
@@ -214,6 +233,7 @@ impl Site {
         match self.form {
             Form::Nop | Form::Return | Form::Call => SITE_SIZE,
             Form::Through | Form::Exit => SLED_SIZE,
+            Form::Event(_) => EVENT_SIZE,
         }
     }
 
@@ -223,6 +243,9 @@ impl Site {
     /// # Errors
     /// Where the bytes or their place aren't as expected.
     pub fn step(&self, now: &[u8], to: Switch, stores: Stores) -> Result<Option<Step>, Refusal> {
+        if let Form::Event(over) = self.form {
+            return step_event(now, over, to);
+        }
         match (self.form, now.first_chunk::<SITE_SIZE>(), now.first_chunk::<SLED_SIZE>()) {
             (Form::Nop, Some(now), _) => self.step_nop(*now, to, stores),
             (Form::Return, Some(now), _) => self.step_return(*now, to),
@@ -349,6 +372,15 @@ impl Site {
             (RET, Switch::On) if *now == SLED_RET => Ok(Some(Step::new(1, &body, false))),
             _ => Err(Refusal::UnexpectedBytes),
         }
+    }
+}
+
+fn step_event(now: &[u8], over: u8, to: Switch) -> Result<Option<Step>, Refusal> {
+    let goal = if to == Switch::On { 0 } else { over };
+    match now {
+        [JUMP, there] if *there == goal => Ok(None),
+        [JUMP, there] if *there == 0 || *there == over => Ok(Some(Step::new(1, &[goal], true))),
+        _ => Err(Refusal::UnexpectedBytes),
     }
 }
 

@@ -245,7 +245,7 @@ fn strangers_are_refused_at_every_byte() {
         );
     }
     assert_eq!(Site::of_nops(4, 0x1000, HOOK), Err(Refusal::UnknownKind));
-    assert_eq!(Site::of_sled(4, 0x1000, HOOK), Err(Refusal::UnknownKind));
+    assert_eq!(Site::of_sled(6, 0x1000, HOOK), Err(Refusal::UnknownKind));
     assert_eq!(Site::of_nops(0, 0x1000, 0x1_0000_0000), Err(Refusal::OutOfReach));
     assert_eq!(Site::of_sled(0, 0x1000, 0x1_0000_0000), Err(Refusal::OutOfReach));
     assert!(Site::of_nops(0, 0x2000_0000, 0x1000).is_ok(), "backwards");
@@ -254,4 +254,102 @@ fn strangers_are_refused_at_every_byte() {
     let mut bytes = SLED_JUMP.to_vec();
     let way = go(&odd, &mut bytes, Switch::On, Stores::Words, &mut BTreeSet::from([0]), &mut BTreeSet::new());
     assert_eq!(way, Err(Refusal::Misplaced));
+}
+
+/// Each way is one store of one byte, after which the jump leads over the event's code or to it.
+#[test]
+fn events_are_jumped_over_or_not() {
+    for (kind, over) in [(sled_kind::CUSTOM_EVENT, 0x0f), (sled_kind::TYPED_EVENT, 0x14)] {
+        for address in [0x1000, 0x1007] {
+            let site = Site::of_sled(kind, address, 0).unwrap();
+            let mut bytes = [0xeb, over];
+            for to in [Switch::Off, Switch::On, Switch::On, Switch::Off] {
+                for stores in [Stores::Words, Stores::Bytes] {
+                    if let Some(step) = site.step(&bytes, to, stores).unwrap() {
+                        assert_eq!((step.at, step.length, step.is_run), (1, 1, true));
+                        bytes[1] = step.text()[0];
+                    }
+                    let target = Decoder::with_ip(64, &bytes, address, DecoderOptions::NONE)
+                        .decode()
+                        .near_branch_target();
+                    let wanted = if to == Switch::On { 0 } else { over };
+                    assert_eq!(target, address + 2 + u64::from(wanted), "{to:?}");
+                }
+            }
+            for strange in [[0x66, 0x90], [0xcc, over], [0xeb, 0x10], [0xeb, 0xcc]] {
+                for to in [Switch::Off, Switch::On] {
+                    assert_eq!(site.step(&strange, to, Stores::Words), Err(Refusal::UnexpectedBytes));
+                }
+            }
+            assert_eq!(site.step(&[0xeb], Switch::On, Stores::Words), Err(Refusal::UnexpectedBytes));
+        }
+    }
+}
+
+/// Where what a thread runs from the site's begin calls, if it calls anything: every step is a whole instruction, and none that does anything else.
+fn called(site: &Site, bytes: &[u8]) -> Option<u64> {
+    let mut decoder = Decoder::with_ip(64, bytes, site.address(), DecoderOptions::NONE);
+    let mut called = None;
+    while decoder.can_decode() {
+        let instruction = decoder.decode();
+        match instruction.mnemonic() {
+            Mnemonic::Call => called = Some(instruction.near_branch_target()),
+            Mnemonic::Nop | Mnemonic::Test => {}
+            other => panic!("{other:?} in {bytes:x?}"),
+        }
+    }
+    called
+}
+
+#[test]
+fn a_site_goes_from_one_hook_to_another() {
+    const OTHER: u64 = 0x7000_0123;
+    for address in 0x1000..0x1010 {
+        let mut sites = std::vec![
+            (Site::of_nops(site_kind::TAIL_EXIT, address, HOOK).unwrap(), NOP5.to_vec()),
+            (Site::of_call(address, HOOK).unwrap(), Vec::new()),
+        ];
+        if address % 2 == 0 {
+            let sled = Site::of_sled(sled_kind::TAIL_EXIT, address, HOOK).unwrap();
+            sites.push((sled, SLED_JUMP.to_vec()));
+        }
+        for (site, compiled) in sites {
+            let is_call = compiled.is_empty();
+            let bytes_of = |hook: u64| {
+                let call = if site.form == Form::Through { 3 } else { 0 };
+                let [a, b, c, d] = displacement(address + call, hook).unwrap();
+                match site.form {
+                    Form::Through => std::vec![0x0f, 0x1f, 0, CALL, a, b, c, d, 0x0f, 0x1f, 0],
+                    _ => std::vec![CALL, a, b, c, d],
+                }
+            };
+            let site = site.instead_of(OTHER).unwrap();
+            for stores in [Stores::Words, Stores::Bytes] {
+                let mut ways = std::vec![(bytes_of(OTHER), Switch::On)];
+                if !is_call {
+                    ways.push((compiled.clone(), Switch::On));
+                    ways.push((bytes_of(OTHER), Switch::Off));
+                }
+                for (mut bytes, to) in ways {
+                    let mut steps = 0;
+                    while let Some(step) = site.step(&bytes, to, stores).unwrap() {
+                        bytes[step.at..step.at + step.length].copy_from_slice(step.text());
+                        if bytes[0] != 0xeb {
+                            let hook = called(&site, &bytes);
+                            assert!(
+                                hook.is_none_or(|hook| [HOOK, OTHER].contains(&hook)),
+                                "{hook:x?} {bytes:x?}"
+                            );
+                        }
+                        steps += 1;
+                        assert!(steps <= STEPS_MAX, "{site:?} {stores:?}");
+                    }
+                    let expected = if to == Switch::On { Some(HOOK) } else { None };
+                    assert_eq!(called(&site, &bytes), expected, "{site:?} {bytes:x?}");
+                }
+                let foreign = bytes_of(0x1234_5678);
+                assert_eq!(site.step(&foreign, Switch::On, stores), Err(Refusal::UnexpectedBytes));
+            }
+        }
+    }
 }

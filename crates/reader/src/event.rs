@@ -76,6 +76,8 @@ pub enum EventKind {
         /// Its value; 0 where the flags say that there is none.
         value: u64,
     },
+    /// The program emitted an event by XRay's interface. [`crate::xray_event::xray_event_text`] shows it.
+    XrayEvent,
     /// Recording was off, and is on again from here. Not of stacks: [`EventKind::Resumed`].
     Gap {
         /// When it went off, in full ticks.
@@ -237,9 +239,16 @@ impl<'a> Events<'a> {
                 EventKind::UnknownEntry { address: wide(*low, *high) }
             }
             (kind::UNKNOWN_CODE, [low, high, ..]) => EventKind::UnknownExit { address: wide(*low, *high) },
-            (kind::SEGMENT..=kind::TAIL_EXIT | kind::LABEL | kind::GAP | kind::DROPPED, _) => {
-                EventKind::Malformed
-            }
+            (kind::XRAY_CUSTOM_EVENT, [_, ..]) | (kind::XRAY_TYPED_EVENT, [_, _, ..]) => EventKind::XrayEvent,
+            (
+                kind::SEGMENT..=kind::TAIL_EXIT
+                | kind::LABEL
+                | kind::GAP
+                | kind::DROPPED
+                | kind::XRAY_CUSTOM_EVENT
+                | kind::XRAY_TYPED_EVENT,
+                _,
+            ) => EventKind::Malformed,
             (kind, _) => EventKind::Other { kind },
         };
         self.ticks = self.high | u64::from(ticks_low);

@@ -31,6 +31,7 @@ mod segments;
 mod source;
 mod triggers;
 mod words;
+pub mod xray_event;
 
 pub use arena::ArenaImage;
 pub use error::{Error, Found, Warning};

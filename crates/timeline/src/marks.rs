@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use everycall_format::label;
+use everycall_reader::event::label_name;
+use everycall_reader::xray_event::xray_event_text;
 
 use crate::event::MarkName;
 
@@ -78,6 +80,14 @@ impl MarkNames {
     /// The number of a name that was counted, with its class.
     pub(crate) fn number(&self, name: &[u8], detail: u8) -> MarkName {
         MarkName(self.numbers.get(&*full_name(name, detail)).copied().unwrap_or(NAMES_MAX as u32))
+    }
+}
+
+/// Runs `then` with the name in the record of a mark that begins at `slot` of `words`.
+pub(crate) fn with_name<T>(words: &[u64], slot: u32, then: impl FnOnce(&[u8]) -> T) -> T {
+    match xray_event_text(words, slot) {
+        Some(text) => then(text.as_bytes()),
+        None => then(label_name(words, slot).bytes()),
     }
 }
 

@@ -7,9 +7,9 @@
 //! before it, and is counted.
 
 use everycall_reader::SegmentCursor;
-use everycall_reader::event::{Events, label_name};
+use everycall_reader::event::Events;
 
-use crate::marks::MarkNames;
+use crate::marks::{MarkNames, with_name};
 use crate::slots::{SlotDepth, Step};
 
 /// Steps that an event may be late by and still find its place.
@@ -156,7 +156,7 @@ impl<'a> Ordered<'a> {
 
     fn decode(&mut self) {
         let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, .. } = self;
-        let name = |slot, detail| names.number(label_name(words, slot).bytes(), detail);
+        let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
         let mut latest_now = *latest;
         for event in Events::new(words) {
             let Some(mut step) = depth.step(event, name) else { continue };

@@ -1,9 +1,10 @@
 //! The first pass over a thread: what is there, and how far it reaches.
 
-use everycall_reader::event::{EventKind, Events, label_name};
+use everycall_format::label;
+use everycall_reader::event::{EventKind, Events};
 use everycall_reader::{Source, ThreadKey, Warning};
 
-use crate::marks::MarkNames;
+use crate::marks::{MarkNames, with_name};
 
 /// What the first pass finds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -90,7 +91,12 @@ impl ThreadScan {
                 | EventKind::TailExit { .. }
                 | EventKind::OrphanExit { .. } => self.events += 1,
                 EventKind::Unwound { .. } | EventKind::Caller { .. } | EventKind::Other { .. } => {}
-                EventKind::Label { detail, .. } => names.count(label_name(words, event.slot).bytes(), detail),
+                EventKind::Label { detail, .. } => {
+                    with_name(words, event.slot, |name| names.count(name, detail));
+                }
+                EventKind::XrayEvent => {
+                    with_name(words, event.slot, |name| names.count(name, label::INSTANT))
+                }
                 EventKind::Resumed { from_ticks, .. } => {
                     self.suspended += 1;
                     let ticks = event.ticks.saturating_sub(from_ticks);

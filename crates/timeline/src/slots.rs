@@ -6,6 +6,7 @@
 use everycall_reader::event::{Event, EventKind};
 
 use everycall_format::event::loss;
+use everycall_format::label;
 
 use crate::event::{LossKind, MarkName};
 
@@ -77,6 +78,10 @@ impl SlotDepth {
                 What::Exit(offset)
             }
             EventKind::Label { detail, value } => What::Label(detail, name(event.slot, detail), value),
+            EventKind::XrayEvent => {
+                let detail = label::INSTANT | label::NO_VALUE;
+                What::Label(detail, name(event.slot, detail), 0)
+            }
             other => self.rare(other)?,
         };
         Some(Step { ticks: event.ticks, what })
@@ -129,7 +134,10 @@ impl SlotDepth {
                 What::Resumed(from_ticks, thread, maybe_another)
             }
             EventKind::Caller { offset, is_callees } => What::Caller(offset, is_callees),
-            EventKind::Label { .. } | EventKind::Dropped { .. } | EventKind::Other { .. } => return None,
+            EventKind::Label { .. }
+            | EventKind::XrayEvent
+            | EventKind::Dropped { .. }
+            | EventKind::Other { .. } => return None,
         };
         Some(what)
     }

@@ -61,6 +61,10 @@ pub const TABLE: &[(&str, Run)] = &[
             "for M in nops fentry finstrument; do everycall cc --mode $M -- gcc app.c -o app_c && ./app_c || exit 1; done",
         ),
     ),
+    (
+        "everycall cc -- clang++ -O2 -fxray-instrument app.cpp -o app",
+        So("everycall cc -- clang++-19 -O2 -fxray-instrument app.cpp -o app_x && ./app_x"),
+    ),
     ("--mode xray", So("everycall cc --mode xray -- clang-19 app.c -o app_c && ./app_c")),
     (
         "everycall man --install ~/.local/share/man",
@@ -75,6 +79,8 @@ pub const TABLE: &[(&str, Run)] = &[
     ("everycall completions zsh", So("everycall completions zsh | grep -q '#compdef everycall'")),
     ("everycall completions fish", So("everycall completions fish | grep -q 'complete -c everycall'")),
     // Recording.
+    ("record --min-duration", So("everycall record --min-duration 500ns -o app.ect -- ./app args")),
+    ("record --min-duration 500ns", So("everycall record --min-duration 500ns -o app.ect -- ./app args")),
     ("record --stream", So("everycall record --stream -o app.ect -- ./app args")),
     ("record --stream --stall", So("everycall record --stream --stall -o app.ect -- ./app args")),
     (
@@ -288,6 +294,8 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench cost edges --quick", Not(LONG)),
     ("cargo xtask bench --format json", Not(LONG)),
     ("cargo xtask bench snapshots", Not(LONG)),
+    ("cargo xtask bench min-duration", Not(LONG)),
+    ("cargo xtask bench min-duration --quick", Not(LONG)),
     ("cargo vendor", Not("fetches the sources of another program, which is measured")),
     ("cargo build --release", Not("builds another program, ripgrep, as one of the cases")),
     ("cargo test --release -p everycall-tests --test kills out_of_memory", Not(SUITE)),
@@ -297,6 +305,8 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo test -p everycall-tests --test trees", Not(SUITE)),
     ("cargo test -p everycall-tests --test c_api_snapshots in_signal -- --nocapture", Not(SUITE)),
     ("cargo test --release -p everycall-runtime", Not(SUITE)),
+    ("cargo test --release -p everycall-runtime dropped", Not(SUITE)),
+    ("RUSTFLAGS=\"--cfg loom\" cargo test --release -p everycall-ring --test taken_back", Not(SUITE)),
     ("cargo test --release -p everycall-runtime switch -- --nocapture", Not(SUITE)),
     (
         "cargo +nightly miri test -p everycall-ring -p everycall-format -p everycall-patch -p everycall-reader --lib",

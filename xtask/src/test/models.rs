@@ -20,13 +20,16 @@ pub fn models() -> Result<(), String> {
 /// What failed, as a sentence.
 pub fn model_checker() -> Result<(), String> {
     let cargo = |arguments: &[&str]| Step::new(&workspace(), "cargo").args(arguments);
-    let loom = |test: &str| {
-        cargo(&["test", "--release", "-p", "everycall-ring", "--test", "loom", test])
+    let loom_of = |file: &str, test: &str| {
+        cargo(&["test", "--release", "-p", "everycall-ring", "--test", file, test])
             .env("RUSTFLAGS", "--cfg loom")
             .env("LOOM_MAX_PREEMPTIONS", "1")
             .env("CARGO_TARGET_DIR", "target/loom")
             .run()
     };
+    let loom = |test: &str| loom_of("loom", test);
+    loom_of("taken_back", "moment")?;
+    loom_of("taken_back", "at_once")?;
     loom("by_holding")?;
     loom("the_pool")?;
     loom("by_the_segment")

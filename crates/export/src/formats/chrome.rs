@@ -61,7 +61,7 @@ pub(crate) struct Chrome<'o> {
 
 impl<'o> Chrome<'o> {
     pub(crate) fn new(out: &'o mut dyn Write, with_sources: bool) -> Self {
-        let thread = Thread { process: 0, pid: 0, tid: 0, name: String::new() };
+        let thread = Thread { process: 0, pid: 0, tid: 0, name: String::new(), dropped: 0 };
         Chrome {
             portions: Portions::new(out),
             with_sources,

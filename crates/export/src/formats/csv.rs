@@ -79,6 +79,7 @@ impl<'o> Csv<'o> {
             PointKind::Lost(_) => ("lost", None),
             PointKind::OrphanExit(function) => ("orphan exit", Some(function)),
             PointKind::LeftOut => ("left out", None),
+            PointKind::Dropped => ("dropped", None),
         };
         put_times(self.head(kind), point.at_ns, None);
         if let Some(function) = function {

@@ -50,7 +50,7 @@ impl Program {
         assert!(self.open.is_empty(), "the thread before has open calls");
         let process = self.processes.len() - 1;
         let pid = self.processes[process].pid;
-        self.threads.push(Thread { process, pid, tid, name: name.to_owned() });
+        self.threads.push(Thread { process, pid, tid, name: name.to_owned(), dropped: 0 });
         self.events.push(Vec::new());
         self
     }

@@ -375,25 +375,21 @@ everycall_slow_judge_\\name:
         jae     5f
         pushq   %rdi
         .cfi_adjust_cfa_offset 8
-        pushq   %r8
-        .cfi_adjust_cfa_offset 8
-        pushq   %rax
-        .cfi_adjust_cfa_offset 8
-        movq    {CALL_WORD} - {CALL_SIZE}(%rdx), %r8
         .ifc \\name, body_exit
-        movl    %edi, %eax
-        subl    everycall_module + {BIAS_ENTRY}(%rip), %eax
-        cmpl    %eax, %r8d                          # another function's exit
+        subl    everycall_module + {BIAS_ENTRY}(%rip), %edi
+        cmpl    %edi, {CALL_WORD} - {CALL_SIZE}(%rdx)       # another function's exit
         jne     4f
         .endif
-        cmpq    %r8, -{WORD_SIZE}(%rsi)
+        movq    {CALL_WORD} - {CALL_SIZE}(%rdx), %rdi
+        cmpq    %rdi, -{WORD_SIZE}(%rsi)
         jne     4f
-        movq    {SHORT_MAP}(%rcx), %rdi
-        imull   ${MAP_FACTOR}, %r8d, %eax
+        imull   ${MAP_FACTOR}, %edi, %eax
         shrl    ${MAP_SHIFT}, %eax
-    1:  cmpl    %r8d, {MAP_ENTRIES}(%rdi, %rax, 8)
+        shll    $3, %eax
+        addq    {SHORT_MAP}(%rcx), %rax
+    1:  cmpl    %edi, {MAP_ENTRIES}(%rax)
         jne     6f
-        movl    {MAP_ENTRIES} + 4(%rdi, %rax, 8), %eax      # the function's place
+        movl    {MAP_ENTRIES} + 4(%rax), %eax               # the function's place
         andl    ${PLACE_MASK}, %eax
         movq    {SHORT_COUNTS}(%rcx), %rdi
         movq    $0, (%rsi)
@@ -406,43 +402,37 @@ everycall_slow_judge_\\name:
         leaq    -{WORD_SIZE}(%rsi), %rdi
         cmpxchgq %rdi, {POSITION}(%rcx)
         jne     7f
-    2:  popq    %rax
-        .cfi_adjust_cfa_offset -8
-        popq    %r8
-        .cfi_adjust_cfa_offset -8
-        popq    %rdi
+    2:  popq    %rdi
         .cfi_adjust_cfa_offset -8
         everycall_epilogue
 
-    4:  .cfi_def_cfa_offset 64
-        popq    %rax
-        .cfi_adjust_cfa_offset -8
-        popq    %r8
-        .cfi_adjust_cfa_offset -8
+    4:  .cfi_def_cfa_offset 48
         popq    %rdi
         .cfi_adjust_cfa_offset -8
+        movl    {UPPER_HALF}(%rsi), %eax                    # once more what it took
+        subl    {CALL_WORD} + {UPPER_HALF} - {CALL_SIZE}(%rdx), %eax
     5:  cmpl    {TRIGGER_FLOOR}(%rcx), %eax
         jb      .Leverycall_keep_\\name
         jmp     everycall_slow_\\name
 
-    6:  .cfi_def_cfa_offset 64
-        cmpl    $0, {MAP_ENTRIES}(%rdi, %rax, 8)
+    6:  .cfi_def_cfa_offset 48
+        cmpl    $0, {MAP_ENTRIES}(%rax)
         je      3f
-        incl    %eax
-        cmpl    ${MAP_SIZE}, %eax
+        addq    $8, %rax
+        movl    %eax, %edi                                  # behind the last entry?
+        subl    {SHORT_MAP}(%rcx), %edi
+        cmpl    $8 * {MAP_SIZE}, %edi
+        movl    {CALL_WORD} - {CALL_SIZE}(%rdx), %edi
         jb      1b
         jmp     4b
-    3:  cmpl    $0, {MAP_FULL}(%rdi)
+    3:  movq    {SHORT_MAP}(%rcx), %rax
+        cmpl    $0, {MAP_FULL}(%rax)
         jne     4b
-        popq    %rax                                # the function's first: it gets a place
-        .cfi_adjust_cfa_offset -8
-        popq    %r8
-        .cfi_adjust_cfa_offset -8
-        popq    %rdi
+        popq    %rdi                                        # the function's first: it gets a place
         .cfi_adjust_cfa_offset -8
         jmp     everycall_slow_\\name
 
-    7:  .cfi_def_cfa_offset 64
+    7:  .cfi_def_cfa_offset 48
         testq   %rax, %rax                          # wiped: a forked child, and its parent's ring
         jz      2b
         movq    ${FILLER}, (%rsi)

@@ -18,6 +18,8 @@ everycall_module:
 
     .weak   __start_everycall_sites, __stop_everycall_sites, __start_xray_instr_map, __stop_xray_instr_map
     .hidden __start_everycall_sites, __stop_everycall_sites, __start_xray_instr_map, __stop_xray_instr_map
+    .weak   everycall_xray_entry, everycall_xray_exit, everycall_xray_tail_exit
+    .hidden everycall_xray_entry, everycall_xray_exit, everycall_xray_tail_exit
     .weak   __ehdr_start
     .hidden __ehdr_start
     .text
@@ -60,8 +62,14 @@ pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
     set(&module.sites[1], address_of_symbol!("__stop_everycall_sites"));
     set(&module.sleds[0], address_of_symbol!("__start_xray_instr_map"));
     set(&module.sleds[1], address_of_symbol!("__stop_xray_instr_map"));
-    set(&module.entry_hook, address_of_symbol!("everycall_entry"));
-    set(&module.exit_hook, address_of_symbol!("everycall_exit"));
-    set(&module.tail_exit_hook, address_of_symbol!("everycall_tail_exit"));
+    // The hooks before which a handler can be called, in objects that contain XRay's interface.
+    let or = |xray: u64, usual: u64| if xray == 0 { usual } else { xray };
+    let entry = or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_entry"));
+    let exit = or(address_of_symbol!("everycall_xray_exit"), address_of_symbol!("everycall_exit"));
+    let tail_exit =
+        or(address_of_symbol!("everycall_xray_tail_exit"), address_of_symbol!("everycall_tail_exit"));
+    set(&module.entry_hook, entry);
+    set(&module.exit_hook, exit);
+    set(&module.tail_exit_hook, tail_exit);
     module
 }

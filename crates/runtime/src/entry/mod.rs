@@ -4,6 +4,7 @@
 //! start       reads arguments and environment, maps the arena, switches tracing on
 //! slow        everything that a hook can't finish alone
 //! api         the functions of `everycall.h`; fibers: how it registers fibers
+//! xray        what its XRay interface asks
 //! unwinding   calls from the wrappers around throws, landing pads and jumps
 //! modules     traced objects are loaded and unloaded
 //! roots       the three forms: in executables, in modules, preloaded
@@ -19,3 +20,4 @@ mod roots;
 pub(crate) mod slow;
 pub(crate) mod start;
 pub(crate) mod unwinding;
+pub(crate) mod xray;

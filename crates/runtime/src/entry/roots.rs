@@ -48,7 +48,7 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::entry::{api, fibers, modules, start, unwinding};
+    use crate::entry::{api, fibers, modules, start, unwinding, xray};
     use crate::features::{crash, memory_lock};
     use core::ffi::c_int;
     use everycall_hooks::RuntimeTable;
@@ -74,6 +74,7 @@ mod runtime {
         fiber: fibers::fiber,
         lock_memory: memory_lock::lock_memory,
         min_duration: api::set_min_duration,
+        xray: xray::xray,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.

@@ -10,7 +10,7 @@
 #![allow(unsafe_code)] // Descriptors of modules that are loaded.
 
 use crate::features::bits::Bits;
-use crate::features::marks::{self, Change, Marks};
+use crate::features::marks::{self, Change, Marks, Whole};
 use crate::features::plain_exits::PlainExits;
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages, SiteList};
@@ -106,6 +106,22 @@ impl Outcome {
     }
 }
 
+/// Not 0: the program has a handler for events of functions that are marked as patched.
+static IS_HANDLED: AtomicU32 = AtomicU32::new(0);
+
+/// The program has set its first handler, or removed the last one.
+pub(crate) fn set_handled(process: &'static Process, is_handled: bool) {
+    if IS_HANDLED.swap(is_handled.into(), SeqCst) != u32::from(is_handled) {
+        request();
+        follow(process);
+    }
+}
+
+/// What holds for all sites.
+fn whole() -> Whole {
+    Whole { is_on: recording::are_sites_on(), is_handled: IS_HANDLED.load(SeqCst) != 0 }
+}
+
 /// The sites are to be brought into line: what is recorded has changed. [`follow`] does it.
 pub(crate) fn request() {
     REQUESTED.fetch_add(1, SeqCst);
@@ -145,11 +161,11 @@ pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, u64) {
         // It can't be remembered, so it stays as it begins.
         None => (None, &FORGOTTEN),
     };
-    let is_on = recording::are_sites_on();
+    let whole = whole();
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let on = if is_on { select(known, &sites, image) } else { OFF };
-    let line = bring_into_line(known, &sites, sites.numbers(), is_on, Means::BEFORE_ANYBODY);
+    let on = if whole.is_on { select(known, &sites, image) } else { OFF };
+    let line = bring_into_line(known, &sites, sites.numbers(), whole, Means::BEFORE_ANYBODY);
     OUTCOME.add(line);
     match place {
         None => {
@@ -214,10 +230,10 @@ fn follow_tails_of(arena: &Arena, module: &ModuleDescriptor, image: &Image, mean
     };
     // SAFETY: the module is loaded.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let are_all_on = recording::are_sites_on();
+    let whole = whole();
     let known = used().iter().find(|known| core::ptr::eq(known.module.load(Relaxed), module));
     // Sites that are off get their hook when they are switched on.
-    let is_on = |number: &u32| known.is_some_and(|known| marks::is_on(known.marks.of(*number), are_all_on));
+    let is_on = |number: &u32| known.is_some_and(|known| marks::is_on(known.marks.of(*number), whole));
     let wrong = switch::switch(&sites, sites.followed().filter(is_on), Switch::On, means).wrong();
     // SAFETY: as above.
     let calls = unsafe { PlainExits::of(module, &image.text, triggers) };
@@ -293,7 +309,8 @@ fn apply(arena: &Arena) {
     let began = everycall_hooks::ticks();
     CHANGING.store(1, SeqCst);
     let request = REQUESTED.load(SeqCst);
-    let is_on = recording::are_sites_on();
+    let whole = whole();
+    let is_on = whole.is_on;
     let means = Means::live();
     OUTCOME.clear();
     selection::begin_count();
@@ -308,7 +325,7 @@ fn apply(arena: &Arena) {
         if on == OFF {
             module.on.store(OFF, Release);
         }
-        let line = bring_into_line(known, sites, sites.numbers(), is_on, means);
+        let line = bring_into_line(known, sites, sites.numbers(), whole, means);
         OUTCOME.add(line);
         if is_on {
             count(arena, known, module, line.on);
@@ -346,15 +363,15 @@ impl Line {
     }
 }
 
-/// Switches some of a module's sites as their marks say. `on`: the others are on.
-fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, on: bool, means: Means) -> Line {
+/// Switches some of a module's sites as their marks say.
+fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, whole: Whole, means: Means) -> Line {
     if !known.marks.are_there() {
-        let to = if on { Switch::On } else { Switch::Off };
+        let to = if whole.is_on { Switch::On } else { Switch::Off };
         let counts = switch::switch(sites, range, to, means);
-        let (on, off) = if on { (counts, Counts::default()) } else { (Counts::default(), counts) };
+        let (on, off) = if whole.is_on { (counts, Counts::default()) } else { (Counts::default(), counts) };
         return Line { on, off };
     }
-    let is_on = |number: &u32| marks::is_on(known.marks.of(*number), on);
+    let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
     Line {
         on: switch::switch(sites, range.clone().filter(is_on), Switch::On, means),
         off: switch::switch(sites, range.filter(|number| !is_on(number)), Switch::Off, means),
@@ -392,7 +409,7 @@ pub(crate) fn mark_functions(
     process: &'static Process,
     mut choose: impl FnMut(&ModuleDescriptor, u64) -> Option<Change>,
 ) -> Result<Marked, Refused> {
-    change(process, |known, module, sites, on, marked| {
+    change(process, |known, module, sites, whole, marked| {
         let mut function = 0;
         let mut chosen = None;
         for number in sites.numbers() {
@@ -411,7 +428,7 @@ pub(crate) fn mark_functions(
             }
         }
         if known.marks.are_there() {
-            marked.counts.add(bring_into_line(known, sites, sites.numbers(), on, Means::live()).all());
+            marked.counts.add(bring_into_line(known, sites, sites.numbers(), whole, Means::live()).all());
         }
         Ok(())
     })
@@ -425,7 +442,7 @@ pub(crate) fn mark_sites(
     range: Range<u32>,
     to: Change,
 ) -> Result<Marked, Refused> {
-    change(process, |known, other, sites, on, marked| {
+    change(process, |known, other, sites, whole, marked| {
         if core::ptr::eq(module, other) && !range.is_empty() {
             if !known.marks.make_room(sites.numbers().end) {
                 return Err(Refused::NoMemory);
@@ -433,7 +450,7 @@ pub(crate) fn mark_sites(
             range.clone().for_each(|number| known.marks.change(number, to));
             marked.functions += 1;
             marked.sites += range.len() as u32;
-            marked.counts.add(bring_into_line(known, sites, range.clone(), on, Means::live()).all());
+            marked.counts.add(bring_into_line(known, sites, range.clone(), whole, Means::live()).all());
         }
         Ok(())
     })
@@ -442,7 +459,7 @@ pub(crate) fn mark_sites(
 /// Runs `change` for each module while the module lock is held.
 fn change(
     process: &'static Process,
-    mut change: impl FnMut(&Known, &ModuleDescriptor, &Sites<'_>, bool, &mut Marked) -> Result<(), Refused>,
+    mut change: impl FnMut(&Known, &ModuleDescriptor, &Sites<'_>, Whole, &mut Marked) -> Result<(), Refused>,
 ) -> Result<Marked, Refused> {
     let mask = system::block_signals();
     let result = match (0..TRIES).find_map(|_| lock(process)) {
@@ -450,7 +467,7 @@ fn change(
         Some(_lock) => {
             // A child that is forked meanwhile finishes what is half done.
             CHANGING.store(1, SeqCst);
-            let on = recording::are_sites_on();
+            let whole = whole();
             let mut marked = Marked::default();
             let result = used().iter().try_for_each(|known| {
                 // SAFETY: registered modules stay loaded while the lock is held.
@@ -459,7 +476,7 @@ fn change(
                 let (Some(module), Some(image)) = (module, image) else { return Ok(()) };
                 // SAFETY: as above.
                 let sites = unsafe { Sites::of(module, &image.text) };
-                change(known, module, &sites, on, &mut marked)
+                change(known, module, &sites, whole, &mut marked)
             });
             CHANGING.store(0, SeqCst);
             result.map(|()| marked)
@@ -507,6 +524,12 @@ pub(crate) fn functions(
     system::set_signal_mask(mask);
     follow(process);
     result
+}
+
+/// The marks of a site of a module that stays loaded.
+pub(crate) fn marks_of(module: &ModuleDescriptor, number: u32) -> u8 {
+    let known = used().iter().find(|known| core::ptr::eq(known.module.load(Acquire), module));
+    known.map_or(0, |known| known.marks.of(number))
 }
 
 /// Counts the sites that couldn't be switched on and haven't been counted yet.

@@ -14,14 +14,29 @@ use core::sync::atomic::{
 pub(crate) const UNWANTED: u8 = 1;
 /// Off: neither the base selection nor a session names the function ([`crate::state::selection`]).
 pub(crate) const NOT_SELECTED: u8 = 2;
-/// On, whatever else is said, because a handler of the program wants the event.
-pub(crate) const HANDLED: u8 = 0x80;
+/// The program has patched the function by XRay's interface: as long as there is a handler, it is
+/// on, whatever else is said.
+pub(crate) const PATCHED: u8 = 0x80;
 /// All marks for which a site is off.
 const OFF: u8 = 0x7f;
 
-/// Whether a site with these marks should be on in a process whose sites are on, or off.
-pub(crate) fn is_on(marks: u8, are_all_on: bool) -> bool {
-    marks & HANDLED != 0 || are_all_on && marks & OFF == 0
+/// What holds for all sites of the process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Whole {
+    /// Sites are on, unless they are marked.
+    pub(crate) is_on: bool,
+    /// The program has a handler.
+    pub(crate) is_handled: bool,
+}
+
+/// Whether a function with these marks is recorded, when the process is.
+pub(crate) fn is_recorded(marks: u8) -> bool {
+    marks & OFF == 0
+}
+
+/// Whether a site with these marks should be on.
+pub(crate) fn is_on(marks: u8, whole: Whole) -> bool {
+    whole.is_handled && marks & PATCHED != 0 || whole.is_on && is_recorded(marks)
 }
 
 /// How marks change.

@@ -17,6 +17,7 @@
 //! sites            the sites that a module lists
 //! marks            single functions off or on, beside the whole process
 //! plain_exits      tail exits that no list has, in armed functions
+//! xray             XRay's own interface: function ids, and the program's handlers
 //! switch           rewrites sites while all threads run
 //! calling          actions on the calling thread
 //! memory_lock      `mlockall`, without the runtime's own memory
@@ -41,3 +42,4 @@ pub(crate) mod sites;
 pub(crate) mod snapshot;
 pub(crate) mod snapshot_signal;
 pub(crate) mod switch;
+pub(crate) mod xray;

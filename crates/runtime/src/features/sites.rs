@@ -39,6 +39,11 @@ impl<'a> Sites<'a> {
         0..(self.nops.len() / NopSite::SIZE + self.sleds.len() / XraySled::SIZE) as u32
     }
 
+    /// The number of the first XRay sled.
+    pub(crate) fn first_sled(&self) -> u32 {
+        (self.nops.len() / NopSite::SIZE) as u32
+    }
+
     /// The numbers of the tail exits that triggers follow.
     pub(crate) fn followed(&self) -> impl Iterator<Item = u32> + Clone {
         self.numbers().filter(|number| self.is_followed(*number))
@@ -87,9 +92,6 @@ impl SiteList for Sites<'_> {
             }
             Some(number) => {
                 let (place, sled) = entry::<XraySled>(self.sleds, number)?;
-                if sled.kind > sled_kind::ENTRY_LOG_ARGS {
-                    return None;
-                }
                 let address = place.wrapping_add_signed(sled.sled);
                 if sled.kind == sled_kind::TAIL_EXIT {
                     let (hook, other) = self.tail_exit_hooks(function_of_sled(&sled, place));

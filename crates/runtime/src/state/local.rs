@@ -22,6 +22,8 @@ pub(crate) struct Local {
     /// Not 0 while the runtime runs in the thread: 1, plus the number of events of signal handlers
     /// that came meanwhile.
     at_work: u64,
+    /// The stack pointer of the hook that runs one of the program's XRay handlers. 0: none does.
+    handling: u64,
 }
 
 const _: () = assert!(size_of::<Local>() == THREAD_SLOT_SIZE);
@@ -29,12 +31,22 @@ const _: () = assert!(size_of::<Local>() == THREAD_SLOT_SIZE);
 #[cfg(test)]
 impl Local {
     pub(crate) const NONE: Local =
-        Local { current: core::ptr::null(), home: core::ptr::null(), id: 0, at_work: 0 };
+        Local { current: core::ptr::null(), home: core::ptr::null(), id: 0, at_work: 0, handling: 0 };
 }
 
 pub(crate) fn local() -> Local {
     // SAFETY: the thread-local slot is this thread's own.
     unsafe { process::thread_slot().cast::<Local>().read() }
+}
+
+/// The stack pointer of the hook that runs one of the program's handlers, or 0.
+pub(crate) fn handling() -> u64 {
+    local().handling
+}
+
+pub(crate) fn set_handling(stack_pointer: u64) {
+    // SAFETY: as above.
+    unsafe { (*process::thread_slot().cast::<Local>()).handling = stack_pointer };
 }
 
 /// Sets the control block that hooks find from now on.

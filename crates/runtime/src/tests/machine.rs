@@ -537,7 +537,7 @@ impl Machine {
         }
         if took >= control.floor.load(Relaxed) {
             self.step()?;
-            let is_short = took < control.short.load(Relaxed) && function / FUNCTION % 3 != 0;
+            let is_short = took < control.short.load(Relaxed) && !(function / FUNCTION).is_multiple_of(3);
             let entry = word_at(top - 24).load(Relaxed);
             let is_functions = hooks == Hooks::Sited || entry as u32 == function;
             self.step()?;
@@ -760,7 +760,8 @@ impl Nesting {
             Word::Empty => self.has_hole = true,
             Word::Entry { offset, .. } => self.open.push(offset),
             Word::Exit { offset, .. } => {
-                if self.open.pop() != Some(offset) {
+                let closed = self.open.pop();
+                if closed != Some(offset) {
                     self.wrong.get_or_insert(*word);
                 }
             }

@@ -97,6 +97,16 @@ impl JumpFacts {
     }
 }
 
+/// The last jump of a call that has jumped away, or of what it led to.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct LastJump {
+    pub(crate) ticks: u64,
+    /// Where to; 0 if that isn't known.
+    pub(crate) target: u64,
+    /// The code offset in front of it; 0 if that isn't known.
+    pub(crate) code: u32,
+}
+
 /// The bits of a return address that a jump's entry keeps.
 fn return_bits(behind: u64) -> u32 {
     behind as u32 & (u32::MAX >> jumped::RETURN_SHIFT)

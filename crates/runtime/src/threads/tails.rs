@@ -22,7 +22,7 @@ use crate::state::places::{self, Place};
 use crate::state::process::Process;
 use crate::state::trigger_table::Triggers;
 use crate::sys::system;
-use crate::threads::open_calls::{self, Frame, JumpFacts};
+use crate::threads::open_calls::{self, Frame, JumpFacts, LastJump};
 use crate::threads::stacks::bounds;
 use crate::threads::thread::Thread;
 use crate::threads::triggers::{self, Fallen};
@@ -41,16 +41,6 @@ pub(crate) enum Met {
     Target,
     /// It was called by what the jump led to.
     Inside,
-}
-
-/// The last jump of a call that has jumped away, or of what it led to.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct LastJump {
-    pub(crate) ticks: u64,
-    /// Where to; 0 if that isn't known.
-    pub(crate) target: u64,
-    /// The code offset in front of it; 0 if that isn't known.
-    pub(crate) code: u32,
 }
 
 impl Thread<'_> {

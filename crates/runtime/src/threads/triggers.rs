@@ -12,8 +12,7 @@
 use crate::state::process::Process;
 use crate::state::trigger_table::{Site, Triggers};
 use crate::state::{hub, thresholds};
-use crate::threads::open_calls::{OpenCallFacts, OpenCalls};
-use crate::threads::tails::LastJump;
+use crate::threads::open_calls::{LastJump, OpenCallFacts, OpenCalls};
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::{EXIT, Word};
@@ -58,7 +57,10 @@ fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool
 /// announcement, for a frame that is entered to clean up. The outermost calls take precedence.
 pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
     let mut count = 0;
-    thread.open.each_from(0, |_, call| {
+    thread.open.each_from(0, |_, mut call| {
+        if let Some(jump) = &mut call.jump {
+            jump.at_most = !jump.is_passed() || jump.stamp & jumped::UNSURE != 0;
+        }
         let left = Left::fallen(thread, call, ticks);
         if count < FALLEN_MAX && is_wanted(process, &left) {
             count += 1;
