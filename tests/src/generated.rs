@@ -1,5 +1,5 @@
-//! Programs made by chance, in which exceptions go through functions and destructors that are inlined and that aren't, and the calls that each of them makes, as the
-//! generator itself runs it.
+//! Programs made by chance, in which exceptions go through functions and destructors that are
+//! inlined and that aren't, and the calls that each of them makes, as the generator itself runs it.
 
 use std::fmt::Write;
 
@@ -136,7 +136,8 @@ impl Program {
         body.iter().map(|statement| 1 + of(statement)).sum()
     }
 
-    /// The calls that it makes, as [`Call::text`](crate::Call::text) has them: of functions that are inlined, too, or not.
+    /// The calls that it makes, as [`Call::text`](crate::Call::text) has them: of functions that
+    /// are inlined, too, or not.
     #[must_use]
     pub fn calls(&self, reports_inlined: bool) -> String {
         texts(&self.calls, reports_inlined).join(" ")

@@ -1,8 +1,10 @@
-//! Which modules of a crate import each other, read from its sources: circles, and layers that import upwards.
+//! Which modules of a crate import each other, read from its sources: circles, and layers that
+//! import upwards.
 //!
-//! A module is a file. What counts is any path to another module, in `use` or anywhere else, also within macros; tests (what
-//! `#[cfg(test)]` precedes), comments and documentation don't. A module that only hands on names of the modules inside it
-//! (`pub use`) doesn't import them: whoever takes such a name imports the module that it comes from.
+//! A module is a file. What counts is any path to another module, in `use` or anywhere else, also
+//! within macros; tests (what `#[cfg(test)]` precedes), comments and documentation don't. A module
+//! that only hands on names of the modules inside it (`pub use`) doesn't import them: whoever takes
+//! such a name imports the module that it comes from.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -95,7 +97,8 @@ impl Imports {
         &self.imports
     }
 
-    /// Imports that go from one of `layers`, the lowest one first, to a higher one; and those of modules that are in none of them.
+    /// Imports that go from one of `layers`, the lowest one first, to a higher one; and those of
+    /// modules that are in none of them.
     #[must_use]
     pub fn upward(&self, layers: &[&str]) -> Vec<Import> {
         let layer = |module: &str| {
@@ -182,7 +185,8 @@ fn word(token: Option<&TokenTree>) -> Option<String> {
     }
 }
 
-/// Collects the paths in a stream of tokens, and the modules that it declares. `inline`: how many modules with braces are around.
+/// Collects the paths in a stream of tokens, and the modules that it declares. `inline`: how many
+/// modules with braces are around.
 fn scan(tokens: TokenStream, module: &mut Module, inline: &mut usize) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;

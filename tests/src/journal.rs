@@ -23,7 +23,8 @@ pub struct Account {
     pub tid: u32,
     /// Events ever.
     pub count: u64,
-    /// The newest of them, oldest first: an address in the program's file, and whether it is an exit.
+    /// The newest of them, oldest first: an address in the program's file, and whether it is an
+    /// exit.
     pub events: Vec<(u64, bool)>,
 }
 
@@ -71,8 +72,9 @@ pub struct Agreement {
     pub compared: usize,
 }
 
-/// Holds each thread of the trace in `file` against its account: by event, from the newest one back to where the ring begins. Functions
-/// that aren't `kept` in the journal are left out. `ring` is how many events a full ring has at least; `None`: everything is there.
+/// Holds each thread of the trace in `file` against its account: by event, from the newest one back
+/// to where the ring begins. Functions that aren't `kept` in the journal are left out. `ring` is
+/// how many events a full ring has at least; `None`: everything is there.
 ///
 /// # Errors
 /// The first difference, as a sentence.
@@ -143,7 +145,8 @@ fn newest_events<'t>(
     let (since, _) = info.reach.unwrap_or_default();
     for event in trace.thread_events(info.index) {
         match event {
-            // Calls that are open at the end are known by the thread's stack of them too, from before the ring's events.
+            // Calls that are open at the end are known by the thread's stack of them too, from
+            // before the ring's events.
             TimelineEvent::Begin(begin) if !begin.cut && begin.start_ns >= since => {
                 add(begin.location.image_address, false)?
             }

@@ -3,7 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A group inside the one that the test runs in, or beside it; removed when dropped, once nobody is in it.
+/// A group inside the one that the test runs in, or beside it; removed when dropped, once nobody is
+/// in it.
 #[derive(Debug)]
 pub struct MemoryLimit(PathBuf);
 
@@ -72,7 +73,8 @@ enum Version {
     Two,
 }
 
-/// The group in which groups can be made whose memory is limited: the one that this process is in, or one around it.
+/// The group in which groups can be made whose memory is limited: the one that this process is in,
+/// or one around it.
 fn parent() -> Result<(PathBuf, Version), String> {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let (groups, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mounts")?);

@@ -1,4 +1,5 @@
-//! A trace's call trees as lines of text, one call a line: what the library of expected trees is compared with.
+//! A trace's call trees as lines of text, one call a line: what the library of expected trees is
+//! compared with.
 //!
 //! ```text
 //! main                                a call that returned
@@ -12,8 +13,9 @@
 //! worker                              the next thread, or fiber: a stack of its own
 //! ```
 //!
-//! Marks behind a name: `!` unwound, `=>` it jumped to the next one, `~` open at the end, `?` nobody knows when it ended, `^` its entry is missing.
-//! An exit that fits nothing is a line of its own, `<exit of f>`; lost events are `<n lost>`.
+//! Marks behind a name: `!` unwound, `=>` it jumped to the next one, `~` open at the end, `?`
+//! nobody knows when it ended, `^` its entry is missing. An exit that fits nothing is a line of its
+//! own, `<exit of f>`; lost events are `<n lost>`.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -34,8 +36,8 @@ struct Line {
     inside: usize,
 }
 
-/// The outline of a trace file. Threads come in the order in which they began. Functions for which `is_hidden` are left out; what
-/// they called takes their place.
+/// The outline of a trace file. Threads come in the order in which they began. Functions for which
+/// `is_hidden` are left out; what they called takes their place.
 ///
 /// # Panics
 /// Where the file can't be read.

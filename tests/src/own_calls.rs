@@ -1,5 +1,6 @@
-//! Traces of `standing.c` in short: whether each thread has calls of its own alone, in the form that the source gives them. No tree is
-//! kept and no name is copied, so that thousands of traces of a million events can be looked at.
+//! Traces of `standing.c` in short: whether each thread has calls of its own alone, in the form
+//! that the source gives them. No tree is kept and no name is copied, so that thousands of traces
+//! of a million events can be looked at.
 
 use std::fs::File;
 use std::path::Path;
@@ -22,7 +23,8 @@ pub struct Found {
     pub least: u64,
 }
 
-/// What the functions of a thread are called, outermost first, and how often the second one calls the third.
+/// What the functions of a thread are called, outermost first, and how often the second one calls
+/// the third.
 struct Form {
     names: [String; 3],
     leaves: u32,
@@ -121,7 +123,8 @@ fn follows(
     Ok(())
 }
 
-/// Whether a call ended as it should, with all that it calls. The first ones of a trace may lack their beginning, the last ones their end.
+/// Whether a call ended as it should, with all that it calls. The first ones of a trace may lack
+/// their beginning, the last ones their end.
 fn is_whole(end: &End, leaves: u32, form: &Form) -> Result<(), String> {
     match end.how {
         EndKind::Returned | EndKind::TruncatedAtEnd => {}

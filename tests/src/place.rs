@@ -147,8 +147,8 @@ impl Place {
         command
     }
 
-    /// Compiles and links through the prefix; sources that end with `.c` go to the C compiler, if there are
-    /// only such. Relative sources lie in the folder or in `tests/programs`.
+    /// Compiles and links through the prefix; sources that end with `.c` go to the C compiler, if
+    /// there are only such. Relative sources lie in the folder or in `tests/programs`.
     ///
     /// # Panics
     /// Where the build fails.
@@ -170,7 +170,8 @@ impl Place {
         self.file(output)
     }
 
-    /// Records a program: `options` go to `everycall record`, `arguments` to the program. It may end in any way.
+    /// Records a program: `options` go to `everycall record`, `arguments` to the program. It may
+    /// end in any way.
     ///
     /// # Panics
     /// Where `record` doesn't leave a trace.

@@ -11,7 +11,8 @@ use everycall_format::arena::{ArenaHeader, HOLDERS, HOLDERS_OFFSET, HolderEntry,
 
 use crate::place::{Place, everycall};
 
-/// A program that runs until this is dropped: it says `ready`, and ends when its standard input does.
+/// A program that runs until this is dropped: it says `ready`, and ends when its standard input
+/// does.
 #[derive(Debug)]
 pub struct Standing {
     child: Child,

@@ -121,7 +121,8 @@ impl ThreadTrace {
 }
 
 impl TraceView {
-    /// Decodes a whole trace. Trees are kept, so this is for small traces; see [`TraceView::tallies_only`].
+    /// Decodes a whole trace. Trees are kept, so this is for small traces; see
+    /// [`TraceView::tallies_only`].
     ///
     /// # Panics
     /// Where the file can't be read.
@@ -139,7 +140,8 @@ impl TraceView {
         Self::decode(path, false)
     }
 
-    /// Decodes the moment of a kept call: the view, and when the call began and ended, in nanoseconds since the origin.
+    /// Decodes the moment of a kept call: the view, and when the call began and ended, in
+    /// nanoseconds since the origin.
     ///
     /// # Panics
     /// Where the file can't be read.

@@ -1,4 +1,5 @@
-//! Waiting for a condition. How long something takes on a loaded machine is no test's business: limits here only end what hangs.
+//! Waiting for a condition. How long something takes on a loaded machine is no test's business:
+//! limits here only end what hangs.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -20,7 +21,8 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a file's size is the same in 20 looks at 25 ms distance, and more than nothing: whoever writes it has come to a halt.
+/// Waits until a file's size is the same in 20 looks at 25 ms distance, and more than nothing:
+/// whoever writes it has come to a halt.
 ///
 /// # Panics
 /// As [`until`].

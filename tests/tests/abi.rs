@@ -1,7 +1,7 @@
 //! Calls are left as they were: every argument and result, every register, in every mode.
 //!
-//! By default each program makes some ten thousand calls a run; with `EVERYCALL_FULL=1` there are more
-//! functions, and more than a million calls a run.
+//! By default each program makes some ten thousand calls a run; with `EVERYCALL_FULL=1` there are
+//! more functions, and more than a million calls a run.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -33,7 +33,8 @@ fn in_parallel<T: Send>(jobs: Vec<T>, run: impl Fn(T) + Sync) {
     });
 }
 
-/// A generated program in one language, one optimisation level, and the modes that share a compiler.
+/// A generated program in one language, one optimisation level, and the modes that share a
+/// compiler.
 struct Generated {
     is_cxx: bool,
     level: &'static str,
@@ -115,8 +116,8 @@ fn assert_all_are_traced(place: &Place, name: &str, program: &Path) {
     assert_eq!(trace.losses(), 0, "{name}");
     let tallies = trace.tallies();
     let called = |function: &str| -> u64 {
-        // Without what compilers add to names of nested functions, of copies and for calling conventions,
-        // and without a signature.
+        // Without what compilers add to names of nested functions, of copies and for calling
+        // conventions, and without a signature.
         let is_it = |name: &str| {
             name.trim_start_matches("__regcall3__").split(['.', '(', '@']).next() == Some(function)
         };

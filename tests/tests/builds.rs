@@ -1,5 +1,6 @@
-//! Builds with options that change the code around calls, and programs under other tools: the same results as without us, nothing
-//! for sanitizers to say, and every call in the trace. `EVERYCALL_FULL=1` takes every option in every mode.
+//! Builds with options that change the code around calls, and programs under other tools: the same
+//! results as without us, nothing for sanitizers to say, and every call in the trace.
+//! `EVERYCALL_FULL=1` takes every option in every mode.
 
 use std::path::Path;
 use std::process::Command;
@@ -82,7 +83,8 @@ fn every_option_in_every_mode() {
     }
 }
 
-/// Objects of two compilers and four modes, whose functions call each other and throw through each other.
+/// Objects of two compilers and four modes, whose functions call each other and throw through each
+/// other.
 #[test]
 fn objects_of_both_compilers_in_one_program() {
     let place = Place::new("both");
@@ -137,7 +139,8 @@ fn stripped() {
     }
 }
 
-/// Under gdb, valgrind, strace and perf the program does what it does without us, traced. (Not everywhere may perf count.)
+/// Under gdb, valgrind, strace and perf the program does what it does without us, traced. (Not
+/// everywhere may perf count.)
 #[test]
 fn under_other_tools() {
     let place = Place::new("tools");
@@ -191,7 +194,8 @@ fn needed(file: &Path) -> Vec<String> {
     needed
 }
 
-/// C's cleanups are wrapped only where there are some: other programs in C have nothing to do with the unwinder's library.
+/// C's cleanups are wrapped only where there are some: other programs in C have nothing to do with
+/// the unwinder's library.
 #[test]
 fn programs_in_c_need_the_libraries_that_they_need_without_us() {
     let place = Place::new("needed");

@@ -1,4 +1,5 @@
-//! Snapshots that programs take of themselves through `everycall.h`, and programs that were written for funtrace.
+//! Snapshots that programs take of themselves through `everycall.h`, and programs that were written
+//! for funtrace.
 
 use std::path::PathBuf;
 

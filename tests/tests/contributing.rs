@@ -6,7 +6,8 @@ fn workspace() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap().to_owned()
 }
 
-/// Whether a text in backquotes, or a link's target, is a path of the repository that can be looked up.
+/// Whether a text in backquotes, or a link's target, is a path of the repository that can be looked
+/// up.
 fn is_path(word: &str) -> bool {
     const ROOMS: [&str; 8] =
         ["crates/", "docs/", "tests/", "xtask/", "fuzz/", "examples/", "benches/", ".ci/"];

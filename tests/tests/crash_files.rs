@@ -1,4 +1,5 @@
-//! `EVERYCALL_CRASH`: what a process leaves that dies, whatever kills it, and that one that ends well leaves nothing.
+//! `EVERYCALL_CRASH`: what a process leaves that dies, whatever kills it, and that one that ends
+//! well leaves nothing.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -226,7 +227,8 @@ fn found_and_read_while_its_process_lives_and_after() {
     }
 }
 
-/// What the folder may be, and what is said where it may not. The program runs as ever, and can be asked for snapshots.
+/// What the folder may be, and what is said where it may not. The program runs as ever, and can be
+/// asked for snapshots.
 #[test]
 fn folders_that_will_not_do() {
     let place = Place::new("crash-folders");
@@ -285,7 +287,8 @@ fn folders_that_will_not_do() {
     fs::remove_file(&left(&good)[0]).unwrap();
 }
 
-/// A disk that is full at the start, and one that becomes full while the program runs: it runs to its end.
+/// A disk that is full at the start, and one that becomes full while the program runs: it runs to
+/// its end.
 #[test]
 fn full_disks_and_those_that_become_full() {
     let place = Place::new("crash-full");

@@ -1,4 +1,5 @@
-//! Programs that make processes: each runs as without us, and each is in the trace with what it did, as its own.
+//! Programs that make processes: each runs as without us, and each is in the trace with what it
+//! did, as its own.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -205,7 +206,8 @@ fn daemons() {
     }
 }
 
-/// A daemon that makes its first traced call when its parent is long gone is waited for, or listed as one that isn't followed.
+/// A daemon that makes its first traced call when its parent is long gone is waited for, or listed
+/// as one that isn't followed.
 #[test]
 fn daemons_that_begin_late() {
     let place = Place::new("late-daemon");
@@ -353,7 +355,8 @@ fn without_following_children_are_listed() {
     });
 }
 
-/// Whoever of them makes a traced call: also children of children that are only listed themselves, or not even that.
+/// Whoever of them makes a traced call: also children of children that are only listed themselves,
+/// or not even that.
 #[test]
 fn without_following_grandchildren_are_listed() {
     for (arguments, children) in [("lineage", 10), ("daemon", 1)] {

@@ -1,5 +1,6 @@
-//! Snapshots and streams where something is in their way: a disk that becomes full, a limit, a folder that may not be written to, somebody else
-//! who asks or streams at the same time. There is a sentence, and the program goes on.
+//! Snapshots and streams where something is in their way: a disk that becomes full, a limit, a
+//! folder that may not be written to, somebody else who asks or streams at the same time. There is
+//! a sentence, and the program goes on.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};

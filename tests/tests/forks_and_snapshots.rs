@@ -1,4 +1,5 @@
-//! Forks while parent and children are asked for snapshots: nobody hangs, and nobody has another one's calls.
+//! Forks while parent and children are asked for snapshots: nobody hangs, and nobody has another
+//! one's calls.
 //!
 //! `EVERYCALL_FORKS` is how many there are to be; `cargo xtask storms` takes ten thousand.
 

@@ -1,5 +1,6 @@
-//! Programs made by chance: exceptions go through functions and destructors, inlined and not. `EVERYCALL_PROGRAMS` says how many of them are built with each compiler and
-//! mode, `EVERYCALL_SEED` which one is the first.
+//! Programs made by chance: exceptions go through functions and destructors, inlined and not.
+//! `EVERYCALL_PROGRAMS` says how many of them are built with each compiler and mode,
+//! `EVERYCALL_SEED` which one is the first.
 
 use everycall_tests::generated::{Program, source};
 use everycall_tests::{Mode, Place, number_asked, unsure};
@@ -49,7 +50,8 @@ fn the_calls_of_generated_programs_are_those_that_they_make() {
                 runs += 1;
                 let unsure = unsure(&call.inside).len();
                 if unsure > 0 && mode == Mode::CLANG19_FINSTRUMENT {
-                    // Code that the compiler has made one of that of several places doesn't tell which of them it is.
+                    // Code that the compiler has made one of that of several places doesn't tell
+                    // which of them it is.
                     if wanted != got {
                         println!("{what}: marked calls are shown elsewhere");
                         marked += 1;

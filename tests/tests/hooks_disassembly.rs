@@ -1,7 +1,8 @@
-//! What the hooks do to registers, proved from their machine code, and the code itself against golden files.
+//! What the hooks do to registers, proved from their machine code, and the code itself against
+//! golden files.
 //!
-//! A failure of `golden` after a wanted change of the hooks: look at the difference, then run the test with
-//! `EVERYCALL_BLESS=1`, which writes the golden files anew.
+//! A failure of `golden` after a wanted change of the hooks: look at the difference, then run the
+//! test with `EVERYCALL_BLESS=1`, which writes the golden files anew.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -280,10 +281,10 @@ impl State {
     }
 }
 
-/// Follows every way through a hook to its `ret` and asserts that all registers are what they were. The
-/// runtime's Rust function is taken at its word: it keeps what the ABI has it keep. Returns the most
-/// bytes of the thread's own stack that the hook uses, until it changes to the slow path's stack. (Where all of those are
-/// taken, it goes on where it is.)
+/// Follows every way through a hook to its `ret` and asserts that all registers are what they were.
+/// The runtime's Rust function is taken at its word: it keeps what the ABI has it keep. Returns the
+/// most bytes of the thread's own stack that the hook uses, until it changes to the slow path's
+/// stack. (Where all of those are taken, it goes on where it is.)
 fn prove(code: &Code, hook: &str) -> i64 {
     let mut ways = vec![State::new(code.functions[hook].0)];
     let (mut returns, mut lowest, mut calls) = (0, 0, 0);
@@ -411,8 +412,8 @@ fn other_step(state: &mut State, instruction: &Instruction, place: &dyn Fn() -> 
     };
     for used in info.used_memory() {
         if writes(used.access()) && GENERAL.contains(&used.base()) {
-            // Into the frame, or through a pointer that isn't the stack's: the control block, the ring, the
-            // open-call stack.
+            // Into the frame, or through a pointer that isn't the stack's: the control block, the
+            // ring, the open-call stack.
             let Value { base, offset } = state.get(used.base());
             let address = Value { base, offset: offset + used.displacement() as i64 };
             let value = state.other();
@@ -476,7 +477,8 @@ fn the_runtime_leaves_upper_halves_masks_and_modes_alone() {
             count += all.len();
             for (index, instruction) in all.iter().enumerate() {
                 let place = format!("{file}: {:?}: {instruction}", code.functions.keys().next());
-                // VEX and EVEX instructions clear or need the upper halves, which the slow path doesn't save.
+                // VEX and EVEX instructions clear or need the upper halves, which the slow path
+                // doesn't save.
                 assert_eq!(instruction.encoding(), EncodingKind::Legacy, "{place}");
                 let foreign = [CpuidFeature::FPU, CpuidFeature::MMX, CpuidFeature::FXSR, CpuidFeature::XSAVE];
                 assert!(
@@ -518,7 +520,8 @@ impl Code {
 
 #[test]
 fn the_proof_sees_what_hooks_must_not_do() {
-    // push rax; <change>; pop rax; ret - and a way through the slow path's call, which a proof wants to see.
+    // push rax; <change>; pop rax; ret - and a way through the slow path's call, which a proof
+    // wants to see.
     let hook = |change: &[u8]| {
         let mut bytes = vec![0x75, 0x01, 0xc3]; // jne +1; ret
         bytes.push(0x50);

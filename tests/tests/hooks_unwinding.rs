@@ -1,5 +1,6 @@
-//! A debugger that stops at any instruction of a hook finds the traced function and its callers, and the registers that
-//! these hold: the unwind tables of the hooks and of their sites are right. Needs gdb with Python.
+//! A debugger that stops at any instruction of a hook finds the traced function and its callers,
+//! and the registers that these hold: the unwind tables of the hooks and of their sites are right.
+//! Needs gdb with Python.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -8,8 +9,8 @@ use everycall_tests::abi::{BACKTRACE_PY, CALLERS_C};
 use everycall_tests::selections::file_with_only;
 use everycall_tests::{Mode, Place, successful};
 
-/// What may stand above a hook, innermost first: calls, and functions that were jumped to. A debugger may know where
-/// the jump was.
+/// What may stand above a hook, innermost first: calls, and functions that were jumped to. A
+/// debugger may know where the jump was.
 const STACKS: [&str; 6] = [
     "inner outer hold main",
     "outer hold main",
@@ -88,7 +89,8 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
         }
         let slow = stops.keys().filter(|at| at.0 == "everycall_slow_common").count();
         let slow_all = places.iter().filter(|at| at.0 == "everycall_slow_common").count();
-        // All but the restoring of a direction flag that was set, and the search where a stack is taken.
+        // All but the restoring of a direction flag that was set, and the search where a stack is
+        // taken.
         assert!(
             slow >= 80 && slow + 6 >= slow_all,
             "{label}: {slow} of {slow_all} instructions of the slow path"

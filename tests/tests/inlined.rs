@@ -1,4 +1,5 @@
-//! Modes that report calls before they are inlined: what is left by jumps and exceptions of what shares a frame.
+//! Modes that report calls before they are inlined: what is left by jumps and exceptions of what
+//! shares a frame.
 
 use std::path::Path;
 
@@ -83,7 +84,8 @@ fn exceptions_leave_what_was_inlined_into_the_function_that_they_get_to() {
     }
 }
 
-/// Objects of one compiler that report inlined calls, linked by another one, in this mode or in one that has none of them.
+/// Objects of one compiler that report inlined calls, linked by another one, in this mode or in one
+/// that has none of them.
 #[test]
 fn exceptions_in_objects_that_another_compiler_links() {
     let place = Place::new("inlined-mixed");
@@ -114,7 +116,8 @@ fn exceptions_in_objects_that_another_compiler_links() {
     }
 }
 
-/// Without debugging information, calls whose caller isn't known say so, or a call's exit stands alone.
+/// Without debugging information, calls whose caller isn't known say so, or a call's exit stands
+/// alone.
 #[test]
 fn what_is_not_known_of_inlined_calls_is_marked() {
     let place = Place::new("inlined-stripped");

@@ -1,8 +1,9 @@
-//! `kill -9` at random moments, and the kernel's where memory is short: whatever the program was doing, the file can be read, and of what
-//! each thread did last at most one event is missing, by a journal that the program itself keeps in memory that outlives it.
+//! `kill -9` at random moments, and the kernel's where memory is short: whatever the program was
+//! doing, the file can be read, and of what each thread did last at most one event is missing, by a
+//! journal that the program itself keeps in memory that outlives it.
 //!
-//! `EVERYCALL_KILLS` is how many there are to be of each program and keeper; `cargo xtask kills` takes a thousand under `record` and a
-//! thousand with crash files.
+//! `EVERYCALL_KILLS` is how many there are to be of each program and keeper; `cargo xtask kills`
+//! takes a thousand under `record` and a thousand with crash files.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -25,7 +26,8 @@ const LATEST_MS: u64 = 400;
 const LONGEST: Duration = Duration::from_secs(120);
 /// Bytes after which the kernel ends a program that takes more.
 const MEMORY: u64 = 64 << 20;
-/// What gcc is told so that functions call the journal, none is inlined, and the standard library's are left out.
+/// What gcc is told so that functions call the journal, none is inlined, and the standard library's
+/// are left out.
 const JOURNALLED: [&str; 5] = [
     "-O1",
     "-fno-inline",
@@ -43,8 +45,8 @@ enum Keeper {
     CrashFile(&'static str),
 }
 
-/// Who keeps the events, and how many of a thread are there at least once its ring was full: the segment that was being
-/// cleared is not, and each begins with a few words that aren't events.
+/// Who keeps the events, and how many of a thread are there at least once its ring was full: the
+/// segment that was being cleared is not, and each begins with a few words that aren't events.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     keeper: Keeper,
@@ -290,7 +292,8 @@ fn threaded_cpp_with_a_crash_file() {
     threaded_cpp("kills-crash-cpp", &CRASH_FILES);
 }
 
-/// The kernel ends it, at whichever instruction it needed memory: in a group with its recorder, and in one of its own.
+/// The kernel ends it, at whichever instruction it needed memory: in a group with its recorder, and
+/// in one of its own.
 #[test]
 fn out_of_memory() {
     let Some(limit) = MemoryLimit::new("hungry", MEMORY) else { return };

@@ -1,5 +1,6 @@
-//! Files of more than 4 GiB. The compact form makes few of that size out of what a test has time to record: here the chunks of a stream are
-//! written again, by the one writer of trace files, with chunks of a kind that nobody knows between them, whose zeros take no room on the disk.
+//! Files of more than 4 GiB. The compact form makes few of that size out of what a test has time to
+//! record: here the chunks of a stream are written again, by the one writer of trace files, with
+//! chunks of a kind that nobody knows between them, whose zeros take no room on the disk.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};

@@ -1,5 +1,5 @@
-//! Code before `main`, after it, at the ends of threads and processes: the program does what it does without
-//! us, and what the design says is recorded.
+//! Code before `main`, after it, at the ends of threads and processes: the program does what it
+//! does without us, and what the design says is recorded.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -45,7 +45,8 @@ fn before_and_after_main_and_the_ends_of_threads() {
         same(mode, &recording, &expected);
 
         let trace = recording.trace();
-        // Twenty threads are cancelled at any instruction; within a hook that costs the event in hand.
+        // Twenty threads are cancelled at any instruction; within a hook that costs the event in
+        // hand.
         assert!(trace.losses() <= 20, "{mode:?}: {} lost", trace.losses());
         for name in [
             "early_constructor",
@@ -63,8 +64,9 @@ fn before_and_after_main_and_the_ends_of_threads() {
         let names: Vec<&str> = trace.threads.iter().map(|thread| &*thread.info.name).collect();
         assert!(names.contains(&"exiting") && names.contains(&"cancelled"), "{mode:?}: {names:?}");
         assert_eq!(trace.threads.len(), 24, "{mode:?}: {names:?}");
-        // pthread_exit leaves frames without an exit. Whether the destructors that follow are shown inside them
-        // depends on how deep the C library calls them: stack pointers are all there is to go by.
+        // pthread_exit leaves frames without an exit. Whether the destructors that follow are shown
+        // inside them depends on how deep the C library calls them: stack pointers are all there is
+        // to go by.
         let exiting = trace.threads.iter().find(|thread| thread.info.name == "exiting").unwrap();
         assert_eq!(exiting.tallies["deep_exit"].entries, 6, "{mode:?}");
         assert_eq!(exiting.tallies["key_destructor"], Tally { entries: 1, exits: 1 }, "{mode:?}");

@@ -1,5 +1,6 @@
-//! Every verb where the system has no more threads, processes or memory to give: it does without, or ends with a sentence and an exit
-//! code; it never panics and never aborts, and the program that is recorded runs as ever.
+//! Every verb where the system has no more threads, processes or memory to give: it does without,
+//! or ends with a sentence and an exit code; it never panics and never aborts, and the program that
+//! is recorded runs as ever.
 
 use std::fs;
 use std::os::unix::fs::{DirBuilderExt, PermissionsExt};

@@ -1,5 +1,6 @@
-//! What programs call themselves: threads that name themselves and then wait, titles that are written over the command line, other folders. A
-//! trace has the newest names, and the words and the folder that the program was started with, whoever makes it.
+//! What programs call themselves: threads that name themselves and then wait, titles that are
+//! written over the command line, other folders. A trace has the newest names, and the words and
+//! the folder that the program was started with, whoever makes it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -116,7 +117,8 @@ fn command_lines_are_there_to_their_ends() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     check(Path::new(&own), &program, &words, "its own");
-    // With words that stay as they are, and that `record` reads from the kernel while the process is there.
+    // With words that stay as they are, and that `record` reads from the kernel while the process
+    // is there.
     let program = place.build(Mode::GCC_NOPS, &["-O1", "family.c", "-pthread"], "family");
     let words = [&["fork", long.as_str()][..], &many].concat();
     let recording = place.record(&["-q"], &program, &words);
@@ -130,7 +132,8 @@ fn command_lines_are_there_to_their_ends() {
     }
 }
 
-/// Where the program is in a namespace of process ids of its own, its threads have other numbers for us.
+/// Where the program is in a namespace of process ids of its own, its threads have other numbers
+/// for us.
 #[test]
 fn names_of_threads_in_other_namespaces() {
     let place = Place::new("names-namespace");

@@ -1,5 +1,6 @@
-//! Random scripts of calls, throws, catches, jumps, tail calls, signals, destructors, library loads and switches of stacks: what is recorded of each
-//! stack is what the program itself knows to have happened, line by line. `EVERYCALL_SCRIPTS` says how many are run in each mode.
+//! Random scripts of calls, throws, catches, jumps, tail calls, signals, destructors, library loads
+//! and switches of stacks: what is recorded of each stack is what the program itself knows to have
+//! happened, line by line. `EVERYCALL_SCRIPTS` says how many are run in each mode.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,8 @@ use everycall_tests::{Mode, Place, number_asked};
 
 /// Scripts of a mode unless told otherwise.
 const SCRIPTS: u64 = 200;
-/// Scripts that one process runs: each begins a stack or two, and a process keeps 4096 at most, those that are gone included.
+/// Scripts that one process runs: each begins a stack or two, and a process keeps 4096 at most,
+/// those that are gone included.
 const AT_ONCE: u64 = 1000;
 /// Lines shown before a difference.
 const SHOWN: usize = 30;

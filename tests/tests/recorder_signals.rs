@@ -1,4 +1,5 @@
-//! Signals to `record` once its program has ended: nothing is left that they could be passed on to, so they end it, whatever it waits for.
+//! Signals to `record` once its program has ended: nothing is left that they could be passed on to,
+//! so they end it, whatever it waits for.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -46,7 +47,8 @@ int main(int count, char **words)
 }
 "#;
 
-/// How long `record` may go on after a signal: no measure of its speed, but the end of a test in which it doesn't listen.
+/// How long `record` may go on after a signal: no measure of its speed, but the end of a test in
+/// which it doesn't listen.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Waits until the program has ended and its recorder has noticed.

@@ -1,7 +1,9 @@
-//! Programs that write over the shared memory they are recorded in, while their threads run and fork: whatever they write there, every
-//! command of ours ends in time, with a file or a sentence, and no file grows beyond what was in the memory.
+//! Programs that write over the shared memory they are recorded in, while their threads run and
+//! fork: whatever they write there, every command of ours ends in time, with a file or a sentence,
+//! and no file grows beyond what was in the memory.
 //!
-//! `EVERYCALL_SCRIBBLE_SECONDS` is how long; `cargo xtask scribbles` takes ten minutes. `EVERYCALL_SCRIBBLE_SEED` repeats one run.
+//! `EVERYCALL_SCRIBBLE_SECONDS` is how long; `cargo xtask scribbles` takes ten minutes.
+//! `EVERYCALL_SCRIBBLE_SEED` repeats one run.
 
 use std::collections::HashMap;
 use std::fs::{self, File};
@@ -21,7 +23,8 @@ const RUN: Duration = Duration::from_millis(500);
 const PROGRAM_MAX: Duration = Duration::from_secs(3);
 /// The longest that a command of ours takes on a machine that has time for it.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
-/// Where it has to share its CPU, it may take longer, as long as it has used no more of it than this, ...
+/// Where it has to share its CPU, it may take longer, as long as it has used no more of it than
+/// this, ...
 const CPU_MAX: Duration = Duration::from_secs(5);
 /// ... up to this.
 const BUSY_MAX: Duration = Duration::from_secs(60);
@@ -127,7 +130,8 @@ fn is_busy() -> bool {
     load.split(' ').next().and_then(|load| load.parse::<f64>().ok()).is_some_and(|load| load > 1.5 * cpus)
 }
 
-/// A verb that looks at something: it ends with 0, or with 1 and a sentence, and what it says holds no number that can't be.
+/// A verb that looks at something: it ends with 0, or with 1 and a sentence, and what it says holds
+/// no number that can't be.
 fn looks(place: &Place, words: &[&str]) -> String {
     let mut command = place.command(everycall());
     command.args(words);

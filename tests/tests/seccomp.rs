@@ -10,7 +10,8 @@ fn program(place: &Place, mode: Mode) -> std::path::PathBuf {
     place.build(mode, &["-O1", "seccomp.c", "-pthread"], &format!("seccomp-{}", mode.label()))
 }
 
-/// Where a filter refuses what a thread's begin needs, new threads run untraced and are counted; those that have begun go on.
+/// Where a filter refuses what a thread's begin needs, new threads run untraced and are counted;
+/// those that have begun go on.
 #[test]
 fn refused() {
     let place = Place::new("refused");
@@ -36,7 +37,8 @@ fn nothing_but_what_is_listed() {
     }
 }
 
-/// Where a filter traps what a thread's begin needs, the program's own handler answers, as it does for the program's own calls.
+/// Where a filter traps what a thread's begin needs, the program's own handler answers, as it does
+/// for the program's own calls.
 #[test]
 fn trapped() {
     const GETTID: u32 = 0;

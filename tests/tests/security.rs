@@ -1,5 +1,5 @@
-//! What other users can do to a traced program, and what they can't: `docs/security.md`. The other user is a real one, so
-//! these tests want root.
+//! What other users can do to a traced program, and what they can't: `docs/security.md`. The other
+//! user is a real one, so these tests want root.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -32,7 +32,8 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Copies a program. Another process does: as long as one that another test forks has it open to be written, nobody can execute it.
+/// Copies a program. Another process does: as long as one that another test forks has it open to be
+/// written, nobody can execute it.
 fn copy(from: &Path, to: &Path) {
     successful(Command::new("cp").args([from, to]));
 }
@@ -176,7 +177,8 @@ fn claimed_memory_is_nobody_elses() {
         assert_eq!(*mode, if *inode == own { 0o600 } else { 0o1600 });
     }
 
-    // As a process does that has it and has been taken over since: it offers its own memory to the next one.
+    // As a process does that has it and has been taken over since: it offers its own memory to the
+    // next one.
     let signal = |signal: &str| {
         successful(Command::new("kill").arg(signal).arg(waiting.recorder.id().to_string()));
     };
@@ -246,7 +248,8 @@ fn segments_are_no_way_into_what_has_more_rights() {
         shown(command.arg(program).arg("show")).0
     };
     assert!(as_other(&program, "-all").contains(SEGMENT), "an ordinary program of an ordinary user");
-    // Capabilities that it was started with: the user's other programs don't have them, and may not touch it.
+    // Capabilities that it was started with: the user's other programs don't have them, and may not
+    // touch it.
     let capable = as_other(&program, "+net_bind_service");
     assert!(!capable.contains(SEGMENT) && capable.contains("/dev/zero"), "{capable}");
     let setuid = place.file("setuid");
@@ -256,7 +259,8 @@ fn segments_are_no_way_into_what_has_more_rights() {
     assert!(!raised.contains(SEGMENT) && raised.contains("/dev/zero"), "{raised}");
 }
 
-/// Has a link lead to one folder and to another until it is ended: run as another user by the test below.
+/// Has a link lead to one folder and to another until it is ended: run as another user by the test
+/// below.
 #[test]
 #[ignore = "an attacker, for the test below"]
 fn attacker() {
@@ -345,7 +349,8 @@ fn builds_link_nobody_elses_runtime() {
     assert!(attacker.0.try_wait().unwrap().is_none(), "it was there all the while");
 }
 
-/// What everybody may write to, another user may not replace: that is found out before anything is recorded.
+/// What everybody may write to, another user may not replace: that is found out before anything is
+/// recorded.
 #[test]
 fn in_sticky_folders_files_are_their_owners() {
     if !has_other_user() {

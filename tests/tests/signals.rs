@@ -1,5 +1,5 @@
-//! Signals anywhere in a hook: their handlers' calls are all there, nothing else is lost, and a handler that
-//! jumps away or a SIGKILL costs at most the event that was being written.
+//! Signals anywhere in a hook: their handlers' calls are all there, nothing else is lost, and a
+//! handler that jumps away or a SIGKILL costs at most the event that was being written.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

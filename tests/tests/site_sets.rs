@@ -1,4 +1,5 @@
-//! `everycall resolve` and `EVERYCALL_TRIGGERS`: calls that took too long by the program's own clock become files, without `record`.
+//! `everycall resolve` and `EVERYCALL_TRIGGERS`: calls that took too long by the program's own
+//! clock become files, without `record`.
 
 use std::collections::BTreeMap;
 use std::fs::{self, File, Permissions};
@@ -166,7 +167,8 @@ fn a_kept_call_is_shown_without_its_number() {
     assert!(info.contains("Most calls"), "{info}");
 }
 
-/// The files that stay are those that the options ask for, in the folder; what the others were is counted.
+/// The files that stay are those that the options ask for, in the folder; what the others were is
+/// counted.
 #[test]
 fn files_of_calls_that_go_are_removed() {
     let place = Place::new("sets-policy");
@@ -200,7 +202,8 @@ fn files_of_calls_that_go_are_removed() {
     }
 }
 
-/// Calls that the clock's upper half changes in, that are left by an exception, of forked children and of libraries that come late.
+/// Calls that the clock's upper half changes in, that are left by an exception, of forked children
+/// and of libraries that come late.
 #[test]
 fn slow_calls_of_every_kind() {
     for mode in [Mode::GCC_NOPS, Mode::CLANG19_FINSTRUMENT] {
@@ -327,7 +330,7 @@ fn what_can_not_be_resolved_is_said() {
     let text = place.write("text", "no program\n");
     for (options, program, hint) in [
         (&["--trigger", "handel > 1ms"][..], &program, "there is handle"),
-        (&["--trigger", "plugged > 1ms"], &loader, "name that, too"),
+        (&["--trigger", "plugged > 1ms"], &loader, "name that file, too"),
         (&["--trigger", "handle > p99"], &program, "needs `everycall record`"),
         (&["--trigger", "handle entered"], &program, "needs `everycall record`"),
         (&["--trigger", "signal USR1"], &program, "EVERYCALL_SNAPSHOT_SIGNAL"),
@@ -355,7 +358,8 @@ fn what_can_not_be_resolved_is_said() {
     assert!(place.file("slow.ecs").exists());
 }
 
-/// Programs with more rights than whoever started them ignore the variable; others take a set from their user or from root alone.
+/// Programs with more rights than whoever started them ignore the variable; others take a set from
+/// their user or from root alone.
 #[test]
 fn sets_of_strangers() {
     let place = Place::new("sets-strangers");

@@ -1,4 +1,5 @@
-//! The stacks of the slow path hold its deepest chain of calls, whichever way it goes: read from the machine code.
+//! The stacks of the slow path hold its deepest chain of calls, whichever way it goes: read from
+//! the machine code.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -74,7 +75,8 @@ fn functions() -> BTreeMap<u64, Function> {
     functions
 }
 
-/// Bytes of the stack that an instruction takes. Summed up over a function, whichever of them run, they are its frame at most.
+/// Bytes of the stack that an instruction takes. Summed up over a function, whichever of them run,
+/// they are its frame at most.
 fn stack_taken(instruction: &Instruction) -> u64 {
     match instruction.mnemonic() {
         Mnemonic::Push => 8,
@@ -91,7 +93,8 @@ fn stack_taken(instruction: &Instruction) -> u64 {
 fn deepest(functions: &BTreeMap<u64, Function>, at: u64, callers: &mut Vec<u64>) -> (u64, Vec<String>) {
     let function = &functions[&at];
     let mut most = (0, Vec::new());
-    // A handler's stack pointer leads to that of what it interrupted: what asks for the one asks for the other, once.
+    // A handler's stack pointer leads to that of what it interrupted: what asks for the one asks
+    // for the other, once.
     let may_go_on = callers.iter().filter(|caller| **caller == at).count() < 2;
     callers.push(at);
     for (called, by_call) in &function.calls {

@@ -113,7 +113,8 @@ fn each_signal_writes_one_and_nothing_is_disturbed() {
         for number in 1..=3 {
             running.signal(USR2);
             running.wait_for(number);
-            // The file is there just before its thread is gone, and a signal that comes in between is counted.
+            // The file is there just before its thread is gone, and a signal that comes in between
+            // is counted.
             while fs::read_dir(format!("/proc/{pid}/task")).unwrap().count() > 1 {
                 std::thread::sleep(Duration::from_millis(1));
             }
@@ -237,7 +238,8 @@ fn the_programs_own_handler_wins_and_bad_values_are_told() {
     running.signal(USR2);
     running.wait_until_quiet(1);
     assert_eq!(running.files(), [] as [PathBuf; 0]);
-    // The signal interrupts the program's own read, as it asked for no other way; signal() asks for it.
+    // The signal interrupts the program's own read, as it asked for no other way; signal() asks for
+    // it.
     assert_eq!(running.end(), "own 1\ndone\n");
     let run = |signal: &str, folder: &str| {
         let mut command = place.command(&program);

@@ -1,5 +1,5 @@
-//! Snapshots of programs that run on: whatever their threads do, whoever asks at the same time, and whatever becomes of those
-//! who ask.
+//! Snapshots of programs that run on: whatever their threads do, whoever asks at the same time, and
+//! whatever becomes of those who ask.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,7 +15,8 @@ fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O1", "standing.c", "-pthread"], "standing")
 }
 
-/// What the trace has to be: blocked threads whole, busy ones without gap, and each with calls of its own alone.
+/// What the trace has to be: blocked threads whole, busy ones without gap, and each with calls of
+/// its own alone.
 fn check(trace: &TraceView, blocked: usize, busy: usize, calls: u64, note: &str) {
     assert_eq!(trace.warnings, [] as [String; 0], "{note}");
     let named =
@@ -63,8 +64,8 @@ fn programs_of_every_mode_with_and_without_a_recorder() {
             for _ in 0..2 {
                 let (file, said) = standing.snapshot(&place, &[]);
                 let note = format!("{mode:?} {recorded} {said}");
-                // A loaded machine may let threads overwrite events before they can be pinned. This is counted, and the
-                // rest is right.
+                // A loaded machine may let threads overwrite events before they can be pinned. This
+                // is counted, and the rest is right.
                 if said.contains("were overwritten before") {
                     own_calls::check(&file).unwrap_or_else(|why| panic!("{why}\n{note}"));
                 } else {
@@ -81,7 +82,8 @@ fn programs_of_every_mode_with_and_without_a_recorder() {
 fn eight_busy_threads_while_others_come_and_go() {
     let place = Place::new("busy");
     let program = program(&place, Mode::GCC_NOPS);
-    // Who asks comes before all these threads, or ten thousand snapshots take hours where there are few CPUs.
+    // Who asks comes before all these threads, or ten thousand snapshots take hours where there are
+    // few CPUs.
     let mut command = Command::new("nice");
     let standing = Standing::start(command.args(["-n", "19"]).arg(&program).args(["0", "8", "8", "0"]));
     let count = std::env::var("EVERYCALL_SNAPSHOTS").map_or(8, |text| text.parse().unwrap());
@@ -90,7 +92,8 @@ fn eight_busy_threads_while_others_come_and_go() {
         let (file, said) = standing.snapshot(&place, &[]);
         let note = || format!("{number}: {said}");
         let found = own_calls::check(&file).unwrap_or_else(|why| panic!("{why}\n{}", note()));
-        // On a slow machine the program may fill all memory first, which is counted. What is there is right all the same.
+        // On a slow machine the program may fill all memory first, which is counted. What is there
+        // is right all the same.
         if said.contains("were overwritten before") {
             late += 1;
         } else {
@@ -109,7 +112,8 @@ fn eight_busy_threads_while_others_come_and_go() {
     assert_eq!(standing.held(), (0, 0));
 }
 
-/// Everything that the rings held is there, also where they are full, and `--last` asks for less of it.
+/// Everything that the rings held is there, also where they are full, and `--last` asks for less of
+/// it.
 #[test]
 fn full_rings_of_blocked_threads_and_the_last_part_of_them() {
     let place = Place::new("full");
@@ -170,13 +174,15 @@ fn several_ask_at_once_and_for_several() {
         all.iter().find(|process| process["pid"] == pid).unwrap().clone()
     };
     assert_eq!((of(other.pid)["threads"].as_u64(), of(other.pid)["on"].as_bool()), (Some(2), Some(true)));
-    // Two threads: main and its call of read's wrapper are not traced; the other made 70 calls and has two open.
+    // Two threads: main and its call of read's wrapper are not traced; the other made 70 calls and
+    // has two open.
     assert_eq!(of(other.pid)["events"].as_u64(), Some(1 + 2 * 70 + 2));
     assert_eq!(of(other.pid)["program"], "standing");
     assert!(of(standing.pid)["recorder_pid"].is_null());
 }
 
-/// Whoever is done first takes nothing from the others: what the ring held at the request is there whole, less a segment.
+/// Whoever is done first takes nothing from the others: what the ring held at the request is there
+/// whole, less a segment.
 #[test]
 fn two_ask_at_once_again_and_again_and_each_gets_all() {
     let place = Place::new("overlap");
@@ -200,7 +206,8 @@ fn two_ask_at_once_again_and_again_and_each_gets_all() {
                 let trace = TraceView::tallies_only(&place.file(&name));
                 let busy = trace.threads.iter().find(|thread| &*thread.info.name == "busy-0").unwrap();
                 let events: u64 = busy.tallies.values().map(|tally| tally.entries + tally.exits).sum();
-                // The segment that is being cleared isn't there, and the newest one may just have begun.
+                // The segment that is being cleared isn't there, and the newest one may just have
+                // begun.
                 assert!(events >= (ring - 2) * segment, "{who} {round}: {events}\n{said}");
                 std::fs::remove_file(place.file(&name)).unwrap();
                 true

@@ -1,5 +1,6 @@
-//! A program that does everything that programs do, for as long as one likes, alone and under `record`, while it is asked for snapshots from outside and
-//! takes some of itself: nothing grows, nothing fails.
+//! A program that does everything that programs do, for as long as one likes, alone and under
+//! `record`, while it is asked for snapshots from outside and takes some of itself: nothing grows,
+//! nothing fails.
 //!
 //! `EVERYCALL_SOAK_SECONDS` is how long; `cargo xtask soak` takes an hour.
 
@@ -73,7 +74,8 @@ impl Use {
         ]
     }
 
-    /// What is had half of the time: snapshots that are just being taken, and threads that just begin, don't show.
+    /// What is had half of the time: snapshots that are just being taken, and threads that just
+    /// begin, don't show.
     fn median(all: &[Use]) -> Use {
         let median = |field: fn(&Use) -> u64| {
             let mut numbers: Vec<u64> = all.iter().map(field).collect();
@@ -105,7 +107,8 @@ struct Watched {
 }
 
 impl Watched {
-    /// What it had in the second quarter of the time, and in the last one. In the first one, pools fill.
+    /// What it had in the second quarter of the time, and in the last one. In the first one, pools
+    /// fill.
     fn early_and_late(&self) -> (Use, Use) {
         let quarter = self.uses.len() / 4;
         (Use::median(&self.uses[quarter..2 * quarter]), Use::median(&self.uses[3 * quarter..]))
@@ -128,14 +131,17 @@ impl Watched {
     }
 }
 
-/// What may be more at the end than early: where more snapshots than before come together, threads go on into segments that nobody had before,
-/// which stay in the pool; where ended threads aren't noticed for a while, others begin with stacks of open calls that nobody had before, which
-/// stay as well and are two mappings each; a batch of brief threads; and half a KiB for each of `things` that are kept to the end.
+/// What may be more at the end than early: where more snapshots than before come together, threads
+/// go on into segments that nobody had before, which stay in the pool; where ended threads aren't
+/// noticed for a while, others begin with stacks of open calls that nobody had before, which stay
+/// as well and are two mappings each; a batch of brief threads; and half a KiB for each of `things`
+/// that are kept to the end.
 fn known_growth(things: u64) -> Use {
     Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 160, threads: 4, segments: 64 }
 }
 
-/// The same of `record`, which keeps the arenas of the 64 processes that ended last: on a slow machine, these come late.
+/// The same of `record`, which keeps the arenas of the 64 processes that ended last: on a slow
+/// machine, these come late.
 fn known_growth_of_recorder(things: u64) -> Use {
     Use { descriptors: 1 + 64, ..known_growth(things) }
 }
@@ -143,10 +149,11 @@ fn known_growth_of_recorder(things: u64) -> Use {
 /// What is known of snapshots that aren't as they should be (docs/limits.md).
 #[derive(Clone, Copy, Debug, Default)]
 struct Odd {
-    /// Some calls have no names: those of a library have none in a snapshot that is taken in the very moment in which the library's entry is
-    /// written again.
+    /// Some calls have no names: those of a library have none in a snapshot that is taken in the
+    /// very moment in which the library's entry is written again.
     nameless: u32,
-    /// Whoever asked waited so long for a CPU that segments were overwritten meanwhile, which it says.
+    /// Whoever asked waited so long for a CPU that segments were overwritten meanwhile, which it
+    /// says.
     late: u32,
 }
 

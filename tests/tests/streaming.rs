@@ -1,4 +1,5 @@
-//! `record --stream`: whatever threads write is in the file or counted as lost, whoever is slow, stopped or killed.
+//! `record --stream`: whatever threads write is in the file or counted as lost, whoever is slow,
+//! stopped or killed.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -39,7 +40,8 @@ fn events_of(threads: u64, calls: u64) -> u64 {
     2 + threads * (2 + 4 * calls)
 }
 
-/// Every call that an independent library counts is in the stream of the same objects, or is counted as lost there.
+/// Every call that an independent library counts is in the stream of the same objects, or is
+/// counted as lost there.
 fn check(workload: Workload) {
     let place = Place::new("streaming");
     for mode in MODES {
@@ -98,7 +100,8 @@ fn leveldb_as_counted() {
     check(Workload::LEVELDB);
 }
 
-/// The recorder stands still for a while: what is overwritten then is counted, and shown where it is missing.
+/// The recorder stands still for a while: what is overwritten then is counted, and shown where it
+/// is missing.
 #[test]
 fn losses_are_counted_exactly() {
     let place = Place::new("stream-losses");
@@ -165,7 +168,8 @@ fn a_killed_program_leaves_everything() {
     assert_eq!(trace.main().info.open_calls, 1);
 }
 
-/// Nobody waits for a recorder that is gone, not even while its parent leaves it a zombie; its file can be read.
+/// Nobody waits for a recorder that is gone, not even while its parent leaves it a zombie; its file
+/// can be read.
 #[test]
 fn the_program_outlives_its_recorder() {
     let place = Place::new("stream-orphan");
@@ -186,7 +190,8 @@ fn the_program_outlives_its_recorder() {
     assert_eq!(trace.warnings.len(), 1, "that it was cut: {:?}", trace.warnings);
 }
 
-/// A disk that is full from the beginning: the program doesn't notice, not even where it would wait for the disk.
+/// A disk that is full from the beginning: the program doesn't notice, not even where it would wait
+/// for the disk.
 #[test]
 fn a_full_disk_is_no_matter_of_the_program() {
     let place = Place::new("stream-full");

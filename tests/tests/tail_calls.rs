@@ -1,5 +1,5 @@
-//! `record --trigger` on calls that end in tail calls: by the program's own clock, none that took too long is missing, and whatever is kept in excess says that
-//! it took at most so long.
+//! `record --trigger` on calls that end in tail calls: by the program's own clock, none that took
+//! too long is missing, and whatever is kept in excess says that it took at most so long.
 
 use std::fs::File;
 use std::path::Path;
@@ -37,7 +37,8 @@ impl Kept {
         self.call.tail.is_some_and(|tail| tail.is_at_most)
     }
 
-    /// Whether it may be this call: its begin is the program's, and so is its end, or a later one where it says so.
+    /// Whether it may be this call: its begin is the program's, and so is its end, or a later one
+    /// where it says so.
     fn is(&self, own: &Own) -> bool {
         let (kept, call) = (&self.call, &own.call);
         let is_end = match (self.is_at_most(), kept.tail) {
@@ -75,7 +76,8 @@ fn own_calls(printed: &str) -> (u64, Vec<Own>) {
     (rate.parse().expect("a rate"), calls.collect())
 }
 
-/// Calls that met the condition and couldn't be kept, as the machine was too busy; and those that were kept.
+/// Calls that met the condition and couldn't be kept, as the machine was too busy; and those that
+/// were kept.
 fn kept(file: &Path) -> (u64, Vec<Kept>) {
     let trace = TraceFile::open(File::open(file).unwrap()).unwrap();
     let recording = trace.recording();
@@ -93,7 +95,8 @@ fn build(place: &Place, mode: Mode, level: &str) -> std::path::PathBuf {
     place.build(mode, &[level, "-pthread", "tails.cpp", library.to_str().unwrap()], "tails")
 }
 
-/// Records `calls` random calls. How many were kept, and how many of these as lasting at most so long.
+/// Records `calls` random calls. How many were kept, and how many of these as lasting at most so
+/// long.
 fn check(mode: Mode, level: &str, calls: &str, seed: &str) -> (usize, usize) {
     let label = format!("{} {level}", mode.label());
     let place = Place::new("tail-calls");
@@ -155,7 +158,8 @@ fn no_slow_call_escapes_by_a_tail_call() {
         for level in ["-O2", "-O0"] {
             let (kept, at_most) = check(mode, level, "5000", &seed.to_string());
             assert!(kept > 30, "{} {level}: {kept}", mode.label());
-            // Only optimised code has tail calls, and in the last modes the exit hook comes behind what is called.
+            // Only optimised code has tail calls, and in the last modes the exit hook comes behind
+            // what is called.
             assert_eq!(at_most > 0, level == "-O2" && !mode.is_body(), "{} {level}: {at_most}", mode.label());
         }
     }

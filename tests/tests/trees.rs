@@ -1,8 +1,10 @@
-//! The library of expected trees: each program of `tests/trees` says in its head which calls have to be seen, and every mode has to
-//! show exactly these.
+//! The library of expected trees: each program of `tests/trees` says in its head which calls have
+//! to be seen, and every mode has to show exactly these.
 //!
-//! The head is a comment of `//` lines. `//| ` lines are the expected outline, see [`everycall_tests::outline`]; `//gcc| ` and `//clang| `
-//! are those of programs that do different things by compiler (or mode). The others of these forms say how it comes about; whatever else the comment says is for its readers.
+//! The head is a comment of `//` lines. `//| ` lines are the expected outline, see
+//! [`everycall_tests::outline`]; `//gcc| ` and `//clang| ` are those of programs that do different
+//! things by compiler (or mode). The others of these forms say how it comes about; whatever else
+//! the comment says is for its readers.
 //!
 //! | line | meaning |
 //! |---|---|
@@ -260,7 +262,8 @@ fn the_same_however_the_program_is_linked() {
                 // lld is clang's, and with it C's cleanups aren't wrapped.
                 let is_others =
                     link.contains(&"-fuse-ld=lld") && (mode == Mode::GCC_NOPS || name == "cleanups.c");
-                // Two copies of the unwinder: that ends programs whose threads are cancelled, also without us.
+                // Two copies of the unwinder: that ends programs whose threads are cancelled, also
+                // without us.
                 let ends = link.contains(&"-static-libstdc++") && name != "exceptions.cpp";
                 if is_others || ends {
                     continue;

@@ -1,5 +1,5 @@
-//! `record --trigger` while the recorder is slow: functions of a library are looked at from their first call on, and where the
-//! program couldn't wait for that, it is said.
+//! `record --trigger` while the recorder is slow: functions of a library are looked at from their
+//! first call on, and where the program couldn't wait for that, it is said.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -70,7 +70,8 @@ fn nobody_waits_for_a_dead_recorder() {
     assert!((250..9900).contains(&took), "{took} ms");
 }
 
-/// A recorder that gets no CPU for a second finds all of a call that was kept, whatever became of its thread meanwhile.
+/// A recorder that gets no CPU for a second finds all of a call that was kept, whatever became of
+/// its thread meanwhile.
 #[test]
 fn kept_calls_wait_for_a_recorder_that_is_late() {
     let place = Place::new("triggers-kept-late");

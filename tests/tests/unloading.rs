@@ -1,4 +1,5 @@
-//! Libraries that go, and others that come in their places: every call has the name of the right function of the right library.
+//! Libraries that go, and others that come in their places: every call has the name of the right
+//! function of the right library.
 
 use std::fs;
 use std::path::Path;
@@ -29,7 +30,8 @@ fn program(place: &Place, mode: Mode) -> std::path::PathBuf {
     place.build(mode, &["-O1", "unloading.c", "-ldl"], &format!("unloading-{}", mode.label()))
 }
 
-/// Two libraries of the same size at the same addresses, again and again: 10,000 times with `EVERYCALL_FULL=1`.
+/// Two libraries of the same size at the same addresses, again and again: 10,000 times with
+/// `EVERYCALL_FULL=1`.
 #[test]
 fn libraries_take_turns_at_one_address() {
     let place = Place::new("turns");
@@ -120,7 +122,8 @@ fn namespaces() {
     }
 }
 
-/// Libraries so large that the code space is used up: ranges are given on, and calls keep the names of their time.
+/// Libraries so large that the code space is used up: ranges are given on, and calls keep the names
+/// of their time.
 #[test]
 fn more_code_than_the_space_holds() {
     let place = Place::new("space");
@@ -190,7 +193,8 @@ fn more_libraries_than_the_table_holds() {
     if std::env::var_os("EVERYCALL_FULL").is_none() {
         return; // The dynamic linker takes minutes for what follows.
     }
-    // All at once: those without an entry are counted, and their calls are there, nested and without a name.
+    // All at once: those without an entry are counted, and their calls are there, nested and
+    // without a name.
     let recording = place.record(&["--ring-size", "16M"], &program, &arguments("hold"));
     assert!(recording.output.status.success(), "{recording:?}");
     let trace = recording.trace();

@@ -1,5 +1,5 @@
-//! Slices say what is unknown: when a frame was unwound, that a call may not be called by the one around it, and who went on
-//! with a stack.
+//! Slices say what is unknown: when a frame was unwound, that a call may not be called by the one
+//! around it, and who went on with a stack.
 
 use everycall_tests::{Call, Mode, Place, TraceView, all, text, unsure};
 use everycall_timeline::EndKind;

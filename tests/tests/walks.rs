@@ -1,5 +1,5 @@
-//! Stacks can be walked from anywhere in a traced function and its hooks: by a profiler's signal handler, by a crash
-//! handler, by the C library when it cancels a thread.
+//! Stacks can be walked from anywhere in a traced function and its hooks: by a profiler's signal
+//! handler, by a crash handler, by the C library when it cancels a thread.
 //!
 //! | oracle | what it looks at |
 //! |---|---|
@@ -13,7 +13,8 @@ use std::path::{Path, PathBuf};
 use everycall_tests::workloads::{Build, Linkage, Workload};
 use everycall_tests::{Mode, Place, number_asked, successful};
 
-/// At most one of them is missing on a machine that passes the tests: the second comes with libc++, the third with profilers.
+/// At most one of them is missing on a machine that passes the tests: the second comes with libc++,
+/// the third with profilers.
 const LLVM_UNWINDERS: [&str; 2] =
     ["/usr/lib/llvm-19/lib/libunwind.so.1", "/usr/lib/llvm-22/lib/libunwind.so.1"];
 const OLD_UNWINDER: &str = "/usr/lib/x86_64-linux-gnu/libunwind.so.8";
@@ -48,8 +49,8 @@ fn every_instruction_of_hooks_and_epilogues_can_be_walked_from() {
     }
 }
 
-/// gcc makes code at the link by way of the assembler, so that code, too, is complete. clang's linker doesn't: the modes that work with
-/// `-flto` have no sites in epilogues.
+/// gcc makes code at the link by way of the assembler, so that code, too, is complete. clang's
+/// linker doesn't: the modes that work with `-flto` have no sites in epilogues.
 #[test]
 fn code_that_is_made_at_the_link_can_be_walked_through() {
     let place = Place::new("walks-lto");
@@ -91,7 +92,8 @@ fn profiler(place: &Place) -> PathBuf {
     library
 }
 
-/// SQLite as other tests compile it, too; LevelDB with frame pointers, as those compile that want to be profiled.
+/// SQLite as other tests compile it, too; LevelDB with frame pointers, as those compile that want
+/// to be profiled.
 #[test]
 fn profilers_walk_real_programs() {
     let place = Place::new("profiled");
@@ -131,8 +133,8 @@ fn profilers_walk_real_programs() {
     }
 }
 
-/// perf copies the stack at each sample and walks it later. (The slow path has stacks of its own, where perf finds the
-/// runtime's frames alone.)
+/// perf copies the stack at each sample and walks it later. (The slow path has stacks of its own,
+/// where perf finds the runtime's frames alone.)
 #[test]
 fn perf_finds_the_callers_of_hooks() {
     let place = Place::new("perf");
@@ -166,8 +168,9 @@ fn perf_finds_the_callers_of_hooks() {
                 }
             }
         }
-        // Once in some 40,000 samples, on a busy machine, a walk of perf's own has ended early, in a function without a hook. One
-        // instruction with wrong unwind information is seen in every hundredth sample at least.
+        // Once in some 40,000 samples, on a busy machine, a walk of perf's own has ended early, in
+        // a function without a hook. One instruction with wrong unwind information is seen in every
+        // hundredth sample at least.
         assert!(
             broken.len() * 500 <= samples,
             "{}: {} of {samples}: {:?}",

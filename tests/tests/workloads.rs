@@ -1,9 +1,10 @@
-//! Real programs in every mode of their compiler: what they print stays the same, their traces hold the calls that
-//! other means count, and everything that is made of a trace can be made of theirs.
+//! Real programs in every mode of their compiler: what they print stays the same, their traces hold
+//! the calls that other means count, and everything that is made of a trace can be made of theirs.
 //!
-//! By default at one level of optimisation, the larger ones in half of the modes each; with `EVERYCALL_FULL=1` at all of them, and with the flags that
-//! change what a linker does. Sources come by cargo, objects are kept in the target folder. The page check needs
-//! chromium, node, npm and python3; `EVERYCALL_SKIP_BROWSER=1` leaves it out.
+//! By default at one level of optimisation, the larger ones in half of the modes each; with
+//! `EVERYCALL_FULL=1` at all of them, and with the flags that change what a linker does. Sources
+//! come by cargo, objects are kept in the target folder. The page check needs chromium, node, npm
+//! and python3; `EVERYCALL_SKIP_BROWSER=1` leaves it out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -32,8 +33,9 @@ const FLAGS_FULL: &[&[&str]] = &[
     &["-O2", "-ffunction-sections", "-fdata-sections", "-Wl,--gc-sections"],
 ];
 
-/// Modes in which a workload is tried. Compiling the large ones takes the most time of all tests: without `EVERYCALL_FULL`, SQLite has half of the modes and
-/// zstd the others, so that each mode has three of the four.
+/// Modes in which a workload is tried. Compiling the large ones takes the most time of all tests:
+/// without `EVERYCALL_FULL`, SQLite has half of the modes and zstd the others, so that each mode
+/// has three of the four.
 fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
     let parity = match workload.name {
         "sqlite" => Some(0),
@@ -205,8 +207,8 @@ impl Case<'_> {
                 assert_eq!(total.unwound, 0, "{label}: nothing is left without an exit");
                 continue;
             }
-            // Errors and yields leave by luaD_throw, which never returns; what lies between it and the protected
-            // call is left with it.
+            // Errors and yields leave by luaD_throw, which never returns; what lies between it and
+            // the protected call is left with it.
             let throws = thread.functions["luaD_throw"];
             assert!(throws.entries > 100, "{label}: {throws:?}");
             assert_eq!((throws.exits, throws.unwound), (0, throws.entries), "{label}");
@@ -337,8 +339,8 @@ mod browser {
         pub select: Value,
     }
 
-    /// From the lines of `replay --format json`: how many calls, and the function with most of them as `check.js`
-    /// takes it.
+    /// From the lines of `replay --format json`: how many calls, and the function with most of them
+    /// as `check.js` takes it.
     pub fn chosen(lines: &str) -> (u64, Value) {
         let (mut slices, mut counts) = (0, BTreeMap::<(String, String, u64), u64>::new());
         for line in lines.lines() {
@@ -427,7 +429,8 @@ mod browser {
 mod hooks {
     use super::{BTreeMap, BTreeSet, Command, FunctionTable, Mode, Path, PathBuf, image, successful};
 
-    /// Every function that the compiler emitted has an entry hook, and an exit hook at each of its returns.
+    /// Every function that the compiler emitted has an entry hook, and an exit hook at each of its
+    /// returns.
     pub fn check(mode: Mode, program: &Path, objects: &[PathBuf]) -> String {
         let emitted = emitted_functions(objects);
         let image = image::Image::read_functions(program, mode.name, &|_| false);
@@ -443,7 +446,8 @@ mod hooks {
         let returns = returns(program);
         let (mut complaints, mut count) = (Vec::new(), 0);
         for (start, end, name) in table.iter() {
-            // The objects come first in the order of addresses, a static library's functions of the same name behind.
+            // The objects come first in the order of addresses, a static library's functions of the
+            // same name behind.
             let (symbol, number) = name.split_once('#').unwrap_or((name, "1"));
             let number: usize = number.parse().expect("a number");
             let is_emitted = emitted.get(symbol).is_some_and(|count| number <= *count);
@@ -456,7 +460,8 @@ mod hooks {
                 complaints.push(format!("{name} has no entry hook"));
             }
             for at in returns.range(start..end) {
-                // Behind its hook, or itself the place that becomes one; `__cyg_profile` hooks are called earlier.
+                // Behind its hook, or itself the place that becomes one; `__cyg_profile` hooks are
+                // called earlier.
                 let has_exit = match mode.name {
                     // Or the one that the site begins with while it is off.
                     "nops" => exits.contains(&(at - 5)) || exits.contains(at),
@@ -474,9 +479,9 @@ mod hooks {
         format!("{count} functions hooked")
     }
 
-    /// What compilers make by themselves, without a function in the source to trace: thunks (they go on in the
-    /// function proper), initialisers of files, clang's terminate handler, and what is split off a function that has
-    /// its `__cyg_profile` hooks already.
+    /// What compilers make by themselves, without a function in the source to trace: thunks (they
+    /// go on in the function proper), initialisers of files, clang's terminate handler, and what is
+    /// split off a function that has its `__cyg_profile` hooks already.
     fn is_left_out(mode: Mode, name: &str) -> bool {
         image::is_thunk(name)
             || (mode.is_body() && name.contains(".part."))

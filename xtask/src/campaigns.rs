@@ -1,4 +1,5 @@
-//! What takes minutes or hours: tests that run longer, or oftener, than `cargo xtask test` lets them.
+//! What takes minutes or hours: tests that run longer, or oftener, than `cargo xtask test` lets
+//! them.
 
 use crate::packages;
 use crate::step::{Step, workspace};
@@ -8,7 +9,8 @@ struct Campaign {
     name: &'static str,
     /// The option that says how long or how many, and its value where it isn't given.
     option: (&'static str, u64),
-    /// The runs: a file of `tests/tests`, the test, the variable that it reads, and by what the number is multiplied for it.
+    /// The runs: a file of `tests/tests`, the test, the variable that it reads, and by what the
+    /// number is multiplied for it.
     runs: &'static [(&'static str, &'static str, &'static str, f64)],
 }
 

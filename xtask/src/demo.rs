@@ -7,7 +7,8 @@ use std::process::{Command, Stdio};
 
 use crate::step::{Step, target_folder, workspace};
 
-/// What the library and the program are compiled with; at -O2 many of their small functions would be inlined.
+/// What the library and the program are compiled with; at -O2 many of their small functions would
+/// be inlined.
 const FLAGS: [&str; 3] = ["-std=c++17", "-Og", "-g"];
 /// The tree that is printed leaves out shorter calls.
 const SHORTEST_SHOWN: &str = "50us";

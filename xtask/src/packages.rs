@@ -1,18 +1,20 @@
-//! System packages that a task needs: looks for what they bring, installs what is missing where it may, else names
-//! the command.
+//! System packages that a task needs: looks for what they bring, installs what is missing where it
+//! may, else names the command.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::step::Step;
 
-/// A Debian package and the program, or the file by its whole path, by which it is known to be there.
+/// A Debian package and the program, or the file by its whole path, by which it is known to be
+/// there.
 pub type Package = (&'static str, &'static str);
 
 /// What the demo needs.
 pub const DEMO: [Package; 2] = [("g++", "g++"), ("binutils", "objcopy")];
 
-/// What the benchmarks can't do without. Other compilers and tracers are measured where they are installed.
+/// What the benchmarks can't do without. Other compilers and tracers are measured where they are
+/// installed.
 pub const BENCH: [Package; 3] = [("g++", "g++"), ("binutils", "objcopy"), ("util-linux", "taskset")];
 
 /// What the tests need.

@@ -38,8 +38,8 @@ pub struct Arguments {
 pub enum Verb {
     /// Run a compiler so that what it builds can be traced
     ///
-    /// The same as everycall-gcc, everycall-g++, everycall-clang and everycall-clang++, if this program is linked under these
-    /// names. `everycall cc --help` shows its options.
+    /// The same as everycall-gcc, everycall-g++, everycall-clang and everycall-clang++, if this
+    /// program is linked under these names. `everycall cc --help` shows its options.
     #[command(disable_help_flag = true)]
     Cc {
         /// [--mode MODE] -- COMPILER ARGUMENTS...
@@ -48,19 +48,22 @@ pub enum Verb {
     },
     /// Run a program and write its trace
     ///
-    /// The program's input, output and environment are unchanged. This command ends with its exit status or signal.
+    /// The program's input, output and environment are unchanged. This command ends with its exit
+    /// status or signal.
     #[command(override_usage = "everycall record [OPTIONS] [--] PROGRAM [ARGUMENTS]...")]
     Record(RecordArguments),
     /// Find the functions of triggers, for programs that run without `record`
     ///
-    /// Writes a trigger file; set EVERYCALL_TRIGGERS to its path in the program's environment. Each kept call becomes a
-    /// trace file in the program's starting folder, or in EVERYCALL_SNAPSHOT_FOLDER. The trigger file is valid only for these builds
-    /// of the program and its libraries.
+    /// Writes a trigger file; set EVERYCALL_TRIGGERS to its path in the program's environment. Each
+    /// kept call becomes a trace file in the program's starting folder, or in
+    /// EVERYCALL_SNAPSHOT_FOLDER. The trigger file is valid only for these builds of the program
+    /// and its libraries.
     Resolve(ResolveArguments),
     /// Write the trace of a running program, without stopping it
     ///
-    /// The program does not need to be started with `record`. It gets no signal and never waits: the newest events of its
-    /// threads are protected from being overwritten while they are copied into the file.
+    /// The program does not need to be started with `record`. It gets no signal and never waits:
+    /// the newest events of its threads are protected from being overwritten while they are copied
+    /// into the file.
     Snapshot(SnapshotArguments),
     /// Record more functions of a running program, or all of them
     ///
@@ -68,22 +71,27 @@ pub enum Verb {
     Enable(SelectArguments),
     /// Stop recording functions of a running program, or all of them
     ///
-    /// Functions that are off cost nothing (in modes nops and xray). Without a pattern, nothing is recorded any more.
+    /// Functions that are off cost nothing (in modes nops and xray). Without a pattern, nothing is
+    /// recorded any more.
     Disable(SelectArguments),
-    /// List the functions of a program that can be recorded, or of a running one with what is recorded
+    /// List the functions of a program that can be recorded; for a running program, also which are
+    /// recorded
     Functions(FunctionsArguments),
     /// Record some functions of a running program for a while, and write their trace
     ///
-    /// In addition to what is recorded anyway. What was off before is off again afterwards, however this command ends.
+    /// What others record is not affected. When this command ends, in whichever way, functions that
+    /// only it recorded are switched off again.
     Trace(TraceArguments),
-    /// List who records functions of a running program by `everycall trace`
+    /// List the sessions of a running program: which processes record functions with `everycall
+    /// trace`
     Sessions(SessionsArguments),
     /// List running traced programs, and crash files of programs that have died
     Ps(PsArguments),
     /// Extract the trace from a core dump
     ///
-    /// The program does not need to have been started with `record`. Reads plain cores, cores compressed by systemd-coredump (zstd,
-    /// lz4), and files that `everycall snapshot` writes in gdb (see gdb-script).
+    /// The program does not need to have been started with `record`. Reads plain cores, cores
+    /// compressed by systemd-coredump (zstd, lz4), and files that `everycall snapshot` writes in
+    /// gdb (see gdb-script).
     Core(CoreArguments),
     /// Print a command for gdb that takes a snapshot of a live process or a core
     ///
@@ -97,8 +105,8 @@ pub enum Verb {
     Export(ExportArguments),
     /// Print a manual page, or install all of them
     ///
-    /// `everycall man --install ~/.local/share/man` writes the pages of all verbs; then `man everycall` and
-    /// `man everycall-record` show them.
+    /// `everycall man --install ~/.local/share/man` writes the pages of all verbs; then `man
+    /// everycall` and `man everycall-record` show them.
     Man(ManArguments),
     /// Print a script that completes verbs and options in a shell
     ///
@@ -117,7 +125,8 @@ pub struct RecordArguments {
     /// Trace file to write [default: PROGRAM.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Memory for each thread's newest events: a power of two from 64K to 1G; an event takes 8 bytes [default: 1M]
+    /// Memory for each thread's newest events: a power of two from 64K to 1G; an event takes 8
+    /// bytes [default: 1M]
     #[arg(long, value_name = "SIZE", value_parser = ring_size)]
     pub ring_size: Option<u64>,
     /// Write all events to the file while the program runs, instead of the newest ones at its end
@@ -128,7 +137,8 @@ pub struct RecordArguments {
     /// If the disk is too slow, make the program wait, so that no event is lost
     #[arg(long, requires = "stream")]
     pub stall: bool,
-    /// Memory for events that wait to be written, in addition to each thread's ring, such as 64M [default: 256M]
+    /// Memory for events that wait to be written, in addition to each thread's ring, such as 64M
+    /// [default: 256M]
     #[arg(long, value_name = "SIZE", value_parser = large_size, requires = "stream")]
     pub stream_memory: Option<u64>,
     /// Start a new file after this many bytes: app.0001.ect, app.0002.ect, ... [default with --keep-files: 1G]
@@ -144,9 +154,11 @@ pub struct RecordArguments {
     pub functions: OnlyArguments,
     #[command(flatten)]
     pub triggers: TriggerArguments,
-    /// Drop calls that take less and call nothing that is recorded, such as 500ns; up to 100ms
+    /// Drop calls that are shorter than this and contain no recorded call, such as 500ns; up to
+    /// 100ms
     ///
-    /// The rings then reach further back. What was dropped is counted for each function; `everycall info` shows it.
+    /// The rings then cover a longer time. Dropped calls are counted for each function; `everycall
+    /// info` shows the counts.
     #[arg(long, value_name = "TIME", value_parser = min_duration)]
     pub min_duration: Option<u64>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
@@ -175,15 +187,19 @@ pub struct RecordArguments {
 pub struct TriggerArguments {
     /// Save a snapshot when a call takes longer, as in 'handle_request > 20ms'; repeatable
     ///
-    /// Each kept call adds a snapshot to the trace: all that it called, and the newest events of all other threads.
+    /// Each kept call adds a snapshot to the trace: all that it called, and the newest events of
+    /// all other threads.
     ///
-    /// The function's name may be mangled or demangled, with or without scope, return type and parameters; * matches anything.
+    /// The function's name may be mangled or demangled, with or without scope, return type and
+    /// parameters; * matches anything.
     ///
-    /// Conditions: 'f > 20ms' (a time); 'f > p99' (slower than 99% of its calls in the last ten seconds); 'f entered' (every
-    /// call); 'signal USR1' or 'signal USR2' (sent to this command, not to the program).
+    /// Conditions: 'f > 20ms' (a time); 'f > p99' (slower than 99% of its calls in the last ten
+    /// seconds); 'f entered' (every call); 'signal USR1' or 'signal USR2' (sent to this command,
+    /// not to the program).
     ///
-    /// A call of f that ends in a tail call goes on until what it jumped to ends, as if it were written 'f+tail > 20ms'; if that isn't
-    /// traced, it is kept as "at most" what passed until the thread's next event. 'f-tail > 20ms': f's own time alone.
+    /// A call of f that ends in a tail call goes on until what it jumped to ends, as if it were
+    /// written 'f+tail > 20ms'; if that isn't traced, it is kept as "at most" what passed until the
+    /// thread's next event. 'f-tail > 20ms': f's own time alone.
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
     /// Keep at most this many calls of each trigger [default: 20]
@@ -197,7 +213,8 @@ pub struct TriggerArguments {
     /// With --keep-by slowest, it is the slowest call of the interval.
     #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "trigger")]
     pub keep_every: Option<u64>,
-    /// Memory for events of calls that may be kept, in addition to each thread's ring, such as 256M [default: 64M]
+    /// Memory for events of calls that may be kept, in addition to each thread's ring, such as 256M
+    /// [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "trigger")]
     pub trigger_memory: Option<u64>,
 }
@@ -215,7 +232,8 @@ pub struct ResolveArguments {
     pub functions: OnlyArguments,
     #[command(flatten)]
     pub triggers: TriggerArguments,
-    /// The program, and the libraries that it loads at run time; libraries that it links are found automatically
+    /// The program, and the libraries that it loads at run time; libraries that it links are found
+    /// automatically
     #[arg(required = true, value_name = "FILE")]
     pub files: Vec<PathBuf>,
 }
@@ -303,12 +321,14 @@ pub struct SessionsArguments {
 /// Which functions are recorded from the start on.
 #[derive(Debug, Args)]
 pub struct OnlyArguments {
-    /// Record only functions that this pattern matches, or those of a list (@FILE); may be given several times
+    /// Record only functions that this pattern matches, or those of a list (@FILE); may be given
+    /// several times
     ///
     /// `everycall enable --help` says what patterns are.
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
-    /// Leave out functions that this pattern matches, or those of a list (@FILE); may be given several times
+    /// Leave out functions that this pattern matches, or those of a list (@FILE); may be given
+    /// several times
     #[arg(long = "not", value_name = "PATTERN")]
     pub not: Vec<String>,
 }
@@ -319,7 +339,8 @@ pub struct SnapshotArguments {
     /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Write only the newest events, covering at least this time, such as 200ms [default: all that the rings hold]
+    /// Write only the newest events, covering at least this time, such as 200ms [default: all that
+    /// the rings hold]
     ///
     /// Segments of 4 to 64 KiB are written whole, so the trace may reach back further.
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
@@ -421,7 +442,8 @@ pub struct ExportArguments {
     /// File to write, - for standard output [default: the trace's name with the format's extension]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// Show in each slice's details which calls the compiler inlined [default: on, except for JSON with more than 1,000,000 calls]
+    /// Show in each slice's details which calls the compiler inlined [default: on, except for JSON
+    /// with more than 1,000,000 calls]
     #[arg(long)]
     pub inlines: bool,
     /// Leave out which calls the compiler inlined
@@ -523,8 +545,8 @@ pub struct SymbolArguments {
     pub debug_dir: Vec<PathBuf>,
     /// Show full names: `std::vector<int, std::allocator<int> >` instead of `std::vector<int>`
     ///
-    /// By default, the standard library's default arguments, inline namespaces and ABI tags are left out. Patterns match both
-    /// forms. JSON always has full names.
+    /// By default, the standard library's default arguments, inline namespaces and ABI tags are
+    /// left out. Patterns match both forms. JSON always has full names.
     #[arg(long)]
     pub full_names: bool,
 }

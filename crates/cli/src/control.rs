@@ -8,8 +8,8 @@ use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
 use everycall_format::arena::{ModuleEntry, module_state};
 use everycall_format::control::{Reply, status};
 use everycall_format::until_nul;
+use everycall_io::say;
 use everycall_live::{Control, LiveArena, ProcessFacts};
-use everycall_messages::say;
 use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
@@ -90,7 +90,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
         std::thread::sleep(rest.min(Duration::from_millis(100)));
         if program.has_ended() {
-            return Err(program.failed(&"the process has ended; to have the calls of programs that end, run them under `everycall record`"));
+            return Err(program.failed(&"the process has ended, and its calls are lost; to record programs that end, use `everycall record -- PROGRAM`"));
         }
     }
     let last = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -216,7 +216,7 @@ impl Program {
     fn table(&self, module: &ModuleEntry, path: &[u8]) -> Result<FunctionTable, String> {
         use std::os::unix::ffi::OsStrExt;
         let path = Path::new(std::ffi::OsStr::from_bytes(path));
-        // It may see other files under these names than we do.
+        // In a container, other files have these names than here.
         let mut inside = PathBuf::from(format!("/proc/{}/root", self.pid));
         inside.push(path.strip_prefix("/").unwrap_or(path));
         let table = FunctionTable::open(&inside)
@@ -254,7 +254,7 @@ pub fn add(selection: &mut Selection, patterns: &[String], is_in: bool) -> Resul
     Ok(all.filter(|rule| !before.contains(rule) || named.contains(rule)).collect())
 }
 
-/// That each of these rules matches something.
+/// Fails if one of these rules matches no function.
 pub fn all_match(
     selection: &Selection,
     added: &[String],
@@ -272,7 +272,7 @@ pub fn all_match(
 fn nothing_matches(rule: &Rule, tables: &[FunctionTable]) -> String {
     let names: Vec<String> = tables.iter().flat_map(FunctionTable::plain_names).collect();
     let near = match Selection::near(rule, &names).as_slice() {
-        [] => "; `everycall functions` lists what there is".to_owned(),
+        [] => "; `everycall functions PID` or `everycall functions FILE` lists them".to_owned(),
         [one] => format!("; there is {one}"),
         [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
     };
@@ -280,7 +280,7 @@ fn nothing_matches(rule: &Rule, tables: &[FunctionTable]) -> String {
     format!("no traced function in {} matches `{}`{near}", files.join(", "), rule.pattern)
 }
 
-/// Says what each of these rules matches.
+/// Prints how many functions each of these rules matches.
 pub fn print_matched(selection: &Selection, added: &[String], outcome: &Outcome) {
     for (rule, matched) in selection.rules().iter().zip(&outcome.matched) {
         if added.contains(&rule.to_string()) {
@@ -303,22 +303,23 @@ fn sites_on(reply: &Reply, took: Duration) -> String {
     }
 }
 
-/// What a user should know beside.
+/// Prints what limits the selection's effect.
 fn notes(program: &Program, reply: &Reply) {
     if reply.status == status::DISABLED {
         say!(
-            "everycall: {program} has switched tracing off itself (everycall_disable): nothing is recorded until it calls everycall_enable"
+            "everycall: {program} called everycall_disable(): nothing is recorded until it calls everycall_enable()"
         );
     }
     if reply.foreign > 0 {
         say!(
-            "everycall: {} hold other bytes than everycall's, such as a debugger's breakpoints, and were left as they are",
+            "everycall: {} not switched: other bytes are there, such as a debugger's breakpoints; remove those and repeat the command",
             Several(reply.foreign, "site", "sites")
         );
     }
     if reply.failed > 0 {
         say!(
-            "everycall: {} could not be switched: the process must not change its code (memory-deny-write-execute, a seccomp filter)",
+            "everycall: {} could not be switched: the process isn't allowed to change its code; start it without MemoryDenyWriteExecute and seccomp \
+             filters of mprotect",
             Several(reply.failed, "site", "sites")
         );
     }

@@ -8,7 +8,7 @@ use std::time::Duration;
 use everycall_analysis::{crash_files, open_for_reading};
 use everycall_coredump::{Core, ProcessFacts, Snapshot};
 use everycall_format::arena::ClockReading;
-use everycall_messages::say;
+use everycall_io::say;
 use everycall_units::{Several, Size};
 
 use crate::arguments::CoreArguments;
@@ -98,9 +98,9 @@ fn describe(process: &ProcessFacts) -> String {
     format!("core of {}, {state}, with {threads}", process.describe())
 }
 
-/// Readings of all clocks now, where they are the same clocks as those of `start`: then they tell exactly how fast the counter ran
-/// meanwhile. The sign is that this rate is the one that is measured now; the counter of another machine, or that of an earlier
-/// boot, began at another time.
+/// Readings of all clocks now, where they are the same clocks as those of `start`: then they tell
+/// exactly how fast the counter ran meanwhile. The sign is that this rate is the one that is
+/// measured now; the counter of another machine, or that of an earlier boot, began at another time.
 fn readings_of_this_boot(start: ClockReading) -> Vec<ClockReading> {
     let first = everycall_recorder::clock::read();
     std::thread::sleep(PAUSE);

@@ -6,7 +6,8 @@ use std::process::ExitCode;
 pub const FAILED: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
-/// `record` did not do its part: the program wasn't started, or ran and its trace could not be written.
+/// `record` did not do its part: the program wasn't started, or ran and its trace could not be
+/// written.
 pub const NOT_RECORDED: u8 = 125;
 /// The program is there, but can't be executed.
 pub const NOT_EXECUTABLE: u8 = 126;

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use everycall_analysis::{NameOptions, SymbolNames, TraceView};
 use everycall_export::{FormatFacts, Note};
-use everycall_messages::say;
-use everycall_outfile::{MODE_PRIVATE, MODE_SHARED};
+use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED};
+use everycall_io::say;
 use everycall_timeline::Trace;
 use everycall_units::{Count, Several};
 
@@ -18,7 +18,8 @@ use crate::output::{BUFFER, Destination};
 use crate::source_notes;
 use crate::traces;
 
-/// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each one repeats it.
+/// Up to so many calls, slices in JSON tell what was inlined unless they are told otherwise: each
+/// one repeats it.
 const JSON_INLINES_MAX: u64 = 1_000_000;
 
 /// Runs the verb.

@@ -5,8 +5,8 @@ use std::io;
 use std::path::Path;
 use std::process::ExitCode;
 
-use everycall_messages::say;
-use everycall_outfile::OutFileError;
+use everycall_io::outfile::OutFileError;
+use everycall_io::say;
 use everycall_recorder::RecordError;
 
 use crate::exit_code;

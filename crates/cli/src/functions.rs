@@ -4,7 +4,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_control::{SelectionSet, resolve, selection_of};
-use everycall_messages::say;
+use everycall_io::say;
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_units::{Count, Several};
 use serde_json::{Value, json};

@@ -1,5 +1,5 @@
-//! The `everycall` command: arguments, orchestration, messages and exit codes. Rules of decoding live in the
-//! libraries.
+//! The `everycall` command: arguments, orchestration, messages and exit codes. Rules of decoding
+//! live in the libraries.
 //!
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
@@ -11,7 +11,7 @@
 //! output    where outputs may stand;  memory: where there is none left
 //! ```
 
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
@@ -50,7 +50,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue};
-use everycall_messages::{say, say_text};
+use everycall_io::{messages::say_text, say};
 
 use crate::arguments::{Arguments, Verb};
 use crate::failure::Failure;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Command, CommandFactory};
-use everycall_messages::say;
+use everycall_io::say;
 
 use crate::arguments::{Arguments, CompletionsArguments, EXAMPLES, ManArguments, SUMMARY};
 use crate::exit_code;

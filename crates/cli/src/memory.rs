@@ -1,11 +1,14 @@
-//! What happens where there is no memory left: a sentence and an exit code, as for any other failure.
+//! What happens where there is no memory left: a sentence and an exit code, as for any other
+//! failure.
 //!
-//! Rust's library aborts where memory that it can't do without isn't to be had. Allocations of sizes that come from outside are asked for
-//! in ways that may fail; for all others, the abort becomes an exit here.
+//! Rust's library aborts where memory that it can't do without isn't to be had. Allocations of
+//! sizes that come from outside are asked for in ways that may fail; for all others, the abort
+//! becomes an exit here.
 //!
 //! # Safety
 //!
-//! The allocator hands everything on to the system's. The handler of SIGABRT calls only what is async-signal-safe.
+//! The allocator hands everything on to the system's. The handler of SIGABRT calls only what is
+//! async-signal-safe.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -63,7 +66,8 @@ extern "C" fn on_abort(_signal: libc::c_int) {
     }
 }
 
-/// From now on, where there is no memory left, this process exits with `exit_code`. Programs that are started don't inherit it.
+/// From now on, where there is no memory left, this process exits with `exit_code`. Programs that
+/// are started don't inherit it.
 pub fn exit_where_none_is_left(exit_code: u8) {
     EXIT_CODE.store(exit_code.into(), Ordering::Relaxed);
     // SAFETY: all zero is a valid action; the handler is async-signal-safe.

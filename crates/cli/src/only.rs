@@ -7,7 +7,7 @@ use std::os::fd::AsRawFd;
 use std::path::PathBuf;
 
 use everycall_control::resolve;
-use everycall_messages::say;
+use everycall_io::say;
 use everycall_patterns::{FunctionTable, Selection};
 use everycall_units::{Count, Several};
 use rustix::fs::{MemfdFlags, Mode, fchmod, memfd_create};

@@ -1,6 +1,6 @@
-//! Verbs of other tools, and which of ours does that.
+//! Hints for users who type another tool's verb.
 
-/// What to run instead of `verb`, which is uftrace's, perf's or XRay's.
+/// The command to run instead of `verb`, a verb of uftrace, perf or XRay.
 pub fn hint(verb: &str) -> Option<&'static str> {
     Some(match verb {
         "report" | "account" | "top" => {
@@ -11,18 +11,22 @@ pub fn hint(verb: &str) -> Option<&'static str> {
             "`everycall replay FILE` shows calls as a tree; `everycall export -f perfetto FILE` is for graphs in a viewer"
         }
         "dump" | "script" => {
-            "`everycall replay FILE` prints every call, with `-f json` for programs; of a program that runs, `everycall snapshot PID` gets them"
+            "`everycall replay FILE` prints every call (`-f json`: as JSON lines); `everycall snapshot PID` writes FILE for a running program"
         }
         "convert" => "`everycall export -f vizviewer|perfetto|chrome FILE` writes a trace for viewers",
         "tui" | "gui" | "view" | "timechart" => {
             "`everycall replay FILE | less -R` shows calls as a tree; `everycall export FILE` writes a trace for viewers"
         }
-        "live" | "trace" => {
-            "`everycall record -- PROGRAM` and then `everycall replay FILE`; of a program that runs, `everycall snapshot PID`"
+        "live" => {
+            "run `everycall record -- PROGRAM`, then `everycall replay FILE`; for a running program, `everycall snapshot PID`"
         }
         "recv" => "`everycall record --stream` writes while the program runs",
-        "list" => "`everycall ps` lists the traced programs that run",
-        "attach" => "`everycall snapshot PID` gets the calls of a program that runs",
+        "list" => {
+            "`everycall ps` lists running traced programs; `everycall functions PID` lists their functions"
+        }
+        "attach" => {
+            "`everycall snapshot PID` writes the latest calls of a running program; `everycall trace PID PATTERN` records chosen functions"
+        }
         _ => return None,
     })
 }
@@ -32,9 +36,9 @@ mod tests {
     use super::*;
     use crate::arguments::Arguments;
 
-    /// What is suggested can be typed.
+    /// Each suggested command exists.
     #[test]
-    fn hints_name_verbs_that_there_are() {
+    fn hints_name_existing_verbs() {
         use clap::CommandFactory;
         let command = Arguments::command();
         let known: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();

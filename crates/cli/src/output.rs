@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use everycall_outfile::{MODE_PRIVATE, OutFile, OutFileError};
+use everycall_io::outfile::{MODE_PRIVATE, OutFile, OutFileError};
 use everycall_recorder::Summary;
 
 use crate::exit_code;
@@ -72,7 +72,8 @@ pub fn lines<const N: usize>(rows: &[[String; N]], at_the_left: &[usize]) -> Str
     text
 }
 
-/// What tells the file that `path` leads to from all others: its device and inode. `None` where it is no regular file.
+/// What tells the file that `path` leads to from all others: its device and inode. `None` where it
+/// is no regular file.
 pub fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::metadata(path).ok().filter(|data| data.is_file()).map(|data| (data.dev(), data.ino()))
 }

@@ -1,4 +1,4 @@
-//! A look at the program before it is started: whether it can be traced, and if not, what would help.
+//! Checks before the program is started whether it can be traced, and if not, says what to do.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -14,7 +14,7 @@ use object::read::ReadCache;
 use object::read::elf::{Dyn, ElfFile};
 use object::{LittleEndian, Object, ObjectSymbol, SymbolKind};
 
-/// What is known of a program before it runs.
+/// What can be known about a program before it runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Prospect {
     /// It has traced functions and a runtime.
@@ -23,15 +23,15 @@ pub enum Prospect {
     TracedLibraries,
     /// It has no traced functions, but may start a program that has.
     Launcher,
-    /// It may be run, and what comes of it is seen at the end.
+    /// Only running it will show whether it is traced.
     Unknown,
-    /// It is there, and can't be traced as it is: a sentence.
+    /// It exists, but can't be traced: the message.
     Untraceable(String),
-    /// It is no program: a sentence.
+    /// It isn't a program: the message.
     NoProgram(String),
 }
 
-/// Programs that people start others with.
+/// Programs whose purpose is to start other programs.
 const LAUNCHERS: &[&str] = &[
     "bash",
     "busybox",
@@ -84,12 +84,12 @@ const LAUNCHERS: &[&str] = &[
     "zsh",
 ];
 
-/// Libraries looked at before we give up on finding traced ones.
+/// The search for traced libraries ends after this many.
 const LIBRARIES_MAX: usize = 256;
-/// A text file without `#!` is a script to shells too, if its beginning looks like text.
+/// Shells run a text file without `#!` as a script, if its first bytes look like text.
 const BEGINNING: usize = 256;
 
-/// Looks at `program`, as it is going to be found when it is started.
+/// Checks `program`, found in the same way as when it is started.
 pub fn look_at(program: &OsStr) -> Prospect {
     let Some(path) = find_program(program) else { return Prospect::Unknown };
     match site_report(&path) {
@@ -99,29 +99,30 @@ pub fn look_at(program: &OsStr) -> Prospect {
             "{} is neither an ELF file nor a script; name a program, or a script that starts one",
             path.display()
         )),
-        // One may run what one can't read.
+        // Files without read permission may be executable.
         Err(SiteError::Unreadable(..)) => Prospect::Unknown,
         Err(error) => Prospect::NoProgram(error.to_string()),
     }
 }
 
-/// Whether a program runs with rights that who starts it hasn't: it then ignores our environment, and the dynamic linker `LD_PRELOAD`.
+/// Whether a program gets privileges when it is started (setuid, setgid, capabilities). It then
+/// ignores our environment, and the dynamic linker ignores `LD_PRELOAD`.
 pub fn is_privileged(program: &OsStr) -> bool {
     let Some(path) = find_program(program) else { return false };
     let mode = fs::metadata(&path).map_or(0, |metadata| metadata.mode());
     mode & 0o6000 != 0 || rustix::fs::getxattr(&path, "security.capability", &mut [0; 64]).is_ok()
 }
 
-/// Why nothing may come of a program that carries the runtime, as far as that can be told from outside, before it runs.
+/// The probable reason why a program with the runtime recorded nothing.
 pub fn why_untraced(program: &OsStr) -> &'static str {
     if is_privileged(program) {
-        "it runs with rights of its own (setuid, setgid or capabilities), and such programs ignore our environment; record a \
-         copy without these"
+        "it has setuid, setgid or capabilities, and such programs ignore everycall's environment; record a copy without them \
+         (cp drops them)"
     } else if !Path::new("/proc/self/fd").exists() {
-        "/proc isn't mounted, where programs find their recorder; mount it"
+        "/proc isn't mounted, and programs find their recorder there; mount it: mount -t proc proc /proc"
     } else {
-        "it never came to the runtime's initialiser (a static program that is linked with -nostartfiles runs none), or saw no \
-         /proc, where programs find their recorder"
+        "the runtime's initialiser did not run (static programs linked with -nostartfiles run none), or the program sees no \
+         /proc, where it would find its recorder; link it without -nostartfiles, and mount /proc where it runs"
     }
 }
 
@@ -145,7 +146,7 @@ fn judge(path: &Path, report: &SiteReport) -> Prospect {
         ));
     }
     if carries_runtime {
-        // Linked through the prefix from other objects: traced plugins find it.
+        // Linked through the prefix from untraced objects: traced plugins find the runtime.
         return Prospect::Unknown;
     }
     if is_launcher(&name) {
@@ -161,30 +162,31 @@ fn judge(path: &Path, report: &SiteReport) -> Prospect {
     ))
 }
 
-/// What a program consists of before it runs, as far as that may be traced.
+/// The traced objects that a program is linked from, before it runs.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
     /// The program and libraries of its own with traced functions.
     pub traced: Vec<PathBuf>,
-    /// Whether any of them loads others.
+    /// Whether any of them calls `dlopen`.
     loads: bool,
     /// Whether any of them starts programs.
     starts: bool,
 }
 
 impl Objects {
-    /// Whether any of them loads others.
+    /// Whether any of them calls `dlopen`.
     pub fn loads(&self) -> bool {
         self.loads
     }
 
-    /// Whether functions may come later that aren't in these. `follows`: also those of programs that it starts.
+    /// Whether functions outside these objects may run later. `follows`: also in programs that it
+    /// starts.
     pub fn may_bring_more(&self, follows: bool) -> bool {
         self.loads || follows && self.starts
     }
 }
 
-/// What `program` consists of; `None` where that can't be told, or it only starts other programs.
+/// The objects of `program`; `None` if it can't be read, or only starts other programs.
 pub fn traced_objects(program: &OsStr) -> Option<Objects> {
     let path = find_program(program)?;
     let report = site_report(&path).ok()?;
@@ -204,7 +206,7 @@ pub fn traced_objects(program: &OsStr) -> Option<Objects> {
     (!objects.traced.is_empty()).then_some(objects)
 }
 
-/// Whether an object calls what loads libraries, and what starts programs.
+/// Whether an object loads libraries, and whether it starts programs.
 fn calls(object: &Path) -> Option<(bool, bool)> {
     const LOADS: [&str; 2] = ["dlopen", "dlmopen"];
     const STARTS: [&str; 5] = ["exec", "fexecve", "posix_spawn", "system", "popen"];
@@ -223,7 +225,7 @@ fn calls(object: &Path) -> Option<(bool, bool)> {
     Some((loads, starts))
 }
 
-/// Whether the name is that of a launcher, also with a version behind it, such as `python3.11`.
+/// Whether a launcher has this name, with or without a version (`python3.11`).
 fn is_launcher(name: &str) -> bool {
     let plain = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.' || c == '-');
     LAUNCHERS.contains(&name) || LAUNCHERS.contains(&plain)
@@ -241,7 +243,7 @@ fn has_traced_libraries(program: &Path) -> bool {
     with_libraries(program.to_owned()).skip(1).any(is_traced)
 }
 
-/// The program, then the libraries that it is linked with, directly or not, as far as [`needed`] finds them.
+/// The program, then all libraries that it is linked with, directly or not, that [`needed`] finds.
 fn with_libraries(program: PathBuf) -> impl Iterator<Item = PathBuf> {
     let mut waiting = vec![program];
     let mut seen: Vec<OsString> = Vec::new();
@@ -258,8 +260,8 @@ fn with_libraries(program: PathBuf) -> impl Iterator<Item = PathBuf> {
     })
 }
 
-/// The libraries that an object names, as far as they are found where the object itself or `LD_LIBRARY_PATH` says.
-/// The system's own folders are left out: what is installed there isn't somebody's fresh build.
+/// The libraries that an object needs, looked up in its run path and in `LD_LIBRARY_PATH`. The
+/// system's folders are left out: installed libraries are rarely built for tracing.
 fn needed(object: &Path) -> Option<Vec<PathBuf>> {
     let file = fs::File::open(object).ok()?;
     let cache = ReadCache::new(file);
@@ -303,7 +305,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn launchers_are_known_with_their_versions() {
+    fn launchers_are_recognized_with_a_version_in_their_name() {
         for name in ["sh", "python3.11", "python", "gdb", "make"] {
             assert!(is_launcher(name), "{name}");
         }
@@ -313,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_is_told_from_scripts_and_plain_programs() {
+    fn scripts_untraced_programs_and_other_files_are_distinguished() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str, content: &[u8]| {
             let path = folder.path().join(name);
@@ -330,7 +332,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_of_a_program_are_looked_for_where_it_says() {
+    fn libraries_are_looked_up_in_the_run_path() {
         assert_eq!(
             run_path(b"$ORIGIN/../lib::/opt/x", Some(Path::new("/app/bin"))),
             [PathBuf::from("/app/bin/../lib"), PathBuf::from("/opt/x")]

@@ -1,4 +1,4 @@
-//! `everycall ps`: the programs of which snapshots can be taken, and the crash files of those that died.
+//! `everycall ps`: lists running traced programs, and crash files of programs that ended.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::process::ExitCode;
 
 use everycall_analysis::crash_files::{self, LeftBehind};
 use everycall_format::env;
+use everycall_io::say;
 use everycall_live::{Listed, LiveError, Reached};
-use everycall_messages::say;
 use everycall_units::{Count, OptionSize, Size};
 use serde_json::{Value, json};
 
@@ -44,7 +44,7 @@ pub fn run(arguments: &PsArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The crash files in the folders that are asked for and in those that are known.
+/// Crash files in the named folders, in `EVERYCALL_CRASH`, and in those of running programs.
 fn left_behind(
     arguments: &PsArguments,
     listed: &[Listed],
@@ -67,7 +67,7 @@ fn left_behind(
                 let reason = format!("can't be read: {error}; name a folder with crash files");
                 return Err(Failure::of(folder, reason));
             }
-            // One of another container, or that isn't there yet.
+            // The folder may belong to another container, or not exist yet.
             Err(_) => {}
         }
     }
@@ -80,25 +80,25 @@ fn notes(listed: &[Listed], left: &[LeftBehind], others: &[(u32, LiveError)]) {
     }
     if let Some(first) = left.first() {
         say!(
-            "everycall: files of programs that died stay until they are deleted; `everycall replay {}` shows one",
+            "everycall: crash files stay until you delete them; `everycall replay {}` shows the first one",
             first.path.display()
         );
     }
     if listed.is_empty() && left.is_empty() {
         say!(
-            "everycall: nothing that runs here is traced, or it isn't yours: start a program that was built with \
-             `everycall cc -- g++ ...`"
+            "everycall: no traced program of yours is running; build one with `everycall cc -- g++ -O2 -g app.cpp -o app`, start it, \
+             and run `everycall ps` again"
         );
     }
 }
 
 const HEAD: [&str; 8] = ["PID", "AGE", "THREADS", "EVENTS", "RING", "STATE", "BY", "PROGRAM"];
-/// Columns that begin at the left.
+/// Left-aligned columns.
 const LEFT_ALIGNED: [usize; 3] = [5, 6, 7];
 const LEFT_HEAD: [&str; 6] = ["DIED", "LAST EVENT", "THREADS", "ON DISK", "CRASH FILE", "COMMAND"];
 const LEFT_LEFT_ALIGNED: [usize; 2] = [4, 5];
 
-/// The rows of a table, if it has any.
+/// The table with its head, or nothing if it has no rows.
 fn head_and<const N: usize>(head: [&str; N], rows: impl Iterator<Item = [String; N]>) -> Vec<[String; N]> {
     let rows: Vec<[String; N]> = std::iter::once(head.map(str::to_owned)).chain(rows).collect();
     if rows.len() > 1 { rows } else { Vec::new() }

@@ -10,9 +10,9 @@ use std::process::{ExitCode, ExitStatus};
 
 use everycall_format::dropped::TICKS_MAX;
 use everycall_format::env;
+use everycall_io::outfile::{MODE_PRIVATE, OutFile};
+use everycall_io::say;
 use everycall_kit::PRELOAD_LIBRARY;
-use everycall_messages::say;
-use everycall_outfile::{MODE_PRIVATE, OutFile};
 use everycall_recorder::{
     Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
 };
@@ -42,7 +42,8 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     let only = only::prepare(&arguments)?;
     launch.environment.extend(only.as_ref().map(|only| (env::ONLY, only.path())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
-    // Before the program starts: nobody wants to find out after an hour that there is no place for the trace.
+    // Before the program starts: nobody wants to find out after an hour that there is no place for
+    // the trace.
     let mut files = rotation::is_wanted(&arguments).then(|| Files::find(&arguments, &destination.path));
     let destination = files.as_ref().map_or(destination, |files| Destination::by_default(files.newest()));
     spare_programs(&destination.path, &arguments.command)?;
@@ -65,7 +66,8 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         file.stream(progress::line(quiet));
     }
     let running = start(recorder, &launch)?;
-    // From now on it can be read at any time. An older trace is gone only now that there is another one.
+    // From now on it can be read at any time. An older trace is gone only now that there is another
+    // one.
     let mut is_there = false;
     if arguments.stream {
         file.with_output(|file| Ok(file.get_mut().publish().map(|()| is_there = true)?));
@@ -119,7 +121,8 @@ fn min_duration(arguments: &RecordArguments) -> Result<Option<MinDuration>, Fail
     Ok(Some(MinDuration { nanoseconds, ticks: Rate::measure().ticks(nanoseconds).clamp(1, TICKS_MAX) }))
 }
 
-/// Refuses an output that would take the place of the program, or of another one that the command line names (`env ./app`).
+/// Refuses an output that would take the place of the program, or of another one that the command
+/// line names (`env ./app`).
 fn spare_programs(output: &Path, command: &[OsString]) -> Result<(), Failure> {
     let Some(there) = identity(output) else { return Ok(()) };
     let is_output = |path: &Path| identity(path) == Some(there);

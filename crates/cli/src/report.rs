@@ -6,7 +6,7 @@ use std::path::Path;
 
 use everycall_format::arena::{child_kind, counter};
 use everycall_format::env::{self, RING_SIZE_MAX};
-use everycall_messages::{say, say_text};
+use everycall_io::{messages::say_text, say};
 use everycall_recorder::{Summary, ThreadSummary};
 use everycall_triggers::{Condition, Outcome, Tally, Trigger};
 use everycall_units::{Count, Duration, OptionSize, Several, Size};
@@ -96,7 +96,8 @@ fn trigger_text(tally: &Tally) -> String {
     }
 }
 
-/// What is to be said of functions whose first calls no trigger looked at; nothing where there are none.
+/// What is to be said of functions whose first calls no trigger looked at; nothing where there are
+/// none.
 pub fn named_late(functions: u64) -> String {
     match functions {
         0 => String::new(),
@@ -108,7 +109,8 @@ pub fn named_late(functions: u64) -> String {
     }
 }
 
-/// What is to be said of functions that a trigger names and that nobody looks at; nothing where there are none.
+/// What is to be said of functions that a trigger names and that nobody looks at; nothing where
+/// there are none.
 pub fn not_armed(functions: u64) -> String {
     match functions {
         0 => String::new(),

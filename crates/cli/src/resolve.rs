@@ -1,4 +1,5 @@
-//! `everycall resolve`: finds the functions that triggers name, and writes them for programs that are started without `record`.
+//! `everycall resolve`: finds the functions that triggers name, and writes them for programs that
+//! are started without `record`.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -7,8 +8,8 @@ use std::process::ExitCode;
 
 use everycall_format::env;
 use everycall_format::site_set::{ENDING, SITES_MAX};
-use everycall_messages::say;
-use everycall_outfile::MODE_PRIVATE;
+use everycall_io::outfile::MODE_PRIVATE;
+use everycall_io::say;
 use everycall_symbols::site_report;
 use everycall_triggers::{SetBuilder, SetError};
 use everycall_units::{Count, Several};
@@ -30,14 +31,15 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
         (Some(_), true) => {
             return Err(Failure::new(
                 exit_code::USAGE,
-                "triggers and selections are files of their own; write one with --trigger, and another one with --only or --not",
+                "--trigger can't be combined with --only or --not, because triggers and selections are separate files; run resolve once for \
+                 each",
             ));
         }
         (None, false) => {
             return Err(Failure::new(
                 exit_code::USAGE,
-                "say which functions are meant: --trigger 'handle_request > 20ms' keeps slow calls of some, --only 'handle_*' records no \
-                 others, --not 'parse_*' leaves some out",
+                "no functions are named; add --trigger 'handle_request > 20ms' (keep slow calls), --only 'handle_*' (record only these) or \
+                 --not 'parse_*' (record all but these)",
             ));
         }
     };
@@ -54,7 +56,7 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     if let Some((trigger, _)) = triggers.iter().zip(&counts).find(|(_, count)| **count == 0) {
         let mut sentence = nothing_found(trigger, &objects.traced);
         if objects.loads {
-            sentence.push_str("; where it is one of a library that the program loads, name that, too");
+            sentence.push_str("; if it is in a library that the program loads, name that file, too");
         }
         return Err(Failure::new(exit_code::FAILED, sentence));
     }
@@ -74,7 +76,7 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     }
     for (trigger, left_out) in triggers.iter().zip(set.left_out()).filter(|(_, left_out)| **left_out > 0) {
         say!(
-            "everycall: `{trigger}` names {} more, which aren't armed: a process has room for {}; write a narrower pattern",
+            "everycall: `{trigger}` names {} more, which can't be armed, as a process has room for {}; use a narrower pattern",
             Several(*left_out as u64, "function", "functions"),
             Count(SITES_MAX.into())
         );
@@ -82,7 +84,7 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     if !arguments.quiet {
         let path = output.canonicalize().unwrap_or(output);
         say!(
-            "everycall: start the program with {}={}; calls that are kept become files in the folder that it starts in, or in that of {}",
+            "everycall: start the program with {}={}; kept calls are written to its working folder, or to the folder in {}",
             env::TRIGGERS,
             path.display(),
             env::SNAPSHOT_FOLDER

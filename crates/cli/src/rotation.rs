@@ -1,7 +1,7 @@
 //! The files that `record --stream` goes through: `app.0001.ect`, `app.0002.ect`, ...
 //!
-//! Those of earlier runs under this name are older ones of the same row: the first new one comes after them, so that none of them is
-//! overwritten, and `--keep-files` counts them, too.
+//! Those of earlier runs under this name are older ones of the same row: the first new one comes
+//! after them, so that none of them is overwritten, and `--keep-files` counts them, too.
 
 use std::cell::Cell;
 use std::ffi::OsStr;
@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::Duration;
 
-use everycall_outfile::{MODE_PRIVATE, OutFile, folder_of};
+use everycall_io::outfile::{MODE_PRIVATE, OutFile, folder_of};
 use everycall_recorder::Rotation;
 
 use crate::arguments::RecordArguments;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
+use everycall_io::say;
 use everycall_live::{ProcessFacts, Reached};
-use everycall_messages::say;
 use everycall_units::Duration;
 
 use crate::arguments::SnapshotArguments;
@@ -19,7 +19,7 @@ pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
     if arguments.output.is_some() && arguments.pids.len() > 1 {
         return Err(Failure::new(
             exit_code::USAGE,
-            "-o names one file, and several processes were asked for; without it each gets a file PROGRAM-PID.ect",
+            "-o names one file, but several processes were named; omit -o, and each gets a file PROGRAM-PID.ect",
         ));
     }
     everycall_recorder::outlive_size_limit();
@@ -28,7 +28,7 @@ pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
     while let Some(pid) = pids.next() {
         match snapshot(*pid, arguments) {
             Ok(()) => {}
-            // The others are asked all the same.
+            // One failure doesn't stop the others.
             Err(failure) if pids.peek().is_some() => result = failure.report(),
             Err(failure) => return Err(failure),
         }
@@ -78,7 +78,7 @@ fn recorder(programs: &[u32]) -> String {
     let shown: Vec<String> = programs.iter().map(u32::to_string).collect();
     let shown = shown.join(" ");
     let program = if programs.len() == 1 { "its program" } else { "its programs" };
-    format!("it is `everycall record`, and {program} can be asked: everycall snapshot {shown}")
+    format!("this is `everycall record` itself; take a snapshot of {program}: everycall snapshot {shown}")
 }
 
 /// `app-1234.ect`.

@@ -1,11 +1,12 @@
-//! What all verbs that read traces share: opening one, and saying what is damaged, missing or empty.
+//! What all verbs that read traces share: opening one, and saying what is damaged, missing or
+//! empty.
 
 use std::io;
 use std::path::Path;
 
 use everycall_analysis::{NameOptions, OpenError, Selection, SymbolNames, TraceView};
 use everycall_export::{self as export, Source as _};
-use everycall_messages::say;
+use everycall_io::say;
 use everycall_reader::TraceFile;
 use everycall_timeline::Trace;
 
@@ -24,7 +25,7 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
             OpenError::Unreadable(error) if error.kind() == io::ErrorKind::PermissionDenied => {
                 "; ask its owner for it: traces are private unless their owner shares them"
             }
-            OpenError::Unreadable(_) => "; name a trace file that is there",
+            OpenError::Unreadable(_) => "; name an existing trace file, as written by `everycall record`",
             OpenError::NotRegular => "; name a trace file made by `everycall record`",
             _ => "",
         };
@@ -36,7 +37,8 @@ pub fn open(path: &Path) -> Result<TraceFile<'static>, Failure> {
     Ok(opened.file)
 }
 
-/// Leaves the moment of kept call `number` in a file, counted from 1; without a number, the recording.
+/// Leaves the moment of kept call `number` in a file, counted from 1; without a number, the
+/// recording.
 pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path) -> Result<(), Failure> {
     let selection = number.map_or(Selection::Recording, Selection::KeptCall);
     everycall_analysis::select(file, selection).map_err(|count| {
@@ -71,7 +73,7 @@ pub fn warn(trace: &Trace<'_>, path: &Path) {
     }
 }
 
-/// Says what kept modules from being named in full.
+/// Prints why functions of some modules have no names or lines.
 pub fn warn_of_names(names: &SymbolNames<'_>) {
     let warnings = names.warnings();
     for warning in warnings.iter().take(WARNINGS_SHOWN) {
@@ -87,7 +89,7 @@ pub fn warn_of_names(names: &SymbolNames<'_>) {
     }
 }
 
-/// Says why an output is empty: people wonder.
+/// Explains why an output is empty.
 pub fn explain_emptiness(
     summary: &export::Summary,
     filter: &export::Filter,
@@ -105,6 +107,6 @@ pub fn explain_emptiness(
     } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
         say!("everycall: no call in {trace} passes the filter; leave out some of its options");
     } else {
-        say!("everycall: {trace} holds no calls; `everycall info {trace}` tells what was recorded");
+        say!("everycall: {trace} holds no calls; `everycall info {trace}` says what was recorded");
     }
 }

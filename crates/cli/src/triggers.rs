@@ -1,11 +1,12 @@
-//! `--trigger` of `record` and `resolve`: what is made of the options, and whether the program has the functions that they name.
+//! `--trigger` of `record` and `resolve`: what is made of the options, and whether the program has
+//! the functions that they name.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use everycall_format::trigger::RULES;
-use everycall_messages::say;
-use everycall_outfile::folder_of;
+use everycall_io::outfile::folder_of;
+use everycall_io::say;
 use everycall_recorder::Triggers;
 use everycall_triggers::{Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
 
@@ -21,7 +22,8 @@ const KEEP_EVERY: u64 = 1_000_000_000;
 /// Bytes for the events of calls that may be kept.
 const MEMORY: u64 = 64 << 20;
 
-/// What the recorder does for the options' triggers, and where the outcome will be. `None` where there are no triggers.
+/// What the recorder does for the options' triggers, and where the outcome will be. `None` where
+/// there are no triggers.
 pub fn prepare(
     arguments: &RecordArguments,
     output: &Path,
@@ -81,8 +83,8 @@ pub fn memory(arguments: &TriggerArguments) -> u64 {
     arguments.trigger_memory.unwrap_or(MEMORY)
 }
 
-/// Looks for the functions before the program runs. A pattern that names none is an error, unless the program may still load or start
-/// what has one.
+/// Looks for the functions before the program runs. A pattern that names none is an error, unless
+/// the program may still load or start what has one.
 fn look_at_program(
     arguments: &RecordArguments,
     triggers: &[Trigger],

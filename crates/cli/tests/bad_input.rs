@@ -1,4 +1,5 @@
-//! Every kind of bad input ends in a sentence that names the thing, an exit code, and no partial file.
+//! Every kind of bad input ends in a sentence that names the thing, an exit code, and no partial
+//! file.
 
 mod common;
 

@@ -197,7 +197,8 @@ fn files_deleted_during_the_run_keep_their_names() {
     );
     here.succeed("cc -- gcc -O1 -g -shared -fPIC plugin.c -o built.so");
     here.succeed("cc -- gcc -O1 -g host.c -o host -ldl");
-    // A program waits 10 ms for its recorder to look. Where that gets no CPU for so long, the file is gone, and the trace says so.
+    // A program waits 10 ms for its recorder to look. Where that gets no CPU for so long, the file
+    // is gone, and the trace says so.
     let is_named = (0..50).any(|_| {
         assert_eq!(here.shell("cp built.so plugin.so").code, Some(0));
         assert_eq!(here.run("record -o host.ect -- ./host").code, Some(2));

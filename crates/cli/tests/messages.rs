@@ -1,4 +1,5 @@
-//! Where nobody can read messages, everything else is as ever: the traced program, the outputs, the exit codes.
+//! Where nobody can read messages, everything else is as ever: the traced program, the outputs, the
+//! exit codes.
 
 mod common;
 
@@ -19,7 +20,8 @@ int main(int count, char** words) {
 }
 "#;
 
-/// Runs a line of everycall's with a standard error of each kind. All of `outputs` are there afterwards, or none.
+/// Runs a line of everycall's with a standard error of each kind. All of `outputs` are there
+/// afterwards, or none.
 fn ends(here: &Workplace, line: &str, code: i32, outputs: &[&str]) {
     for (kind, way) in WAYS {
         let outcome = here.shell(&format!("{way}; exec $EVERYCALL {line}"));

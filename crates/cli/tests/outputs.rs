@@ -1,5 +1,5 @@
-//! What stands under outputs' names, where nothing is started, where somebody else was there before, and where files follow each
-//! other.
+//! What stands under outputs' names, where nothing is started, where somebody else was there
+//! before, and where files follow each other.
 
 mod common;
 
@@ -72,7 +72,12 @@ fn a_stream_can_be_read_while_the_program_runs() {
     }
     // It isn't what one wants to ask, and says whom to ask.
     let asked = here.run(&format!("snapshot {}", record.id()));
-    is_failure("snapshot of record", &asked, 1, &["it is `everycall record`", "everycall snapshot "]);
+    is_failure(
+        "snapshot of record",
+        &asked,
+        1,
+        &["this is `everycall record` itself", "everycall snapshot "],
+    );
     let program = asked.stderr.trim_end().rsplit(' ').next().unwrap();
     assert!(
         here.run(&format!("snapshot -o s.ect --last 1s {program}"))
@@ -104,7 +109,8 @@ fn rotation_that_makes_no_sense_is_refused() {
     assert_eq!(here.files(), ["loop", "loop.c", "o.0001.ect"]);
 }
 
-/// Files are no larger than was asked for, but for a little; and those of runs before are older ones of the same row.
+/// Files are no larger than was asked for, but for a little; and those of runs before are older
+/// ones of the same row.
 #[test]
 fn files_have_their_size_and_follow_those_of_earlier_runs() {
     let here = Workplace::new();

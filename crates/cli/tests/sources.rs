@@ -1,4 +1,5 @@
-//! Which sources get into an export, and who may read it; names as people write them; hints for other tools' verbs.
+//! Which sources get into an export, and who may read it; names as people write them; hints for
+//! other tools' verbs.
 
 mod common;
 

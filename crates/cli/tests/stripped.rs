@@ -5,7 +5,8 @@ mod common;
 use common::Workplace;
 use serde_json::Value;
 
-/// gcc puts the handlers, and what leads to a cold function, into parts of their own, which return by themselves.
+/// gcc puts the handlers, and what leads to a cold function, into parts of their own, which return
+/// by themselves.
 const LIBRARY: &str = r#"
 #define N __attribute__((noinline))
 #define KEEP __asm__ volatile("" ::: "memory")

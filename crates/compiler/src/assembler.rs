@@ -26,7 +26,7 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 
-use everycall_messages::say;
+use everycall_io::say;
 
 use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN};
 use crate::mode::Step;

@@ -18,7 +18,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-use everycall_messages::say;
+use everycall_io::say;
 
 use crate::args::{Invocation, Stage};
 use crate::compiler::{self, CommandLine, Family};

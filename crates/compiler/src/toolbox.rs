@@ -100,10 +100,10 @@ fn identity(program: &Path) -> u64 {
 
 /// Where the folder may lie, best first. A build service's user often has no home that can be written.
 fn roots() -> impl Iterator<Item = PathBuf> {
-    everycall_cache::user_folder()
+    everycall_io::cache::user_folder()
         .filter(|root| survives_makefiles(root))
         .into_iter()
-        .chain([everycall_cache::shared_folder()])
+        .chain([everycall_io::cache::shared_folder()])
 }
 
 /// gcc's parallel link-time optimisation writes our options into a makefile without quoting them.
@@ -118,7 +118,7 @@ fn survives_makefiles(root: &Path) -> bool {
 /// be able to replace anything. The root may be the user's own link to an own folder: people move
 /// caches to other disks that way.
 fn folder_below(root: &Path, name: &str, program: &Path) -> io::Result<PathBuf> {
-    let root = everycall_cache::secure(root)?;
+    let root = everycall_io::cache::secure(root)?;
     if !survives_makefiles(&root) {
         return Err(io::Error::other("link-time optimisation doesn't get along with its name"));
     }
@@ -154,9 +154,9 @@ fn is_complete(folder: &Path, program: &Path) -> bool {
     let is_link = |step: PathBuf| fs::read_link(step).is_ok_and(|target| target == program);
     is_link(folder.join("as"))
         && is_link(folder.join(EXITS_FOLDER).join("as"))
-        && everycall_cache::is_private(folder).unwrap_or(false)
-        && everycall_cache::is_private(&folder.join(EXITS_FOLDER)).unwrap_or(false)
-        && everycall_cache::holds(&folder.join(SPECS_FILE), HOOK_CALLS_SPECS.as_bytes())
+        && everycall_io::cache::is_private(folder).unwrap_or(false)
+        && everycall_io::cache::is_private(&folder.join(EXITS_FOLDER)).unwrap_or(false)
+        && everycall_io::cache::holds(&folder.join(SPECS_FILE), HOOK_CALLS_SPECS.as_bytes())
 }
 
 fn fill(folder: &Path, program: &Path) -> io::Result<()> {

@@ -11,7 +11,7 @@
 //! number in the input is trusted. Memory that a core omits, because it was never written, reads as
 //! zeros.
 
-// Messages go through `everycall_messages`: these macros panic if the output is closed.
+// Messages go through `everycall_io::messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // Invalid input leads to an error, never to a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

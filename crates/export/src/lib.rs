@@ -12,7 +12,7 @@
 
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

@@ -13,7 +13,7 @@ use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 
 use everycall_export::{Filter, Format, ReplayStyle, export, parse_function, replay, replay_json};
-use everycall_outfile::{MODE_SHARED, OutFile};
+use everycall_io::outfile::{MODE_SHARED, OutFile};
 
 type Writer = Box<dyn Fn(&mut dyn Write) -> io::Result<()>>;
 

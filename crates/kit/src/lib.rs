@@ -1,7 +1,7 @@
 //! The compiled runtime and the headers, inside the binary, and their way into files where
 //! compilers and the dynamic linker need some.
 
-// Messages go through `everycall_messages`: these macros panic if the output is closed.
+// Messages go through `everycall_io::messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 
 use std::ffi::OsStr;
@@ -36,7 +36,7 @@ const FOLDER: &str = concat!("kit-", env!("CARGO_PKG_VERSION"), "-", env!("EVERY
 /// # Errors
 /// Where none of these can be made or written.
 pub fn unpack() -> io::Result<PathBuf> {
-    unpack_below(everycall_cache::user_folder().as_deref(), &everycall_cache::shared_folder())
+    unpack_below(everycall_io::cache::user_folder().as_deref(), &everycall_io::cache::shared_folder())
 }
 
 fn unpack_below(cache: Option<&Path>, shared: &Path) -> io::Result<PathBuf> {
@@ -60,7 +60,7 @@ fn unpack_below(cache: Option<&Path>, shared: &Path) -> io::Result<PathBuf> {
 /// # Errors
 /// Where the folder can't be made or written, or somebody else could put something in its place.
 pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
-    everycall_cache::secure(&cache.join(FOLDER))
+    everycall_io::cache::secure(&cache.join(FOLDER))
         .and_then(|folder| if is_whole(&folder) { Ok(folder) } else { fill(&folder).map(|()| folder) })
         .map_err(|error| {
             let sentence = format!(
@@ -75,7 +75,7 @@ pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
 fn fill(folder: &Path) -> io::Result<()> {
     FILES.iter().try_for_each(|(name, bytes)| {
         let path = folder.join(name);
-        put(&everycall_cache::secure(path.parent().unwrap_or(folder))?.join(name_of(&path)), bytes)
+        put(&everycall_io::cache::secure(path.parent().unwrap_or(folder))?.join(name_of(&path)), bytes)
     })
 }
 
@@ -87,8 +87,8 @@ fn name_of(path: &Path) -> &OsStr {
 fn is_whole(folder: &Path) -> bool {
     FILES.iter().all(|(name, bytes)| {
         let path = folder.join(name);
-        path.parent().is_some_and(|folder| everycall_cache::is_private(folder).unwrap_or(false))
-            && everycall_cache::holds(&path, bytes)
+        path.parent().is_some_and(|folder| everycall_io::cache::is_private(folder).unwrap_or(false))
+            && everycall_io::cache::holds(&path, bytes)
     })
 }
 

@@ -18,7 +18,7 @@
 
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
-// Messages go through `everycall_messages`: these macros panic if the output is closed.
+// Messages go through `everycall_io::messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // Invalid input leads to an error, never to a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

@@ -8,7 +8,7 @@
 //! - [`Dropped`]: short calls that were dropped, by function.
 //! - [`Summary`]: what was written and what was lost, for the report at the end.
 
-// Messages go through `everycall_messages`: these macros panic if the output is closed.
+// Messages go through `everycall_io::messages`: these macros panic if the output is closed.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // Invalid input leads to an error, never to a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

@@ -15,7 +15,7 @@
 //! The traced process decides whether a call met its trigger's condition, exactly and by itself; what is here learns of it, and
 //! decides which of these calls are worth a snapshot.
 
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

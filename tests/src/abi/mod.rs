@@ -1,8 +1,8 @@
-//! Programs that show whether calls are left as they were: generated ones that pass and return values of every
-//! class of the ABI, and a hand-written one that looks at every register there is.
+//! Programs that show whether calls are left as they were: generated ones that pass and return
+//! values of every class of the ABI, and a hand-written one that looks at every register there is.
 //!
-//! The generated program's output depends on each byte of each argument and result, so it is the same with and
-//! without hooks if, and practically only if, no hook has changed any.
+//! The generated program's output depends on each byte of each argument and result, so it is the
+//! same with and without hooks if, and practically only if, no hook has changed any.
 
 mod program;
 mod random;
@@ -10,7 +10,8 @@ mod types;
 
 pub use program::{Dialect, generate};
 
-/// The hand-written program's C part: patterns, comparison, and the functions that the compiler instruments.
+/// The hand-written program's C part: patterns, comparison, and the functions that the compiler
+/// instruments.
 pub const PROBE_C: &str = include_str!("probe.c");
 /// Its assembly part: loads and stores every register.
 pub const PROBE_ASSEMBLY: &str = include_str!("probe.S");

@@ -1,5 +1,5 @@
-//! The generated program: functions with random signatures, their callers, and a `main` that calls them in a
-//! random order, in threads of their own and behind abandoned frames.
+//! The generated program: functions with random signatures, their callers, and a `main` that calls
+//! them in a random order, in threads of their own and behind abandoned frames.
 
 use std::fmt::Write;
 
@@ -245,7 +245,8 @@ impl Function {
             )
             .expect("string");
         }
-        // The caller of every other function isn't traced, so that the function may be its thread's first.
+        // The caller of every other function isn't traced, so that the function may be its thread's
+        // first.
         let quiet = if index.is_multiple_of(2) { "QUIET " } else { "" };
         writeln!(text, "NOINLINE {quiet}{}static void call_{index}(void)\n{{", self.target())
             .expect("string");
@@ -287,8 +288,9 @@ fn each_part(text: &mut String, indent: &str, kind: &Type, variable: &str, verb:
     }
 }
 
-/// A program of `count` functions. It takes the number of calls as its argument, and prints a line per function:
-/// its calls and a checksum; then what it found of `errno`, MXCSR, the x87 unit and the direction flag.
+/// A program of `count` functions. It takes the number of calls as its argument, and prints a line
+/// per function: its calls and a checksum; then what it found of `errno`, MXCSR, the x87 unit and
+/// the direction flag.
 #[must_use]
 pub fn generate(dialect: Dialect, count: usize, seed: u64) -> String {
     let mut random = Random::new(seed);

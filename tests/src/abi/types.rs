@@ -1,5 +1,5 @@
-//! The types that arguments and results have: at least one for each class of the x86-64 ABI, and for each way
-//! in which classes meet in a structure.
+//! The types that arguments and results have: at least one for each class of the x86-64 ABI, and
+//! for each way in which classes meet in a structure.
 
 /// Which languages and processors know a type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,7 +16,8 @@ pub(super) enum Needs {
     Avx512,
 }
 
-/// Bytes of a value that carry meaning: where they begin, and what they are. Padding isn't kept by calls.
+/// Bytes of a value that carry meaning: where they begin, and what they are. Padding isn't kept by
+/// calls.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     /// Any bits will do: offset and size in bytes.

@@ -35,8 +35,8 @@ pub struct Build {
 }
 
 impl Build {
-    /// The objects; compiled at the first call, and kept as long as neither the sources, the options nor the prefix
-    /// change.
+    /// The objects; compiled at the first call, and kept as long as neither the sources, the
+    /// options nor the prefix change.
     ///
     /// # Panics
     /// Where the compiler fails or says anything.

@@ -6,7 +6,8 @@ use everycall_reader::{Source, ThreadKey, TraceFile};
 /// Puts the words of each of the trace's threads into compact form and back.
 ///
 /// # Panics
-/// Where they don't come back, or take more than three bytes each: most clocks and programs take one.
+/// Where they don't come back, or take more than three bytes each: most clocks and programs take
+/// one.
 pub(super) fn words_come_back(file: &TraceFile<'_>) {
     let recording = file.recording();
     for (snapshot, facts) in recording.snapshots.iter().enumerate() {

@@ -75,8 +75,9 @@ pub struct TraceCounts {
     pub elsewhere: u64,
 }
 
-/// A name for what lies in an untraced library: `__cyg_profile` hooks of an inlined call get the function proper.
-/// Libraries lie at other pages in every run, and at the same place in their pages.
+/// A name for what lies in an untraced library: `__cyg_profile` hooks of an inlined call get the
+/// function proper. Libraries lie at other pages in every run, and at the same place in their
+/// pages.
 fn elsewhere(address: u64) -> String {
     format!("elsewhere at {:#x} of a page", address % 4096)
 }
@@ -84,7 +85,8 @@ fn elsewhere(address: u64) -> String {
 /// Counts a trace's calls by the symbols of `program`, the only module of the trace that is traced.
 ///
 /// # Panics
-/// Where the trace can't be read, its slices don't nest, or a call in the program lies in no function.
+/// Where the trace can't be read, its slices don't nest, or a call in the program lies in no
+/// function.
 #[must_use]
 pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
     let table = FunctionTable::read(program);
@@ -160,7 +162,8 @@ pub fn of_trace(file: &Path, program: &Path) -> TraceCounts {
     all
 }
 
-/// Counts what the oracle, linked into `program`, wrote to `file`; threads in the order of their ids.
+/// Counts what the oracle, linked into `program`, wrote to `file`; threads in the order of their
+/// ids.
 ///
 /// # Panics
 /// Where the file isn't the oracle's, or a call lies in no function.

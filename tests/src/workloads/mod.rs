@@ -1,5 +1,5 @@
-//! Real programs as traced programs: SQLite, Lua, zstd and LevelDB, each with a small driver of ours whose output
-//! and whose calls per thread are the same in every run.
+//! Real programs as traced programs: SQLite, Lua, zstd and LevelDB, each with a small driver of
+//! ours whose output and whose calls per thread are the same in every run.
 //!
 //! ```text
 //! sources   third-party sources, by cargo into the target folder (nothing of them is in the repository)
@@ -58,7 +58,8 @@ impl Workload {
         large: &["1500", "2"],
         threads: 3,
     };
-    /// The same with write-ahead logs in files, without an end, and with a journal of its own calls.
+    /// The same with write-ahead logs in files, without an end, and with a journal of its own
+    /// calls.
     pub const SQLITE_FOREVER: Workload = Workload {
         name: "sqlite_forever",
         // What is always inlined would be in the journal alone.
@@ -75,7 +76,8 @@ impl Workload {
         except: &[],
         is_unity: false,
         includes: &["lua-src/lua-5.4.7"],
-        // Hashes, pivots and places in the cache of strings are taken from addresses and the time otherwise.
+        // Hashes, pivots and places in the cache of strings are taken from addresses and the time
+        // otherwise.
         options: &[
             "-DLUA_USE_POSIX",
             "-Dluai_makeseed(L)=42u",

@@ -49,7 +49,8 @@ pub fn commands(name: &str, text: &str) -> Vec<Documented> {
     for (part, is_block) in text.split("```").zip([false, true].into_iter().cycle()) {
         let lines = (number..).zip(part.lines());
         if is_block {
-            // Behind the language. All of a block is commands where one is ours: what comes before and behind is to be right, too.
+            // Behind the language. All of a block is commands where one is ours: what comes before
+            // and behind is to be right, too.
             let lines = lines.skip(1).map(|(number, line)| (number, without_comment(line)));
             let lines: Vec<(usize, &str)> = lines.filter(|(_, line)| !line.is_empty()).collect();
             if lines.iter().any(|(_, line)| is_ours(line)) {

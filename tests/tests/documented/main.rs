@@ -1,5 +1,6 @@
-//! Every command of README.md and docs is run, as its reader would: in a folder with a real program. A document may not have a command
-//! that isn't known here, and the list of those that can't be run none that is in no document.
+//! Every command of README.md and docs is run, as its reader would: in a folder with a real
+//! program. A document may not have a command that isn't known here, and the list of those that
+//! can't be run none that is in no document.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -261,7 +262,8 @@ fn the_table_has_nothing_that_is_in_no_document() {
     }
 }
 
-/// The binary that `cargo install --locked --path crates/cli` gives; its dependencies are those of the demo, built once.
+/// The binary that `cargo install --locked --path crates/cli` gives; its dependencies are those of
+/// the demo, built once.
 #[test]
 fn what_is_installed_is_small() {
     let place = Place::new("installed");

@@ -1,6 +1,8 @@
-//! What isn't run as it is written: placeholders, commands that need something around them, and those that can't be run here.
+//! What isn't run as it is written: placeholders, commands that need something around them, and
+//! those that can't be run here.
 
-/// What stands for something in the documents, and what it stands for in the test: names of variables that are set for each command.
+/// What stands for something in the documents, and what it stands for in the test: names of
+/// variables that are set for each command.
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("PID", "$SERVER"),
     ("CORE", "core.1234"),

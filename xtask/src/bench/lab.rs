@@ -111,7 +111,8 @@ impl Lab {
         command
     }
 
-    /// Compiles one of `benches/programs` with `options`, once; `name` is that of the object, another for each way to compile.
+    /// Compiles one of `benches/programs` with `options`, once; `name` is that of the object,
+    /// another for each way to compile.
     ///
     /// # Errors
     /// The compiler's own, as a sentence.
@@ -194,7 +195,8 @@ pub fn program(name: impl AsRef<Path>) -> PathBuf {
     workspace().join("benches/programs").join(name)
 }
 
-/// The folder of third-party sources, brought by cargo; that of the tests with real programs (`tests/src/workloads/sources.rs`).
+/// The folder of third-party sources, brought by cargo; that of the tests with real programs
+/// (`tests/src/workloads/sources.rs`).
 fn vendored(lab: &Lab) -> Result<PathBuf, String> {
     let list = workspace().join("tests/workloads/fetch/Cargo.toml");
     let list =

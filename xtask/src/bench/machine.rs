@@ -5,7 +5,8 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
-/// Programs whose versions belong beside the figures, each with a part of its first line that doesn't.
+/// Programs whose versions belong beside the figures, each with a part of its first line that
+/// doesn't.
 const PROGRAMS: [&str; 8] =
     ["gcc", "clang-19", "clang-22", "ld.bfd", "ld.lld-19", "uftrace", "valgrind", "rustc"];
 

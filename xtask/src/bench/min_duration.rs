@@ -1,4 +1,5 @@
-//! `record --min-duration`: what an event of a call costs that is dropped, and how much further back a ring reaches.
+//! `record --min-duration`: what an event of a call costs that is dropped, and how much further
+//! back a ring reaches.
 
 use std::path::{Path, PathBuf};
 
@@ -157,7 +158,8 @@ impl Covered {
         let thread = &info["threads"][0];
         let number = |value: &Value| value.as_f64().unwrap_or(0.0);
         let events = number(&thread["events"]) + number(&thread["segments_lost_events"]);
-        // Overwritten segments are full: of 64 KiB a ring has 16 segments of 4 KiB, of which 12 words aren't events'.
+        // Overwritten segments are full: of 64 KiB a ring has 16 segments of 4 KiB, of which 12
+        // words aren't events'.
         let overwritten = number(&thread["segments_overwritten"]) * (4096.0 / 8.0 - 12.0);
         Ok(Covered {
             reach_ms: (number(&thread["last_ns"]) - number(&thread["first_ns"])) / 1e6,

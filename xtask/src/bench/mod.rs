@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: what everycall costs and how fast it decodes, beside the tracers that are installed. What the
-//! figures mean stands in `docs/benchmarks.md`. Everything is built in `target/bench`.
+//! `cargo xtask bench`: what everycall costs and how fast it decodes, beside the tracers that are
+//! installed. What the figures mean stands in `docs/benchmarks.md`. Everything is built in
+//! `target/bench`.
 
 mod cost;
 mod decode;

@@ -1,8 +1,9 @@
 //! What sites cost while tracing is off.
 //!
-//! The difference is smaller than what the place of a function in memory does to its speed. So each program is linked
-//! with its functions in several orders, the same orders with and without sites, and the middle one counts. Single orders differ by
-//! up to 8 %: the middle one of 5 is anywhere from 0.98 to 1.04, that of 15 is within 1 %.
+//! The difference is smaller than what the place of a function in memory does to its speed. So each
+//! program is linked with its functions in several orders, the same orders with and without sites,
+//! and the middle one counts. Single orders differ by up to 8 %: the middle one of 5 is anywhere
+//! from 0.98 to 1.04, that of 15 is within 1 %.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -124,8 +125,8 @@ fn shuffled(names: &[String], seed: u64) -> Vec<String> {
     names
 }
 
-/// Linker options that put the functions in this order: lld takes a list; GNU ld, before 2.43, only a whole script, which is
-/// its own with the functions' sections before all others.
+/// Linker options that put the functions in this order: lld takes a list; GNU ld, before 2.43, only
+/// a whole script, which is its own with the functions' sections before all others.
 fn order_options(
     lab: &Lab,
     compiler: &str,

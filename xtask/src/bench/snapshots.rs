@@ -15,9 +15,11 @@ use crate::step::workspace;
 
 /// Milliseconds in which everything is held, and of CPU for that.
 const HELD_MS: f64 = 20.0;
-/// Microseconds by which snapshots may lengthen the 99.99th percentile of the time between two calls.
+/// Microseconds by which snapshots may lengthen the 99.99th percentile of the time between two
+/// calls.
 const GAP_US: f64 = 5.0;
-/// Events that a full ring of 1 MiB has at least: all but the segment that may just be cleared, and each segment's first words.
+/// Events that a full ring of 1 MiB has at least: all but the segment that may just be cleared, and
+/// each segment's first words.
 const RING_EVENTS: f64 = 122_000.0;
 
 /// Measures.
@@ -95,7 +97,8 @@ fn snapshot(lab: &Lab, pid: u32) -> Vec<String> {
     [first_on("0"), vec![everycall], words.to_vec(), vec![pid.to_string()]].concat()
 }
 
-/// The numbers, in ms, of "held within 4.97 ms, 4.90 ms of CPU time; written within 90 ms, 80 ms of CPU time".
+/// The numbers, in ms, of "held within 4.97 ms, 4.90 ms of CPU time; written within 90 ms, 80 ms of
+/// CPU time".
 fn figures(said: &str) -> Option<[f64; 4]> {
     let ([held, held_cpu], [written, written_cpu]) = (within(said, "held")?, within(said, "written")?);
     Some([held, held_cpu, written, written_cpu])

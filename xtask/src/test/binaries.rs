@@ -10,8 +10,8 @@ use serde_json::Value;
 
 use crate::step::workspace;
 
-/// A test binary still running after this time is killed, with all that it has started, and has failed: something hangs. On a quiet machine the longest
-/// one takes three minutes.
+/// A test binary still running after this time is killed, with all that it has started, and has
+/// failed: something hangs. On a quiet machine the longest one takes three minutes.
 const TIME_MAX: Duration = Duration::from_secs(1200);
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// Ticks per second in `/proc/PID/stat`: the kernel's ABI on x86-64.
@@ -31,11 +31,13 @@ pub struct Binary {
 #[derive(Debug, Default)]
 pub struct Built {
     pub binaries: Vec<Binary>,
-    /// The `everycall` binary, which end-to-end tests would otherwise build once more, with other features of its dependencies.
+    /// The `everycall` binary, which end-to-end tests would otherwise build once more, with other
+    /// features of its dependencies.
     pub everycall: Option<PathBuf>,
 }
 
-/// Builds the tests of the workspace that `selection` (arguments of `cargo test`) names, and lists their binaries.
+/// Builds the tests of the workspace that `selection` (arguments of `cargo test`) names, and lists
+/// their binaries.
 ///
 /// # Errors
 /// When something doesn't compile.
@@ -74,7 +76,8 @@ fn built(messages: &str) -> Built {
     built
 }
 
-/// `path+file:///clone/crates/ring#everycall-ring@0.1.0`, or `...#0.1.0` when the folder has the package's name.
+/// `path+file:///clone/crates/ring#everycall-ring@0.1.0`, or `...#0.1.0` when the folder has the
+/// package's name.
 fn package_name(id: &str) -> &str {
     let (path, rest) = id.rsplit_once('#').unwrap_or(("", id));
     match rest.split_once('@') {

@@ -23,7 +23,8 @@ use crate::step::{Step, target_folder, workspace};
 /// How long the soak takes here; `cargo xtask soak` takes an hour.
 const SOAK_SECONDS: &str = "20";
 
-/// Formatting, lints, all tests, the seeds of the fuzz targets, the model checker; or the quick selection of the tests.
+/// Formatting, lints, all tests, the seeds of the fuzz targets, the model checker; or the quick
+/// selection of the tests.
 ///
 /// # Errors
 /// What failed, as a sentence.

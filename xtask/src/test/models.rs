@@ -4,8 +4,8 @@ use std::process::Command;
 
 use crate::step::{Step, workspace};
 
-/// What looks at the lock-free parts and needs longer, or a nightly toolchain: the model checker, Miri and ThreadSanitizer. See
-/// `docs/design/memory-model.md`.
+/// What looks at the lock-free parts and needs longer, or a nightly toolchain: the model checker,
+/// Miri and ThreadSanitizer. See `docs/design/memory-model.md`.
 ///
 /// # Errors
 /// What failed, as a sentence.

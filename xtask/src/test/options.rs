@@ -11,7 +11,8 @@ pub struct Options {
     pub only: Option<String>,
 }
 
-/// Each test binary uses all cores by itself; but many of its tests wait, for programs or for moments.
+/// Each test binary uses all cores by itself; but many of its tests wait, for programs or for
+/// moments.
 const JOBS: usize = 3;
 
 const USAGE: &str = "usage: cargo xtask test [--quick] [--jobs N] [--only NAME]; N test binaries run at the same time (default: 3); NAME is a part of \

@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::binaries::{Binary, Job};
 
-/// Tests that need a quiet machine, because what they assert depends on how threads are scheduled: the binary, and a part of the
-/// test's name. They run one by one, after all others.
+/// Tests that need a quiet machine, because what they assert depends on how threads are scheduled:
+/// the binary, and a part of the test's name. They run one by one, after all others.
 const ALONE: &[(&str, &str)] = &[
     // Children live for some milliseconds, in which they have to be asked.
     ("everycall-tests/forks_and_snapshots", "recorded"),
@@ -38,8 +38,10 @@ const LONG: [&str; 14] = [
     "everycall-tests/families",
 ];
 
-/// What `--quick` runs: binaries, and parts of names of their tests (none: all of them). Chosen by measured time and by what they notice: each stage of
-/// the product (compile, hooks, record, stream, snapshot, triggers, decode, symbolize, export, commands), in one mode or a few, and the kept files.
+/// What `--quick` runs: binaries, and parts of names of their tests (none: all of them). Chosen by
+/// measured time and by what they notice: each stage of the product (compile, hooks, record,
+/// stream, snapshot, triggers, decode, symbolize, export, commands), in one mode or a few, and the
+/// kept files.
 const QUICK: &[(&str, &[&str])] = &[
     ("everycall-compiler/behaviour", &["diagnostics_and_exit_codes", "modes_mix"]),
     ("everycall-compact/round_trip", &[]),
@@ -49,7 +51,7 @@ const QUICK: &[(&str, &[&str])] = &[
     ("everycall-export/json", &[]),
     ("everycall-export/replay", &[]),
     ("everycall-export/timeline", &[]),
-    ("everycall-outfile/outfile", &[]),
+    ("everycall-io/outfile", &[]),
     ("everycall-reader/files", &[]),
     ("everycall-recorder/record", &[]),
     ("everycall-ring/keep", &[]),
@@ -80,7 +82,8 @@ const QUICK: &[(&str, &[&str])] = &[
     ("everycall-tests/streaming", &["a_killed_program", "short_threads"]),
     ("everycall-tests/triggers", &["what_makes_no_sense", "slow_calls_of_every_kind"]),
 ];
-/// Unit tests of these take long: of those of the runtime, all but random programs and signals at each instruction.
+/// Unit tests of these take long: of those of the runtime, all but random programs and signals at
+/// each instruction.
 const QUICK_UNIT_TESTS_WITHOUT: &[(&str, &[&str])] = &[
     ("everycall-runtime/lib", &["tests::signals", "random_programs"]),
     ("everycall-recorder/lib", &["scribbled"]),

@@ -1,5 +1,5 @@
-//! `everycall gdb-script`: a command for gdb, in Python. What it must know about the arena is filled in from the format's own
-//! declarations.
+//! `everycall gdb-script`: a command for gdb, in Python. What it must know about the arena is
+//! filled in from the format's own declarations.
 
 use std::fmt::Write;
 use std::mem::offset_of;

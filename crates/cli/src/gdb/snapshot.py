@@ -78,21 +78,21 @@ def find(inferior):
             pass
     if not found:
         raise gdb.GdbError(
-            "everycall: no memory of everycall is in this process. Either the program isn't built for tracing\n"
-            "(everycall cc -- g++ ...), or a core was made without shared memory (see bit 1 of\n"
-            "/proc/PID/coredump_filter)."
+            "everycall: this process has no everycall arena. Either the program isn't built for tracing (build it with\n"
+            "everycall cc -- g++ ...), or the core was written without shared memory (set bit 1 of\n"
+            "/proc/PID/coredump_filter before the crash)."
         )
     own = [memory for memory in found if memory.header("target_pid") == inferior.pid]
     memory = (own or found)[0]
     if memory.header("version") != VERSION:
         raise gdb.GdbError(
-            "everycall: the program writes version %d of everycall's memory, and this script reads version %d.\n"
-            "Use the everycall that the program was built with." % (memory.header("version"), VERSION)
+            "everycall: the program's arena has version %d, and this script reads version %d. Print the script with the\n"
+            "everycall that the program was built with: everycall gdb-script" % (memory.header("version"), VERSION)
         )
     if not own:
         print(
-            "everycall: these are the calls of process %d, not of %d: that of a parent, whose memory forked children\n"
-            "inherit, or the same one under another number in a container"
+            "everycall: these are the calls of process %d, not of %d. It is the parent of a forked child that has no arena of\n"
+            "its own yet, or the same process under its number in a container."
             % (memory.header("target_pid"), inferior.pid)
         )
     return memory

@@ -92,8 +92,8 @@ impl Workplace {
         names
     }
 
-    /// Builds `app` from a C++ program that calls `leaf` a hundred times in each of two threads, throws through two frames,
-    /// and exits with its first argument.
+    /// Builds `app` from a C++ program that calls `leaf` a hundred times in each of two threads,
+    /// throws through two frames, and exits with its first argument.
     pub fn build_app(&self) {
         self.write("app.cpp", APP);
         self.succeed("cc -- g++ -O1 -g -pthread app.cpp -o app");

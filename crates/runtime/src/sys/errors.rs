@@ -27,8 +27,7 @@ pub(crate) mod error {
     pub(crate) const BUSY: i32 = -3;
     pub(crate) const NO_THREAD: i32 = -4;
     pub(crate) const NO_ROOM: i32 = -5;
-    pub(crate) const STARTED_OFF: i32 = -6;
-    // -7 is used only by the header itself.
+    // -6 is what older runtimes return; -7 is what the header returns where a runtime lacks a function.
     pub(crate) const NO_MEMORY: i32 = -8;
     pub(crate) const CALLBACK: i32 = -9;
     pub(crate) const NO_FOLDER: i32 = -10;

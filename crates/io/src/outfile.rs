@@ -15,11 +15,6 @@
 //!
 //! It doesn't buffer: wrap it in a [`std::io::BufWriter`], and flush that before [`OutFile::finish`].
 
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
-#![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
-#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
-
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::AsRawFd;

@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
 
-use everycall_outfile::{MODE_PRIVATE, MODE_SHARED, OutFile};
+use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED, OutFile};
 
 fn names(folder: &Path) -> Vec<String> {
     let mut names: Vec<_> = fs::read_dir(folder)

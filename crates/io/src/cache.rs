@@ -3,11 +3,6 @@
 //! What lies there becomes a part of programs, or is executed when they are compiled: in a folder that others may write to, they
 //! could put something of theirs in its place.
 
-// Messages go through `everycall_messages`: these macros panic where nobody can read them.
-#![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
-#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
-
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io;

@@ -6,10 +6,6 @@
 //! Messages name files, functions and threads, whose names may hold anything, also what terminals take for commands: it is shown
 //! escaped. A line end in such a name begins no line that looks like a message.
 
-#![deny(clippy::print_stderr, clippy::print_stdout)]
-// What comes from outside ends in an error, never in a panic.
-#![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
-
 use std::borrow::Cow;
 use std::fmt;
 use std::io::{self, Write};
@@ -18,7 +14,7 @@ use std::io::{self, Write};
 #[macro_export]
 macro_rules! say {
     ($($words:tt)*) => {
-        $crate::write_line(&mut ::std::io::stderr().lock(), ::std::format_args!($($words)*))
+        $crate::messages::write_line(&mut ::std::io::stderr().lock(), ::std::format_args!($($words)*))
     };
 }
 
