@@ -95,6 +95,35 @@ fn rings_grow_and_tracing_goes_off_and_on_while_threads_run() {
 }
 
 #[test]
+fn labels_of_threads_and_signal_handlers_are_all_there_in_order() {
+    let place = Place::new("label-storm");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT] {
+        let name = mode.label().replace('.', "-");
+        let program = place.build(mode, &["-O1", "label_storm.c", "-pthread"], &name);
+        let recording = place.record(&["--ring-size", "64M"], &program, &[]);
+        assert!(recording.output.status.success(), "{recording:?}");
+        let trace = recording.trace();
+        assert_eq!(trace.losses(), 0, "{mode:?}");
+        let shown = replay(&place, &recording);
+        let values = |name: &str| -> Vec<u64> {
+            let start = format!("@ {name} = ");
+            let value = |line: &str| {
+                let digits = line.split_once(&start)?.1.split_whitespace().next()?;
+                digits.replace(',', "").parse().ok()
+            };
+            shown.lines().filter_map(value).collect()
+        };
+        for name in ["a", "four", "seven c", "a name of twenty-five chars"] {
+            assert!(values(name).into_iter().eq(0..20_000), "{mode:?}: {name}");
+        }
+        let handled = values("all handled");
+        assert!(handled.len() == 1 && handled[0] > 10, "{mode:?}: {handled:?}");
+        assert!(values("handled").into_iter().eq(0..handled[0]), "{mode:?}: labels of signal handlers");
+        assert_eq!(trace.calls("leaf"), 4 * 6_667 + handled[0], "{mode:?}");
+    }
+}
+
+#[test]
 fn off_from_the_start_can_be_undone() {
     let place = Place::new("marks-off");
     for mode in Mode::ALL {

@@ -42,7 +42,9 @@ mod descriptor;
 
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use arch::describe_object;
-pub use arch::{call_on_stack, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks};
+pub use arch::{
+    add_own, call_on_stack, exchange_own, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks,
+};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use arch::{handler_end, local_thread_slot};
 pub use descriptor::{

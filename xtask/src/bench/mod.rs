@@ -6,6 +6,7 @@ mod cost;
 mod decode;
 mod edges;
 mod lab;
+mod labels;
 mod machine;
 mod min_duration;
 mod off;
@@ -35,6 +36,7 @@ parts: cost    an event, in each mode
        stream  events per second that record --stream stores
        triggers an event while a trigger waits for its condition
        min-duration  events of calls that are dropped as they are short, and how much further back a ring reaches
+       labels  labels, instants and spans, beside the clock read
        snapshots  what a snapshot takes, and what a thread notices of it
        peers   the tracers that are installed, and everycall, on the same programs";
 
@@ -48,12 +50,13 @@ enum Part {
     Stream,
     Triggers,
     MinDuration,
+    Labels,
     Snapshots,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 9] = [
+    const ALL: [(&'static str, Part); 10] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
@@ -61,6 +64,7 @@ impl Part {
         ("stream", Part::Stream),
         ("triggers", Part::Triggers),
         ("min-duration", Part::MinDuration),
+        ("labels", Part::Labels),
         ("snapshots", Part::Snapshots),
         ("peers", Part::Peers),
     ];
@@ -74,6 +78,7 @@ impl Part {
             Part::Stream => stream::run(lab, is_quick),
             Part::Triggers => triggers::run(lab, is_quick),
             Part::MinDuration => min_duration::run(lab, is_quick),
+            Part::Labels => labels::run(lab, is_quick),
             Part::Snapshots => snapshots::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }

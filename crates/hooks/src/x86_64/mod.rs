@@ -57,7 +57,9 @@ mod processor;
 pub use linked::{debugger_objects, linked_runtime};
 #[cfg(any(feature = "executable", feature = "module"))]
 pub use object::describe_object;
-pub use processor::{call_on_stack, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks};
+pub use processor::{
+    add_own, call_on_stack, exchange_own, is_stepping, spawn, stack_pointer, syscall, thread_pointer, ticks,
+};
 #[cfg(any(feature = "executable", feature = "shared"))]
 pub use processor::{handler_end, local_thread_slot};
 

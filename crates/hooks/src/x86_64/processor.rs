@@ -1,6 +1,8 @@
 //! Access to the processor: registers, system calls, other stacks.
 #![allow(unsafe_code)] // Assembly.
 
+use core::sync::atomic::AtomicU64;
+
 /// The time-stamp counter.
 #[inline(always)]
 #[must_use]
@@ -31,6 +33,36 @@ pub fn stack_pointer() -> u64 {
         core::arch::asm!("mov {}, rsp", out(reg) pointer, options(nomem, nostack, preserves_flags));
     }
     pointer
+}
+
+/// Changes a word of the calling thread from `from` to `to`, and returns whether it did. It is one instruction, so no
+/// signal splits it; other threads don't write the word, so it locks nothing.
+#[inline(always)]
+#[must_use]
+pub fn exchange_own(word: &AtomicU64, from: u64, to: u64) -> bool {
+    let is_done: u8;
+    // SAFETY: reads and writes a word that may be written.
+    unsafe {
+        core::arch::asm!(
+            "cmpxchg qword ptr [{word}], {to}",
+            "sete {is_done}",
+            word = in(reg) word.as_ptr(),
+            to = in(reg) to,
+            is_done = lateout(reg_byte) is_done,
+            inout("rax") from => _,
+            options(nostack)
+        );
+    }
+    is_done != 0
+}
+
+/// Adds to a word of the calling thread, likewise.
+#[inline(always)]
+pub fn add_own(word: &AtomicU64, count: u64) {
+    // SAFETY: as above.
+    unsafe {
+        core::arch::asm!("add qword ptr [{}], {}", in(reg) word.as_ptr(), in(reg) count, options(nostack));
+    }
 }
 
 /// Whether the calling thread traps after each instruction, by the trap flag.

@@ -11,8 +11,8 @@ use crate::state::process::{Process, traced};
 use crate::state::recording;
 use crate::sys::errors::error;
 use crate::sys::{clock, text};
-use crate::threads::begin;
 use crate::threads::open_calls::Frame;
+use crate::threads::{begin, quick_marks};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
@@ -46,10 +46,14 @@ pub(crate) unsafe extern "C" fn mark(
     // SAFETY: by contract.
     let name = unsafe { text::start_of(name) };
     let value = (has_value != 0).then_some(value);
+    let stack_pointer = frame.wrapping_sub(HOOK_BELOW_FRAME);
+    if traced().is_some() && quick_marks::write(class as u8, value, name, stack_pointer) {
+        return 0;
+    }
     code(with_thread(|thread| {
         let empty = label::record(class as u8, 0, value, name);
         let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
-        thread.drop_dead(ticks, Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME)));
+        thread.drop_dead(ticks, Frame::Body(stack_pointer));
         thread.ring.push(label::record(class as u8, ticks, value, name).words());
     }))
 }

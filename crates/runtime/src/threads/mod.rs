@@ -9,6 +9,7 @@
 //! watch        what sends a thread's next event to the slow path
 //! triggers     calls of armed functions that took long; tails: those that end in a tail call
 //! short_calls  calls that are dropped because they were short
+//! quick_marks  the program's marks, without the slow path
 //! advance      space in the ring; room: space on the disk
 //! events       entries, exits, unwound frames; shared_frames: those shared with inlined calls
 //! cancellation threads that the program asks to end
@@ -22,6 +23,7 @@ pub(crate) mod deep_calls;
 pub(crate) mod events;
 pub(crate) mod nested;
 pub(crate) mod open_calls;
+pub(crate) mod quick_marks;
 pub(crate) mod retirement;
 pub(crate) mod room;
 pub(crate) mod shared_frames;
