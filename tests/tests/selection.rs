@@ -120,7 +120,7 @@ fn sessions_end_with_their_connections() {
         assert_eq!(counts(&place, &standing), [60, 0, 10], "{mode:?}");
         drop(reds);
         let mut control = Control::connect(&arena, PATIENCE).unwrap();
-        wait::until("all is off", || control.now().unwrap().0.sites_on == 0);
+        wait::until("all is off", || control.sessions().unwrap().1.is_empty());
         standing.go_on();
         assert_eq!(counts(&place, &standing), [60, 0, 10], "{mode:?}");
         let (status, printed) = standing.end();
