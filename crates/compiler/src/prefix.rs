@@ -166,7 +166,7 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
                 mode = Some(String::from_utf8_lossy(&other[7..]).parse()?)
             }
             b"--only" | b"--not" => {
-                let pattern = rest.next().ok_or_else(|| {
+                let pattern = rest.next().filter(|word| word != "--").ok_or_else(|| {
                     format!("{} wants a pattern after it, as in: --not 'size:<10'", arg.display())
                 })?;
                 let patterns = if arg == "--only" { &mut chosen.only } else { &mut chosen.not };
