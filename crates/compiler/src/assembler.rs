@@ -15,6 +15,7 @@
 mod arguments;
 mod exits;
 mod frames;
+mod leave_out;
 mod lines;
 mod real;
 mod rewriter;
@@ -22,6 +23,7 @@ mod rewriter;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, BufWriter, Read, Seek, Write};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
@@ -41,6 +43,9 @@ const CHUNK_BYTES: usize = 64 << 10;
 
 /// Texts up to here are rewritten in less time than it takes to start a process.
 const SMALL_BYTES: usize = 64 << 10;
+
+/// How the compiler prefix tells the step which functions to leave out: a file of rules.
+pub(crate) const LIST_ARGUMENT: &str = "--everycall-list=";
 
 /// Whether a program name is the one under which gcc runs the assembler step.
 pub fn is_assembler_name(name: &OsStr) -> bool {
@@ -77,7 +82,30 @@ pub fn as_main(called_as: &OsStr, args: Vec<OsString>) -> ExitCode {
 }
 
 fn assemble(step: Step, assembler: &Assembler, args: &[OsString]) -> io::Result<ExitStatus> {
+    let mut args = args.to_vec();
+    let lists: Vec<OsString> =
+        args.extract_if(.., |arg| arg.as_bytes().starts_with(LIST_ARGUMENT.as_bytes())).collect();
+    let args = &args;
     let parsed = Arguments::read(args);
+    if let Some(list) = lists.last() {
+        let list = Path::new(OsStr::from_bytes(&list.as_bytes()[LIST_ARGUMENT.len()..]));
+        let selection = leave_out::selection(list)?;
+        let (text, name) = match &parsed.input {
+            Input::Stdin => {
+                let mut text = Vec::new();
+                io::stdin().lock().read_to_end(&mut text)?;
+                (Some(text), None)
+            }
+            Input::File(name) => {
+                (read_text(name).filter(|text| concerns(step, text)), Some(name.as_os_str()))
+            }
+            Input::Other => (None, None),
+        };
+        if let Some(text) = text {
+            let text = leave_out::apply(text, &selection);
+            return feed(step, start(assembler.on_stdin(&parsed.others))?, &mut &text[..], name);
+        }
+    }
     match parsed.input {
         Input::Stdin => {
             let child = start(assembler.on_stdin(&parsed.others))?;

@@ -19,8 +19,10 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use everycall_io::say;
+use everycall_patterns::Selection;
 
 use crate::args::{Invocation, Stage};
+use crate::assembler::LIST_ARGUMENT;
 use crate::compiler::{self, CommandLine, Family};
 use crate::exit_code::{EXIT_NOT_FOUND, EXIT_NOT_RUN, EXIT_REFUSED};
 use crate::kit_files::{
@@ -32,7 +34,8 @@ use crate::toolbox::Toolbox;
 use crate::wrap;
 
 const USAGE: &str = "\
-Usage: everycall cc [--mode MODE] -- COMPILER ARGUMENTS...
+Usage: everycall cc [--mode MODE] [--only PATTERN]... [--not PATTERN]...
+                    -- COMPILER ARGUMENTS...
 
 Runs COMPILER (gcc, g++, clang, clang++, also behind ccache) so that what it
 builds can be traced.
@@ -46,10 +49,67 @@ Modes: nops (gcc's default), fentry (gcc), finstrument (gcc and clang),
 after-inlining (clang's default with -flto), xray (clang's default without).
 --everycall-mode=MODE among the compiler's arguments does the same, also for
 everycall-gcc, -g++, -clang and -clang++.
+
+--not PATTERN leaves functions out of the build, --only PATTERN leaves out all
+others (modes nops, fentry and xray). Patterns and lists (@FILE) are those of
+record; docs/selection.md describes them:
+
+  everycall cc --not 'size:<10 & !has:loop' -- gcc -O2 -c app.c
+  everycall cc --not 'file:third_party/*' --not @left-out.txt -- gcc -c app.c
+
+--everycall-only=PATTERN and --everycall-not=PATTERN among the compiler's
+arguments do the same.
 ";
 
 /// The option that names a mode among a compiler's arguments.
 const MODE_ARGUMENT: &[u8] = b"--everycall-mode=";
+
+/// Those that choose functions.
+const ONLY_ARGUMENT: &[u8] = b"--everycall-only=";
+const NOT_ARGUMENT: &[u8] = b"--everycall-not=";
+
+/// Patterns of functions that are left out of the build, as given.
+#[derive(Default)]
+struct Chosen {
+    only: Vec<String>,
+    not: Vec<String>,
+}
+
+impl Chosen {
+    /// Takes those out of a compiler's arguments.
+    fn take(&mut self, args: &mut Vec<OsString>) {
+        for (prefix, patterns) in [(ONLY_ARGUMENT, &mut self.only), (NOT_ARGUMENT, &mut self.not)] {
+            let taken = args.extract_if(.., |arg| arg.as_bytes().starts_with(prefix));
+            patterns.extend(
+                taken.map(|arg| String::from_utf8_lossy(&arg.as_bytes()[prefix.len()..]).into_owned()),
+            );
+        }
+    }
+
+    /// What they select; none if nothing is left out.
+    fn selection(&self) -> Result<Option<Selection>, Failure> {
+        if self.only.is_empty() && self.not.is_empty() {
+            return Ok(None);
+        }
+        let selection = Selection::of_options(&self.only, &self.not);
+        let selection = selection.map_err(|error| Failure::refused(error.to_string()))?;
+        for rule in selection.rules() {
+            if rule.pattern.asks_for_link() {
+                return Err(Failure::refused(format!(
+                    "the pattern \"{}\" asks for a module or an address, which a compiler doesn't know; name functions, \
+                     source files or sizes, as in: --not 'file:net/*.c'",
+                    rule.pattern
+                )));
+            }
+            if rule.pattern.text().contains('\n') {
+                return Err(Failure::refused(
+                    "a pattern contains a line end; write one pattern for each option",
+                ));
+            }
+        }
+        Ok(Some(selection))
+    }
+}
 
 /// `everycall cc ARGS`: returns only if the compiler couldn't be run.
 pub fn cc_main(args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
@@ -59,7 +119,7 @@ pub fn cc_main(args: Vec<OsString>, kit: Kit<'_>) -> ExitCode {
             let _ = io::stdout().write_all(USAGE.as_bytes());
             ExitCode::SUCCESS
         }
-        Ok(Request::Run { mode, command }) => finish("everycall cc", run(mode, command, kit)),
+        Ok(Request::Run { mode, chosen, command }) => finish("everycall cc", run(mode, chosen, command, kit)),
         Err(sentence) => finish("everycall cc", Err(Failure::refused(sentence))),
     }
 }
@@ -72,7 +132,7 @@ pub fn named_compiler_main(argv0: &OsStr, args: Vec<OsString>, kit: Kit<'_>) -> 
         return finish("everycall", Err(Failure::refused(sentence)));
     };
     let command = [compiler.to_owned()].into_iter().chain(args).collect();
-    finish(&name.to_string_lossy(), run(None, command, kit))
+    finish(&name.to_string_lossy(), run(None, Chosen::default(), command, kit))
 }
 
 /// Whether a program name is one of ours for a compiler, such as `everycall-gcc` or `everycall-clang++-19`.
@@ -87,11 +147,12 @@ fn plain_name(name: &OsStr) -> Option<&OsStr> {
 
 enum Request {
     Help,
-    Run { mode: Option<Mode>, command: Vec<OsString> },
+    Run { mode: Option<Mode>, chosen: Chosen, command: Vec<OsString> },
 }
 
 fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
     let mut mode = None;
+    let mut chosen = Chosen::default();
     let mut rest = args.into_iter();
     while let Some(arg) = rest.next() {
         match arg.as_bytes() {
@@ -100,20 +161,33 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
                 let name = rest.next().ok_or("--mode wants the name of a mode after it")?;
                 mode = Some(name.to_string_lossy().parse()?);
             }
-            b"--" => return Ok(Request::Run { mode, command: rest.collect() }),
+            b"--" => return Ok(Request::Run { mode, chosen, command: rest.collect() }),
             other if other.starts_with(b"--mode=") => {
                 mode = Some(String::from_utf8_lossy(&other[7..]).parse()?)
             }
+            b"--only" | b"--not" => {
+                let pattern = rest.next().filter(|word| word != "--").ok_or_else(|| {
+                    format!("{} wants a pattern after it, as in: --not 'size:<10'", arg.display())
+                })?;
+                let patterns = if arg == "--only" { &mut chosen.only } else { &mut chosen.not };
+                patterns.push(pattern.to_string_lossy().into_owned());
+            }
+            other if other.starts_with(b"--only=") => {
+                chosen.only.push(String::from_utf8_lossy(&other[7..]).into_owned())
+            }
+            other if other.starts_with(b"--not=") => {
+                chosen.not.push(String::from_utf8_lossy(&other[6..]).into_owned())
+            }
             other if other.starts_with(b"-") => {
                 return Err(format!(
-                    "unknown option `{}`; before `--` stands only --mode MODE",
+                    "unknown option `{}`; before `--` stand only --mode MODE, --only PATTERN and --not PATTERN",
                     arg.display()
                 ));
             }
-            _ => return Ok(Request::Run { mode, command: [arg].into_iter().chain(rest).collect() }),
+            _ => return Ok(Request::Run { mode, chosen, command: [arg].into_iter().chain(rest).collect() }),
         }
     }
-    Ok(Request::Run { mode, command: Vec::new() })
+    Ok(Request::Run { mode, chosen, command: Vec::new() })
 }
 
 /// Why no compiler runs: a sentence for the user and the exit code that goes with it.
@@ -143,16 +217,23 @@ fn finish(who: &str, result: Result<Never, Failure>) -> ExitCode {
     ExitCode::from(failure.code)
 }
 
-fn run(mode: Option<Mode>, command: Vec<OsString>, kit: Kit<'_>) -> Result<Never, Failure> {
+fn run(
+    mode: Option<Mode>,
+    mut chosen: Chosen,
+    command: Vec<OsString>,
+    kit: Kit<'_>,
+) -> Result<Never, Failure> {
     let mut line = CommandLine::split(command).ok_or_else(|| {
         Failure::refused("no compiler is named; write it after `--`, as in: everycall cc -- gcc -c a.c")
     })?;
     let mode = take_mode(&mut line.args)?.or(mode);
+    chosen.take(&mut line.args);
+    let selection = chosen.selection()?;
     let path = compiler::find_program(&line.compiler).ok_or_else(|| not_found(&line.compiler))?;
     let invocation = Invocation::read(&line.args);
     let mut ours = match invocation.stage {
         Stage::NoCode => Options::default(),
-        _ => options(mode, &path, &invocation, kit)?,
+        _ => options(mode, selection.as_ref(), &path, &invocation, kit)?,
     };
     if invocation.compiles {
         ours.before.extend(header_options(kit));
@@ -198,6 +279,7 @@ struct Options {
 
 fn options(
     mode: Option<Mode>,
+    selection: Option<&Selection>,
     compiler: &Path,
     invocation: &Invocation,
     kit: Kit<'_>,
@@ -213,7 +295,19 @@ fn options(
         return Err(Failure::refused(sentence));
     }
 
+    if selection.is_some() && mode.assembler_step().is_none() {
+        return Err(Failure::refused(format!(
+            "mode {mode} can't leave functions out of the build; use mode nops or fentry (gcc) or xray (clang, without \
+             -flto), or leave them out when the program runs: everycall record --not PATTERN"
+        )));
+    }
+
     let mut before = toolbox_options(mode)?;
+    // clang's links run no assembler, unless they compile.
+    if let Some(selection) = selection.filter(|_| family == Family::Gcc || invocation.compiles) {
+        let list = Toolbox::open()?.list(&selection.to_text())?;
+        before.extend(["-Xassembler".into(), joined(LIST_ARGUMENT, list)]);
+    }
     let mut behind = Vec::new();
     if invocation.compiles {
         before.extend(compile_options(mode, family, invocation));
@@ -365,7 +459,7 @@ mod tests {
         let parse = |text: &str| cc_arguments(text.split_whitespace().map(OsString::from).collect());
         assert!(matches!(parse("--mode xray -- clang"), Ok(Request::Run { mode: Some(Mode::Xray), .. })));
         assert!(
-            matches!(parse("--mode=nops gcc -c"), Ok(Request::Run { mode: Some(Mode::Nops), command }) if command.len() == 2)
+            matches!(parse("--mode=nops gcc -c"), Ok(Request::Run { mode: Some(Mode::Nops), command, .. }) if command.len() == 2)
         );
         assert!(matches!(parse("--help"), Ok(Request::Help)));
         assert!(parse("--mode").is_err());

@@ -84,6 +84,25 @@ impl Toolbox {
         self.folder.join("").join(folder_of(step))
     }
 
+    /// A file with this text, named after it: compiler caches hash the path, which stands for the text then.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system.
+    pub(crate) fn list(&self, text: &str) -> io::Result<PathBuf> {
+        let hash = |seed: u64| {
+            text.bytes().fold(seed, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+        };
+        let path =
+            self.folder.join(format!("{:016x}{:016x}.list", hash(0xcbf2_9ce4_8422_2325), hash(0x9e37_79b9)));
+        if !everycall_io::cache::holds(&path, text.as_bytes()) {
+            let draft = self.folder.join(format!(".draft-{}", std::process::id()));
+            fs::write(&draft, text)?;
+            fs::rename(&draft, &path)?;
+        }
+        Ok(path)
+    }
+
     /// The specs file, for gcc's `-specs=`.
     pub fn specs(&self) -> PathBuf {
         self.folder.join(SPECS_FILE)

@@ -1,11 +1,11 @@
 //! What a function's instructions say about it.
 
-use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction};
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
 /// A function's code, as far as patterns ask for it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Code {
-    /// Instructions, without those of the sites.
+    /// Instructions, without those of the sites and without NOPs, which align loops.
     pub instructions: u32,
     /// Whether a jump leads backward within the function.
     pub has_loop: bool,
@@ -34,7 +34,7 @@ impl Code {
             if instruction.is_invalid() {
                 break;
             }
-            code.instructions += 1;
+            code.instructions += u32::from(instruction.mnemonic() != Mnemonic::Nop);
             let is_jump = matches!(
                 instruction.flow_control(),
                 FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch
@@ -55,9 +55,9 @@ mod tests {
         // inc eax; cmp eax, 9; jl back; ret
         let looping = [0xff, 0xc0, 0x83, 0xf8, 0x09, 0x7c, 0xf9, 0xc3];
         assert_eq!(Code::of(&looping, 0x1000, |_| None), Code { instructions: 4, has_loop: true });
-        // test eax, eax; jne +1; nop; ret
-        let straight = [0x85, 0xc0, 0x75, 0x01, 0x90, 0xc3];
-        assert_eq!(Code::of(&straight, 0x1000, |_| None), Code { instructions: 4, has_loop: false });
+        // test eax, eax; jne +1; nop; nop word ptr [rax]; ret
+        let straight = [0x85, 0xc0, 0x75, 0x01, 0x90, 0x66, 0x0f, 0x1f, 0x00, 0xc3];
+        assert_eq!(Code::of(&straight, 0x1000, |_| None), Code { instructions: 3, has_loop: false });
     }
 
     #[test]

@@ -22,5 +22,5 @@ mod selection;
 pub use code::Code;
 pub use functions::{FunctionTable, Instrumented, TableError};
 pub use names::{NamePattern, Names};
-pub use pattern::{Pattern, path_matches};
+pub use pattern::{Compiled, Pattern, path_matches};
 pub use selection::{Matched, Resolved, Rule, Selection, SelectionError};

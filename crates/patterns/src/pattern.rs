@@ -115,8 +115,14 @@ impl Pattern {
         })
     }
 
-    /// Whether it means this function of a table.
-    pub(crate) fn matches(&self, function: &mut Looked<'_>) -> bool {
+    /// Whether it asks for what is known of linked functions only.
+    #[must_use]
+    pub fn asks_for_link(&self) -> bool {
+        self.conditions.iter().any(|condition| matches!(condition.kind, Kind::Module(_) | Kind::Address(..)))
+    }
+
+    /// Whether it means this function.
+    pub(crate) fn matches(&self, function: &mut impl Looked) -> bool {
         // What is found out quickly first.
         let is_slow =
             |condition: &&Condition| matches!(condition.kind, Kind::Size(..) | Kind::Loop | Kind::File(_));
@@ -125,8 +131,20 @@ impl Pattern {
     }
 }
 
-/// A function that patterns are compared with: what they ask for is found out once.
-pub(crate) struct Looked<'t> {
+/// A function that patterns are compared with.
+pub(crate) trait Looked {
+    /// None where it has no name.
+    fn names(&mut self) -> Option<&Names>;
+    fn code(&mut self) -> Code;
+    fn file(&mut self) -> Option<&str>;
+    /// None before it is linked.
+    fn module(&self) -> Option<&Path>;
+    /// Likewise.
+    fn start(&self) -> Option<u64>;
+}
+
+/// A function of a file: what patterns ask for is found out once.
+pub(crate) struct InTable<'t> {
     table: &'t mut FunctionTable,
     index: usize,
     names: Option<Names>,
@@ -134,11 +152,13 @@ pub(crate) struct Looked<'t> {
     file: Option<Option<String>>,
 }
 
-impl<'t> Looked<'t> {
-    pub fn at(table: &'t mut FunctionTable, index: usize) -> Looked<'t> {
-        Looked { table, index, names: None, code: None, file: None }
+impl<'t> InTable<'t> {
+    pub fn at(table: &'t mut FunctionTable, index: usize) -> InTable<'t> {
+        InTable { table, index, names: None, code: None, file: None }
     }
+}
 
+impl Looked for InTable<'_> {
     fn names(&mut self) -> Option<&Names> {
         let linkage_name = &self.table.functions().get(self.index)?.linkage_name;
         if linkage_name.is_empty() {
@@ -155,6 +175,52 @@ impl<'t> Looked<'t> {
         let find = || Some(self.table.source(self.index)?.0.to_string_lossy().into_owned());
         self.file.get_or_insert_with(find).as_deref()
     }
+
+    fn module(&self) -> Option<&Path> {
+        Some(self.table.path())
+    }
+
+    fn start(&self) -> Option<u64> {
+        self.table.functions().get(self.index).map(|function| function.start)
+    }
+}
+
+/// A function as a compiler made it, before it is linked.
+#[derive(Clone, Debug)]
+pub struct Compiled {
+    names: Names,
+    code: Code,
+    file: Option<String>,
+}
+
+impl Compiled {
+    /// A function with this name of the linker's, and the source file that declares it.
+    #[must_use]
+    pub fn new(linkage_name: &str, code: Code, file: Option<String>) -> Compiled {
+        Compiled { names: Names::of(linkage_name), code, file }
+    }
+}
+
+impl Looked for Compiled {
+    fn names(&mut self) -> Option<&Names> {
+        Some(&self.names)
+    }
+
+    fn code(&mut self) -> Code {
+        self.code
+    }
+
+    fn file(&mut self) -> Option<&str> {
+        self.file.as_deref()
+    }
+
+    fn module(&self) -> Option<&Path> {
+        None
+    }
+
+    fn start(&self) -> Option<u64> {
+        None
+    }
 }
 
 impl Condition {
@@ -169,14 +235,15 @@ impl Condition {
         Ok(Condition { is_not, kind: Kind::new(rest)? })
     }
 
-    fn is_met(&self, function: &mut Looked<'_>) -> bool {
+    fn is_met(&self, function: &mut impl Looked) -> bool {
         match &self.kind {
             Kind::Name(name) => function.names().is_some_and(|names| name.matches_names(names)),
             Kind::File(glob) => function.file().is_some_and(|file| glob.is_match(file)),
-            Kind::Module(glob) => glob.is_match(&function.table.path().to_string_lossy()),
+            Kind::Module(glob) => {
+                function.module().is_some_and(|path| glob.is_match(&path.to_string_lossy()))
+            }
             Kind::Address(first, last) => {
-                let start = function.table.functions().get(function.index).map(|function| function.start);
-                start.is_some_and(|start| (*first..=*last).contains(&start))
+                function.start().is_some_and(|start| (*first..=*last).contains(&start))
             }
             Kind::Size(comparison, size) => comparison.holds(function.code().instructions, *size),
             Kind::Loop => function.code().has_loop,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 
 use crate::functions::FunctionTable;
-use crate::pattern::{Looked, Pattern};
+use crate::pattern::{Compiled, InTable, Pattern};
 
 /// Largest list.
 const LIST_SIZE_MAX: u64 = 16 << 20;
@@ -187,6 +187,36 @@ impl Selection {
         self.others && self.rules.is_empty()
     }
 
+    /// Whether a function that isn't linked yet is recorded.
+    #[must_use]
+    pub fn keeps(&self, function: &mut Compiled) -> bool {
+        let last = self.rules.iter().rev().find(|rule| rule.pattern.matches(function));
+        last.map_or(self.others, |rule| rule.is_in)
+    }
+
+    /// The rules as text, for [`Selection::from_text`].
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut text = String::from(if self.others { "+\n" } else { "-\n" });
+        for rule in &self.rules {
+            text.push_str(&format!("{rule}\n"));
+        }
+        text
+    }
+
+    /// The selection of such a text; none if it isn't one.
+    #[must_use]
+    pub fn from_text(text: &str) -> Option<Selection> {
+        let (others, rules) = text.split_once('\n')?;
+        let others = match others {
+            "+" => true,
+            "-" => false,
+            _ => return None,
+        };
+        let rules = rules.lines().map(|line| Rule::parse(line, true)).collect::<Result<_, _>>().ok()?;
+        Some(Selection { rules, others })
+    }
+
     /// What is selected of a file's functions.
     #[must_use]
     pub fn resolve(&self, table: &mut FunctionTable) -> Resolved {
@@ -195,7 +225,7 @@ impl Selection {
         let mut matched = vec![Matched::default(); self.rules.len()];
         for (index, is_on) in is_on.iter_mut().enumerate() {
             let sites = table.functions().get(index).map_or(0, |function| function.sites);
-            let mut function = Looked::at(table, index);
+            let mut function = InTable::at(table, index);
             for (rule, matched) in self.rules.iter().zip(&mut matched) {
                 if rule.pattern.matches(&mut function) {
                     *is_on = rule.is_in;
@@ -269,6 +299,26 @@ mod tests {
         assert_eq!(shown(&selection), ["+ ab", "- a*", "- c"]);
         selection.push(Rule::parse("- *", true).unwrap());
         assert_eq!(shown(&selection), ["- *"]);
+    }
+
+    #[test]
+    fn functions_that_are_not_linked_yet_are_selected() {
+        let not = ["size:<9 & !has:loop", "file:lib/*"].map(str::to_owned);
+        let mut selection = Selection::of_options(&[], &not).unwrap();
+        selection.push(Rule::parse("+ forced*", true).unwrap());
+        let selection = Selection::from_text(&selection.to_text()).unwrap();
+        for (name, instructions, has_loop, file, is_kept) in [
+            ("f", 8, false, "/src/a.c", false),
+            ("f", 9, false, "/src/a.c", true),
+            ("f", 8, true, "/src/a.c", true),
+            ("f", 99, true, "/src/lib/a.c", false),
+            ("_Z7forced1i", 1, false, "/src/lib/a.c", true),
+        ] {
+            let code = crate::Code { instructions, has_loop };
+            let mut function = Compiled::new(name, code, Some(file.to_owned()));
+            assert_eq!(selection.keeps(&mut function), is_kept, "{name} {instructions} {has_loop} {file}");
+        }
+        assert!(Selection::from_text("x\n").is_none() && Selection::from_text("+\n- size:x\n").is_none());
     }
 
     #[test]

@@ -229,6 +229,23 @@ pub const TABLE: &[(&str, Run)] = &[
     ("EVERYCALL_START=on|off", So("EVERYCALL_START=on ./app && EVERYCALL_START=off ./app")),
     ("everycall trace", Not("what `info` calls a file, or the verb without what it needs")),
     // Choosing functions.
+    (
+        "everycall cc --not 'size:<10' -- gcc -O2 -c app.c",
+        So("everycall cc --not 'size:<10' -- gcc -O2 -c app.c"),
+    ),
+    (
+        "everycall cc --not 'size:<10 & !has:loop' --not 'file:third_party/*' -- g++ -O2 -c app.cpp",
+        So("everycall cc --not 'size:<10 & !has:loop' --not 'file:third_party/*' -- g++ -O2 -c app.cpp"),
+    ),
+    (
+        "everycall cc --only @functions.txt -- clang -O2 -c app.c",
+        So("echo 'handle*' > functions.txt && everycall cc --only @functions.txt -- clang-19 -O2 -c app.c"),
+    ),
+    (
+        "everycall-gcc '--everycall-not=@functions.txt' -O2 -c app.c",
+        So("echo 'handle*' > functions.txt && everycall-gcc '--everycall-not=@functions.txt' -O2 -c app.c"),
+    ),
+    ("everycall functions FILE PATTERN", So("everycall functions ./server 'handle*'")),
     ("everycall functions PID|FILE [PATTERN...]", So("everycall functions ./server 'handle*'")),
     ("everycall functions 1234 'handle_*'", So("everycall functions $SERVER 'handle_*'")),
     ("everycall enable PID PATTERN", So("everycall enable $SERVER 'handle_*'")),

@@ -102,7 +102,7 @@ impl Held {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Hook {
+pub(super) enum Hook {
     Entry,
     Exit,
 }
@@ -368,7 +368,7 @@ impl<'a> Rewriter<'a> {
 }
 
 /// `f.cold`, or `f.cold.1`, holds the seldom parts of `f`.
-fn is_cold_part(name: &[u8], function: &[u8]) -> bool {
+pub(super) fn is_cold_part(name: &[u8], function: &[u8]) -> bool {
     !function.is_empty() && name.strip_prefix(function).is_some_and(|rest| rest.starts_with(b".cold"))
 }
 
@@ -395,7 +395,7 @@ fn split_at_commas(operands: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Recognises `call __return__` and its forms for position-independent code and `-fno-plt`.
-fn hook_call(instruction: &[u8]) -> Option<Hook> {
+pub(super) fn hook_call(instruction: &[u8]) -> Option<Hook> {
     let operand = instruction.strip_prefix(b"call")?;
     if !operand.first()?.is_ascii_whitespace() {
         return None;
@@ -415,7 +415,7 @@ fn hook_call(instruction: &[u8]) -> Option<Hook> {
     }
 }
 
-fn is_r10_instruction(instruction: &[u8], mnemonic: &[u8]) -> bool {
+pub(super) fn is_r10_instruction(instruction: &[u8], mnemonic: &[u8]) -> bool {
     instruction.strip_prefix(mnemonic).is_some_and(|operand| operand.trim_ascii() == b"%r10")
 }
 
