@@ -281,6 +281,8 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("everycall record --only PATTERN -- ./app", So("everycall record --only 'handle*' -- ./server 10")),
     ("everycall record --not PATTERN -- ./app", So("everycall record --not 'handle*' -- ./server 10")),
+    ("replay --function", So("everycall replay --function handle app.ect")),
+    ("-- => usleep (not traced, at most) 30.1 ms --", Not("what `replay` prints, no command")),
     ("record --only", So("everycall record --only 'handle*' -- ./server 10")),
     (
         "everycall resolve --only PATTERN -o app.ecs ./app",

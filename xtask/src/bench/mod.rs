@@ -15,6 +15,7 @@ mod rounds;
 mod snapshots;
 mod stats;
 mod stream;
+mod switch;
 mod table;
 mod triggers;
 mod workload;
@@ -37,6 +38,7 @@ parts: cost    an event, in each mode
        triggers an event while a trigger waits for its condition
        min-duration  events of calls that are dropped as they are short, and how much further back a ring reaches
        labels  labels, instants and spans, beside the clock read
+       switch  all sites of a large program off and on while it runs
        snapshots  what a snapshot takes, and what a thread notices of it
        peers   the tracers that are installed, and everycall, on the same programs";
 
@@ -51,12 +53,13 @@ enum Part {
     Triggers,
     MinDuration,
     Labels,
+    Switch,
     Snapshots,
     Peers,
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 10] = [
+    const ALL: [(&'static str, Part); 11] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
@@ -65,6 +68,7 @@ impl Part {
         ("triggers", Part::Triggers),
         ("min-duration", Part::MinDuration),
         ("labels", Part::Labels),
+        ("switch", Part::Switch),
         ("snapshots", Part::Snapshots),
         ("peers", Part::Peers),
     ];
@@ -79,6 +83,7 @@ impl Part {
             Part::Triggers => triggers::run(lab, is_quick),
             Part::MinDuration => min_duration::run(lab, is_quick),
             Part::Labels => labels::run(lab, is_quick),
+            Part::Switch => switch::run(lab, is_quick),
             Part::Snapshots => snapshots::run(lab, is_quick),
             Part::Peers => peers::run(lab, is_quick),
         }
