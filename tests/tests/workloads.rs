@@ -345,7 +345,8 @@ mod browser {
         let (mut slices, mut counts) = (0, BTreeMap::<(String, String, u64), u64>::new());
         for line in lines.lines() {
             let call: Value = serde_json::from_str(line).expect("a line of JSON");
-            slices += u64::from(call.get("dur_ns").is_some());
+            // Calls, and what tail calls led to that isn't traced.
+            slices += u64::from(call.get("dur_ns").or(call.get("untraced_at_most_ns")).is_some());
             if let (Some(name), Some(file), Some(line)) =
                 (call["name"].as_str(), call["file"].as_str(), call["line"].as_u64())
             {
