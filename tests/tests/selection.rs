@@ -311,7 +311,7 @@ fn functions_are_switched_by_commands() {
         for (words, wanted) in [
             (&["enable", &pid, "blau"][..], "there is blue"),
             (&["disable", &pid, "red", "gren"], "there is green"),
-            (&["disable", &pid, "size:<1"], "`everycall functions` lists"),
+            (&["disable", &pid, "size:<1"], "`everycall functions"),
         ] {
             let (code, said) = asked(&place, words);
             assert!(code == Some(1) && said.contains(wanted), "{words:?}: {code:?} {said}");

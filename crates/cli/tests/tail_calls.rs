@@ -77,8 +77,9 @@ fn tail_calls_are_shown_as_such_in_all_outputs() {
         here.succeed("record -q -o jumps.ect -- ./jumps");
         let tree = tree(&here.succeed("replay jumps.ect").stdout);
         let want = "main { f { inner } => => g { inner } => => h g { inner } => => h \
-                    by_pointer { inner } => =>? h to_library { inner } => plain { inner } \
-                    called_back { inner } => compare raiser { inner } => handler plain { inner } \
+                    by_pointer { inner } => =>? h to_library { inner } => -- => puts (not traced, at most) -- \
+                    plain { inner } called_back { inner } => -- => qsort (not traced, at most) -- compare \
+                    raiser { inner } => -- => raise (not traced, at most) -- handler plain { inner } \
                     even => => odd => => even => => odd => => even } main";
         assert_eq!(tree.join(" "), want, "{compiler} {mode}");
 
