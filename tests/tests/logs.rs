@@ -115,13 +115,17 @@ fn wrong_arguments_are_found_by_compilers() {
     place.write("wrong.c", "#include <everycall.h>\nint main(void) { return everycall_log(\"%s\", 1); }\n");
     place.write("wrong.cpp", "#include <everycall.h>\nint main() { return everycall_log(\"%s\", 1); }\n");
     let include = concat!("-I", env!("CARGO_MANIFEST_DIR"), "/../crates/kit/include");
-    for (compiler, source) in [("gcc", "wrong.c"), ("g++", "wrong.cpp"), ("clang-19", "wrong.c"), ("clang++-19", "wrong.cpp")]
+    for (compiler, source) in
+        [("gcc", "wrong.c"), ("g++", "wrong.cpp"), ("clang-19", "wrong.c"), ("clang++-19", "wrong.cpp")]
     {
         let mut command = place.command(compiler);
         command.args(["-Werror", "-Wformat", "-fsyntax-only", include, source]);
         let output = command.output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains("format") && said.contains("char"), "{compiler}: {said}");
+        assert!(
+            !output.status.success() && said.contains("format") && said.contains("char"),
+            "{compiler}: {said}"
+        );
     }
 }
 
@@ -142,7 +146,14 @@ fn the_header_has_no_warnings_of_its_own() {
     ] {
         for standard in standards {
             let mut command = place.command(compiler);
-            command.arg(format!("-std={standard}")).args(["-O2", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror"]);
+            command.arg(format!("-std={standard}")).args([
+                "-O2",
+                "-Wall",
+                "-Wextra",
+                "-Wconversion",
+                "-Wshadow",
+                "-Werror",
+            ]);
             if *standard != "gnu++98" {
                 command.arg("-pedantic-errors");
             }

@@ -331,7 +331,7 @@ impl Page<'_> {
                 (']', format!("  {bound}{}{remarks}", Duration { ns: mark.at_ns - start_ns }))
             }
             MarkKind::Counter | MarkKind::CounterReal => ('#', String::new()),
-            MarkKind::Log => ('"', String::new()),
+            MarkKind::Log => ('>', String::new()),
             MarkKind::OrphanSpanEnd => (']', format!(", {}", text::ORPHAN_SPAN_END)),
         };
         let value = text::mark_value(mark).map(|value| format!(" = {value}")).unwrap_or_default();

@@ -29,7 +29,7 @@ pub(crate) fn mark_value(mark: &Mark) -> Option<String> {
     let value = mark.value?;
     Some(match mark.kind {
         MarkKind::Counter => value.cast_signed().to_string(),
-        MarkKind::CounterReal => f64::from_bits(value).to_string(),
+        MarkKind::CounterReal => format!("{:?}", f64::from_bits(value)),
         _ => value.to_string(),
     })
 }

@@ -48,7 +48,11 @@ pub mod argument {
 /// The type of the argument at `index`.
 #[must_use]
 pub const fn type_of(types: u32, index: usize) -> u32 {
-    if index < ARGUMENTS_MAX { types >> (index as u32 * TYPE_BITS) & ((1 << TYPE_BITS) - 1) } else { argument::NONE }
+    if index < ARGUMENTS_MAX {
+        types >> (index as u32 * TYPE_BITS) & ((1 << TYPE_BITS) - 1)
+    } else {
+        argument::NONE
+    }
 }
 
 /// The same types, with another one at `index`.

@@ -222,7 +222,8 @@ fn convert<'a>(
             b'#' => conversion.alternate = true,
             b'0' if conversion.width == 0 && !is_precision => conversion.zero = true,
             b'0'..=b'9' => {
-                let number = if is_precision { conversion.precision.get_or_insert(0) } else { &mut conversion.width };
+                let number =
+                    if is_precision { conversion.precision.get_or_insert(0) } else { &mut conversion.width };
                 *number = (*number * 10 + usize::from(byte - b'0')).min(WIDTH_MAX);
             }
             b'.' => {
@@ -406,13 +407,19 @@ impl Conversion {
         let text = format!("{value:.precision$e}");
         let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
         let exponent: i32 = exponent.parse().unwrap_or(0);
-        format!("{}e{}{:02}", self.pointed(digits.to_owned()), if exponent < 0 { '-' } else { '+' }, exponent.abs())
+        format!(
+            "{}e{}{:02}",
+            self.pointed(digits.to_owned()),
+            if exponent < 0 { '-' } else { '+' },
+            exponent.abs()
+        )
     }
 
     fn shortest(self, value: f64) -> String {
         let precision = self.precision.unwrap_or(6).max(1);
         let rounded = format!("{value:.*e}", precision - 1);
-        let exponent: i64 = rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
+        let exponent: i64 =
+            rounded.split_once('e').and_then(|(_, exponent)| exponent.parse().ok()).unwrap_or(0);
         let is_plain = exponent >= -4 && exponent < precision as i64;
         let text = if is_plain {
             let decimals = usize::try_from(precision as i64 - 1 - exponent).unwrap_or(0);
@@ -427,7 +434,8 @@ impl Conversion {
             Some(at) => text.split_at(at),
             None => (&*text, ""),
         };
-        let digits = if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
+        let digits =
+            if digits.contains('.') { digits.trim_end_matches('0').trim_end_matches('.') } else { digits };
         format!("{digits}{end}")
     }
 

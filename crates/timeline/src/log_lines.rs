@@ -78,7 +78,8 @@ impl LogLines {
     /// The text of a line. `format_at` reads the format at a place of a module, without its end.
     #[must_use]
     pub fn text(&self, name: MarkName, format_at: impl FnOnce(Location) -> Option<Vec<u8>>) -> String {
-        let Some((module, payloads)) = self.lines.get(name.0 as usize).and_then(|line| line.split_first()) else {
+        let Some((module, payloads)) = self.lines.get(name.0 as usize).and_then(|line| line.split_first())
+        else {
             return FURTHER.to_owned();
         };
         let line = LogLine::from_payloads(payloads);

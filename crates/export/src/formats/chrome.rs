@@ -364,7 +364,15 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
         MarkKind::SpanEnd { start_cut, how, .. } => members.remarks(text::span_remarks(start_cut, how)),
         kind => {
             if mark.value.is_some() {
-                put_mark_value(members.key("value"), mark);
+                let value = members.key("value");
+                match mark.kind {
+                    // Viewers draw numbers only, as doubles.
+                    MarkKind::Counter => {
+                        let number = mark.value.unwrap_or(0).cast_signed();
+                        value.extend_from_slice(number.to_string().as_bytes());
+                    }
+                    _ => put_mark_value(value, mark),
+                }
             }
             if kind == MarkKind::OrphanSpanEnd {
                 members.remarks(std::iter::once(text::ORPHAN_SPAN_END));

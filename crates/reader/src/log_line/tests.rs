@@ -94,7 +94,10 @@ fn what_does_not_fit_is_shown_as_it_is() {
     assert_eq!(line(&[Int32(1), string("x")]).text(None), "(format at 0x4000 is not available) 1 \"x\"");
     let cut = LogText { bytes: b"abc".to_vec(), is_cut: true, is_null: false };
     assert_eq!(text("<%s>", &[LogArgument::Text(cut)]), "<abc...>");
-    assert_eq!(text("<%s>", &[LogArgument::Text(LogText { is_null: true, ..LogText::default() })]), "<(null)>");
+    assert_eq!(
+        text("<%s>", &[LogArgument::Text(LogText { is_null: true, ..LogText::default() })]),
+        "<(null)>"
+    );
 }
 
 #[test]
@@ -118,7 +121,20 @@ fn records_are_read_as_documented() {
     let types = INT32 | INT64 << 3 | DOUBLE << 6 | POINTER << 9 | TEXT << 12 | TEXT << 15;
     let half = 0.5_f64.to_bits();
     let payloads = [
-        types, 0x2000, 0x1, 7, 8, 1, half as u32, (half >> 32) as u32, 16, 0, 5 | TEXT_CUT, 0x6463_6261, 0x65, TEXT_NULL,
+        types,
+        0x2000,
+        0x1,
+        7,
+        8,
+        1,
+        half as u32,
+        (half >> 32) as u32,
+        16,
+        0,
+        5 | TEXT_CUT,
+        0x6463_6261,
+        0x65,
+        TEXT_NULL,
     ];
     let words = words(&payloads);
     assert_eq!(format_address(&words, 0), Some(0x1_0000_2000));
@@ -129,7 +145,14 @@ fn records_are_read_as_documented() {
     let null = LogText { is_null: true, ..LogText::default() };
     assert_eq!(
         line.arguments,
-        [Int32(7), Int64(0x1_0000_0008), Double(0.5), Pointer(16), LogArgument::Text(cut), LogArgument::Text(null)]
+        [
+            Int32(7),
+            Int64(0x1_0000_0008),
+            Double(0.5),
+            Pointer(16),
+            LogArgument::Text(cut),
+            LogArgument::Text(null)
+        ]
     );
     // Any beginning of it is a line with fewer arguments.
     for length in 0..payloads.len() {
@@ -150,7 +173,8 @@ fn nonsense_hurts_nobody() {
     };
     for _ in 0..20_000 {
         let payloads: Vec<u32> = (0..next() % 20).map(|_| next() << (next() % 32)).collect();
-        let format: Vec<u8> = (0..next() % 40).map(|_| b"%*.0123456789lhzsdcpnfgeaxmX$ \xff"[next() as usize % 30]).collect();
+        let format: Vec<u8> =
+            (0..next() % 40).map(|_| b"%*.0123456789lhzsdcpnfgeaxmX$ \xff"[next() as usize % 30]).collect();
         assert!(LogLine::from_payloads(&payloads).text(Some(&format)).len() <= LINE_MAX + 3);
     }
 }

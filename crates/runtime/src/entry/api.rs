@@ -11,9 +11,9 @@ use crate::state::process::{Process, traced};
 use crate::state::recording;
 use crate::sys::errors::error;
 use crate::sys::{clock, text};
+use crate::threads::begin;
 use crate::threads::open_calls::Frame;
 use crate::threads::quick_marks::{self, Done};
-use crate::threads::begin;
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
@@ -82,7 +82,10 @@ unsafe fn mark_at(what: u32, name: *const u8, value: u64, stack_pointer: u64) ->
 /// Whether the program may write marks of a class.
 #[inline]
 fn is_programs(detail: u8) -> bool {
-    matches!(detail & label::CLASS_MASK, label::LABEL..=label::SPAN_END | label::COUNTER | label::COUNTER_REAL)
+    matches!(
+        detail & label::CLASS_MASK,
+        label::LABEL..=label::SPAN_END | label::COUNTER | label::COUNTER_REAL
+    )
 }
 
 #[cold]

@@ -14,8 +14,8 @@ use crate::threads::open_calls::Frame;
 use crate::threads::quick_marks::{self, Done};
 use everycall_format::event::{RECORD_MAX_PAYLOAD, kind, payload_word, record_word};
 use everycall_format::log_line::{
-    ARGUMENTS_MAX, COPIED_FORMAT, FORMAT_MAX, TEXT_CUT, TEXT_MAX, TEXT_NULL, argument, text_payloads, text_room,
-    TYPE_BITS, type_of, with_type,
+    ARGUMENTS_MAX, COPIED_FORMAT, FORMAT_MAX, TEXT_CUT, TEXT_MAX, TEXT_NULL, TYPE_BITS, argument,
+    text_payloads, text_room, type_of, with_type,
 };
 use everycall_hooks::arch::frame::HOOK_BELOW;
 
@@ -31,7 +31,12 @@ const LOOKED_AT: usize = 4096;
 /// # Safety
 /// `format` is null or a C string. `arguments` are as many values as there are types. Values of type `TEXT` are what
 /// the format says: those that it converts to strings are null or strings.
-pub(crate) unsafe extern "C" fn log(format: *const u8, types: u32, arguments: *const u64, pointer: u64) -> i32 {
+pub(crate) unsafe extern "C" fn log(
+    format: *const u8,
+    types: u32,
+    arguments: *const u64,
+    pointer: u64,
+) -> i32 {
     if format.is_null() {
         return error::ARGUMENT;
     }
@@ -42,22 +47,23 @@ pub(crate) unsafe extern "C" fn log(format: *const u8, types: u32, arguments: *c
     if let Some(arguments_payloads) = number_payloads(types)
         && traced().is_some()
     {
-        let done = quick_marks::write_payloads(kind::LOG, 3 + arguments_payloads, stack_pointer, |payloads| {
-            payloads.push(types);
-            payloads.push(format as u64 as u32);
-            payloads.push((format as u64 >> 32) as u32);
-            let (mut rest, mut argument) = (types & ALL_TYPES, arguments);
-            while rest != 0 {
-                // SAFETY: by contract.
-                let value = unsafe { *argument };
-                payloads.push(value as u32);
-                if rest & TYPE_MASK != argument::INT32 {
-                    payloads.push((value >> 32) as u32);
+        let done =
+            quick_marks::write_payloads(kind::LOG, 3 + arguments_payloads, stack_pointer, |payloads| {
+                payloads.push(types);
+                payloads.push(format as u64 as u32);
+                payloads.push((format as u64 >> 32) as u32);
+                let (mut rest, mut argument) = (types & ALL_TYPES, arguments);
+                while rest != 0 {
+                    // SAFETY: by contract.
+                    let value = unsafe { *argument };
+                    payloads.push(value as u32);
+                    if rest & TYPE_MASK != argument::INT32 {
+                        payloads.push((value >> 32) as u32);
+                    }
+                    argument = argument.wrapping_add(1);
+                    rest >>= TYPE_BITS;
                 }
-                argument = argument.wrapping_add(1);
-                rest >>= TYPE_BITS;
-            }
-        });
+            });
         if done == Done::Yes {
             return 0;
         }
@@ -88,7 +94,9 @@ unsafe fn any(format: *const u8, types: u32, arguments: *const u64, stack_pointe
     // SAFETY: by contract.
     let line = unsafe { Line::new(format, types, arguments) };
     if traced().is_some()
-        && quick_marks::write_payloads(kind::LOG, line.count(), stack_pointer, |payloads| line.put(|payload| payloads.push(payload))) == Done::Yes
+        && quick_marks::write_payloads(kind::LOG, line.count(), stack_pointer, |payloads| {
+            line.put(|payload| payloads.push(payload))
+        }) == Done::Yes
     {
         return 0;
     }
@@ -351,7 +359,19 @@ impl Conversions {
                         found.precision =
                             found.precision.saturating_mul(10).saturating_add((digit - b'0').into());
                     }
-                    b'0'..=b'9' | b'-' | b'+' | b' ' | b'#' | b'\'' | b'I' | b'h' | b'q' | b'j' | b'z' | b't' | b'L' => {}
+                    b'0'..=b'9'
+                    | b'-'
+                    | b'+'
+                    | b' '
+                    | b'#'
+                    | b'\''
+                    | b'I'
+                    | b'h'
+                    | b'q'
+                    | b'j'
+                    | b'z'
+                    | b't'
+                    | b'L' => {}
                     b'l' => is_wide = true,
                     letter => {
                         found.is_text = letter == b's' && !is_wide;

@@ -97,8 +97,8 @@ impl Reserved {
     fn new(control: &Control, count: usize, stack_pointer: u64) -> Option<Reserved> {
         let words = 1 + count;
         // Another stack's block: before anything else of it is touched.
-        let is_its_stack =
-            stack_pointer >= control.stack_low.load(Relaxed) && stack_pointer < control.stack_high.load(Relaxed);
+        let is_its_stack = stack_pointer >= control.stack_low.load(Relaxed)
+            && stack_pointer < control.stack_high.load(Relaxed);
         if !is_its_stack {
             return None;
         }
