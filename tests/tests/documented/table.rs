@@ -305,7 +305,8 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("everycall record --only PATTERN -- ./app", So("everycall record --only 'handle*' -- ./server 10")),
     ("everycall record --not PATTERN -- ./app", So("everycall record --not 'handle*' -- ./server 10")),
-    ("replay --function", So("everycall replay --function handle app.ect")),
+    ("--within PATTERN", So("everycall trace $SERVER --within 'handle*' --for 1s -o within.ect")),
+    ("--thread TID|NAME|new", So("everycall trace $SERVER 'handle*' --thread new --for 1s -o new.ect")),
     ("-- => usleep (not traced, at most) 30.1 ms --", Not("what `replay` prints, no command")),
     ("record --only", So("everycall record --only 'handle*' -- ./server 10")),
     (
