@@ -150,7 +150,8 @@ impl LogLine {
             }
         };
         if text.len() > LINE_MAX {
-            text.truncate(text.floor_char_boundary(LINE_MAX));
+            let end = (0..=LINE_MAX).rev().find(|end| text.is_char_boundary(*end));
+            text.truncate(end.unwrap_or(0));
             text.push_str("...");
         }
         let end = text.trim_end_matches(['\n', '\r']).len();
