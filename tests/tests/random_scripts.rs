@@ -203,7 +203,7 @@ fn what_isnt_switched_is_seen_while_others_are() {
         let some = trace.calls("plain01") + trace.calls("catches01") + trace.calls("target01");
         let is_some =
             |line: &&str| ["plain01", "catches01", "target01"].iter().any(|name| line.contains(name));
-        let of_all = all.iter().copied().filter(|line| is_some(&line)).count() as u64;
+        let of_all = all.iter().copied().filter(is_some).count() as u64;
         println!("{mode:?}: {some} of {of_all} calls of three functions are there");
         assert!(0 < some && some < of_all, "{mode:?}: {some} of {of_all}");
         let truth: Vec<&str> = truth.iter().map(String::as_str).collect();
