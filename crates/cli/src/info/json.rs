@@ -177,6 +177,7 @@ fn marks(report: &Report<'_>) -> Value {
             "labels": named.labels,
             "instants": named.instants,
             "spans": named.spans,
+            "counters": named.counters,
         })
     });
     json!({
@@ -184,6 +185,7 @@ fn marks(report: &Report<'_>) -> Value {
         "labels": sum(|named| named.labels),
         "instants": sum(|named| named.instants),
         "spans": sum(|named| named.spans),
+        "counters": sum(|named| named.counters),
         "most": listed.collect::<Vec<_>>(),
     })
 }

@@ -475,13 +475,13 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if names.is_empty() {
         return Ok(());
     }
-    heading(out, "Labels, instants and spans of the program")?;
-    writeln!(out, "  {:>12}{:>12}{:>12}  name", "labels", "instants", "spans")?;
+    heading(out, "Labels, instants, spans and counters of the program")?;
+    writeln!(out, "  {:>12}{:>12}{:>12}{:>12}  name", "labels", "instants", "spans", "counters")?;
     for named in names.iter().take(MARKS_LISTED) {
-        let name = shortened_name(&clean(&named.name), WIDTH - 40);
-        let [labels, instants, spans] =
-            [named.labels, named.instants, named.spans].map(|count| Count(count).to_string());
-        writeln!(out, "  {labels:>12}{instants:>12}{spans:>12}  {name}")?;
+        let name = shortened_name(&clean(&named.name), WIDTH - 52);
+        let [labels, instants, spans, counters] =
+            [named.labels, named.instants, named.spans, named.counters].map(|count| Count(count).to_string());
+        writeln!(out, "  {labels:>12}{instants:>12}{spans:>12}{counters:>12}  {name}")?;
     }
     if names.len() > MARKS_LISTED {
         writeln!(out, "  ... and {} more", names.len() - MARKS_LISTED)?;
