@@ -85,11 +85,11 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if profile.unwound > 0 {
         write!(calls, "; {} unwound by exception, longjmp or thread end", Count(profile.unwound))?;
     }
-    if profile.orphan_exits > 0 {
-        write!(calls, "; {}", Several(profile.orphan_exits, "orphan exit", "orphan exits"))?;
+    if profile.notes.orphan_exits > 0 {
+        write!(calls, "; {}", Several(profile.notes.orphan_exits, "orphan exit", "orphan exits"))?;
     }
-    if profile.too_deep > 0 {
-        write!(calls, "; {} more beyond the depth limit", Count(profile.too_deep))?;
+    if profile.notes.too_deep > 0 {
+        write!(calls, "; {} more beyond the depth limit", Count(profile.notes.too_deep))?;
     }
     field(out, "calls", &calls)?;
     let threads = report.trace.threads();
