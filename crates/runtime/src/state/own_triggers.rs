@@ -9,7 +9,7 @@ use core::sync::atomic::{
 };
 use everycall_format::Wire;
 use everycall_format::trigger::{
-    CALLS, KEEP_TICKS, NEVER, RULES, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_state,
+    CALLS, GROW_TICKS, NEVER, RULES, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_state,
 };
 
 impl Triggers {
@@ -20,7 +20,7 @@ impl Triggers {
         let header = TriggerHeader {
             floor: NEVER,
             segments_allowed: u32::try_from(segments).unwrap_or(u32::MAX),
-            keep_ticks: KEEP_TICKS,
+            grow_ticks: GROW_TICKS,
             ..TriggerHeader::default()
         };
         let mut bytes = [0; TriggerHeader::SIZE];
@@ -43,7 +43,7 @@ impl Triggers {
             if written == target.room {
                 left_out += 1;
                 let rule = self.rule(site.rule.min(RULES - 1));
-                field!(rule, TriggerRule, unwatched, AtomicU64).fetch_add(1, Relaxed);
+                field!(rule, TriggerRule, not_armed, AtomicU64).fetch_add(1, Relaxed);
                 continue;
             }
             let place = self.at(target.at(written));
@@ -119,8 +119,8 @@ impl Triggers {
     }
 
     /// Functions of a trigger for which there was no space.
-    pub(crate) fn unwatched(&self, rule: u32) -> u64 {
-        field!(self.rule(rule), TriggerRule, unwatched, AtomicU64).load(Relaxed)
+    pub(crate) fn not_armed(&self, rule: u32) -> u64 {
+        field!(self.rule(rule), TriggerRule, not_armed, AtomicU64).load(Relaxed)
     }
 
     /// How many calls met the condition of a trigger, and how many of those to be kept couldn't be.
