@@ -3,7 +3,7 @@
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::KeptCall;
 use everycall_timeline::{
-    Location, Mark, MarkKind, MarkName, PairingStats, ThreadEvents, ThreadInfo, TimelineEvent, Trace,
+    Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace,
 };
 
 use crate::names::SymbolNames;
@@ -43,17 +43,10 @@ fn kept_of(trace: &Trace<'_>, thread: &ThreadInfo) -> Vec<KeptAt> {
 }
 
 /// A thread's events, with the labels of its kept calls.
-pub(crate) struct WithKept<'v, I> {
+struct WithKept<'v, I> {
     events: I,
     kept: &'v [KeptAt],
     label: Option<Mark>,
-}
-
-impl WithKept<'_, ThreadEvents<'_>> {
-    /// What could not be used so far.
-    pub(crate) fn stats(&self) -> PairingStats {
-        self.events.stats()
-    }
 }
 
 impl<I: Iterator<Item = TimelineEvent>> Iterator for WithKept<'_, I> {
@@ -118,8 +111,7 @@ impl<'t> TraceView<'t> {
         self.trace.threads().get(self.trace_index(thread)?)
     }
 
-    /// That thread's events, with the labels of kept calls.
-    pub(crate) fn events_with_kept(&self, thread: usize) -> WithKept<'_, ThreadEvents<'_>> {
+    fn events_with_kept(&self, thread: usize) -> WithKept<'_, ThreadEvents<'_>> {
         let index = self.source.index(thread).unwrap_or(usize::MAX);
         WithKept {
             events: self.timeline(index),

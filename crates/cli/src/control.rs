@@ -18,7 +18,7 @@ use crate::arguments::{SelectArguments, SessionsArguments, TextFormat, TraceArgu
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output, lines, print};
-use crate::report::{self, Moment};
+use crate::written::{self, Moment};
 use crate::snapshot::default_output;
 
 /// How long a process may take to notice that somebody wants to control it.
@@ -100,7 +100,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     drop(control);
     let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
     if !arguments.quiet {
-        report::print(&summary, &output.path, Moment::Snapshot(Some(last)));
+        written::print(&summary, &output.path, Moment::Snapshot(Some(last)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -76,6 +76,45 @@ pub enum Order {
 }
 
 impl Order {
+    /// What each is called.
+    pub const NAMED: [(&'static str, Order); 11] = [
+        ("calls", Order::Calls),
+        ("total", Order::TotalTime),
+        ("own", Order::OwnTime),
+        ("avg", Order::Average),
+        ("min", Order::Min),
+        ("p50", Order::Percentile(5_000)),
+        ("p90", Order::Percentile(9_000)),
+        ("p99", Order::Percentile(9_900)),
+        ("p99.9", Order::Percentile(9_990)),
+        ("max", Order::Max),
+        ("throws", Order::Unwound),
+    ];
+
+    /// The one that is called so; `self` and `average`, as other tools say, are `own` and `avg`.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Order> {
+        let name = match name {
+            "self" => "own",
+            "average" => "avg",
+            "call" => "calls",
+            name => name,
+        };
+        Order::NAMED.iter().find(|(known, _)| *known == name).map(|(_, order)| *order)
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Order::NAMED.iter().find(|(_, order)| *order == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether the number is one of nanoseconds.
+    #[must_use]
+    pub fn is_time(self) -> bool {
+        !matches!(self, Order::Calls | Order::Unwound)
+    }
+
     /// The number of a group that counts.
     #[must_use]
     pub fn number(self, sums: &Sums) -> u64 {
@@ -131,6 +170,13 @@ impl Profile {
     pub fn by(grouping: Grouping) -> Profile {
         let tree = (grouping == Grouping::Path).then(Tree::default);
         Profile { grouping, tree, ..Profile::default() }
+    }
+
+    /// The same, with the distribution of own times, which takes a little longer.
+    #[must_use]
+    pub fn with_own_times(mut self) -> Profile {
+        self.cells.has_own_times = true;
+        self
     }
 
     /// Adds the calls of a trace that pass a filter.

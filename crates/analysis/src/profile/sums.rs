@@ -27,14 +27,15 @@ pub struct Sums {
     pub untraced_at_most_ns: u64,
     /// How long each call took of which that is known: those that aren't truncated and whose end is known.
     pub times: Sketch,
-    /// How long each of these took without what it called.
+    /// How long each of these took without what it called; empty unless it was asked for, see
+    /// [`Profile::with_own_times`](super::Profile::with_own_times).
     pub own_times: Sketch,
 }
 
 impl Sums {
     /// Adds a call. `is_outermost`: no call of the same group is around it.
     #[inline]
-    pub(crate) fn add_call(&mut self, call: &EndedCall, is_outermost: bool) {
+    pub(crate) fn add_call(&mut self, call: &EndedCall, is_outermost: bool, has_own_times: bool) {
         let duration = call.duration_ns();
         if is_outermost {
             self.total_ns = self.total_ns.saturating_add(duration);
@@ -53,7 +54,9 @@ impl Sums {
         }
         if !call.start_cut {
             self.times.record(duration.saturating_add(call.thunk_ns));
-            self.own_times.record(call.own_ns.saturating_add(call.thunk_ns));
+            if has_own_times {
+                self.own_times.record(call.own_ns.saturating_add(call.thunk_ns));
+            }
         }
     }
 

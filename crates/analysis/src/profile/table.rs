@@ -25,6 +25,7 @@ pub(crate) struct Cell {
 pub(crate) struct Cells {
     pub(crate) all: Vec<Cell>,
     places: FxHashMap<Key, Place>,
+    pub(crate) has_own_times: bool,
 }
 
 impl Cells {
@@ -53,7 +54,7 @@ impl Cells {
         let cell = &mut self.all[place as usize];
         cell.open -= 1;
         if call.is_shown {
-            cell.sums.add_call(call, cell.open == 0);
+            cell.sums.add_call(call, cell.open == 0, self.has_own_times);
         }
     }
 }

@@ -122,7 +122,7 @@ impl Visitor for Tree {
         };
         *open -= 1;
         if call.is_shown {
-            sums.add_call(call, *open == 0);
+            sums.add_call(call, *open == 0, false);
         }
     }
 

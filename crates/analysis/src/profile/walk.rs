@@ -169,7 +169,7 @@ pub(crate) fn walk(
         walker.by_name = filter.function.is_some();
         walker.labelled = labelled.map(|calls| calls.into_iter().peekable());
         walker.values = values.map(|calls| calls.into_iter().peekable());
-        let mut events = view.events_with_kept(index);
+        let mut events = view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
         walker.walk(events.by_ref(), notes);
         let stats = events.stats();
         notes.too_deep += stats.too_deep;

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use super::{Report, kept_function};
 use crate::counters;
-use crate::report::{is_signal, named_late, not_armed};
+use crate::written::{is_signal, named_late, not_armed};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
