@@ -36,6 +36,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 pub mod crash_files;
+pub mod diff;
 mod dropped;
 mod kept;
 mod names;
@@ -50,8 +51,9 @@ pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{
-    Function, FunctionIdentity, FunctionNumber, FunctionRow, Functions, Grouping, Key, Node, Notes, Order,
-    PATHS_MAX, Profile, ROOT, Row, Sketch, Sums, Tree,
+    Doings, Edge, Edges, Explanation, Focus, Function, FunctionIdentity, FunctionNumber, FunctionRow,
+    Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX, Profile, ROOT, Row, Sketch, SlowCall, Slowest,
+    Sums, Tree,
 };
 pub use source_notes::{SourceNote, SourceProblem};
 pub use totals::{lost_events, marks_by_count, runtime_counts};

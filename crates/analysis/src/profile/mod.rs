@@ -5,13 +5,18 @@
 //! functions  names and places, the same over several traces
 //! sums       what is added up of calls;  sketch: their durations, with percentiles within 1 %
 //! table      sums by group;  group: by what;  tree: by path
+//! focus      the functions of a question: edges (callers and callees), slowest, explain
 //! notes      what is missing in the numbers
 //! ```
 
+mod edges;
+mod explain;
+mod focus;
 mod functions;
 mod group;
 mod notes;
 mod sketch;
+mod slowest;
 mod sums;
 mod table;
 mod tree;
@@ -22,10 +27,14 @@ use std::cmp::Reverse;
 use everycall_export::{Filter, Source as _};
 
 use crate::view::TraceView;
+pub use edges::{Edge, Edges};
+pub use explain::{Doings, Explanation};
+pub use focus::Focus;
 pub use functions::{Function, FunctionIdentity, FunctionNumber, Functions};
 pub use group::{Grouping, Key};
 pub use notes::Notes;
 pub use sketch::Sketch;
+pub use slowest::{SlowCall, Slowest};
 pub use sums::Sums;
 use table::{Cells, Table};
 pub use tree::{Node, PATHS_MAX, ROOT, Tree};
@@ -294,4 +303,22 @@ impl Profile {
         };
         rows.filter_map(row).take(count).collect()
     }
+}
+
+/// A profile of calls that never were: functions with the durations of their calls, which call nothing.
+#[cfg(test)]
+pub(crate) fn made_up(functions: impl IntoIterator<Item = (FunctionIdentity, Vec<u64>)>) -> Profile {
+    let mut profile = Profile::by(Grouping::Function).with_own_times();
+    for (identity, times) in functions {
+        let mut sums = Sums { calls: times.len() as u64, ..Sums::default() };
+        for time in times {
+            sums.times.record(time);
+            sums.own_times.record(time);
+        }
+        (sums.total_ns, sums.own_ns) = (sums.times.sum(), sums.times.sum());
+        let key = Key::Function(profile.functions.number(Function::of(identity)));
+        profile.cells.add(key, &sums);
+    }
+    profile.settle();
+    profile
 }

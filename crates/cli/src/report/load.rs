@@ -104,6 +104,19 @@ impl Load {
         Ok((result, Run::of(path, &trace)))
     }
 
+    /// The same once more: what is to be said was said.
+    pub fn quietly<T>(
+        &self,
+        path: &Path,
+        with: impl FnOnce(&TraceView<'_>) -> T,
+    ) -> Result<T, Failure> {
+        let mut file = traces::open(path)?;
+        traces::select(&mut file, self.kept, path)?;
+        let trace = traces::trace(&file, path)?;
+        let names = SymbolNames::new(&file, &trace, self.names.clone());
+        Ok(with(&TraceView::new(&trace, &names)))
+    }
+
     /// Adds the calls of all files.
     pub fn add_all(&self, paths: &[PathBuf], profile: &mut Profile) -> Result<Vec<Run>, Failure> {
         let mut runs = Vec::new();

@@ -96,19 +96,20 @@ pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run]) -> String {
 
 /// A line of names, then a line for each group.
 pub fn csv(profile: &Profile, rows: &[Row<'_>]) -> String {
+    let objects: Vec<Value> = rows.iter().map(|row| object(key(profile, row.key), row.sums)).collect();
+    csv_of(&objects)
+}
+
+/// A line of names, then a line for each object; histograms are left out.
+pub fn csv_of(objects: &[Value]) -> String {
     let mut text = String::new();
-    for (number, row) in rows.iter().enumerate() {
-        let of = key(profile, row.key);
-        let numbers = numbers(row.sums);
+    let line = |cells: Vec<String>| cells.join(",") + "\n";
+    for (number, object) in objects.iter().filter_map(Value::as_object).enumerate() {
+        let cells = || object.iter().filter(|(name, _)| *name != "histogram");
         if number == 0 {
-            let names = of.iter().map(|(name, _)| *name).chain(numbers.iter().map(|(name, _)| *name));
-            text.push_str(&names.collect::<Vec<_>>().join(","));
-            text.push('\n');
+            text.push_str(&line(cells().map(|(name, _)| name.clone()).collect()));
         }
-        let cells = of.iter().map(|(_, value)| field(value));
-        let cells = cells.chain(numbers.iter().map(|(_, number)| number.map_or_else(String::new, |number| number.to_string())));
-        text.push_str(&cells.collect::<Vec<_>>().join(","));
-        text.push('\n');
+        text.push_str(&line(cells().map(|(_, value)| field(value)).collect()));
     }
     text
 }

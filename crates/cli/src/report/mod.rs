@@ -4,14 +4,17 @@
 //! load      files -> Profile: opening, filtering, what is said of them
 //! text      the table for people;  columns: what stands in it
 //! machine   CSV and JSON
+//! views     callers, callees, tree, slowest, explain;  never
 //! notes     what is missing in the numbers, as sentences
 //! ```
 
 mod columns;
 mod load;
 mod machine;
+mod never;
 mod notes;
 mod text;
+mod views;
 
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
@@ -30,6 +33,25 @@ const ROWS: usize = 50;
 /// Runs the verb.
 pub fn run(arguments: ReportArguments) -> Result<ExitCode, Failure> {
     let load = Load::new(&arguments)?;
+    let view = &arguments.view;
+    if let Some(function) = &view.callers {
+        return views::edges(&arguments, &load, function, true);
+    }
+    if let Some(function) = &view.callees {
+        return views::edges(&arguments, &load, function, false);
+    }
+    if let Some(function) = &view.slowest {
+        return views::slowest(&arguments, &load, function);
+    }
+    if let Some(function) = &view.explain {
+        return views::explain(&arguments, &load, function);
+    }
+    if view.tree {
+        return views::tree(&arguments, &load);
+    }
+    if view.never {
+        return never::run(&arguments, &load);
+    }
     table(&arguments, &load)
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use everycall_analysis::{Order, Profile};
+use everycall_analysis::{Notes, Order, Profile};
 use everycall_io::say;
 use everycall_units::{Count, Several};
 
@@ -11,7 +11,6 @@ pub fn print(profile: &Profile, paths: &[PathBuf]) {
     let notes = &profile.notes;
     let rows = profile.rows(Order::Calls);
     let sum = |of: fn(&everycall_analysis::Sums) -> u64| rows.iter().map(|row| of(row.sums)).sum::<u64>();
-    let path = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     let truncated = sum(|sums| sums.truncated);
     if truncated > 0 {
         say!(
@@ -32,6 +31,12 @@ pub fn print(profile: &Profile, paths: &[PathBuf]) {
             "everycall: calls that end in a tail call into code that isn't traced took longer than shown, by at most the time in column \"tail <=\""
         );
     }
+    print_notes(notes, paths);
+}
+
+/// Says what the traces lack.
+pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
+    let path = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     if notes.lost > 0 {
         say!("everycall: {} events are missing: calls among them are in no number", Count(notes.lost));
     }
