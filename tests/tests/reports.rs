@@ -13,7 +13,11 @@ fn include() -> String {
 }
 
 fn built(place: &Place, mode: Mode) -> PathBuf {
-    place.build(mode, &["-O2", "-g", &include(), "reported.cpp", "-pthread"], &format!("reported-{}", mode.label()))
+    place.build(
+        mode,
+        &["-O2", "-g", &include(), "reported.cpp", "-pthread"],
+        &format!("reported-{}", mode.label()),
+    )
 }
 
 /// A recorded run, with the program's own counts.
@@ -54,13 +58,17 @@ struct Printed {
     dur_ns: u64,
     own_ns: u64,
     remarks: Vec<String>,
+    jumped_from: Option<String>,
     inside: Vec<Printed>,
 }
 
 impl Printed {
     fn is_timed(&self) -> bool {
         let untimed = |remark: &String| {
-            remark.starts_with("truncated") || remark.contains("unknown") || remark == "exit lost" || remark.contains("partly")
+            remark.starts_with("truncated")
+                || remark.contains("unknown")
+                || remark == "exit lost"
+                || remark.contains("partly")
         };
         !self.remarks.iter().any(untimed)
     }
@@ -90,6 +98,7 @@ fn replayed(place: &Place, options: &[&str], file: &Path) -> Vec<Printed> {
             start_ns: number(&line, "start_ns"),
             dur_ns,
             own_ns: dur_ns - inner,
+            jumped_from: line["tail_call_of"].as_str().map(str::to_owned),
             remarks: remarks.map(|remark| remark.as_str().expect("a remark").to_owned()).collect(),
             inside,
         });
@@ -122,8 +131,10 @@ impl Computed {
             }
         }
         computed.own_ns = calls.iter().map(|call| call.own_ns).sum();
-        computed.unwound =
-            calls.iter().filter(|call| call.remarks.iter().any(|remark| remark.starts_with("unwound"))).count() as u64;
+        computed.unwound = calls
+            .iter()
+            .filter(|call| call.remarks.iter().any(|remark| remark.starts_with("unwound")))
+            .count() as u64;
         computed.durations = calls.iter().filter(|call| call.is_timed()).map(|call| call.dur_ns).collect();
         computed.durations.sort_unstable();
         computed
@@ -185,7 +196,8 @@ fn calls_are_those_that_the_program_counted_in_every_mode() {
         for (name, count) in counts.iter().filter(|(name, _)| *name != "throws") {
             assert_eq!(number(row_of(&report, name), "calls"), *count, "{} {name}", mode.label());
         }
-        let unwound: u64 = ["thrower", "between"].map(|name| number(row_of(&report, name), "unwound")).iter().sum();
+        let unwound: u64 =
+            ["thrower", "between"].map(|name| number(row_of(&report, name), "unwound")).iter().sum();
         assert_eq!(unwound, counts["throws"], "{}", mode.label());
         // `info` has the same numbers.
         let mut info = place.command(everycall());
@@ -285,7 +297,8 @@ fn threads_files_modules_labels_and_paths_have_their_calls() {
 
     let threads = grouped(&calls, |path| path[0].thread.1);
     let told = by("thread");
-    let told: BTreeMap<u64, u64> = rows(&told).iter().map(|row| (number(row, "tid"), number(row, "calls"))).collect();
+    let told: BTreeMap<u64, u64> =
+        rows(&told).iter().map(|row| (number(row, "tid"), number(row, "calls"))).collect();
     assert_eq!(told, threads);
     assert!(threads.len() >= 3);
 
@@ -377,4 +390,308 @@ fn several_files_add_up_and_the_table_fits() {
             assert_eq!(cells[place_of("p99_ns")], number(row, "p99_ns").to_string());
         }
     }
+}
+
+/// All calls with what is around them, outermost first.
+fn with_callers<'c>(
+    calls: &'c [Printed],
+    around: &mut Vec<&'c Printed>,
+    visit: &mut impl FnMut(&[&'c Printed], &'c Printed),
+) {
+    for call in calls {
+        visit(around, call);
+        around.push(call);
+        with_callers(&call.inside, around, visit);
+        around.pop();
+    }
+}
+
+#[test]
+fn callers_and_callees_have_the_calls_between_them() {
+    let place = Place::new("report-edges");
+    let (file, _) = recorded(&place, &built(&place, Mode::GCC_NOPS), "300");
+    let calls = replayed(&place, &[], &file);
+    for name in ["leaf", "work", "countdown", "even", "round_of", "respond"] {
+        let (mut callers, mut callees): (BTreeMap<_, u64>, BTreeMap<_, u64>) = Default::default();
+        with_callers(&calls, &mut Vec::new(), &mut |around, call| {
+            let jumped = call.jumped_from.as_deref();
+            let caller = jumped.or(around.last().map(|caller| caller.name.as_str()));
+            let is_jump = jumped.is_some();
+            if call.name == name {
+                *callers.entry((caller, is_jump)).or_default() += 1;
+            }
+            if caller == Some(name) {
+                *callees.entry((Some(call.name.as_str()), is_jump)).or_default() += 1;
+            }
+        });
+        for (option, expected, column) in [("--callers", callers, "caller"), ("--callees", callees, "callee")]
+        {
+            let told = report(&place, &[option, name], &[&file]);
+            let told: BTreeMap<_, u64> = rows(&told)
+                .iter()
+                .map(|row| ((row[column].as_str(), row["tail_call"] == true), number(row, "calls")))
+                .collect();
+            assert_eq!(told, expected, "{option} {name}");
+        }
+        // A recursive function's calls from itself add nothing to its time.
+        let told = report(&place, &["--callers", name], &[&file]);
+        let total: u64 = rows(&told).iter().map(|row| number(row, "total_ns")).sum();
+        assert_eq!(total, Computed::of(&by_name(&calls)[name]).total_ns, "{name}");
+        assert_eq!(number(&told["of"], "total_ns"), total);
+    }
+}
+
+#[test]
+fn the_tree_has_every_path() {
+    let place = Place::new("report-tree");
+    let (file, _) = recorded(&place, &built(&place, Mode::GCC_NOPS), "200");
+    let tree = report(&place, &["--tree"], &[&file]);
+    let paths = report(&place, &["--by", "path"], &[&file]);
+    let of_tree = rows(&tree);
+    let by_id: BTreeMap<u64, &Value> = of_tree.iter().map(|row| (number(row, "id"), row)).collect();
+    let path = |row: &Value| {
+        let mut names = vec![row["name"].clone()];
+        let mut at = row;
+        while let Some(parent) = at["parent"].as_u64() {
+            at = by_id[&parent];
+            names.insert(0, at["name"].clone());
+        }
+        names
+    };
+    assert_eq!(of_tree.len(), rows(&paths).len());
+    for row in of_tree {
+        let path = path(row);
+        assert_eq!(number(row, "depth") + 1, path.len() as u64);
+        let same =
+            rows(&paths).iter().find(|other| other["path"] == Value::Array(path.clone())).expect("a path");
+        for column in ["calls", "total_ns", "own_ns", "p99_ns"] {
+            assert_eq!(row[column], same[column], "{column} of {path:?}");
+        }
+    }
+    let few = text(&place, &["--tree", "--limit", "3"], &[&file]);
+    assert_eq!(String::from_utf8_lossy(&few.stdout).lines().count(), 4, "{few:?}");
+}
+
+#[test]
+fn the_slowest_calls_are_those_and_are_found_in_the_trace() {
+    let place = Place::new("report-slowest");
+    let (file, _) = recorded(&place, &built(&place, Mode::GCC_NOPS), "500");
+    let calls = replayed(&place, &[], &file);
+    let by_name = by_name(&calls);
+    let mut work: Vec<_> =
+        by_name["work"].iter().map(|call| (call.dur_ns, call.start_ns, call.thread.1)).collect();
+    work.sort_by_key(|(dur_ns, start_ns, _)| (std::cmp::Reverse(*dur_ns), *start_ns));
+    let told = report(&place, &["--slowest", "work", "--limit", "5"], &[&file]);
+    let slowest: Vec<_> = rows(&told)
+        .iter()
+        .map(|row| (number(row, "dur_ns"), number(row, "start_ns"), number(row, "tid")))
+        .collect();
+    assert_eq!(slowest, work[..5]);
+    for row in rows(&told) {
+        // The command that is told shows that call.
+        let command = row["command"].as_str().expect("a command").replacen("everycall", "$EVERYCALL", 1);
+        let command = format!("{command} --format json");
+        let mut shell = place.command("sh");
+        let lines = successful(shell.args(["-c", &command]).env("EVERYCALL", everycall()));
+        let shown = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+        let is_it = |line: &Value| line["name"] == "work" && line["dur_ns"] == row["dur_ns"];
+        assert_eq!(shown.filter(is_it).count(), 1, "{command}");
+    }
+}
+
+#[test]
+fn slow_calls_are_explained_by_what_they_did() {
+    let place = Place::new("report-explain");
+    place.write(
+        "slow_child.c",
+        "static volatile unsigned sink;
+         __attribute__((noinline)) void quick(void) { sink += 1; }
+         __attribute__((noinline)) void sometimes(void) { for (int i = 0; i < 200000; i++) sink += i; }
+         __attribute__((noinline)) void handle(int i) { quick(); if (i % 50 == 0) sometimes(); sink += i; }
+         int main(void) { for (int i = 0; i < 2000; i++) handle(i); return 0; }
+",
+    );
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "slow_child.c"], "slow_child");
+    let recording = place.record(&["-q"], &program, &[]);
+    let told = report(&place, &["--explain", "handle"], &[&recording.file]);
+    assert_eq!(told["timed_calls"], 2000);
+    let first = &rows(&told)[0];
+    assert_eq!(
+        (&first["part"], &first["name"]),
+        (&Value::from("call"), &Value::from("sometimes")),
+        "{first}"
+    );
+    assert_eq!(first["median_calls_per_call"], 0.0);
+    assert!(first["slow_calls_per_call"].as_f64().is_some_and(|calls| calls > 0.5), "{first}");
+    let page = text(&place, &["--explain", "handle"], &[&recording.file]);
+    let page = String::from_utf8_lossy(&page.stdout).into_owned();
+    assert!(page.contains("--explain 'sometimes'"), "{page}");
+}
+
+#[test]
+fn functions_that_were_not_called_are_listed() {
+    let place = Place::new("report-never");
+    place.write(
+        "parts.cpp",
+        "#include <cstdlib>
+         struct Part { Part(int x); virtual ~Part(); int x; };
+         __attribute__((noinline)) Part::Part(int x) : x(x) {}
+         __attribute__((noinline)) Part::~Part() {}
+         namespace ns { __attribute__((noinline)) int used(int x) { return x + 1; }
+                        __attribute__((noinline)) int unused(int x) { return x * 3; } }
+         int main(int count, char **) {
+             Part part(count);
+             volatile int sink = ns::used(part.x);
+             if (count > 5) sink = ns::unused(sink);
+             return sink == 77;
+         }
+",
+    );
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "-g", "parts.cpp"], "parts");
+    let recording = place.record(&["-q"], &program, &[]);
+    let told = report(&place, &["--never"], &[&recording.file]);
+    let names: Vec<_> = rows(&told).iter().filter_map(|row| row["name"].as_str()).collect();
+    assert_eq!(names, ["ns::unused(int)"]);
+    assert!(rows(&told)[0]["source"].as_str().is_some_and(|source| source.contains("parts.cpp:6")), "{told}");
+}
+
+#[test]
+fn merged_runs_are_what_their_traces_are() {
+    let place = Place::new("report-merge");
+    let program = built(&place, Mode::GCC_NOPS);
+    let (one, _) = recorded(&place, &program, "60");
+    let (two, _) = recorded(&place, &program, "70");
+    let whole = report(&place, &[], &[&one, &two]);
+    for option in [None, Some("--sum")] {
+        let merged = place.file("runs.ecp");
+        let mut merge = place.command(everycall());
+        successful(merge.args(["merge", "-q"]).args(option).arg("-o").arg(&merged).args([&one, &two]));
+        let told = report(&place, &[], &[&merged]);
+        assert_eq!(told["rows"], whole["rows"], "{option:?}");
+        assert_eq!(told["not_in_the_numbers"], whole["not_in_the_numbers"]);
+        let again = place.file("again.ecp");
+        let mut merge = place.command(everycall());
+        successful(merge.args(["merge", "-q"]).arg("-o").arg(&again).arg(&merged));
+        assert_eq!(report(&place, &[], &[&again])["rows"], whole["rows"]);
+        // What needs calls is refused, and so is what is cut.
+        for options in [&["--tree"][..], &["--by", "thread"], &["--slowest", "work"], &["--depth", "2"]] {
+            let refused = text(&place, options, &[&merged]);
+            assert_eq!(refused.status.code(), Some(1), "{options:?}");
+            assert!(
+                String::from_utf8_lossy(&refused.stderr).contains("holds sums of functions"),
+                "{refused:?}"
+            );
+        }
+        let bytes = std::fs::read(&merged).expect("the file");
+        std::fs::write(&merged, &bytes[..bytes.len() / 2]).expect("written");
+        let refused = text(&place, &[], &[&merged]);
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("cut or damaged"), "{refused:?}");
+        std::fs::write(&merged, b"{\"everycall_profile\":99,\"runs\":[]}").expect("written");
+        let refused = text(&place, &[], &[&merged]);
+        assert!(String::from_utf8_lossy(&refused.stderr).contains("newer everycall"), "{refused:?}");
+    }
+}
+
+#[test]
+fn a_planted_difference_is_found_between_real_runs_and_fails_a_check() {
+    let place = Place::new("report-diff");
+    place.write(
+        "planted.c",
+        "static volatile unsigned sink;
+         #define F(n) __attribute__((noinline)) void f##n(void) { for (int i = 0; i < 20 + n; i++) sink += i; }
+         F(0) F(1) F(2) F(3) F(4) F(5) F(6) F(7) F(8) F(9)
+         __attribute__((noinline)) void slower(void) { for (int i = 0; i < STEPS; i++) sink += i; }
+         int main(void) {
+             for (int i = 0; i < 1000; i++) {
+                 f0(); f1(); f2(); f3(); f4(); f5(); f6(); f7(); f8(); f9();
+                 slower();
+                 if (i % 100 == 0 && MORE) f3();
+             }
+             return 0;
+         }
+",
+    );
+    let runs = |name: &str, options: [&str; 2]| -> Vec<PathBuf> {
+        let program = place.build(Mode::GCC_NOPS, &["-O2", options[0], options[1], "planted.c"], name);
+        (0..5).map(|_| place.record(&["-q"], &program, &[]).file).collect()
+    };
+    let old = runs("before", ["-DSTEPS=200", "-DMORE=0"]);
+    // Three times as slow, so that a loaded machine can't hide it; 1 % more often, exactly.
+    let new = runs("after", ["-DSTEPS=600", "-DMORE=1"]);
+    let mut diff = place.command(everycall());
+    diff.args(["report", "-f", "json", "--diff"]).args(&old).arg("--against").args(&new);
+    let told: Value = serde_json::from_str(&successful(&mut diff)).expect("JSON");
+    // The program has another name by now.
+    assert_eq!(told["common_functions"], 12);
+    let row = |name: &str| row_of(&told, name);
+    assert_eq!(
+        (&row("slower")["is_found"], &row("slower")["own_is_found"]),
+        (&Value::from(true), &Value::from(true))
+    );
+    assert!(row("slower")["own_change"].as_f64().is_some_and(|change| change > 1.0), "{}", row("slower"));
+    assert_eq!(row("f3")["calls_is_found"], true);
+    assert!(row("f3")["calls_change"].as_f64().is_some_and(|change| (change - 0.01).abs() < 1e-9));
+    for name in ["f0", "f5", "main"] {
+        assert_eq!(row(name)["calls_is_found"], false, "{name}");
+    }
+    assert_eq!(rows(&told)[0]["is_found"], true);
+
+    let check = |condition: &str| {
+        let mut command = place.command(everycall());
+        command.args(["report", "--fail-if", condition, "--diff"]).args(&old).arg("--against").args(&new);
+        command.output().expect("everycall runs")
+    };
+    for (condition, code) in [
+        ("avg(slower) > +50%", 3),
+        ("calls(f3) > +0%", 3),
+        ("calls(f3) > +2%", 0),
+        ("calls(f0) > +0%", 0),
+        ("calls(f*) > +5", 3),
+        ("max(slower) > 10s", 0),
+        ("avg(slowr) > +1%", 1),
+        ("avg slower", 2),
+    ] {
+        let output = check(condition);
+        assert_eq!(
+            output.status.code(),
+            Some(code),
+            "{condition}: {}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+    }
+    let near = check("avg(slowr) > +1%");
+    assert!(String::from_utf8_lossy(&near.stderr).contains("there is slower"), "{near:?}");
+    // Without a comparison, a number itself.
+    assert_eq!(text(&place, &["--fail-if", "calls(slower) > 999"], &[&old[0]]).status.code(), Some(3));
+    assert_eq!(text(&place, &["--fail-if", "calls(slower) > 1000"], &[&old[0]]).status.code(), Some(0));
+}
+
+#[test]
+fn what_cannot_be_is_said() {
+    let place = Place::new("report-wrong");
+    let (file, _) = recorded(&place, &built(&place, Mode::GCC_NOPS), "30");
+    let stderr = |options: &[&str], code: i32| {
+        let output = text(&place, options, &[&file]);
+        assert_eq!(output.status.code(), Some(code), "{options:?}: {output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(stderr(&["--callers", "cuntdown"], 1).contains("countdown"));
+    assert!(stderr(&["--slowest", "/[/"], 2).contains("`/[/`"));
+    assert!(stderr(&["--function", "nothing_like_it"], 0).contains("passes the filter"));
+    assert!(stderr(&["--label", "nothing"], 0).contains("no label"));
+    assert!(stderr(&["--sort", "speed"], 2).contains("p99.9"));
+    assert!(stderr(&["--by", "colour"], 2).contains("label:NAME"));
+    assert!(stderr(&["--tree", "--never"], 2).contains("cannot be used"));
+    // A ring that was too small: what is counted isn't all, and that is said.
+    let program = built(&place, Mode::GCC_NOPS);
+    let small = place.record(&["-q", "--ring-size", "64K"], &program, &["2", "3000"]);
+    let output = text(&place, &[], &[&small.file]);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("was overwritten") && said.contains("truncated"), "{said}");
+    // A file that is cut in the middle.
+    let bytes = std::fs::read(&file).expect("the trace");
+    let cut = place.file("cut.ect");
+    std::fs::write(&cut, &bytes[..bytes.len() * 2 / 3]).expect("written");
+    let output = text(&place, &[], &[&cut]);
+    assert!(!String::from_utf8_lossy(&output.stderr).is_empty(), "{output:?}");
 }

@@ -53,7 +53,7 @@ pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
 pub use profile::{
     Doings, Edge, Edges, Explanation, Focus, Function, FunctionIdentity, FunctionNumber, FunctionRow,
     Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX, Profile, ROOT, Row, Sketch, SlowCall, Slowest,
-    Sums, Tree,
+    Sums, Tree, stored,
 };
 pub use source_notes::{SourceNote, SourceProblem};
 pub use totals::{lost_events, marks_by_count, runtime_counts};

@@ -18,8 +18,8 @@ use crate::arguments::{SelectArguments, SessionsArguments, TextFormat, TraceArgu
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output, lines, print};
-use crate::written::{self, Moment};
 use crate::snapshot::default_output;
+use crate::written::{self, Moment};
 
 /// How long a process may take to notice that somebody wants to control it.
 const PATIENCE: Duration = Duration::from_secs(5);

@@ -24,8 +24,8 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination, identity};
 use crate::program::{self, Prospect};
-use crate::written::Moment;
 use crate::rotation::{self, Files};
+use crate::written::Moment;
 use crate::{only, progress, triggers, written};
 
 /// Bytes of events that may wait to be written, unless told otherwise.

@@ -51,9 +51,8 @@ fn join(mut all: Vec<Aligned>, old_runs: usize) -> Vec<Aligned> {
         };
         all.iter().enumerate().filter(|(_, of)| here(of)).map(|(index, _)| index).collect::<Vec<_>>()
     };
-    let by_file = |function: &Function| {
-        (function.identity.name.clone(), function.identity.file.as_deref().map(base))
-    };
+    let by_file =
+        |function: &Function| (function.identity.name.clone(), function.identity.file.as_deref().map(base));
     let (olds, news) = (unique(&all, &only(&all, true), by_file), unique(&all, &only(&all, false), by_file));
     let mut gone = Vec::new();
     for (key, from) in olds {

@@ -68,7 +68,9 @@ impl Condition {
             (_, Some(amount)) => (Some(-1.0), amount),
             _ => (None, limit),
         };
-        let plain = |text: &str| text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0);
+        let plain = |text: &str| {
+            text.trim().parse::<f64>().ok().filter(|number| number.is_finite() && *number >= 0.0)
+        };
         let part = amount.strip_suffix('%').map(|part| plain(part).map(|part| part / 100.0));
         let limit = match (sign, part) {
             (_, Some(None)) => return Err(wrong("the percentage is no number")),
@@ -80,7 +82,8 @@ impl Condition {
                 } else {
                     plain(amount)
                 };
-                let amount = amount.ok_or_else(|| wrong("what it is compared with is no number, or has no unit"))?;
+                let amount =
+                    amount.ok_or_else(|| wrong("what it is compared with is no number, or has no unit"))?;
                 sign.map_or(Limit::Number(amount), |sign| Limit::By(sign * amount))
             }
         };
@@ -135,9 +138,23 @@ mod tests {
         assert_eq!(read("max( ns::f(int) ) > 20ms").function, "ns::f(int)");
         assert_eq!(read("max(f) > 20ms").limit, Limit::Number(2e7));
         assert_eq!(read("avg(f) > +2us").limit, Limit::By(2_000.0));
-        assert_eq!(read("calls(operator>(int, std::vector<int>)) > 7").function, "operator>(int, std::vector<int>)");
+        assert_eq!(
+            read("calls(operator>(int, std::vector<int>)) > 7").function,
+            "operator>(int, std::vector<int>)"
+        );
         assert_eq!(read("calls(f) > +100").limit, Limit::By(100.0));
-        for wrong in ["", "p99", "p98(f) > +1%", "p99(f)", "p99(f) > ", "p99(f) > 10%", "p99(f) > 5", "p99() > 1ms", "p99(f) = 1ms", "calls(f) > x%"] {
+        for wrong in [
+            "",
+            "p99",
+            "p98(f) > +1%",
+            "p99(f)",
+            "p99(f) > ",
+            "p99(f) > 10%",
+            "p99(f) > 5",
+            "p99() > 1ms",
+            "p99(f) = 1ms",
+            "calls(f) > x%",
+        ] {
             let error = Condition::parse(wrong).unwrap_err();
             assert!(error.contains("p99(handle) > +10%"), "{error}");
         }

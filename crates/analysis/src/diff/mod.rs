@@ -1,7 +1,8 @@
 //! What changed between runs.
 //!
 //! Each run gives one number of calls and one own time per call for each function. Between the old and the new runs these are compared by
-//! Welch's t-test of their logarithms; over all functions and both numbers together, changes are found by chance with a likelihood of
+//! Student's t-test of their logarithms, with variances moderated by what is usual among the functions (as in genetics, where few samples of
+//! many genes are compared); over all functions and both numbers together, changes are found by chance with a likelihood of
 //! [`ALPHA`] at most (Holm).
 //!
 //! - The own time of a call, not its whole time: a function that became slower makes all its callers slower, and only it is meant.
@@ -18,8 +19,8 @@ use rustc_hash::FxHashMap;
 use crate::profile::{Function, Order, Profile, Sums};
 pub use align::align;
 pub use condition::{Condition, Limit, Relation};
-use stats::{Sample, welch};
 pub use stats::{Difference, holm, quantile, two_sided};
+use stats::{Sample, Usual, moderated, pooled, welch};
 
 /// How likely it is at most that anything is told to have changed where nothing did.
 pub const ALPHA: f64 = 0.01;
@@ -123,7 +124,13 @@ impl Diff {
                 numbers.own.push(sums.own_times.trimmed_mean(TRIMMED));
             }
             common += usize::from(sum_old.calls > 0 && sum_new.calls > 0);
-            rows.push(DiffRow { function: function.function, old: sum_old, new: sum_new, calls: None, own: None });
+            rows.push(DiffRow {
+                function: function.function,
+                old: sum_old,
+                new: sum_new,
+                calls: None,
+                own: None,
+            });
             measured.push(numbers);
         }
         let mut diff = Diff { rows, old_runs, new_runs, common, ..Diff::default() };
@@ -145,17 +152,28 @@ impl Diff {
             .collect();
         let common_calls = common(&calls, runs);
         let common_times = common(&times, runs);
-        self.common_calls = common_calls.as_deref().and_then(|of| self.change(of));
-        self.common_time = common_times.as_deref().and_then(|of| self.change(of));
+        self.common_calls = common_calls.as_deref().and_then(|of| self.change(of, Usual::NONE));
+        self.common_time = common_times.as_deref().and_then(|of| self.change(of, Usual::NONE));
+        let usual = |values: &[Vec<Option<f64>>], common: Option<&[f64]>| {
+            let whole = values.iter().filter_map(|of| relative(of, common));
+            let samples: Vec<(f64, f64)> = whole.filter_map(|of| self.variance(&of)).collect();
+            let variances: Vec<f64> = samples.iter().map(|(variance, _)| *variance).collect();
+            Usual::of(&variances, samples.first().map_or(0.0, |(_, degrees)| *degrees))
+        };
+        let usual_calls = usual(&calls, common_calls.as_deref());
+        let usual_times = usual(&times, common_times.as_deref());
         for (row, (of, of_calls, of_times)) in
             measured.iter().zip(&calls).zip(&times).map(|((a, b), c)| (a, b, c)).enumerate()
         {
             let change_calls = match relative(of_calls, common_calls.as_deref()) {
-                Some(values) => self.change(&values),
+                Some(values) => self.change(&values, usual_calls),
                 None => self.change_of_counts(&of.calls),
             };
             let own = relative(of_times, common_times.as_deref());
-            let own = own.and_then(|values| self.change(&values)).or_else(|| self.within_runs(row));
+            let own = own
+                .and_then(|values| self.change(&values, usual_times))
+                .filter(|own| own.p.is_some())
+                .or_else(|| self.within_runs(row));
             (self.rows[row].calls, self.rows[row].own) = (change_calls, own);
         }
         let mut changes: Vec<&mut Change> =
@@ -168,10 +186,10 @@ impl Diff {
     }
 
     /// The change between the sides of logarithms by run; `None` where there is one run on either side.
-    fn change(&self, values: &[f64]) -> Option<Change> {
+    fn change(&self, values: &[f64], usual: Usual) -> Option<Change> {
         let (old, new) = values.split_at(self.old_runs);
         let (old, new) = (Sample::of(old)?, Sample::of(new)?);
-        match welch(old, new) {
+        match moderated(old, new, usual) {
             Some(difference) => Some(Change::of_logarithms(difference)),
             None => Some(Change {
                 change: (new.mean - old.mean).exp_m1(),
@@ -180,6 +198,12 @@ impl Diff {
                 is_found: false,
             }),
         }
+    }
+
+    /// The variance of single runs, with its degrees of freedom.
+    fn variance(&self, values: &[f64]) -> Option<(f64, f64)> {
+        let (old, new) = values.split_at(self.old_runs);
+        pooled(Sample::of(old)?, Sample::of(new)?)
     }
 
     /// The same of numbers of which some are 0.

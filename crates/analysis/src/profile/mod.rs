@@ -7,6 +7,7 @@
 //! table      sums by group;  group: by what;  tree: by path
 //! focus      the functions of a question: edges (callers and callees), slowest, explain
 //! notes      what is missing in the numbers
+//! stored     profiles in files
 //! ```
 
 mod edges;
@@ -17,6 +18,7 @@ mod group;
 mod notes;
 mod sketch;
 mod slowest;
+pub mod stored;
 mod sums;
 mod table;
 mod tree;
@@ -276,7 +278,9 @@ impl Profile {
         };
         rows.sort_by(|one, other| {
             let by_number = Reverse(order.number(one.sums)).cmp(&Reverse(order.number(other.sums)));
-            by_number.then_with(|| function(one.key).cmp(&function(other.key))).then_with(|| one.key.cmp(other.key))
+            by_number
+                .then_with(|| function(one.key).cmp(&function(other.key)))
+                .then_with(|| one.key.cmp(other.key))
         });
         rows
     }

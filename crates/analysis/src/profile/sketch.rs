@@ -308,8 +308,10 @@ mod tests {
     fn percentiles_of_few_values_are_exact_and_of_many_within_one_percent() {
         for seed in 0..50 {
             for count in [1, 2, 31, 32, 33, 100, 5_000] {
-                let mut values: Vec<u64> =
-                    random(seed * 7 + count as u64).map(|bits| bits >> (20 + bits % 40)).take(count).collect();
+                let mut values: Vec<u64> = random(seed * 7 + count as u64)
+                    .map(|bits| bits >> (20 + bits % 40))
+                    .take(count)
+                    .collect();
                 let mut sketch = Sketch::default();
                 values.iter().for_each(|value| sketch.record(*value));
                 values.sort_unstable();

@@ -92,16 +92,7 @@ impl Sums {
     /// All numbers but the sketches, in a fixed order: see [`Sums::NAMES`].
     pub(crate) fn numbers(&self) -> [u64; 8] {
         let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
-        [
-            calls,
-            unwound,
-            truncated,
-            ended_earlier,
-            tail_calls,
-            total_ns,
-            own_ns,
-            self.untraced_at_most_ns,
-        ]
+        [calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, self.untraced_at_most_ns]
     }
 
     pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 8] {

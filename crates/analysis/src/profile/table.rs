@@ -81,7 +81,12 @@ pub(crate) struct Table<'a> {
 }
 
 impl<'a> Table<'a> {
-    pub(crate) fn new(cells: &'a mut Cells, grouping: &Grouping, trace: usize, processes: Vec<String>) -> Table<'a> {
+    pub(crate) fn new(
+        cells: &'a mut Cells,
+        grouping: &Grouping,
+        trace: usize,
+        processes: Vec<String>,
+    ) -> Table<'a> {
         let by = match grouping {
             Grouping::Thread | Grouping::Process => By::Thread(0),
             Grouping::Label(_) => By::Label(None),

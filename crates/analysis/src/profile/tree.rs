@@ -177,8 +177,7 @@ mod tests {
                 (tree.path(node), sums.calls, sums.total_ns)
             })
             .collect();
-        let expected =
-            vec![(vec![1], 2, 9), (vec![1, 2], 2, 7), (vec![1, 3], 1, 1), (vec![3], 1, 1)];
+        let expected = vec![(vec![1], 2, 9), (vec![1, 2], 2, 7), (vec![1, 3], 1, 1), (vec![3], 1, 1)];
         assert_eq!(rows, expected);
     }
 

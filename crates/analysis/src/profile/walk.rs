@@ -57,12 +57,7 @@ pub(crate) trait Visitor {
     }
 
     /// A call begins. `from`: the function whose call jumped there.
-    fn begin(
-        &mut self,
-        function: FunctionNumber,
-        from: Option<FunctionNumber>,
-        functions: &Functions,
-    );
+    fn begin(&mut self, function: FunctionNumber, from: Option<FunctionNumber>, functions: &Functions);
 
     /// The innermost call ends.
     fn end(&mut self, call: &EndedCall);
@@ -272,8 +267,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         self.begins += 1;
         if is_within {
             let jumped = begin.tail_call == TailCall::Yes && thunk.is_none();
-            let from =
-                if jumped { self.before.as_ref().map(|before| before.place.function) } else { None };
+            let from = if jumped { self.before.as_ref().map(|before| before.place.function) } else { None };
             self.visitor.begin(place.function, from, self.functions);
         }
         let location = begin.location;
@@ -566,9 +560,8 @@ mod tests {
     #[test]
     fn a_thunk_and_its_function_are_one_call() {
         let first = |address: u64| (address == 11).then_some(Thunk::This);
-        let jumped = |tail| {
-            [begin(11, 0), end_by(11, 0, 2, EndKind::Jumped), begin_by(10, 2, tail), end(10, 2, 10)]
-        };
+        let jumped =
+            |tail| [begin(11, 0), end_by(11, 0, 2, EndKind::Jumped), begin_by(10, 2, tail), end(10, 2, 10)];
         let one = sums(&jumped(TailCall::Yes), &NOTHING, &first, "1");
         assert_eq!((one.calls, one.total_ns, one.own_ns, one.tail_calls), (1, 10, 10, 0));
         assert_eq!((one.times.count(), one.times.max()), (1, Some(10)));

@@ -53,7 +53,8 @@ pub fn key(profile: &Profile, key: &Key) -> Vec<(&'static str, Value)> {
         Key::File(file) => vec![("file", json!(file))],
         Key::Label { is_set, value } => {
             // Above 2^53, numbers of JSON lose digits.
-            let value = value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) });
+            let value =
+                value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) });
             vec![("has_label", json!(is_set)), ("value", json!(value))]
         }
         Key::Path(path) => {

@@ -4,11 +4,12 @@
 //! load      files -> Profile: opening, filtering, what is said of them
 //! text      the table for people;  columns: what stands in it
 //! machine   CSV and JSON
-//! views     callers, callees, tree, slowest, explain;  never
+//! views     callers, callees, tree, slowest, explain;  never;  compare: --diff and --fail-if
 //! notes     what is missing in the numbers, as sentences
 //! ```
 
 mod columns;
+mod compare;
 mod load;
 mod machine;
 mod never;
@@ -23,9 +24,10 @@ use everycall_analysis::{Grouping, Profile, Row};
 use rustix::termios::tcgetwinsize;
 
 use crate::arguments::{ReportArguments, TableFormat};
+use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::print;
-pub use load::{Load, Run};
+pub use load::{Load, Run, mixed};
 
 /// Rows for people, unless they ask for more.
 const ROWS: usize = 50;
@@ -33,6 +35,9 @@ const ROWS: usize = 50;
 /// Runs the verb.
 pub fn run(arguments: ReportArguments) -> Result<ExitCode, Failure> {
     let load = Load::new(&arguments)?;
+    if !arguments.diff.diff.is_empty() {
+        return compare::run(&arguments, &load);
+    }
     let view = &arguments.view;
     if let Some(function) = &view.callers {
         return views::edges(&arguments, &load, function, true);
@@ -57,6 +62,10 @@ pub fn run(arguments: ReportArguments) -> Result<ExitCode, Failure> {
 
 /// The table.
 fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> {
+    let conditions = compare::conditions(arguments)?;
+    if !conditions.is_empty() && arguments.by != Grouping::Function {
+        return Err(Failure::new(exit_code::USAGE, "--fail-if is about functions; leave out --by"));
+    }
     let mut profile = Profile::by(arguments.by.clone());
     let runs = load.add_all(&arguments.traces, &mut profile)?;
     let all = profile.rows(arguments.sort);
@@ -71,7 +80,7 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
     if shown.len() < all.len() && arguments.format == TableFormat::Text {
         notes::more_rows(all.len() - shown.len());
     }
-    Ok(ExitCode::SUCCESS)
+    compare::check(arguments, &conditions, &profile)
 }
 
 /// How many rows are shown.

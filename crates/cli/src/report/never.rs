@@ -87,7 +87,10 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
             machine::csv_of(&objects)
         } else {
             let files = runs.iter().map(Run::json).collect::<Vec<_>>();
-            format!("{:#}\n", json!({ "files": files, "functions": all, "never_called": total, "rows": objects }))
+            format!(
+                "{:#}\n",
+                json!({ "files": files, "functions": all, "never_called": total, "rows": objects })
+            )
         })?;
     }
     say!(

@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use everycall_analysis::{
-    Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, Node, Order, Profile, ROOT, SlowCall,
-    Slowest, Tree,
+    Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, Node, Order, Profile, ROOT,
+    SlowCall, Slowest, Tree,
 };
 use everycall_export::shortened_name;
 use everycall_io::say;
@@ -49,7 +49,8 @@ pub fn nothing_matches(pattern: &NamePattern, functions: &Functions, arguments: 
         [one] => format!("; there is {one}"),
         [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
     };
-    let files: Vec<_> = arguments.traces.iter().map(|path| path.display().to_string()).collect();
+    let diff = arguments.diff.diff.iter().chain(&arguments.diff.against);
+    let files: Vec<_> = arguments.traces.iter().chain(diff).map(|path| path.display().to_string()).collect();
     Failure::new(
         exit_code::FAILED,
         format!("no function that was called in {} matches `{pattern}`{near}", files.join(", ")),
@@ -97,7 +98,8 @@ pub fn edges(
     let heading = if are_callers { "caller" } else { "callee" };
     let shown = match arguments.format {
         TableFormat::Text => {
-            let mut lines = vec![["calls", "total", "own", "avg", "p50", "p99", "max", heading].map(str::to_owned)];
+            let mut lines =
+                vec![["calls", "total", "own", "avg", "p50", "p99", "max", heading].map(str::to_owned)];
             lines.extend(rows.iter().map(|edge| {
                 let how = if edge.is_jump { "  (tail call)" } else { "" };
                 let time = |of: Option<u64>| of.map_or_else(String::new, |ns| Duration { ns }.to_string());
@@ -147,7 +149,7 @@ pub fn edges(
 }
 
 /// A table whose last column is a name that may be cut.
-fn fitted<const N: usize>(lines: &[[String; N]], width: Option<usize>) -> String {
+pub fn fitted<const N: usize>(lines: &[[String; N]], width: Option<usize>) -> String {
     let column = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
     let taken: usize = (0..N - 1).map(|at| column(at) + 2).sum();
     let mut text = String::new();
@@ -270,7 +272,8 @@ fn chosen(tree: &Tree, order: Order, limit: usize) -> (Vec<(usize, usize)>, usiz
         if index != ROOT {
             shown.push((index, depth - 1));
         }
-        let mut below: Vec<usize> = children[index].iter().copied().filter(|child| is_shown[*child]).collect();
+        let mut below: Vec<usize> =
+            children[index].iter().copied().filter(|child| is_shown[*child]).collect();
         below.sort_by_key(|child| (order.number(&nodes[*child].sums), std::cmp::Reverse(*child)));
         waiting.extend(below.into_iter().map(|child| (child, depth + 1)));
     }
@@ -400,7 +403,9 @@ pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
         ));
     }
     let mut parts = parts(&explanation, slow, median);
-    parts.sort_by(|one, other| other.more_ns.abs().total_cmp(&one.more_ns.abs()).then_with(|| one.name.cmp(&other.name)));
+    parts.sort_by(|one, other| {
+        other.more_ns.abs().total_cmp(&one.more_ns.abs()).then_with(|| one.name.cmp(&other.name))
+    });
     let doings = |of: &Doings| {
         json!({
             "calls": of.calls,
@@ -504,7 +509,16 @@ fn parts(explanation: &Explanation<'_>, slow: &Doings, median: &Doings) -> Vec<P
         let [(median, median_ns, median_calls), (slow, slow_ns, slow_calls)] = of;
         let (median_ns, slow_ns) = (median.per_call(median_ns), slow.per_call(slow_ns));
         let (median_calls, slow_calls) = (median.per_call(median_calls), slow.per_call(slow_calls));
-        Part { kind, name, full_name, median_ns, slow_ns, more_ns: slow_ns - median_ns, median_calls, slow_calls }
+        Part {
+            kind,
+            name,
+            full_name,
+            median_ns,
+            slow_ns,
+            more_ns: slow_ns - median_ns,
+            median_calls,
+            slow_calls,
+        }
     };
     let own = "own time, with what isn't traced and waiting".to_owned();
     let mut parts = vec![part("own", own, None, [(median, median.own_ns, 0), (slow, slow.own_ns, 0)])];
@@ -513,7 +527,8 @@ fn parts(explanation: &Explanation<'_>, slow: &Doings, median: &Doings) -> Vec<P
         let of = [(median, median.suspended_ns, 0), (slow, slow.suspended_ns, 0)];
         parts.push(part("suspended", suspended, None, of));
     }
-    let called: std::collections::BTreeSet<u32> = slow.called.keys().chain(median.called.keys()).copied().collect();
+    let called: std::collections::BTreeSet<u32> =
+        slow.called.keys().chain(median.called.keys()).copied().collect();
     for number in called {
         let function = explanation.functions().get(number).cloned().unwrap_or_default();
         let of = |doings: &Doings| doings.called.get(&number).copied().unwrap_or_default();
