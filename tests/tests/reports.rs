@@ -173,7 +173,7 @@ impl Computed {
 }
 
 /// By function name, all calls.
-fn by_name<'c>(calls: &'c [Printed]) -> BTreeMap<String, Vec<&'c Printed>> {
+fn by_name(calls: &[Printed]) -> BTreeMap<String, Vec<&Printed>> {
     let mut all = Vec::new();
     calls.iter().for_each(|call| call.all(&mut all));
     let mut by_name: BTreeMap<String, Vec<&Printed>> = BTreeMap::new();
@@ -535,10 +535,10 @@ fn functions_that_were_not_called_are_listed() {
         "parts.cpp",
         "#include <cstdlib>
          struct Part { Part(int x); virtual ~Part(); int x; };
-         __attribute__((noinline)) Part::Part(int x) : x(x) {}
-         __attribute__((noinline)) Part::~Part() {}
-         namespace ns { __attribute__((noinline)) int used(int x) { return x + 1; }
-                        __attribute__((noinline)) int unused(int x) { return x * 3; } }
+         __attribute__((noipa)) Part::Part(int x) : x(x) {}
+         __attribute__((noipa)) Part::~Part() {}
+         namespace ns { __attribute__((noipa)) int used(int x) { return x + 1; }
+                        __attribute__((noipa)) int unused(int x) { return x * 3; } }
          int main(int count, char **) {
              Part part(count);
              volatile int sink = ns::used(part.x);

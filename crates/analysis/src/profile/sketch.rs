@@ -322,7 +322,7 @@ mod tests {
                     assert!(count > FEW || is == told);
                 }
                 assert_eq!((sketch.min(), sketch.max()), (Some(values[0]), values.last().copied()));
-                assert_eq!(sketch.sum(), values.iter().sum());
+                assert_eq!(sketch.sum(), values.iter().sum::<u64>());
                 assert_eq!(sketch.octaves().iter().map(|(_, count)| count).sum::<u64>(), count as u64);
             }
         }

@@ -94,7 +94,7 @@ pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure
         })?;
     }
     say!(
-        "everycall: {} of {} not called",
+        "everycall: {} of {} not called, or were inlined wherever they were",
         Count(total as u64),
         Several(all, "function was", "functions were")
     );
