@@ -14,12 +14,10 @@ use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
 
-use crate::arguments::{SelectArguments, SessionsArguments, TextFormat, TraceArguments};
+use crate::arguments::{SelectArguments, SessionsArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{Destination, Output, lines, print};
-use crate::snapshot::default_output;
-use crate::written::{self, Moment};
+use crate::output::{lines, print};
 
 /// How long a process may take to notice that somebody wants to control it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -66,6 +64,7 @@ pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Fail
     Ok(ExitCode::SUCCESS)
 }
 
+<<<<<<< HEAD
 /// `trace`.
 pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let mut program = Program::attach(arguments.pid)?;
@@ -105,6 +104,8 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
+=======
+>>>>>>> main
 /// `sessions`.
 pub fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failure> {
     let mut program = Program::attach(arguments.pid)?;
@@ -183,7 +184,7 @@ impl Program {
         Control::connect(&self.arena, PATIENCE).map_err(|error| self.failed(&error))
     }
 
-    fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         ProcessFacts::of(self.pid)
             .map_or(true, |facts| facts.has_ended || facts.started != self.arena.process().started)
     }
@@ -304,7 +305,7 @@ fn sites_on(reply: &Reply, took: Duration) -> String {
 }
 
 /// Prints what limits the selection's effect.
-fn notes(program: &Program, reply: &Reply) {
+pub fn notes(program: &Program, reply: &Reply) {
     if reply.status == status::DISABLED {
         say!(
             "everycall: {program} called everycall_disable(): nothing is recorded until it calls everycall_enable()"

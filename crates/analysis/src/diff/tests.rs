@@ -116,7 +116,6 @@ fn a_slower_function_and_one_called_more_often_are_found_and_nothing_else() {
     let found = tries(count, true, Noise::Even);
     let right = found.iter().filter(|found| **found == expected).count() as u64;
     let wrong: Vec<_> = found.iter().filter(|found| **found != expected).collect();
-    eprintln!("{right} of {count}");
     assert!(right * 100 >= count * 95, "{right} of {count}: {wrong:?}");
 }
 
@@ -127,7 +126,6 @@ fn nothing_is_found_where_nothing_changed() {
         let found = tries(count, false, noise);
         let right = found.iter().filter(|found| found.is_empty()).count() as u64;
         let wrong: Vec<_> = found.iter().filter(|found| !found.is_empty()).collect();
-        eprintln!("{right} of {count}");
         assert!(right * 100 >= count * 95, "{right} of {count}: {wrong:?}");
     }
 }
