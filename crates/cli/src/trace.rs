@@ -16,8 +16,8 @@ use crate::control::{Program, add, all_match, notes, print_matched};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
-use crate::written::{self, Moment};
 use crate::snapshot::default_output;
+use crate::written::{self, Moment};
 
 /// Time between two looks at the program.
 const PAUSE: Duration = Duration::from_millis(20);
