@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use super::{Report, kept_function};
 use crate::counters;
-use crate::report::{is_signal, named_late, not_armed};
+use crate::written::{is_signal, named_late, not_armed};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -88,11 +88,11 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if profile.unwound > 0 {
         write!(calls, "; {} unwound by exception, longjmp or thread end", Count(profile.unwound))?;
     }
-    if profile.orphan_exits > 0 {
-        write!(calls, "; {}", Several(profile.orphan_exits, "orphan exit", "orphan exits"))?;
+    if profile.notes.orphan_exits > 0 {
+        write!(calls, "; {}", Several(profile.notes.orphan_exits, "orphan exit", "orphan exits"))?;
     }
-    if profile.too_deep > 0 {
-        write!(calls, "; {} more beyond the depth limit", Count(profile.too_deep))?;
+    if profile.notes.too_deep > 0 {
+        write!(calls, "; {} more beyond the depth limit", Count(profile.notes.too_deep))?;
     }
     field(out, "calls", &calls)?;
     let threads = report.trace.threads();
