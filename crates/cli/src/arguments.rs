@@ -511,6 +511,12 @@ pub struct ReportArguments {
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
+    /// Time of calls that end in a tail call: until what they jumped to has ended, as --trigger takes it
+    ///
+    /// At most, where that isn't traced. In the table, and in comparisons. Without this, such a call ends at
+    /// its jump, as in `replay`.
+    #[arg(long)]
+    pub tails: bool,
     /// Columns that the table may take [default: the terminal's width]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
@@ -582,6 +588,9 @@ pub struct MergeArguments {
     /// Add all runs up into one, instead of keeping each for `report --diff`
     #[arg(long)]
     pub sum: bool,
+    /// Time of calls that end in a tail call: until what they jumped to has ended, as `report --tails`
+    #[arg(long)]
+    pub tails: bool,
     /// Print no report at the end
     #[arg(short, long)]
     pub quiet: bool,
