@@ -7,6 +7,7 @@
 //! children_offset        ChildEntry[child_capacity]
 //! paths_offset           bytes of the modules' paths
 //! triggers_at            what crate::trigger declares, where there is room for it
+//! live_triggers_at       the same for each of those who arm functions while the process runs
 //! segment_table_offset   SegmentEntry[segment_capacity]
 //! threads_offset         ThreadHeader[thread_capacity]
 //! dropped_offset         what crate::dropped declares, without the counts
@@ -44,7 +45,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 3;
+pub const ARENA_VERSION: u32 = 4;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -508,8 +509,9 @@ impl ArenaHeader {
         let modules_offset = PAGE;
         let children_offset = modules_offset + u64::from(MODULE_CAPACITY) * size_of::<ModuleEntry>() as u64;
         let paths_offset = children_offset + u64::from(CHILD_CAPACITY) * size_of::<ChildEntry>() as u64;
-        let segment_table_offset =
-            (paths_offset + PATHS_SIZE).next_multiple_of(PAGE) + trigger::area_size(trigger_sites);
+        let segment_table_offset = (paths_offset + PATHS_SIZE).next_multiple_of(PAGE)
+            + trigger::area_size(trigger_sites)
+            + LIVE_SIZE;
         let threads_offset = (segment_table_offset
             + u64::from(segment_capacity) * size_of::<SegmentEntry>() as u64)
             .next_multiple_of(PAGE);
@@ -639,6 +641,9 @@ impl ArenaHeader {
     }
 }
 
+/// Bytes for triggers that others arm.
+const LIVE_SIZE: u64 = trigger::LIVE_AREAS as u64 * trigger::area_size(trigger::LIVE_SITES);
+
 /// Bytes of an open-call stack, rounded up to pages.
 #[must_use]
 pub const fn open_call_bytes(capacity: u32) -> u64 {
@@ -655,6 +660,24 @@ impl ArenaHeader {
         match self.paths_offset.checked_add(self.paths_size) {
             Some(end) => end.checked_next_multiple_of(PAGE),
             None => None,
+        }
+    }
+
+    /// Where the triggers lie of those who arm functions while the process runs: there are [`trigger::LIVE_AREAS`] such areas. `None`
+    /// where the arena has no room for them.
+    #[must_use]
+    pub const fn live_triggers_at(&self, index: u32) -> Option<u64> {
+        let Some(paths_end) = self.paths_offset.checked_add(self.paths_size) else { return None };
+        let Some(first) = paths_end.checked_next_multiple_of(PAGE) else { return None };
+        let first = match first.checked_add(trigger::area_size(self.trigger_sites)) {
+            Some(first) if index < trigger::LIVE_AREAS => first,
+            _ => return None,
+        };
+        match first.checked_add(LIVE_SIZE) {
+            Some(end) if end <= self.segment_table_offset => {
+                Some(first + index as u64 * trigger::area_size(trigger::LIVE_SITES))
+            }
+            _ => None,
         }
     }
 
@@ -716,8 +739,23 @@ mod tests {
         assert!(with.is_consistent(with.arena_size));
         assert_eq!(
             with.segment_table_offset - with.triggers_at().unwrap(),
-            trigger::area_size(trigger::SITES)
+            trigger::area_size(trigger::SITES) + LIVE_SIZE
         );
+        for header in [plain, with] {
+            let live: Vec<u64> =
+                (0..=trigger::LIVE_AREAS).map_while(|index| header.live_triggers_at(index)).collect();
+            assert_eq!(live.len(), trigger::LIVE_AREAS as usize);
+            assert_eq!(
+                live[0],
+                header.triggers_at().map_or(live[0], |at| at + trigger::area_size(trigger::SITES))
+            );
+            assert_eq!(
+                live[live.len() - 1] + trigger::area_size(trigger::LIVE_SITES),
+                header.segment_table_offset
+            );
+            let short = ArenaHeader { segment_table_offset: header.segment_table_offset - 1, ..header };
+            assert_eq!(short.live_triggers_at(0), None);
+        }
         for sites in [trigger::SITES + 4096, u32::MAX] {
             let lie = ArenaHeader { trigger_sites: sites, ..with };
             assert!(!lie.is_consistent(with.arena_size), "{sites}");
