@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
@@ -10,6 +11,7 @@ use everycall_format::control::{Reply, status};
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_live::{Control, LiveArena, ProcessFacts};
+use everycall_recorder::SharedTriggers;
 use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
@@ -158,7 +160,7 @@ pub fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failure> {
 /// A running program.
 pub struct Program {
     pid: u32,
-    pub arena: LiveArena,
+    pub arena: Arc<LiveArena>,
 }
 
 impl std::fmt::Display for Program {
@@ -172,7 +174,7 @@ impl Program {
     pub fn attach(pid: u32) -> Result<Program, Failure> {
         let arena = everycall_live::attach(pid)
             .map_err(|error| Failure::new(exit_code::FAILED, format!("process {pid}: {error}")))?;
-        Ok(Program { pid, arena })
+        Ok(Program { pid, arena: Arc::new(arena) })
     }
 
     pub fn failed(&self, reason: &dyn std::fmt::Display) -> Failure {
@@ -183,9 +185,19 @@ impl Program {
         Control::connect(&self.arena, PATIENCE).map_err(|error| self.failed(&error))
     }
 
-    fn has_ended(&self) -> bool {
+    pub fn has_ended(&self) -> bool {
         ProcessFacts::of(self.pid)
             .map_or(true, |facts| facts.has_ended || facts.started != self.arena.process().started)
+    }
+
+    /// Triggers that were armed in it.
+    pub fn armed(&self, area: u32) -> Result<SharedTriggers, Failure> {
+        self.arena.armed(area).ok_or_else(|| self.failed(&"it has no room for triggers"))
+    }
+
+    /// How many modules it has loaded so far.
+    pub fn module_count(&self) -> u64 {
+        self.arena.loaded_modules()
     }
 
     /// The functions of its modules that are loaded.
@@ -304,7 +316,7 @@ fn sites_on(reply: &Reply, took: Duration) -> String {
 }
 
 /// Prints what limits the selection's effect.
-fn notes(program: &Program, reply: &Reply) {
+pub fn notes(program: &Program, reply: &Reply) {
     if reply.status == status::DISABLED {
         say!(
             "everycall: {program} called everycall_disable(): nothing is recorded until it calls everycall_enable()"
