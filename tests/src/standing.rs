@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
 use everycall_format::Wire;
-use everycall_format::arena::{ArenaHeader, HOLDERS, HOLDERS_OFFSET, HolderEntry, SegmentEntry, holder};
+use everycall_format::arena::{ArenaHeader, PINNERS, PINNERS_OFFSET, PinnerEntry, SegmentEntry, pinned_by};
 
 use crate::place::{Place, everycall};
 
@@ -157,21 +157,21 @@ impl Standing {
         read(&memory, base)
     }
 
-    /// Segments that somebody holds besides their threads, and holders in the table.
+    /// Segments that somebody has pinned besides their threads, and pinners in the table.
     ///
     /// # Panics
     /// As [`Standing::memory`].
     #[must_use]
-    pub fn held(&self) -> (usize, usize) {
+    pub fn pinned(&self) -> (usize, usize) {
         let (memory, base) = self.memory();
         let header: ArenaHeader = read(&memory, base);
         let entries = (0..header.segments_taken)
             .map(|index| read::<SegmentEntry>(&memory, base + header.segment_entry_at(index)));
-        let others = !(holder::OWNER | holder::CLEARING);
-        let held = entries.filter(|entry| entry.holders & others != 0).count();
-        let at = |index: u32| base + HOLDERS_OFFSET + u64::from(index) * HolderEntry::SIZE as u64;
-        let holders = (0..HOLDERS).filter(|index| read::<HolderEntry>(&memory, at(*index)).pid != 0).count();
-        (held, holders)
+        let others = !(pinned_by::OWNER | pinned_by::CLEARING);
+        let pinned = entries.filter(|entry| entry.pins & others != 0).count();
+        let at = |index: u32| base + PINNERS_OFFSET + u64::from(index) * PinnerEntry::SIZE as u64;
+        let pinners = (0..PINNERS).filter(|index| read::<PinnerEntry>(&memory, at(*index)).pid != 0).count();
+        (pinned, pinners)
     }
 }
 

@@ -83,7 +83,7 @@ fn storm(place: &Place, mut standing: Standing) {
         begin.elapsed()
     );
     assert!(of_parent > 0 && of_children > 0, "{of_parent} {of_children}");
-    assert_eq!(standing.held(), (0, 0));
+    assert_eq!(standing.pinned(), (0, 0));
     let (status, _) = standing.end();
     assert!(status.success(), "{status:?}: a child did something else");
 }

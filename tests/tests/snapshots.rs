@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use everycall_format::arena::{HOLDERS, HOLDERS_OFFSET, thread_state};
+use everycall_format::arena::{PINNERS, PINNERS_OFFSET, thread_state};
 use everycall_tests::{Mode, Place, Standing, TraceView, everycall, own_calls, wait};
 
 fn program(place: &Place, mode: Mode) -> PathBuf {
@@ -73,7 +73,7 @@ fn programs_of_every_mode_with_and_without_a_recorder() {
                 }
                 assert_eq!(std::fs::metadata(&file).unwrap().permissions().mode() & 0o777, 0o600);
             }
-            assert_eq!(standing.held(), (0, 0), "{mode:?} {recorded}");
+            assert_eq!(standing.pinned(), (0, 0), "{mode:?} {recorded}");
         }
     }
 }
@@ -109,7 +109,7 @@ fn eight_busy_threads_while_others_come_and_go() {
         }
     }
     assert!(late == count || threads > 0, "none came and went in {count} snapshots");
-    assert_eq!(standing.held(), (0, 0));
+    assert_eq!(standing.pinned(), (0, 0));
 }
 
 /// Everything that the rings held is there, also where they are full, and `--last` asks for less of
@@ -140,7 +140,7 @@ fn full_rings_of_blocked_threads_and_the_last_part_of_them() {
         let [call] = &thread.calls[..] else { panic!("{:?}", thread.calls) };
         assert!(call.text().starts_with("blocked~(") && call.text().ends_with("wait_for_ever~)"));
     }
-    assert_eq!(standing.held(), (0, 0));
+    assert_eq!(standing.pinned(), (0, 0));
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn several_ask_at_once_and_for_several() {
     assert_eq!(output.status.code(), Some(1), "one of them isn't there");
     check(&TraceView::open(&place.file(&format!("standing-{}.ect", pids[0]))), 2, 1, 100, "first");
     check(&TraceView::open(&place.file(&format!("standing-{}.ect", pids[2]))), 1, 0, 70, "last");
-    assert_eq!(standing.held(), (0, 0));
+    assert_eq!(standing.pinned(), (0, 0));
 
     let listed = place.command(everycall()).args(["ps", "-f", "json"]).output().unwrap();
     let listed: serde_json::Value = serde_json::from_slice(&listed.stdout).unwrap();
@@ -220,8 +220,8 @@ fn two_ask_at_once_again_and_again_and_each_gets_all() {
     });
     assert!(one + two > 4, "{one} {two}");
     let header = standing.header();
-    assert_eq!(standing.held(), (0, 0));
-    assert_eq!(header.keep_until, 0, "nobody asks any more");
+    assert_eq!(standing.pinned(), (0, 0));
+    assert_eq!(header.grow_until, 0, "nobody asks any more");
 }
 
 /// Whoever is killed while it holds segments is cleaned up after by the next one.
@@ -237,8 +237,8 @@ fn askers_that_die() {
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
-    wait::until("somebody holds segments", || standing.held().1 > 0);
-    check(&TraceView::open(&standing.snapshot(&place, &[]).0), 2, 2, 3000, "while another one holds");
+    wait::until("somebody has pinned segments", || standing.pinned().1 > 0);
+    check(&TraceView::open(&standing.snapshot(&place, &[]).0), 2, 2, 3000, "while another one has pinned");
     stuck.kill().unwrap();
     stuck.wait().unwrap();
     let mut killed = 0;
@@ -256,7 +256,7 @@ fn askers_that_die() {
     let (file, said) =
         snapshots.find(|(_, said)| !said.contains("were overwritten before")).expect("one in time");
     check(&TraceView::open(&file), 2, 2, 3000, &said);
-    assert_eq!(standing.held(), (0, 0));
+    assert_eq!(standing.pinned(), (0, 0));
     // Memory comes back: what is used beyond the rings goes, as threads go on.
     wait::until("memory beyond the rings is given back", || {
         let header = standing.header();
@@ -320,7 +320,7 @@ fn bad_requests_end_in_a_sentence_and_the_program_goes_on() {
     memory.write_all_at(&everycall_format::arena::ARENA_VERSION.to_le_bytes(), base + 8).unwrap();
     let (file, _) = standing.snapshot(&place, &[]);
     check(&TraceView::open(&file), 1, 1, 100, "afterwards");
-    assert_eq!(standing.held(), (0, 0));
+    assert_eq!(standing.pinned(), (0, 0));
 }
 
 /// A program whose memory was refused a shared segment says so, and runs.
@@ -368,7 +368,7 @@ fn scribbled_memory() {
             for _ in 0..=random(24) {
                 let (from, size) = match random(6) {
                     0 => (0, 512),
-                    1 => (HOLDERS_OFFSET, u64::from(HOLDERS) * 32),
+                    1 => (PINNERS_OFFSET, u64::from(PINNERS) * 32),
                     2 => (header.modules_offset, 256),
                     3 => (header.segment_table_offset, u64::from(header.segments_taken) * 40),
                     4 => (header.threads_offset, u64::from(header.threads) * 128),

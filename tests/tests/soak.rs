@@ -240,9 +240,9 @@ fn nothing_grows_and_nothing_fails() {
         // It may be at a snapshot of itself.
         let is_free = (0..100).any(|_| {
             std::thread::sleep(Duration::from_millis(20));
-            standing.held() == (0, 0)
+            standing.pinned() == (0, 0)
         });
-        assert!(is_free, "{:?} are held", standing.held());
+        assert!(is_free, "{:?} are pinned", standing.pinned());
     }
     let pids = [alone.pid, recorded.pid];
     for standing in [alone, recorded] {

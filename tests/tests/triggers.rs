@@ -345,7 +345,7 @@ fn patterns_name_many_functions() {
     let one = ["--trigger", "fun_* > 10ms"];
     let recording = place.record(&[&one[..], &KEEP_ALL].concat(), &program, &[]);
     let (triggers, calls) = kept(&recording.file);
-    assert_eq!((triggers[0].functions, triggers[0].unwatched), (FUNCTIONS as u64, 0));
+    assert_eq!((triggers[0].functions, triggers[0].not_armed), (FUNCTIONS as u64, 0));
     assert_eq!((triggers[0].fired, calls.len()), (2, 2));
     // Without `record`.
     let set = place.file("many.ecs");
@@ -377,15 +377,15 @@ fn patterns_name_many_functions() {
     let mut files = std::fs::read_dir(place.path()).unwrap().map(|file| file.unwrap().path());
     let file = files.find(|file| file.to_string_lossy().contains("-kept-")).expect("a call is kept");
     let (triggers, _) = kept(&file);
-    let unwatched: u64 = triggers.iter().map(|trigger| trigger.unwatched).sum();
+    let not_armed: u64 = triggers.iter().map(|trigger| trigger.not_armed).sum();
     let watched: u64 = triggers.iter().map(|trigger| trigger.functions).sum();
-    assert_eq!((watched, unwatched), (1 << 20, 24 * FUNCTIONS as u64 - (1 << 20)));
+    assert_eq!((watched, not_armed), (1 << 20, 24 * FUNCTIONS as u64 - (1 << 20)));
     let recording = place.record(&[&all[..], &KEEP_ALL].concat(), &program, &[]);
     let said = String::from_utf8_lossy(&recording.output.stderr).into_owned();
     let (triggers, _) = kept(&recording.file);
-    let unwatched: u64 = triggers.iter().map(|trigger| trigger.unwatched).sum();
+    let not_armed: u64 = triggers.iter().map(|trigger| trigger.not_armed).sum();
     let watched: u64 = triggers.iter().map(|trigger| trigger.functions).sum();
-    assert_eq!((watched, unwatched), (1 << 20, 24 * FUNCTIONS as u64 - (1 << 20)), "{said}");
+    assert_eq!((watched, not_armed), (1 << 20, 24 * FUNCTIONS as u64 - (1 << 20)), "{said}");
     assert!(said.contains("were not armed: too many match"), "{said}");
     let info = successful(place.command(everycall()).arg("info").arg(&recording.file));
     assert!(info.contains("functions more were not"), "{info}");

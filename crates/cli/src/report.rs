@@ -71,8 +71,8 @@ pub fn is_signal(trigger: &str) -> bool {
 
 /// What came of a trigger.
 fn trigger_text(tally: &Tally) -> String {
-    let Tally { text, functions, late, unwatched, fired, kept, missed } = tally;
-    let unseen = named_late(*late) + &not_armed(*unwatched);
+    let Tally { text, functions, late, not_armed: left_out, fired, kept, missed } = tally;
+    let unseen = named_late(*late) + &not_armed(*left_out);
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
         (0, 0) if is_signal(text) => format!("{text}: never received"),

@@ -47,18 +47,18 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
     // Before anything is held: it stays held while we wait for the disk.
     let file = Output::create(&output)?;
     let snapshot = everycall_live::take(&arena, arguments.last).map_err(|error| failed(&error))?;
-    let [held_in, cpu] = [snapshot.nanoseconds_to_hold(), snapshot.cpu_nanoseconds_to_hold()];
+    let [pinned_in, cpu] = [snapshot.nanoseconds_to_pin(), snapshot.cpu_nanoseconds_to_pin()];
     let (begin, cpu_before) = (Instant::now(), everycall_live::cpu_nanoseconds());
     let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
     if !arguments.quiet {
         let written_in = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
         let cpu_of_that = everycall_live::cpu_nanoseconds().saturating_sub(cpu_before);
-        let [held_in, cpu, written_in, cpu_of_that] =
-            [held_in, cpu, written_in, cpu_of_that].map(|ns| Duration { ns });
+        let [pinned_in, cpu, written_in, cpu_of_that] =
+            [pinned_in, cpu, written_in, cpu_of_that].map(|ns| Duration { ns });
         let program = arena.process().program();
         let program = program.escape_debug();
         say!(
-            "everycall: snapshot of {program} ({pid}), held within {held_in}, {cpu} of CPU time; written within {written_in}, \
+            "everycall: snapshot of {program} ({pid}), pinned within {pinned_in}, {cpu} of CPU time; written within {written_in}, \
              {cpu_of_that} of CPU time"
         );
         report::print(&summary, &output.path, Moment::Snapshot(arguments.last));

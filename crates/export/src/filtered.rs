@@ -14,10 +14,10 @@ use rustc_hash::FxHashSet;
 use crate::names::{FunctionId, Functions};
 use crate::window::Window;
 
-/// So many points wait behind a held call before equal ones are added up.
-const HELD_POINTS_MAX: usize = 1024;
-/// So many labels, spans and gaps wait behind a held call; further ones are counted.
-const HELD_MARKS_MAX: usize = 4096;
+/// So many points wait behind a pending call before equal ones are added up.
+const PENDING_POINTS_MAX: usize = 1024;
+/// So many labels, spans and gaps wait behind a pending call; further ones are counted.
+const PENDING_MARKS_MAX: usize = 4096;
 
 /// What passed: like [`TimelineEvent`], with functions numbered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -98,7 +98,7 @@ struct Open {
     start_ns: u64,
     start: Start,
     state: State,
-    /// Whether a label of it is held.
+    /// Whether a label of it is pending.
     labelled: bool,
 }
 
@@ -106,12 +106,12 @@ struct Open {
 enum State {
     Hidden,
     /// Nothing forbids it, but it has yet to last long enough, or into the window.
-    Held,
+    Pending,
     Shown,
 }
 
 #[derive(Clone, Copy)]
-enum Held {
+enum Pending {
     /// Index in the stack.
     Call(usize),
     Point(Point),
@@ -144,11 +144,11 @@ pub(crate) struct Filtered<I> {
     /// Open spans whose begin was let through.
     spans: FxHashSet<u32>,
     /// In the order of time; calls from the outside inwards.
-    held: VecDeque<Held>,
+    pending: VecDeque<Pending>,
     held_calls: usize,
     held_marks: usize,
     shown: usize,
-    /// An event that must let held ones come out first.
+    /// An event that must let pending ones come out first.
     waiting: Option<TimelineEvent>,
 }
 
@@ -166,7 +166,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             outermost_label: None,
             early: BTreeMap::new(),
             spans: FxHashSet::default(),
-            held: VecDeque::new(),
+            pending: VecDeque::new(),
             held_calls: 0,
             held_marks: 0,
             shown: 0,
@@ -189,7 +189,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             if !self.early.is_empty() && reached_ns >= self.window.since_ns {
                 self.admit_early();
             }
-            if !self.held.is_empty()
+            if !self.pending.is_empty()
                 && let Some(released) = self.release(reached_ns)
             {
                 self.waiting = Some(event);
@@ -253,15 +253,15 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         let state = match self.outermost() {
             Some(outermost) if index - outermost < window.depth && start_ns <= window.until_ns => {
                 let lasted = window.min_duration_ns == 0 && window.since_ns <= start_ns;
-                if lasted { State::Shown } else { State::Held }
+                if lasted { State::Shown } else { State::Pending }
             }
             _ => State::Hidden,
         };
         self.stack.push(Open { function, start_ns, start, state, labelled: false });
         match state {
             State::Hidden => None,
-            State::Held => {
-                self.held.push_back(Held::Call(index));
+            State::Pending => {
+                self.pending.push_back(Pending::Call(index));
                 self.held_calls += 1;
                 None
             }
@@ -286,10 +286,10 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         }
         match state {
             State::Hidden => None,
-            State::Held => {
-                // The innermost of those held. Points that wait around it stay.
-                let at = self.held.iter().rposition(|held| matches!(held, Held::Call(_)));
-                at.map(|at| self.held.remove(at));
+            State::Pending => {
+                // The innermost of those pending. Points that wait around it stay.
+                let at = self.pending.iter().rposition(|pending| matches!(pending, Pending::Call(_)));
+                at.map(|at| self.pending.remove(at));
                 self.held_calls -= 1;
                 if labelled {
                     self.drop_labels();
@@ -313,9 +313,9 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
     #[cold]
     fn drop_labels(&mut self) {
         let dropped = self.stack.len();
-        let before = self.held.len();
-        self.held.retain(|held| !matches!(held, Held::Label(call, _) if *call == dropped));
-        self.held_marks -= before - self.held.len();
+        let before = self.pending.len();
+        self.pending.retain(|pending| !matches!(pending, Pending::Label(call, _) if *call == dropped));
+        self.held_marks -= before - self.pending.len();
     }
 
     fn is_within(&self, at_ns: u64) -> bool {
@@ -330,10 +330,10 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 let call = &mut self.stack[index];
                 match call.state {
                     State::Hidden => None,
-                    State::Shown => self.in_order(Held::Mark(mark)),
-                    State::Held => {
+                    State::Shown => self.in_order(Pending::Mark(mark)),
+                    State::Pending => {
                         call.labelled = true;
-                        self.in_order(Held::Label(index, mark))
+                        self.in_order(Pending::Label(index, mark))
                     }
                 }
             }
@@ -343,9 +343,9 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 } else if mark.at_ns < self.window.since_ns {
                     self.early.insert(span, mark);
                     None
-                } else if self.held_marks < HELD_MARKS_MAX {
+                } else if self.held_marks < PENDING_MARKS_MAX {
                     self.spans.insert(span);
-                    self.in_order(Held::Mark(mark))
+                    self.in_order(Pending::Mark(mark))
                 } else {
                     self.left_out(mark.at_ns)
                 }
@@ -355,12 +355,12 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                 if !self.spans.remove(&span) {
                     return None;
                 }
-                if self.held.is_empty() {
+                if self.pending.is_empty() {
                     return Some(Event::Mark(mark));
                 }
                 // Its begin has gone out or will.
                 self.held_marks += 1;
-                self.held.push_back(Held::Mark(mark));
+                self.pending.push_back(Pending::Mark(mark));
                 None
             }
             MarkKind::Label
@@ -369,7 +369,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             | MarkKind::Catch
             | MarkKind::OrphanSpanEnd => {
                 if self.is_within(mark.at_ns) && self.is_selected() {
-                    self.in_order(Held::Mark(mark))
+                    self.in_order(Pending::Mark(mark))
                 } else {
                     None
                 }
@@ -386,7 +386,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         if gap.until_ns < self.window.since_ns || gap.at_ns > self.window.until_ns {
             return None;
         }
-        self.in_order(Held::Gap(gap))
+        self.in_order(Pending::Gap(gap))
     }
 
     /// What isn't traced is shown where the call that jumped there may be, if it may have taken as long as calls have to.
@@ -400,104 +400,104 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
         if !is_shown {
             return None;
         }
-        self.in_order(Held::Untraced(UntracedSlice { function: id(), at_ns, until_ns }))
+        self.in_order(Pending::Untraced(UntracedSlice { function: id(), at_ns, until_ns }))
     }
 
-    /// Lets a mark or gap through, behind those that are held.
-    fn in_order(&mut self, held: Held) -> Option<Event> {
-        let (event, at_ns) = match held {
-            Held::Mark(mark) | Held::Label(_, mark) => (Event::Mark(mark), mark.at_ns),
-            Held::Gap(gap) => (Event::Gap(gap), gap.at_ns),
-            Held::Untraced(slice) => (Event::Untraced(slice), slice.at_ns),
-            Held::Call(_) | Held::Point(_) => return None,
+    /// Lets a mark or gap through, behind those that are pending.
+    fn in_order(&mut self, pending: Pending) -> Option<Event> {
+        let (event, at_ns) = match pending {
+            Pending::Mark(mark) | Pending::Label(_, mark) => (Event::Mark(mark), mark.at_ns),
+            Pending::Gap(gap) => (Event::Gap(gap), gap.at_ns),
+            Pending::Untraced(slice) => (Event::Untraced(slice), slice.at_ns),
+            Pending::Call(_) | Pending::Point(_) => return None,
         };
-        if self.held.is_empty() {
+        if self.pending.is_empty() {
             return Some(event);
         }
-        if self.held_marks >= HELD_MARKS_MAX {
+        if self.held_marks >= PENDING_MARKS_MAX {
             return self.left_out(at_ns);
         }
         self.held_marks += 1;
-        self.held.push_back(held);
+        self.pending.push_back(pending);
         None
     }
 
     /// There is no room for a mark or gap.
     #[cold]
     fn left_out(&mut self, at_ns: u64) -> Option<Event> {
-        self.hold_point(Point { at_ns, count: Some(1), kind: PointKind::LeftOut })
+        self.postpone_point(Point { at_ns, count: Some(1), kind: PointKind::LeftOut })
     }
 
-    /// The window has come: the spans that are open take their places among what is held.
+    /// The window has come: the spans that are open take their places among what is pending.
     #[cold]
     fn admit_early(&mut self) {
         let mut early = std::mem::take(&mut self.early).into_iter().peekable();
-        let held = std::mem::take(&mut self.held);
+        let pending = std::mem::take(&mut self.pending);
         self.held_marks += early.len();
-        for held in held {
-            let at_ns = match held {
-                Held::Call(index) => self.stack[index].start_ns,
-                Held::Point(point) => point.at_ns,
-                Held::Mark(mark) | Held::Label(_, mark) => mark.at_ns,
-                Held::Gap(gap) => gap.at_ns,
-                Held::Untraced(slice) => slice.at_ns,
+        for pending in pending {
+            let at_ns = match pending {
+                Pending::Call(index) => self.stack[index].start_ns,
+                Pending::Point(point) => point.at_ns,
+                Pending::Mark(mark) | Pending::Label(_, mark) => mark.at_ns,
+                Pending::Gap(gap) => gap.at_ns,
+                Pending::Untraced(slice) => slice.at_ns,
             };
             while let Some((span, mark)) = early.next_if(|(_, mark)| mark.at_ns < at_ns) {
                 self.spans.insert(span);
-                self.held.push_back(Held::Mark(mark));
+                self.pending.push_back(Pending::Mark(mark));
             }
-            self.held.push_back(held);
+            self.pending.push_back(pending);
         }
         for (span, mark) in early {
             self.spans.insert(span);
-            self.held.push_back(Held::Mark(mark));
+            self.pending.push_back(Pending::Mark(mark));
         }
     }
 
     fn point(&mut self, point: Point) -> Option<Event> {
-        if self.is_within(point.at_ns) { self.hold_point(point) } else { None }
+        if self.is_within(point.at_ns) { self.postpone_point(point) } else { None }
     }
 
-    fn hold_point(&mut self, point: Point) -> Option<Event> {
-        if self.held.is_empty() {
+    fn postpone_point(&mut self, point: Point) -> Option<Event> {
+        if self.pending.is_empty() {
             return Some(Event::Point(point));
         }
-        if self.held.len() - self.held_calls - self.held_marks >= HELD_POINTS_MAX
-            && let Some(sum) = self.held.iter_mut().rev().find_map(|held| match held {
-                Held::Point(held) if held.kind == point.kind => Some(&mut held.count),
+        if self.pending.len() - self.held_calls - self.held_marks >= PENDING_POINTS_MAX
+            && let Some(sum) = self.pending.iter_mut().rev().find_map(|pending| match pending {
+                Pending::Point(pending) if pending.kind == point.kind => Some(&mut pending.count),
                 _ => None,
             })
         {
             *sum = sum.zip(point.count).map(|(sum, count)| sum.saturating_add(count));
         } else {
-            self.held.push_back(Held::Point(point));
+            self.pending.push_back(Pending::Point(point));
         }
         None
     }
 
-    /// The first of the held events if at `now_ns` it is known to be shown.
+    /// The first of the pending events if at `now_ns` it is known to be shown.
     fn release(&mut self, now_ns: u64) -> Option<Event> {
-        match *self.held.front()? {
-            Held::Point(point) => {
-                self.held.pop_front();
+        match *self.pending.front()? {
+            Pending::Point(point) => {
+                self.pending.pop_front();
                 Some(Event::Point(point))
             }
-            Held::Mark(mark) | Held::Label(_, mark) => {
-                self.held.pop_front();
+            Pending::Mark(mark) | Pending::Label(_, mark) => {
+                self.pending.pop_front();
                 self.held_marks -= 1;
                 Some(Event::Mark(mark))
             }
-            Held::Gap(gap) => {
-                self.held.pop_front();
+            Pending::Gap(gap) => {
+                self.pending.pop_front();
                 self.held_marks -= 1;
                 Some(Event::Gap(gap))
             }
-            Held::Untraced(slice) => {
-                self.held.pop_front();
+            Pending::Untraced(slice) => {
+                self.pending.pop_front();
                 self.held_marks -= 1;
                 Some(Event::Untraced(slice))
             }
-            Held::Call(index) => {
+            Pending::Call(index) => {
                 let open = &mut self.stack[index];
                 let lasted = now_ns >= self.window.since_ns
                     && now_ns.saturating_sub(open.start_ns) >= self.window.min_duration_ns;
@@ -505,7 +505,7 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
                     return None;
                 }
                 open.state = State::Shown;
-                self.held.pop_front();
+                self.pending.pop_front();
                 self.held_calls -= 1;
                 self.shown += 1;
                 let Open { function, start_ns, start, .. } = *open;

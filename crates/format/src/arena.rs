@@ -2,7 +2,7 @@
 //! SIGKILL is in it.
 //!
 //! ```text
-//! 0                      ArenaHeader, HolderEntry[HOLDERS], one page
+//! 0                      ArenaHeader, PinnerEntry[PINNERS], one page
 //! modules_offset         ModuleEntry[module_capacity]
 //! children_offset        ChildEntry[child_capacity]
 //! paths_offset           bytes of the modules' paths
@@ -27,10 +27,10 @@
 //! start, writes the segment record, publishes the number in [`ThreadHeader::segment`] and only then
 //! takes the mark away.
 //!
-//! **Holders.** Whoever wants a segment to stay (a snapshot, the recorder) sets its bit in
-//! [`SegmentEntry::holders`]. A thread that finds a bit of others in its oldest segment leaves it to them and takes another one from
-//! the pool; the last holder gives it back to the pool. So a snapshot never makes a thread wait. Where the pool has
-//! nothing to give, the thread takes its oldest segment all the same, whoever holds it.
+//! **Pins.** Whoever wants a segment to stay (a snapshot, the recorder) sets its bit in
+//! [`SegmentEntry::pins`]. A thread that finds a bit of others in its oldest segment leaves it to them and takes another one from
+//! the pool; the last one to unpin it gives it back to the pool. So a snapshot never makes a thread wait. Where the pool has
+//! nothing to give, the thread takes its oldest segment all the same, whoever has pinned it.
 //!
 //! **Open-call stack.** Entries follow the sentinel without a hole; the first one whose word is zero
 //! ends it (a hook writes the word last, and clears it first when the call ends).
@@ -109,7 +109,7 @@ wire_struct! {
         pub segments_offset: u64,
         /// Entries of the segment table.
         pub segment_capacity: u32,
-        /// Segments that may be in use beyond those of the threads' rings, because somebody holds them.
+        /// Segments that may be in use beyond those of the threads' rings, because somebody has pinned them.
         pub extra_segments: u32,
         /// Process that made the arena and reads it; 0 for a private one.
         pub recorder_pid: u32,
@@ -129,7 +129,7 @@ wire_struct! {
         pub threads: u32,
         /// Segments taken from the pool's end so far; those behind were never written.
         pub segments_taken: u32,
-        /// Segments that belong to a thread or are held.
+        /// Segments that belong to a thread or are pinned.
         pub segments_in_use: u32,
         /// Segments that the rings of all threads may hold together.
         pub ring_segments: u32,
@@ -138,9 +138,9 @@ wire_struct! {
         /// Segments that were given back: low half the index of the last one, plus 1; upper half a
         /// counter of changes.
         pub free_segments: u64,
-        /// Until then (ticks) threads take new segments rather than their oldest: somebody is about to hold them. The low byte counts
+        /// Until then (ticks) threads take new segments rather than their oldest: somebody is about to pin them. The low byte counts
         /// those who ask.
-        pub keep_until: u64,
+        pub grow_until: u64,
         /// Changes when the recorder gives segments back; a shared futex.
         pub pool_bell: u32,
         /// Threads that wait for a segment.
@@ -315,34 +315,34 @@ pub mod child_kind {
 pub mod stream {
     /// Segments stay for as long as the ring has room for them.
     pub const OFF: u32 = 0;
-    /// Finished segments are held for the recorder ([`crate::arena::holder::RECORDER`]); where there is no room,
+    /// Finished segments are pinned for the recorder ([`crate::arena::pinned_by::RECORDER`]); where there is no room,
     /// the oldest ones are overwritten.
     pub const ON: u32 = 1;
     /// As before; where there is no room, the thread waits for it.
     pub const STALL: u32 = 2;
 }
 
-/// Bits of [`SegmentEntry::holders`].
-pub mod holder {
+/// Bits of [`SegmentEntry::pins`].
+pub mod pinned_by {
     /// The thread whose ring it belongs to.
     pub const OWNER: u32 = 1;
     /// The recorder, which is to store the segment.
     pub const RECORDER: u32 = 1 << 1;
-    /// The holder with entry 0 in the table of holders; entry `n` has this bit shifted by `n`.
+    /// The pinner with entry 0 in the table of pinners; entry `n` has this bit shifted by `n`.
     pub const FIRST: u32 = 1 << 2;
-    /// It is being cleared and holds nothing.
+    /// It is being cleared and contains nothing.
     pub const CLEARING: u32 = 1 << 31;
 }
 
-/// Entries of the table of holders.
-pub const HOLDERS: u32 = 29;
-/// Where the table of holders begins.
-pub const HOLDERS_OFFSET: u64 = 1024;
+/// Entries of the table of pinners.
+pub const PINNERS: u32 = 29;
+/// Where the table of pinners begins.
+pub const PINNERS_OFFSET: u64 = 1024;
 
 wire_struct! {
-    /// Somebody who may hold segments.
-    pub struct HolderEntry [32] {
-        /// Process that holds them; 0 where the entry is free.
+    /// A process that may pin segments.
+    pub struct PinnerEntry [32] {
+        /// Process that pins them; 0 where the entry is free.
         pub pid: u32,
         /// Zero.
         pub reserved: u32,
@@ -358,8 +358,8 @@ wire_struct! {
 wire_struct! {
     /// Whose a segment is.
     pub struct SegmentEntry [40] {
-        /// A set of [`holder`]; 0 where it is in the pool.
-        pub holders: u32,
+        /// A set of [`pinned_by`]; 0 where it is in the pool.
+        pub pins: u32,
         /// Index, plus 1, of the segment that its thread went on to; in the pool, of the next one.
         pub next: u32,
         /// Its thread's slot.
@@ -462,20 +462,20 @@ pub const PATHS_SIZE: u64 = 1 << 20;
 pub const SEGMENT_SIZE_MAX: u64 = 64 << 10;
 /// Segments per ring, where that keeps them within [`SEGMENT_SIZE_MAX`].
 pub const SEGMENTS_PER_RING: u64 = 16;
-/// Default bytes of segments that may be held beyond the threads' rings.
+/// Default bytes of segments that may be pinned beyond the threads' rings.
 pub const EXTRA_SIZE: u64 = 64 << 20;
 
 impl SegmentEntry {
     /// Whether the segment holds what the entry says: somebody has it, and it isn't being cleared.
     #[must_use]
     pub const fn is_readable(&self) -> bool {
-        self.holders != 0 && self.holders & holder::CLEARING == 0
+        self.pins != 0 && self.pins & pinned_by::CLEARING == 0
     }
 }
 
 impl ArenaHeader {
     /// The header of an arena with `thread_capacity` slots, rings of `ring_size` bytes (a power of
-    /// two, see [`crate::env`]) and at least `extra_size` bytes of segments that may be held beyond them; everything else has its default.
+    /// two, see [`crate::env`]) and at least `extra_size` bytes of segments that may be pinned beyond them; everything else has its default.
     #[must_use]
     pub fn with_layout(ring_size: u64, thread_capacity: u32, extra_size: u64) -> ArenaHeader {
         ArenaHeader::with_triggers(ring_size, thread_capacity, extra_size, 0)

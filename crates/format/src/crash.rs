@@ -1,7 +1,7 @@
 //! What a process was when it began, in the header page: a program may write another title over its command line, and go to another
 //! folder. In crash files, arenas that outlive their process, there is also what nobody could tell later.
 
-use crate::arena::{ClockReading, HOLDERS, HOLDERS_OFFSET, HolderEntry, PAGE};
+use crate::arena::{ClockReading, PAGE, PINNERS, PINNERS_OFFSET, PinnerEntry};
 use crate::wire::{Wire, wire_struct};
 
 /// How the names of crash files end.
@@ -17,7 +17,7 @@ pub const BEGIN_MAGIC: u64 = u64::from_le_bytes(*b"beginrec");
 /// Entries of an open-call stack: their disk space is taken as a whole.
 pub const OPEN_CALL_CAPACITY: u32 = 1 << 14;
 
-const _: () = assert!(HOLDERS_OFFSET + HOLDERS as u64 * size_of::<HolderEntry>() as u64 <= CRASH_OFFSET);
+const _: () = assert!(PINNERS_OFFSET + PINNERS as u64 * size_of::<PinnerEntry>() as u64 <= CRASH_OFFSET);
 
 wire_struct! {
     /// A process at its begin. The words of its command line follow, each ended by a zero byte (unless there was no room for all), then the

@@ -416,7 +416,7 @@ wire_struct! {
         /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
         pub late: u64,
         /// Functions that it names and whose calls weren't looked at, ever: there was no room for them. Not among `functions`.
-        pub unwatched: u64,
+        pub not_armed: u64,
         /// Zero.
         pub reserved: u64,
     }

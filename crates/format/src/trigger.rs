@@ -46,8 +46,8 @@ const SITES_HALF: u32 = 31;
 pub const NO_CODE: u32 = u32::MAX >> 1;
 /// A threshold that no call exceeds.
 pub const NEVER: u64 = u64::MAX;
-/// [`TriggerHeader::keep_ticks`]: some 100 ms, as whoever keeps calls may have to wait for a CPU.
-pub const KEEP_TICKS: u64 = 1 << 28;
+/// [`TriggerHeader::grow_ticks`]: some 100 ms, as whoever keeps calls may have to wait for a CPU.
+pub const GROW_TICKS: u64 = 1 << 28;
 /// How long what a call was posted with waits for whoever keeps calls, who may be dead: some 10 s.
 pub const WAIT_TICKS: u64 = 1 << 35;
 
@@ -67,11 +67,11 @@ wire_struct! {
         pub segments_allowed: u32,
         /// Segments that they have taken so.
         pub segments_used: u32,
-        /// [`TriggerHeader::bell`] as it was when whoever keeps calls last looked, once all that was posted by then is held or not wanted. As long as
+        /// [`TriggerHeader::bell`] as it was when whoever keeps calls last looked, once all that was posted by then is pinned or not wanted. As long as
         /// it is another one, and [`TriggerHeader::posted`] not longer ago than [`WAIT_TICKS`], threads keep what they have.
         pub heard: u32,
         /// Ticks for which all threads keep their oldest segments after a call was posted.
-        pub keep_ticks: u64,
+        pub grow_ticks: u64,
         /// When the process last went on though the recorder hadn't named a new module's functions yet, in ticks; 0 since the
         /// recorder has heard of it.
         pub given_up: u64,
@@ -109,7 +109,7 @@ wire_struct! {
         /// Calls of these that were to be kept and found no free entry.
         pub missed: u64,
         /// Functions that it names and that had no room among the sites: their calls aren't looked at.
-        pub unwatched: u64,
+        pub not_armed: u64,
         /// Zero.
         pub reserved: [u64; 2],
     }

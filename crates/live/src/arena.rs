@@ -10,8 +10,8 @@ use std::sync::atomic::{
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, HOLDERS_OFFSET, HolderEntry, ModuleEntry, OpenCall,
-    PAGE, ThreadHeader, thread_state,
+    ARENA_MAGIC, ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, PAGE, PINNERS_OFFSET,
+    PinnerEntry, ThreadHeader, thread_state,
 };
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::{DroppedHeader, TICKS_MAX};
@@ -173,7 +173,7 @@ impl LiveArena {
             in_use: self.field(offset_of!(ArenaHeader, segments_in_use)),
             ring_segments: self.field(offset_of!(ArenaHeader, ring_segments)),
             extra: layout.extra_segments,
-            keep_until: self.long_field(offset_of!(ArenaHeader, keep_until)),
+            grow_until: self.long_field(offset_of!(ArenaHeader, grow_until)),
             room: None,
         }
     }
@@ -195,11 +195,11 @@ impl LiveArena {
         self.field(offset_of!(ArenaHeader, pool_waiters))
     }
 
-    /// Process id, beginning of the use, and beginning of the process in entry `index` of the table of holders.
-    pub(crate) fn holder(&self, index: u32) -> (&AtomicU32, &AtomicU64, &AtomicU64) {
-        let at = HOLDERS_OFFSET as usize + index as usize * HolderEntry::SIZE;
-        let since = self.long_field(at + offset_of!(HolderEntry, since));
-        (self.field(at), since, self.long_field(at + offset_of!(HolderEntry, started)))
+    /// Process id, beginning of the use, and beginning of the process in entry `index` of the table of pinners.
+    pub(crate) fn pinner(&self, index: u32) -> (&AtomicU32, &AtomicU64, &AtomicU64) {
+        let at = PINNERS_OFFSET as usize + index as usize * PinnerEntry::SIZE;
+        let since = self.long_field(at + offset_of!(PinnerEntry, since));
+        (self.field(at), since, self.long_field(at + offset_of!(PinnerEntry, started)))
     }
 
     /// Asks the process to listen for those who want to control it.

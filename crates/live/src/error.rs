@@ -37,7 +37,7 @@ pub enum LiveError {
     OtherNamespace,
     /// Its memory can't be mapped here.
     Map(io::Error),
-    /// So many others hold segments of it.
+    /// So many others have segments pinned of it.
     TooManyHolders(u32),
 }
 

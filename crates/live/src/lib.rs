@@ -4,8 +4,8 @@
 //! find        /proc/PID/maps: which shared memory is its arena, and how we get at it
 //! mapping     that memory, mapped; the only room with `unsafe`
 //! arena       what stands in it, every number taken as input from a stranger
-//! holders     our entry in the table of holders, and what the dead have left
-//! take        holds all segments of all threads at once, copies what is still being written
+//! pinner      our entry in the table of pinners, and what the dead have left
+//! take        pins all segments of all threads at once, copies what is still being written
 //! write       the trace file, segment by segment; each is released as soon as it was copied
 //! control     the socket by which we choose what it records
 //! images      files of modules that were deleted since
@@ -27,10 +27,10 @@ mod arena;
 mod control;
 mod error;
 mod find;
-mod holders;
 mod images;
 mod list;
 mod mapping;
+mod pinner;
 mod process;
 #[cfg(test)]
 mod scribbled;

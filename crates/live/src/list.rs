@@ -91,7 +91,7 @@ fn events(arena: &LiveArena, generations: &HashMap<u32, u32>) -> u64 {
         let of @ (slot, generation) = owner(entry);
         let number = entry.number.load(Relaxed);
         let is_newer = newest.get(&slot).is_none_or(|(known, ..)| number > *known);
-        if entry.holders.load(Acquire) == 0 || generations.get(&slot) != Some(&generation) || !is_newer {
+        if entry.pins.load(Acquire) == 0 || generations.get(&slot) != Some(&generation) || !is_newer {
             continue;
         }
         let before = entry.events_before.load(Relaxed);

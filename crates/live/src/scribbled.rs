@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, HOLDERS, HOLDERS_OFFSET, HolderEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader,
-    holder, module_state, thread_state,
+    ArenaHeader, ModuleEntry, OpenCall, PINNERS, PINNERS_OFFSET, PinnerEntry, SegmentEntry, ThreadHeader,
+    module_state, pinned_by, thread_state,
 };
 use everycall_format::env::RING_SIZE_MIN;
 use everycall_format::event::{call_word, kind, payload_word, record_word};
@@ -85,7 +85,7 @@ impl Pen {
         for index in 0..SEGMENTS {
             let number = u64::from(index / THREADS);
             let slot = index % THREADS;
-            let entry = SegmentEntry { holders: holder::OWNER, slot, number, ..Default::default() };
+            let entry = SegmentEntry { pins: pinned_by::OWNER, slot, number, ..Default::default() };
             self.put(layout.segment_entry_at(index), &entry);
             let mut words = vec![
                 record_word(1, kind::SEGMENT, 3, 0),
@@ -107,7 +107,7 @@ impl Pen {
             2 => (layout.segment_table_offset, u64::from(SEGMENTS) * SegmentEntry::SIZE as u64),
             3 => (layout.threads_offset, u64::from(THREADS + 2) * ThreadHeader::SIZE as u64),
             4 => (layout.open_calls_offset, 2 * layout.open_call_stride),
-            5 => (HOLDERS_OFFSET, u64::from(HOLDERS) * HolderEntry::SIZE as u64),
+            5 => (PINNERS_OFFSET, u64::from(PINNERS) * PinnerEntry::SIZE as u64),
             _ => (layout.segments_offset, u64::from(SEGMENTS) * layout.segment_size),
         };
         let at = first + self.random(size / 8) * 8;
@@ -147,7 +147,7 @@ fn an_arena_that_is_written_over() {
                     pen.scribble();
                 }
             });
-            // All entries for holders may seem taken.
+            // All entries for pinners may seem taken.
             if let Ok(snapshot) = take(&arena, Some(seed << 20).filter(|_| seed % 3 == 0)) {
                 snapshot.write(&mut out, "0").unwrap();
                 taken += 1;

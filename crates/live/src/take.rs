@@ -1,11 +1,11 @@
-//! Takes a snapshot: holds all segments of all threads, which takes a few atomic operations for each, and copies only what is
+//! Takes a snapshot: pins all segments of all threads, which takes a few atomic operations for each, and copies only what is
 //! still being written.
 //!
-//! 1. Threads are asked to leave their oldest segments alone until all is held (`keep_until`).
+//! 1. Threads are asked to leave their oldest segments alone until all are pinned (`grow_until`).
 //! 2. It is read which segment each thread is writing, and which calls it has open: before the events, so that whatever ends in between stands in the events.
-//! 3. Every segment is held; then it is looked whose it is, as from then on it stays so.
+//! 3. Every segment is pinned. Then its owner is read: it doesn't change from then on.
 //! 4. The newest segments of living threads are copied as far as they are written. Words that are zero are looked at again: their events
-//!    were just being written. Nobody writes what ended threads have left: being held is enough until it is their turn in the file.
+//!    were just being written. Nobody writes what ended threads have left: being pinned is enough until it is their turn in the file.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
@@ -13,17 +13,17 @@ use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
 use everycall_format::event::{self, Word, kind};
 use everycall_recorder::clock;
-use everycall_ring::Keep;
+use everycall_ring::GrowRequest;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::arena::LiveArena;
 use crate::error::LiveError;
-use crate::holders::Holder;
+use crate::pinner::Pinner;
 use crate::process::ThreadNames;
 
 /// Ticks for which threads leave their oldest segments alone, counted from now: some 100 ms, as we may have to wait for a CPU.
-/// An asker that dies is forgotten after that time.
-const KEEP_TICKS: u64 = 1 << 28;
+/// A process that dies is forgotten after that time.
+const GROW_TICKS: u64 = 1 << 28;
 /// Segments between two looks at the clock.
 const LOOK_EACH: u32 = 256;
 /// Words that are copied together; behind a whole block of zeros nothing was written.
@@ -35,9 +35,9 @@ const IN_FLIGHT: usize = 8;
 /// Words of the longest record.
 const RECORD_MAX: usize = 32;
 
-/// A segment that is held.
+/// A segment that is pinned.
 #[derive(Clone, Debug)]
-pub(crate) struct HeldSegment {
+pub(crate) struct PinnedSegment {
     /// Its place in the pool.
     pub index: u32,
     /// Its number in its thread's ring.
@@ -46,30 +46,30 @@ pub(crate) struct HeldSegment {
     pub copy: Option<Vec<u8>>,
 }
 
-/// A thread, whose segments are held.
+/// A thread, whose segments are pinned.
 #[derive(Debug)]
-pub(crate) struct HeldThread {
+pub(crate) struct PinnedThread {
     pub slot: u32,
     pub header: ThreadHeader,
     pub open_calls: Vec<OpenCall>,
     /// Oldest first, with the last one.
-    pub segments: Vec<HeldSegment>,
-    /// The number and the words of the last one, as far as they were written; of an ended thread, once [`HeldThread::end`] was called.
+    pub segments: Vec<PinnedSegment>,
+    /// The number and the words of the last one, as far as they were written; of an ended thread, once [`PinnedThread::end`] was called.
     pub newest: Option<(u64, Vec<u64>)>,
 }
 
-impl HeldThread {
+impl PinnedThread {
     /// Gives the last segment back, which is copied as far as it is written. `words` is memory to do it in.
-    pub fn end(&mut self, arena: &LiveArena, holder: &Holder<'_>, words: &mut Vec<u64>) {
+    pub fn end(&mut self, arena: &LiveArena, pinner: &Pinner<'_>, words: &mut Vec<u64>) {
         if self.newest.is_none() {
-            copy_newest(arena, holder, self, words);
+            copy_newest(arena, pinner, self, words);
             if let Some((_, words)) = &mut self.newest {
                 end_well(words);
             }
         }
         let number = self.newest.as_ref().map(|(number, _)| *number);
         if let Some(last) = self.segments.pop_if(|last| Some(last.number) == number) {
-            holder.release(last.index);
+            pinner.release(last.index);
         }
     }
 }
@@ -78,11 +78,11 @@ impl HeldThread {
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     pub(crate) arena: &'a LiveArena,
-    pub(crate) holder: Holder<'a>,
-    pub(crate) threads: Vec<HeldThread>,
-    /// Segments that the rings had at the request and that could not be held any more.
+    pub(crate) pinner: Pinner<'a>,
+    pub(crate) threads: Vec<PinnedThread>,
+    /// Segments that the rings had at the request and that could not be pinned any more.
     pub(crate) too_late: u64,
-    /// CPU time until everything was held, in nanoseconds.
+    /// CPU time until everything was pinned, in nanoseconds.
     cpu_ns: u64,
     pub(crate) before: ClockReading,
     pub(crate) after: ClockReading,
@@ -95,20 +95,20 @@ pub struct Snapshot<'a> {
 /// Too many others take snapshots.
 pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, LiveError> {
     let cpu_before = cpu_nanoseconds();
-    let holder = Holder::join(arena)?;
+    let pinner = Pinner::join(arena)?;
     let before = clock::read();
-    let mut keep = Keep::begin(&arena.pool(), clock::ticks, KEEP_TICKS);
-    let known = threads(arena, &mut keep);
-    let held = hold_all(arena, &holder, &mut keep);
+    let mut request = GrowRequest::begin(&arena.pool(), clock::ticks, GROW_TICKS);
+    let known = threads(arena, &mut request);
+    let pinned = pin_all(arena, &pinner, &mut request);
     // Else a ring that is smaller than it may be has only just been allowed to grow.
-    let is_late = clock::ticks().saturating_sub(before.ticks) > KEEP_TICKS;
-    let (mut threads, gone) = by_thread(arena, &holder, held, known);
+    let is_late = clock::ticks().saturating_sub(before.ticks) > GROW_TICKS;
+    let (mut threads, gone) = by_thread(arena, &pinner, pinned, known);
     let too_late = if is_late { gone } else { 0 };
     let mut words = Vec::new();
     for thread in threads.iter_mut().filter(|thread| thread.header.state != thread_state::ENDED) {
-        copy_newest(arena, &holder, thread, &mut words);
+        copy_newest(arena, &pinner, thread, &mut words);
     }
-    drop(keep);
+    drop(request);
     // Where words are taken back, what is copied is what was there together: nothing is added.
     let looks = if arena.young_from().is_some() { 1 } else { LOOKS };
     for _ in 1..looks {
@@ -122,7 +122,7 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
     let after = clock::read();
     look_at_names(arena, &mut threads, &after);
     let cpu_ns = cpu_nanoseconds().saturating_sub(cpu_before);
-    let mut snapshot = Snapshot { arena, holder, threads, too_late, cpu_ns, before, after };
+    let mut snapshot = Snapshot { arena, pinner, threads, too_late, cpu_ns, before, after };
     if let Some(last_ns) = last_ns {
         snapshot.let_go_before(last_ns);
     }
@@ -130,12 +130,12 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
 }
 
 /// Asks the kernel for the names of living threads: one that names itself and then waits has told nobody.
-fn look_at_names(arena: &LiveArena, threads: &mut [HeldThread], now: &ClockReading) {
+fn look_at_names(arena: &LiveArena, threads: &mut [PinnedThread], now: &ClockReading) {
     let names = ThreadNames::of(arena.process());
     let start = arena.layout().start;
     // A fiber's name isn't that of the thread that runs it.
     let living =
-        |thread: &&mut HeldThread| thread.header.state == thread_state::USED && thread.header.fiber == 0;
+        |thread: &&mut PinnedThread| thread.header.state == thread_state::USED && thread.header.fiber == 0;
     for thread in threads.iter_mut().filter(living) {
         let age_ns = nanoseconds_since(&start, now, thread.header.start_ticks);
         if let Some(name) = names.new_name(thread.header.tid, age_ns, &thread.header.name) {
@@ -164,15 +164,15 @@ pub fn cpu_nanoseconds() -> u64 {
 /// Threads with their slots, in their order, and with the calls that were open.
 type Threads = Vec<(u32, ThreadHeader, Vec<OpenCall>)>;
 
-/// The threads that there are at the request, before anything is held. Those that have ended may be given up at any time; what is held of them then
+/// The threads that there are at the request, before anything is pinned. Those that have ended may be given up at any time; what is pinned of them then
 /// is theirs all the same.
-fn threads(arena: &LiveArena, keep: &mut Keep<'_>) -> Threads {
+fn threads(arena: &LiveArena, request: &mut GrowRequest<'_>) -> Threads {
     let mut all = Threads::new();
     // Each stack is one thread's. Where it was written over whose they are, they must not be read again and again.
     let mut stacks = HashSet::new();
     for slot in 0..arena.thread_count() {
         if slot.is_multiple_of(LOOK_EACH) {
-            keep.renew(KEEP_TICKS);
+            request.renew(GROW_TICKS);
         }
         if let Some(thread) = arena.thread(slot) {
             let is_own = stacks.insert(thread.open_calls);
@@ -190,26 +190,26 @@ fn threads(arena: &LiveArena, keep: &mut Keep<'_>) -> Threads {
     all
 }
 
-/// Whose a segment is, once it is held.
+/// Whose a segment is, once it is pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Held {
+struct Pinned {
     slot: u32,
     generation: u32,
     number: u64,
     index: u32,
 }
 
-fn hold_all(arena: &LiveArena, holder: &Holder<'_>, keep: &mut Keep<'_>) -> Vec<Held> {
-    let mut held = Vec::new();
+fn pin_all(arena: &LiveArena, pinner: &Pinner<'_>, request: &mut GrowRequest<'_>) -> Vec<Pinned> {
+    let mut pinned = Vec::new();
     let pool = arena.pool();
     for index in 0..arena.segments_taken() {
         if index.is_multiple_of(LOOK_EACH) {
-            keep.renew(KEEP_TICKS);
+            request.renew(GROW_TICKS);
         }
-        if holder.hold(index)
+        if pinner.pin(index)
             && let Some(entry) = pool.entries.get(index as usize)
         {
-            held.push(Held {
+            pinned.push(Pinned {
                 slot: entry.slot.load(Relaxed),
                 generation: entry.generation.load(Relaxed),
                 number: entry.number.load(Relaxed),
@@ -217,70 +217,71 @@ fn hold_all(arena: &LiveArena, holder: &Holder<'_>, keep: &mut Keep<'_>) -> Vec<
             });
         }
     }
-    held.sort_unstable();
-    held
+    pinned.sort_unstable();
+    pinned
 }
 
-/// Sorts what is held by thread, up to the segment that each was writing at first. What is newer is released: it was no part of the
+/// Sorts what is pinned by thread, up to the segment that each was writing at first. What is newer is released: it was no part of the
 /// request, and threads that write fast would run out of segments by it. So is what belongs to threads that began meanwhile.
 ///
-/// Besides, how many segments of living threads were gone before they could be held: that is so where we got no CPU for longer than threads
+/// Besides, how many segments of living threads were gone before they could be pinned: that is so where we got no CPU for longer than threads
 /// leave their oldest ones alone.
 fn by_thread(
     arena: &LiveArena,
-    holder: &Holder<'_>,
-    held: Vec<Held>,
+    pinner: &Pinner<'_>,
+    pinned: Vec<Pinned>,
     known: Threads,
-) -> (Vec<HeldThread>, u64) {
-    let mut held = held.into_iter().peekable();
+) -> (Vec<PinnedThread>, u64) {
+    let mut pinned = pinned.into_iter().peekable();
     let mut threads = Vec::new();
     let mut too_late = 0;
     for (slot, header, open_calls) in known {
         let generation = header.generation;
-        let mut segments: Vec<HeldSegment> = Vec::new();
-        while let Some(next) = held.next_if(|next| (next.slot, next.generation) <= (slot, generation)) {
+        let mut segments: Vec<PinnedSegment> = Vec::new();
+        while let Some(next) = pinned.next_if(|next| (next.slot, next.generation) <= (slot, generation)) {
             let is_own = (next.slot, next.generation) == (slot, generation)
                 && next.number <= header.segment
                 && segments.last().is_none_or(|last| last.number < next.number);
             if is_own {
-                segments.push(HeldSegment { index: next.index, number: next.number, copy: None });
+                segments.push(PinnedSegment { index: next.index, number: next.number, copy: None });
             } else {
-                holder.release(next.index);
+                pinner.release(next.index);
             }
         }
-        // Older ones that the ring has left long ago stay where others hold them.
+        // Older ones that the ring has left long ago stay where others pin them.
         for older in segments.drain(..whole_from(&segments)).collect::<Vec<_>>() {
-            holder.release(older.index);
+            pinner.release(older.index);
         }
         let lives = |header: &ThreadHeader| header.state == thread_state::USED;
         let gone = if lives(&header) { missing(&header, segments.len()) } else { 0 };
-        // Where nothing could be held of an ended thread, it was given up at that moment.
+        // Where nothing could be pinned of an ended thread, it was given up at that moment.
         let is_there = !segments.is_empty()
             || gone > 0 && arena.thread(slot).is_some_and(|now| now.generation == generation);
         if is_there {
             too_late = u64::saturating_add(too_late, gone);
-            threads.push(HeldThread { slot, header, open_calls, segments, newest: None });
+            threads.push(PinnedThread { slot, header, open_calls, segments, newest: None });
         }
     }
-    held.for_each(|other| holder.release(other.index));
+    pinned.for_each(|other| pinner.release(other.index));
     (threads, too_late)
 }
 
-/// How many segments the ring of a thread had beyond those that are `held`, without the one that may just have been cleared.
-fn missing(header: &ThreadHeader, held: usize) -> u64 {
+/// How many segments the ring of a thread had beyond those that are `pinned`, without the one that may just have been cleared.
+fn missing(header: &ThreadHeader, pinned: usize) -> u64 {
     let had = u64::from(header.ring_segments).saturating_sub(1).min(header.segment.saturating_add(1));
-    had.saturating_sub(held as u64)
+    had.saturating_sub(pinned as u64)
 }
 
 /// Where the segments begin that follow one another up to the last one.
-fn whole_from(segments: &[HeldSegment]) -> usize {
-    let follows = |pair: &[HeldSegment]| matches!(pair, [a, b] if a.number.checked_add(1) == Some(b.number));
+fn whole_from(segments: &[PinnedSegment]) -> usize {
+    let follows =
+        |pair: &[PinnedSegment]| matches!(pair, [a, b] if a.number.checked_add(1) == Some(b.number));
     segments.windows(2).rposition(|pair| !follows(pair)).map_or(0, |place| place + 1)
 }
 
 /// Copies the last segment of a thread, as far as it is written. `words` is memory to do it in: with thousands of threads that have written
 /// little, fresh pages for whole blocks of each would take most of the time.
-fn copy_newest(arena: &LiveArena, holder: &Holder<'_>, thread: &mut HeldThread, words: &mut Vec<u64>) {
+fn copy_newest(arena: &LiveArena, pinner: &Pinner<'_>, thread: &mut PinnedThread, words: &mut Vec<u64>) {
     let Some(last) = thread.segments.last() else { return };
     let (index, number) = (last.index, last.number);
     let source = arena.pool().segment(index);
@@ -300,7 +301,7 @@ fn copy_newest(arena: &LiveArena, holder: &Holder<'_>, thread: &mut HeldThread, 
         fence(Acquire);
     }
     trim(words);
-    if holder.is_held(index) && begins(words) {
+    if pinner.is_pinned(index) && begins(words) {
         thread.newest = Some((number, words.clone()));
         // What the thread has written since isn't part of this.
         thread.header.segment = number;
@@ -317,7 +318,7 @@ fn begins(words: &[u64]) -> bool {
 }
 
 /// Looks once more at words that aren't complete.
-fn look_again(arena: &LiveArena, thread: &mut HeldThread) {
+fn look_again(arena: &LiveArena, thread: &mut PinnedThread) {
     let (Some((_, words)), Some(last)) = (&mut thread.newest, thread.segments.last()) else { return };
     let now = arena.pool().segment(last.index);
     let missing = |word: u64| word as u32 == 0;
@@ -357,10 +358,10 @@ fn end_well(words: &mut Vec<u64>) {
 
 impl Snapshot<'_> {
     /// The place among the threads of the one in slot `slot` with this generation, and how many events it wrote before the oldest segment
-    /// that is held; `None` where it isn't there.
+    /// that is pinned; `None` where it isn't there.
     #[must_use]
     pub fn thread(&self, slot: u32, generation: u32) -> Option<(u32, u64)> {
-        let is_it = |thread: &HeldThread| (thread.slot, thread.header.generation) == (slot, generation);
+        let is_it = |thread: &PinnedThread| (thread.slot, thread.header.generation) == (slot, generation);
         let place = self.threads.iter().position(is_it)?;
         let oldest = self.threads.get(place)?.segments.first()?;
         let entry = self.arena.pool().entries.get(oldest.index as usize)?;
@@ -373,9 +374,9 @@ impl Snapshot<'_> {
         self.after.ticks
     }
 
-    /// Nanoseconds from the request until everything was held.
+    /// Nanoseconds from the request until everything was pinned.
     #[must_use]
-    pub fn nanoseconds_to_hold(&self) -> u64 {
+    pub fn nanoseconds_to_pin(&self) -> u64 {
         self.after.monotonic_raw_ns.saturating_sub(self.before.monotonic_raw_ns)
     }
 
@@ -385,7 +386,7 @@ impl Snapshot<'_> {
         let pool = self.arena.pool();
         for thread in &mut self.threads {
             let place_at = |ticks: u64| {
-                let begins = |segment: &HeldSegment| segment_ticks(pool.segment(segment.index));
+                let begins = |segment: &PinnedSegment| segment_ticks(pool.segment(segment.index));
                 thread.segments.partition_point(|segment| begins(segment).is_some_and(|begin| begin <= ticks))
             };
             let limit = thread.header.ring_segments.max(1) as usize;
@@ -394,14 +395,14 @@ impl Snapshot<'_> {
                 first = first.min(place_at(since).saturating_sub(1));
             }
             for segment in thread.segments.drain(..first) {
-                self.holder.release(segment.index);
+                self.pinner.release(segment.index);
             }
         }
     }
 
-    /// CPU time of this process from the request until everything was held, in nanoseconds.
+    /// CPU time of this process from the request until everything was pinned, in nanoseconds.
     #[must_use]
-    pub fn cpu_nanoseconds_to_hold(&self) -> u64 {
+    pub fn cpu_nanoseconds_to_pin(&self) -> u64 {
         self.cpu_ns
     }
 
@@ -411,7 +412,7 @@ impl Snapshot<'_> {
         let since = ticks_before(&start, &self.after, last_ns);
         let pool = self.arena.pool();
         for thread in &mut self.threads {
-            let begins = |segment: &HeldSegment| segment_ticks(pool.segment(segment.index));
+            let begins = |segment: &PinnedSegment| segment_ticks(pool.segment(segment.index));
             // A segment ends where the next one begins; the newest always stays.
             let old = thread
                 .segments
@@ -419,7 +420,7 @@ impl Snapshot<'_> {
                 .take_while(|pair| begins(&pair[1]).is_some_and(|ticks| ticks <= since));
             let count = old.count();
             for segment in thread.segments.drain(..count) {
-                self.holder.release(segment.index);
+                self.pinner.release(segment.index);
             }
         }
     }
@@ -475,19 +476,20 @@ mod tests {
     }
 
     #[test]
-    fn what_a_ring_had_and_nobody_could_hold() {
-        let gone =
-            |segment, held| missing(&ThreadHeader { segment, ring_segments: 16, ..Default::default() }, held);
+    fn what_a_ring_had_and_nobody_could_pin() {
+        let gone = |segment, pinned| {
+            missing(&ThreadHeader { segment, ring_segments: 16, ..Default::default() }, pinned)
+        };
         assert_eq!((gone(99, 16), gone(99, 15), gone(99, 14), gone(99, 0)), (0, 0, 1, 15));
         assert_eq!((gone(0, 1), gone(0, 0), gone(3, 4), gone(3, 1)), (0, 1, 0, 3));
         assert_eq!(missing(&ThreadHeader::default(), 0), 0);
     }
 
     #[test]
-    fn what_only_others_hold_is_no_part_of_a_ring() {
+    fn what_only_others_pin_is_no_part_of_a_ring() {
         let from = |numbers: &[u64]| {
-            let held = |number: &u64| HeldSegment { index: 0, number: *number, copy: None };
-            whole_from(&numbers.iter().map(held).collect::<Vec<_>>())
+            let pinned = |number: &u64| PinnedSegment { index: 0, number: *number, copy: None };
+            whole_from(&numbers.iter().map(pinned).collect::<Vec<_>>())
         };
         assert_eq!((from(&[]), from(&[7]), from(&[3, 4, 5]), from(&[1, 2, 9, 10])), (0, 0, 0, 2));
         assert_eq!((from(&[1, 3, 5]), from(&[u64::MAX - 1, u64::MAX])), (2, 0));

@@ -16,9 +16,9 @@ use everycall_tracefile::{
 };
 
 use crate::arena::LiveArena;
-use crate::holders::Holder;
 use crate::images;
-use crate::take::{HeldSegment, HeldThread, Snapshot};
+use crate::pinner::Pinner;
+use crate::take::{PinnedSegment, PinnedThread, Snapshot};
 
 /// The only snapshot of the file.
 const SNAPSHOT: u32 = 0;
@@ -160,7 +160,7 @@ impl Snapshot<'_> {
         let mut pending = std::mem::take(&mut self.threads).into_iter();
         let mut number = 0;
         while let Some(mut thread) = pending.next() {
-            let source = ThreadSegments::copy(self.arena, &self.holder, &mut thread, &mut spare);
+            let source = ThreadSegments::copy(self.arena, &self.pinner, &mut thread, &mut spare);
             missing += source.missing;
             let ring = Ring::survey(&source, thread.header, layout.segment_size);
             let mut record = ring.thread_record(snapshot, number, pid, thread.slot, thread.header.name);
@@ -170,17 +170,17 @@ impl Snapshot<'_> {
             summary.threads.push(ring.summary(&record, self.after.ticks, |ticks| self.nanoseconds(ticks)));
             spare.segments.extend(source.segments.into_iter().filter_map(|segment| segment.copy));
             spare.segments.truncate(SPARE_MAX);
-            thread.segments.iter().for_each(|segment| self.holder.release(segment.index));
+            thread.segments.iter().for_each(|segment| self.pinner.release(segment.index));
             number += 1;
             if self.is_short() {
-                let mut rest: Vec<HeldThread> = pending.collect();
-                rescue(self.arena, &self.holder, &mut rest);
+                let mut rest: Vec<PinnedThread> = pending.collect();
+                rescue(self.arena, &self.pinner, &mut rest);
                 pending = rest.into_iter();
             }
         }
         if self.too_late > 0 {
             summary.warnings.push(format!(
-                "{} segments were overwritten before they could be held: everycall had to wait for a CPU; ask again, with a higher \
+                "{} segments were overwritten before they could be pinned: everycall had to wait for a CPU; ask again, with a higher \
                  priority (`nice -n -5`) or of larger rings",
                 self.too_late
             ));
@@ -205,7 +205,7 @@ impl Snapshot<'_> {
     fn rescue_where_needed(&mut self) {
         if self.is_short() {
             let mut threads = std::mem::take(&mut self.threads);
-            rescue(self.arena, &self.holder, &mut threads);
+            rescue(self.arena, &self.pinner, &mut threads);
             self.threads = threads;
         }
     }
@@ -221,9 +221,9 @@ impl Snapshot<'_> {
 }
 
 /// Copies and releases the segments of all threads, those first that are taken first from us.
-fn rescue(arena: &LiveArena, holder: &Holder<'_>, threads: &mut [HeldThread]) {
+fn rescue(arena: &LiveArena, pinner: &Pinner<'_>, threads: &mut [PinnedThread]) {
     let (mut left, mut words) = (RESCUE_MAX, Vec::new());
-    threads.iter_mut().for_each(|thread| thread.end(arena, holder, &mut words));
+    threads.iter_mut().for_each(|thread| thread.end(arena, pinner, &mut words));
     let longest = threads.iter().map(|thread| thread.segments.len()).max().unwrap_or(0);
     for place in 0..longest {
         for segment in threads.iter_mut().filter_map(|thread| thread.segments.get_mut(place)) {
@@ -233,19 +233,19 @@ fn rescue(arena: &LiveArena, holder: &Holder<'_>, threads: &mut [HeldThread]) {
             let Some(rest) = left.checked_sub(arena.layout().segment_size) else { return };
             left = rest;
             // One that isn't there any more is looked for once more, and counted, when it is its thread's turn.
-            if let Some(bytes) = copy(arena, holder, segment, Vec::new()) {
+            if let Some(bytes) = copy(arena, pinner, segment, Vec::new()) {
                 segment.copy = Some(bytes);
-                holder.release(segment.index);
+                pinner.release(segment.index);
             }
         }
     }
 }
 
-/// The bytes of a segment that is held, in memory that may have been used before: fresh pages take longer than what is copied into them.
+/// The bytes of a segment that is pinned, in memory that may have been used before: fresh pages take longer than what is copied into them.
 fn copy(
     arena: &LiveArena,
-    holder: &Holder<'_>,
-    segment: &HeldSegment,
+    pinner: &Pinner<'_>,
+    segment: &PinnedSegment,
     mut bytes: Vec<u8>,
 ) -> Option<Vec<u8>> {
     let words = arena.pool().segment(segment.index);
@@ -255,7 +255,7 @@ fn copy(
         *place = word.load(Relaxed).to_le_bytes();
     }
     fence(Acquire);
-    (holder.is_held(segment.index) && is_segment(&bytes, segment.number)).then_some(bytes)
+    (pinner.is_pinned(segment.index) && is_segment(&bytes, segment.number)).then_some(bytes)
 }
 
 /// Memory that is used again.
@@ -268,8 +268,8 @@ struct Spare {
 /// A thread's segments.
 struct ThreadSegments<'a> {
     arena: &'a LiveArena,
-    holder: &'a Holder<'a>,
-    segments: Vec<HeldSegment>,
+    pinner: &'a Pinner<'a>,
+    segments: Vec<PinnedSegment>,
     /// The last one, whole or as far as it was written.
     newest: Option<(u64, Vec<u8>)>,
     /// Segments that were taken from us before they were copied.
@@ -280,19 +280,19 @@ impl<'a> ThreadSegments<'a> {
     /// Takes over what a thread has; copies and releases it unless it is too much.
     fn copy(
         arena: &'a LiveArena,
-        holder: &'a Holder<'a>,
-        thread: &mut HeldThread,
+        pinner: &'a Pinner<'a>,
+        thread: &mut PinnedThread,
         spare: &mut Spare,
     ) -> ThreadSegments<'a> {
         let segment_size = arena.layout().segment_size as usize;
-        thread.end(arena, holder, &mut spare.words);
+        thread.end(arena, pinner, &mut spare.words);
         let newest = thread.newest.take().map(|(number, words)| {
             let mut bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
             bytes.resize(bytes.len().min(segment_size), 0);
             (number, bytes)
         });
         let segments = std::mem::take(&mut thread.segments);
-        let mut all = ThreadSegments { arena, holder, segments: Vec::new(), newest, missing: 0 };
+        let mut all = ThreadSegments { arena, pinner, segments: Vec::new(), newest, missing: 0 };
         if segments.len() as u64 * arena.layout().segment_size > THREAD_COPY_MAX {
             thread.segments = segments.clone();
             all.segments = segments;
@@ -300,8 +300,8 @@ impl<'a> ThreadSegments<'a> {
         }
         for mut segment in segments {
             if segment.copy.is_none() {
-                segment.copy = copy(arena, holder, &segment, spare.segments.pop().unwrap_or_default());
-                holder.release(segment.index);
+                segment.copy = copy(arena, pinner, &segment, spare.segments.pop().unwrap_or_default());
+                pinner.release(segment.index);
             }
             if segment.copy.is_some() {
                 all.segments.push(segment);
@@ -319,7 +319,7 @@ impl Segments for ThreadSegments<'_> {
             match &segment.copy {
                 Some(bytes) => take(segment.number, bytes)?,
                 None => {
-                    if let Some(bytes) = copy(self.arena, self.holder, segment, Vec::new()) {
+                    if let Some(bytes) = copy(self.arena, self.pinner, segment, Vec::new()) {
                         take(segment.number, &bytes)?;
                     }
                 }

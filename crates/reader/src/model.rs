@@ -346,7 +346,7 @@ pub struct Trigger {
     /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
     pub late: u64,
     /// Functions beside these that it names, and whose calls were never looked at: there was no room for them.
-    pub unwatched: u64,
+    pub not_armed: u64,
     /// Calls that met its condition.
     pub fired: u64,
     /// Calls of these that were kept.

@@ -26,7 +26,7 @@ pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(
             text: text(&record).unwrap_or_default(),
             functions: record.functions,
             late: record.late,
-            unwatched: record.unwatched,
+            not_armed: record.not_armed,
             fired: record.fired,
             kept: record.kept,
             missed: record.missed,

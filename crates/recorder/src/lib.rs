@@ -45,7 +45,7 @@ pub use output::rotation::Rotation;
 pub use output::streams::Progress;
 pub use output::trace_writer::TraceWriter;
 pub use process::build_id::build_id_of;
-pub use process::triggers::{self, FindSites, KeepCalls, Triggers, Watched};
+pub use process::triggers::{self, FindSites, KeepCalls, TriggeredProcess, Triggers};
 pub use session::{Ended, Options, Recorder, Running, start};
 pub use sys::error::RecordError;
 pub use sys::launch::{Launch, find_program};

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, holder, module_state, thread_state,
+    ArenaHeader, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, module_state, pinned_by, thread_state,
 };
 use everycall_format::env::RING_SIZE_MIN;
 use everycall_format::event::{call_word, kind, payload_word, record_word};
@@ -95,7 +95,7 @@ impl Pen<'_> {
             self.put(
                 layout.segment_entry_at(index),
                 &SegmentEntry {
-                    holders: holder::OWNER | holder::RECORDER,
+                    pins: pinned_by::OWNER | pinned_by::RECORDER,
                     slot: index % THREADS,
                     number,
                     events_before: number * 8000,

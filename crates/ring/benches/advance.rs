@@ -16,7 +16,7 @@ fn main() {
     let words: Vec<AtomicU64> = (0..SEGMENTS * SEGMENT_WORDS).map(|_| AtomicU64::new(1)).collect();
     let entries: Vec<SegmentEntry> = (0..SEGMENTS).map(|_| SegmentEntry::default()).collect();
     let counts: [AtomicU32; 3] = [0, 0, SEGMENTS as u32].map(AtomicU32::new);
-    let (free, keep_until) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (free, grow_until) = (AtomicU64::new(0), AtomicU64::new(0));
     let pool = Pool {
         entries: &entries,
         words: &words,
@@ -27,7 +27,7 @@ fn main() {
         in_use: &counts[1],
         ring_segments: &counts[2],
         extra: 0,
-        keep_until: &keep_until,
+        grow_until: &grow_until,
         room: None,
     };
     let (control, published) = (Control::new(), AtomicU64::new(0));

@@ -61,7 +61,7 @@ pub struct Control {
     /// Address after the segment's last regular word; [`crate::SPARE_WORDS`] follow.
     pub segment_end: AtomicU64,
     /// The next free slot while `end` is 0, so that every event takes the slow path.
-    pub held_position: AtomicU64,
+    pub suspended_position: AtomicU64,
     /// Not 0 once the segment was ended, until the next one is begun.
     pub closed: AtomicU32,
     /// Place in the pool of the segment that is being written.
@@ -215,7 +215,7 @@ macro_rules! blank_control {
                     open_limit: AtomicU64::new(0),
                     segment: AtomicU64::new(0),
                     segment_end: AtomicU64::new(0),
-                    held_position: AtomicU64::new(0),
+                    suspended_position: AtomicU64::new(0),
                     closed: AtomicU32::new(0),
                     current: AtomicU32::new(0),
                     oldest: AtomicU32::new(0),

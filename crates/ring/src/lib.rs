@@ -17,7 +17,7 @@
 //!   ring's oldest. If others have pinned that one, they keep it and the ring takes another from
 //!   the pool. It marks the segment, clears it from its first word on, writes its segment record,
 //!   removes the mark and publishes its number in the shared header (release).
-//! - A reader pins the segments that it wants ([`Pool::hold`]), reads their owners, copies them,
+//! - A reader pins the segments that it wants ([`Pool::pin`]), reads their owners, copies them,
 //!   checks that they are still pinned and unpins them. A reader without write access compares the
 //!   segment's record before and after the copy instead.
 //!
@@ -31,13 +31,13 @@
 mod clear;
 mod control;
 mod free_list;
-mod keep;
+mod grow;
 mod pool;
 mod primitive;
 mod ring;
 
 pub use control::{Control, left_out, running, state};
 pub use free_list::FreeList;
-pub use keep::Keep;
+pub use grow::GrowRequest;
 pub use pool::{Pool, SegmentEntry, Taken};
 pub use ring::{Advance, Ring, SEGMENT_RECORD_WORDS, SPARE_WORDS, Shortage, Size};

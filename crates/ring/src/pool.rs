@@ -1,21 +1,21 @@
 //! The pool of segments that the rings of all threads share, and the segments' owners.
 //!
-//! A segment's `holders` are its owner and those that have pinned it
-//! ([`everycall_format::arena::holder`]). The protocol is wait-free for threads: every step is one
+//! A segment's `pins` are its owner and those that have pinned it
+//! ([`everycall_format::arena::pinned_by`]). The protocol is wait-free for threads: every step is one
 //! atomic operation, and a process that dies between two of them costs at most one segment.
 
 use crate::free_list::FreeList;
 use crate::primitive::{
     AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-use everycall_format::arena::holder;
+use everycall_format::arena::pinned_by;
 
 /// A [`everycall_format::arena::SegmentEntry`] that several processes use.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct SegmentEntry {
-    /// A set of [`holder`].
-    pub holders: AtomicU32,
+    /// A set of [`pinned_by`].
+    pub pins: AtomicU32,
     /// Index, plus 1, of the segment to which its thread advanced; in the pool, of the next one.
     pub next: AtomicU32,
     /// Its thread's slot.
@@ -45,7 +45,7 @@ pub struct Taken {
 /// The pool's parts in the arena.
 #[derive(Clone, Copy, Debug)]
 pub struct Pool<'a> {
-    /// The segments' entries: owners, holders, numbers.
+    /// The segments' entries: owners, pins, numbers.
     pub entries: &'a [SegmentEntry],
     /// The words of all segments.
     pub words: &'a [AtomicU64],
@@ -63,8 +63,8 @@ pub struct Pool<'a> {
     pub ring_segments: &'a AtomicU32,
     /// Segments that may be in use beyond that.
     pub extra: u32,
-    /// Time (ticks) until which rings take new segments rather than their oldest: [`crate::Keep`].
-    pub keep_until: &'a AtomicU64,
+    /// Time (ticks) until which rings take new segments rather than their oldest: [`crate::GrowRequest`].
+    pub grow_until: &'a AtomicU64,
     /// Number of segments with memory, from the first one on, if not all have memory.
     pub room: Option<&'a AtomicU32>,
 }
@@ -115,53 +115,53 @@ impl<'a> Pool<'a> {
         Some(Taken { index, written: entry(index)?.written.load(Relaxed) })
     }
 
-    /// Returns a segment without holders.
+    /// Returns a segment without pins.
     fn give_back(&self, index: u32) {
         let Some(entry) = self.entries.get(index as usize) else { return };
         self.in_use.fetch_sub(1, Relaxed);
         FreeList::new(self.free).give(index, |next| entry.next.store(next, Relaxed));
     }
 
-    /// Pins segment `index` with `bit`, unless it has no holder or is being cleared. The caller
+    /// Pins segment `index` with `bit`, unless it has no pin or is being cleared. The caller
     /// must read the segment's owner afterwards: from then on it stays the same.
     #[must_use]
-    pub fn hold(&self, index: u32, bit: u32) -> bool {
-        let held = |holders: u32| (holders != 0 && holders & holder::CLEARING == 0).then_some(holders | bit);
+    pub fn pin(&self, index: u32, bit: u32) -> bool {
+        let pinned = |pins: u32| (pins != 0 && pins & pinned_by::CLEARING == 0).then_some(pins | bit);
         self.entries
             .get(index as usize)
-            .is_some_and(|entry| entry.holders.fetch_update(AcqRel, Relaxed, held).is_ok())
+            .is_some_and(|entry| entry.pins.fetch_update(AcqRel, Relaxed, pinned).is_ok())
     }
 
     /// Whether `bit` still pins segment `index`: a thread that finds no other segment clears the
     /// bit.
     #[must_use]
-    pub fn is_held(&self, index: u32, bit: u32) -> bool {
-        self.entries.get(index as usize).is_some_and(|entry| entry.holders.load(Acquire) & bit != 0)
+    pub fn is_pinned(&self, index: u32, bit: u32) -> bool {
+        self.entries.get(index as usize).is_some_and(|entry| entry.pins.load(Acquire) & bit != 0)
     }
 
-    /// Clears `bit` of segment `index`; the last holder returns the segment to the pool. Returns
-    /// whether this was the last holder.
+    /// Clears `bit` of segment `index`; the last pin returns the segment to the pool. Returns
+    /// whether this was the last pin.
     pub fn release(&self, index: u32, bit: u32) -> bool {
         let Some(entry) = self.entries.get(index as usize) else { return false };
-        let less = |holders: u32| (holders & bit != 0).then_some(holders & !bit);
-        let is_last = entry.holders.fetch_update(AcqRel, Relaxed, less) == Ok(bit);
+        let less = |pins: u32| (pins & bit != 0).then_some(pins & !bit);
+        let is_last = entry.pins.fetch_update(AcqRel, Relaxed, less) == Ok(bit);
         if is_last {
             self.give_back(index);
         }
         is_last
     }
 
-    /// Takes segment `index` from its owner for its next use, if no other holder has pinned it.
+    /// Takes segment `index` from its owner for its next use, if no other has pinned it.
     pub(crate) fn reuse(&self, index: u32) -> bool {
         self.entries.get(index as usize).is_some_and(|entry| {
-            entry.holders.compare_exchange(holder::OWNER, holder::CLEARING, AcqRel, Relaxed).is_ok()
+            entry.pins.compare_exchange(pinned_by::OWNER, pinned_by::CLEARING, AcqRel, Relaxed).is_ok()
         })
     }
 
     /// Takes segment `index` for its next use, even if it is pinned.
     pub(crate) fn seize(&self, index: u32) {
         if let Some(entry) = self.entries.get(index as usize) {
-            entry.holders.swap(holder::CLEARING, AcqRel);
+            entry.pins.swap(pinned_by::CLEARING, AcqRel);
         }
     }
 
@@ -179,7 +179,7 @@ impl<'a> Pool<'a> {
     /// Allows it to be pinned from here on.
     pub(crate) fn open(&self, index: u32) {
         if let Some(entry) = self.entries.get(index as usize) {
-            entry.holders.store(holder::OWNER, Release);
+            entry.pins.store(pinned_by::OWNER, Release);
         }
     }
 }

@@ -4,7 +4,7 @@ use crate::clear::clear;
 use crate::control::Control;
 use crate::pool::{Pool, Taken};
 use crate::primitive::{AtomicU64, Ordering::Relaxed, Ordering::Release, fence};
-use everycall_format::arena::holder;
+use everycall_format::arena::pinned_by;
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 
 /// Words of the record that begins each segment.
@@ -16,7 +16,7 @@ pub const SEGMENT_RECORD_WORDS: usize = 4;
 /// spare words suffice for this number of hooks, each interrupted there by the next.
 pub const SPARE_WORDS: usize = 8;
 
-/// [`Control::position`] of a ring that is held: no slot's address. Hooks go on adding to it.
+/// [`Control::position`] of a ring that is suspended: no slot's address. Hooks go on adding to it.
 const ODD: u64 = 1;
 
 const SPARE_BYTES: u64 = (SPARE_WORDS * WORD_SIZE) as u64;
@@ -32,7 +32,7 @@ pub enum Shortage {
     /// Fail, so that the caller can enlarge the pool, rather than take the oldest of a ring that
     /// may have more.
     Ask,
-    /// Take the oldest nevertheless: its holders lose its events.
+    /// Take the oldest nevertheless: those who pinned it lose its events.
     Overwrite,
     /// Fail; the caller tries again later.
     Wait,
@@ -109,8 +109,8 @@ impl<'a> Ring<'a> {
     }
 
     /// Ends the segment. Fills its unused words with fillers, so that zero words are always lost
-    /// events. `held_for_recorder`: pins it until the recorder has stored it.
-    pub fn close(&self, ticks: u64, held_for_recorder: bool) {
+    /// events. `pinned_for_recorder`: pins it until the recorder has stored it.
+    pub fn close(&self, ticks: u64, pinned_for_recorder: bool) {
         let control = self.control;
         if control.closed.swap(1, Relaxed) != 0 {
             return;
@@ -122,9 +122,9 @@ impl<'a> Ring<'a> {
         for _ in 0..(end - used) as usize / WORD_SIZE + SPARE_WORDS {
             self.push(&[event::record_word(ticks, kind::FILLER, 0, 0)]);
         }
-        if held_for_recorder {
+        if pinned_for_recorder {
             // Its owner has it: that can't fail.
-            let _ = self.pool.hold(control.current.load(Relaxed), holder::RECORDER);
+            let _ = self.pool.pin(control.current.load(Relaxed), pinned_by::RECORDER);
         }
     }
 
@@ -201,10 +201,10 @@ impl<'a> Ring<'a> {
         end > size.needed_from()
     }
 
-    /// Releases the oldest segment: to its other holders, otherwise to the pool.
+    /// Releases the oldest segment: to the others that pinned it, otherwise to the pool.
     fn let_go(&self) {
         let oldest = self.forget_oldest();
-        self.pool.release(oldest, holder::OWNER);
+        self.pool.release(oldest, pinned_by::OWNER);
     }
 
     /// Takes the oldest segment off the ring's list.
@@ -218,14 +218,14 @@ impl<'a> Ring<'a> {
     }
 
     /// Releases all segments. For ended threads with rings that are no longer read.
-    /// `held_for_recorder`: pins the last one until the recorder has stored it, like those before
+    /// `pinned_for_recorder`: pins the last one until the recorder has stored it, like those before
     /// it.
-    pub fn give_up(&self, held_for_recorder: bool) {
+    pub fn give_up(&self, pinned_for_recorder: bool) {
         let control = self.control;
         let current = control.current.load(Relaxed);
-        if held_for_recorder {
+        if pinned_for_recorder {
             // Its owner has it: that can't fail.
-            let _ = self.pool.hold(current, holder::RECORDER);
+            let _ = self.pool.pin(current, pinned_by::RECORDER);
         }
         if let Some(entry) = self.pool.entries.get(current as usize) {
             // A hook that was interrupted may have written beyond the position.
@@ -251,7 +251,11 @@ impl<'a> Ring<'a> {
     /// Address of the next word.
     fn cursor(&self) -> &'a AtomicU64 {
         let control = self.control;
-        if control.held_position.load(Relaxed) != 0 { &control.held_position } else { &control.position }
+        if control.suspended_position.load(Relaxed) != 0 {
+            &control.suspended_position
+        } else {
+            &control.position
+        }
     }
 
     /// Number of the segment that is being written.
@@ -318,8 +322,8 @@ impl<'a> Ring<'a> {
         control.closed.store(0, Relaxed);
         control.ticks_high.store((ticks >> 32) as u32, Relaxed);
         let next = address + (SEGMENT_RECORD_WORDS * WORD_SIZE) as u64;
-        if control.held_position.load(Relaxed) != 0 {
-            control.held_position.store(next, Relaxed);
+        if control.suspended_position.load(Relaxed) != 0 {
+            control.suspended_position.store(next, Relaxed);
         } else {
             control.position.store(next, Relaxed);
             control.end.store(end, Relaxed);
@@ -371,9 +375,9 @@ impl<'a> Ring<'a> {
     /// Sends every event to the slow path from now on ([`Ring::push`] continues after the hooks'
     /// last slot). Slots that hooks have reserved beyond an early end ([`Ring::end_after`]) become
     /// fillers: one of those hooks may not have compared its slot yet, and will accept it.
-    pub fn hold(&self) {
+    pub fn suspend(&self) {
         let control = self.control;
-        if control.held_position.load(Relaxed) == 0 {
+        if control.suspended_position.load(Relaxed) == 0 {
             let position = control.position.load(Relaxed);
             let last = position.min(control.segment_end.load(Relaxed));
             let end = match control.end.load(Relaxed) {
@@ -386,7 +390,7 @@ impl<'a> Ring<'a> {
                     self.give_up_slot(word, 0);
                 }
             }
-            control.held_position.store(position, Relaxed);
+            control.suspended_position.store(position, Relaxed);
             control.end.store(0, Relaxed);
             // A hook that this has interrupted while it dropped a call must not find its slots at
             // the end of the ring: they are followed by others from here on.
@@ -409,12 +413,12 @@ impl<'a> Ring<'a> {
     }
 
     /// Lets hooks write without the slow path again.
-    pub fn release(&self) {
+    pub fn resume(&self) {
         let control = self.control;
-        let held = control.held_position.load(Relaxed);
-        if held != 0 {
-            control.position.store(held, Relaxed);
-            control.held_position.store(0, Relaxed);
+        let suspended = control.suspended_position.load(Relaxed);
+        if suspended != 0 {
+            control.position.store(suspended, Relaxed);
+            control.suspended_position.store(0, Relaxed);
             control.end.store(control.segment_end.load(Relaxed), Relaxed);
         }
     }

@@ -3,7 +3,7 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p everycall-ring --test loom`
 //!
-//! Two ways of reading are in use, both are checked: by holding a segment, and, for readers that
+//! Two ways of reading are in use, both are checked: by pinning a segment, and, for readers that
 //! can't write the memory, by the segment's own record before and after, as `everycall-reader` does
 //! it for arenas (with that crate's own `begins_segment`). What a reader believes of a word depends
 //! on no other word but the segment's record and its entry, so each word is looked at on its own:
@@ -14,9 +14,9 @@
 
 mod model;
 
-use everycall_format::arena::holder;
+use everycall_format::arena::pinned_by;
 use everycall_reader::event::begins_segment;
-use everycall_ring::{Keep, SEGMENT_RECORD_WORDS, SPARE_WORDS};
+use everycall_ring::{GrowRequest, SEGMENT_RECORD_WORDS, SPARE_WORDS};
 use loom::sync::Arc;
 use loom::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use model::{Memory, Writer, expected, is_coming};
@@ -93,21 +93,21 @@ impl Meeting {
     }
 }
 
-/// Holds the segment while it looks.
-fn by_holding(memory: &Memory, meeting: &Meeting) -> Option<Belief> {
+/// Pins the segment while it looks.
+fn by_pinning(memory: &Memory, meeting: &Meeting) -> Option<Belief> {
     let pool = memory.pool();
     let newest = memory.published.load(Acquire);
-    if !pool.hold(meeting.place, holder::FIRST) {
+    if !pool.pin(meeting.place, pinned_by::FIRST) {
         return None;
     }
     let number = memory.entries[meeting.place as usize].number.load(Relaxed);
     let word = pool.segment(meeting.place)[meeting.index].load(Relaxed);
     // Where the pool has no other segment, the writer takes it all the same.
     fence(Acquire);
-    let is_held = pool.is_held(meeting.place, holder::FIRST);
-    assert!(is_held || meeting.extra == 0, "{meeting:?}: what is held stays");
-    pool.release(meeting.place, holder::FIRST);
-    is_held.then_some(Belief { newest, number, word })
+    let is_pinned = pool.is_pinned(meeting.place, pinned_by::FIRST);
+    assert!(is_pinned || meeting.extra == 0, "{meeting:?}: what is pinned stays");
+    pool.release(meeting.place, pinned_by::FIRST);
+    is_pinned.then_some(Belief { newest, number, word })
 }
 
 /// By the segment's record before and after.
@@ -119,9 +119,9 @@ fn by_record(memory: &Memory, meeting: &Meeting) -> Option<Belief> {
         words.iter().take(SEGMENT_RECORD_WORDS).map(|word| word.load(Relaxed)).collect()
     };
     let newest = memory.published.load(Acquire);
-    let holders = entry.holders.load(Acquire);
+    let pins = entry.pins.load(Acquire);
     let number = entry.number.load(Relaxed);
-    if holders == 0 || holders & holder::CLEARING != 0 {
+    if pins == 0 || pins & pinned_by::CLEARING != 0 {
         return None;
     }
     let copied = record();
@@ -155,8 +155,8 @@ fn meetings(read: Read, extras: &[u32]) {
 }
 
 #[test]
-fn by_holding_it() {
-    meetings(by_holding, &[0, 2]);
+fn by_pinning_it() {
+    meetings(by_pinning, &[0, 2]);
 }
 
 #[test]
@@ -176,15 +176,15 @@ fn the_pool_is_nobodys_twice() {
             for _ in 0..2 {
                 let Some(taken) = pool.take() else { continue };
                 let entry = &memory.entries[taken.index as usize];
-                assert_eq!(entry.holders.swap(bit, Relaxed), 0, "nobody else has it");
+                assert_eq!(entry.pins.swap(bit, Relaxed), 0, "nobody else has it");
                 assert!(pool.release(taken.index, bit), "nobody else had it");
             }
         };
         let other = loom::thread::spawn({
             let memory = Arc::clone(&memory);
-            move || round(&memory, holder::RECORDER)
+            move || round(&memory, pinned_by::RECORDER)
         });
-        round(&memory, holder::OWNER);
+        round(&memory, pinned_by::OWNER);
         other.join().unwrap();
         memory.check_accounts();
         assert_eq!(memory.pool().in_use.load(Relaxed), 0);
@@ -200,10 +200,10 @@ fn a_request_stands_as_long_as_anybody_asks() {
         let memory = Arc::new(Memory::new(RING, 0, SEGMENT_WORDS));
         let ask = |memory: &Memory, length: u64| {
             let pool = memory.pool();
-            let mut keep = Keep::begin(&pool, || NOW, length);
-            assert!(pool.keep_until.load(Relaxed) >= NOW + length);
-            keep.renew(length);
-            assert!(pool.keep_until.load(Relaxed) >= NOW + length);
+            let mut request = GrowRequest::begin(&pool, || NOW, length);
+            assert!(pool.grow_until.load(Relaxed) >= NOW + length);
+            request.renew(length);
+            assert!(pool.grow_until.load(Relaxed) >= NOW + length);
         };
         let other = loom::thread::spawn({
             let memory = Arc::clone(&memory);
@@ -211,6 +211,6 @@ fn a_request_stands_as_long_as_anybody_asks() {
         });
         ask(&memory, 1 << 10);
         other.join().unwrap();
-        assert_eq!(memory.pool().keep_until.load(Relaxed), 0);
+        assert_eq!(memory.pool().grow_until.load(Relaxed), 0);
     });
 }

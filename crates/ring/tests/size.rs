@@ -23,7 +23,7 @@ impl<'m> Writer<'m> {
     fn new(memory: &'m Memory) -> Writer<'m> {
         let ring = Ring::new(memory.pool(), &memory.control, &memory.published, 0);
         assert!(ring.start(LIMIT, 0, 0));
-        ring.hold();
+        ring.suspend();
         Writer { memory, ring }
     }
 

@@ -1,4 +1,4 @@
-//! One writer at full speed, readers that hold segments and readers that don't: real threads, real
+//! One writer at full speed, readers that pin segments and readers that don't: real threads, real
 //! atomics. Every word that a reader believes is the one that belongs there, or, in the newest
 //! segment, not yet written.
 //!
@@ -11,9 +11,9 @@
 
 mod model;
 
-use everycall_format::arena::holder;
+use everycall_format::arena::pinned_by;
 use everycall_reader::event::begins_segment;
-use everycall_ring::{Keep, SEGMENT_RECORD_WORDS};
+use everycall_ring::{GrowRequest, SEGMENT_RECORD_WORDS};
 use model::{Memory, Writer, expected, is_coming};
 use std::sync::atomic::{
     AtomicBool, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst, fence,
@@ -60,27 +60,27 @@ fn copy_head(memory: &Memory, place: u32) -> Vec<u64> {
     words.iter().map(|word| word.load(Relaxed)).collect()
 }
 
-/// Holds all segments that are there, then looks at each. The promise: what was there when it began
-/// to hold is all there, less the one that the writer may just have taken.
-fn hold_all(memory: &Memory, done: &AtomicBool, bit: u32, ring: u64) -> Tally {
+/// Pins all segments that are there, then looks at each. The promise: what was there when it began
+/// to pin is all there, less the one that the writer may just have taken.
+fn pin_all(memory: &Memory, done: &AtomicBool, bit: u32, ring: u64) -> Tally {
     let pool = memory.pool();
     let mut tally = Tally::default();
     loop {
         let last_time = done.load(Acquire);
         // As a snapshot does: from here on the writer takes new segments, as long as there are any.
-        let keep = Keep::begin(&pool, || NOW, 1 << 20);
+        let request = GrowRequest::begin(&pool, || NOW, 1 << 20);
         fence(SeqCst);
         let newest = memory.published.load(Acquire);
-        let held: Vec<u32> =
-            (0..memory.entries.len() as u32).filter(|place| pool.hold(*place, bit)).collect();
+        let pinned: Vec<u32> =
+            (0..memory.entries.len() as u32).filter(|place| pool.pin(*place, bit)).collect();
         let after = memory.published.load(Acquire);
-        drop(keep);
+        drop(request);
         let mut numbers = Vec::new();
-        for place in held {
+        for place in pinned {
             let number = memory.entries[place as usize].number.load(Relaxed);
             let words = copy(memory, place);
             fence(Acquire);
-            if pool.is_held(place, bit) {
+            if pool.is_pinned(place, bit) {
                 numbers.push(number);
                 tally.judge(memory, newest, number, &words);
             } else {
@@ -90,8 +90,8 @@ fn hold_all(memory: &Memory, done: &AtomicBool, bit: u32, ring: u64) -> Tally {
         }
         numbers.sort_unstable();
         assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]), "each number once: {numbers:?}");
-        // As long as the pool has others for the writer: this asker may have been away for long,
-        // and both may hold many.
+        // As long as the pool has others for the writer: this reader may have been away for long,
+        // and both may pin many.
         let many = memory.entries.len() as u64 / 8;
         if tally.refused == 0 && after - newest < many && (numbers.len() as u64) < 2 * many {
             let oldest = (newest + 2).saturating_sub(ring);
@@ -106,7 +106,7 @@ fn hold_all(memory: &Memory, done: &AtomicBool, bit: u32, ring: u64) -> Tally {
     }
 }
 
-/// Looks at one segment after the other without holding it.
+/// Looks at one segment after the other without pinning it.
 fn look(memory: &Memory, done: &AtomicBool) -> Tally {
     let mut tally = Tally::default();
     let mut place = 0;
@@ -115,14 +115,14 @@ fn look(memory: &Memory, done: &AtomicBool) -> Tally {
         place = (place + 1) % memory.entries.len() as u32;
         let newest = memory.published.load(Acquire);
         let entry = &memory.entries[place as usize];
-        let holders = entry.holders.load(Acquire);
+        let pins = entry.pins.load(Acquire);
         let number = entry.number.load(Relaxed);
         let head = copy_head(memory, place);
         fence(Acquire);
         let words = copy(memory, place);
         fence(Acquire);
         let again = copy_head(memory, place);
-        let is_there = holders != 0 && holders & holder::CLEARING == 0;
+        let is_there = pins != 0 && pins & pinned_by::CLEARING == 0;
         if is_there && begins_segment(&words, number) && head == again && head == words[..head.len()] {
             tally.judge(memory, newest, number, &words);
         } else {
@@ -143,8 +143,8 @@ fn a_writer_at_full_speed() {
     let done = AtomicBool::new(false);
     let mut writer = Writer::start(&memory, ring);
     let (one, two, looking) = std::thread::scope(|scope| {
-        let one = scope.spawn(|| hold_all(&memory, &done, holder::FIRST, ring.into()));
-        let two = scope.spawn(|| hold_all(&memory, &done, holder::FIRST << 1, ring.into()));
+        let one = scope.spawn(|| pin_all(&memory, &done, pinned_by::FIRST, ring.into()));
+        let two = scope.spawn(|| pin_all(&memory, &done, pinned_by::FIRST << 1, ring.into()));
         let looking = scope.spawn(|| look(&memory, &done));
         let end = Instant::now() + Duration::from_secs(seconds);
         let mut goal = u64::from(ring);
@@ -156,9 +156,9 @@ fn a_writer_at_full_speed() {
         (one.join().unwrap(), two.join().unwrap(), looking.join().unwrap())
     });
     println!("{} events written", writer.next);
-    println!("by holding: {one:?}, {two:?}; by looking: {looking:?}");
+    println!("by pinning: {one:?}, {two:?}; by looking: {looking:?}");
     memory.check_accounts();
-    assert_eq!(memory.pool().keep_until.load(Relaxed), 0, "the last asker takes the request back");
+    assert_eq!(memory.pool().grow_until.load(Relaxed), 0, "the last requester withdraws it");
     // The last time nobody writes any more.
     assert!(one.words >= memory.events_per_segment() * u64::from(ring - 1));
     writer.end();

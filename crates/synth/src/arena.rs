@@ -105,9 +105,9 @@ struct Pool<'a> {
 }
 
 impl Pool<'_> {
-    fn add(&mut self, holders: u32, slot: u32, number: u64, words: &[u64]) {
+    fn add(&mut self, pins: u32, slot: u32, number: u64, words: &[u64]) {
         let mut entry = Bytes::default();
-        entry.u32(holders).u32(0).u32(slot).u32(0).u64(number).u64(0).u64(0);
+        entry.u32(pins).u32(0).u32(slot).u32(0).u64(number).u64(0).u64(0);
         let at = self.table_at + self.next * 40;
         self.bytes[at..at + 40].copy_from_slice(&entry.0);
         let at = self.segments_at + self.next * self.segment_size;

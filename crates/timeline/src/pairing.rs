@@ -352,8 +352,8 @@ impl<'a> Pairing<'a> {
     fn open(&mut self, mut frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
         // Whoever made it may be one that has no name.
         let is_inside_unnamed = self.stack.last().is_some_and(|caller| caller.unnamed > 0);
-        let is_watched = self.maybe_another || self.is_ending || self.caller.is_some();
-        let caller_unsure = is_watched && self.is_caller_unsure(&mut frame) || is_inside_unnamed;
+        let is_unsure = self.maybe_another || self.is_ending || self.caller.is_some();
+        let caller_unsure = is_unsure && self.is_caller_unsure(&mut frame) || is_inside_unnamed;
         if self.stack.len() >= DEPTH_MAX {
             self.too_deep += 1;
             self.stats.too_deep += 1;

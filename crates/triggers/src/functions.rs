@@ -156,8 +156,8 @@ impl FindSites for Functions {
         sites
     }
 
-    fn unwatched(&mut self, sites: &[TriggerSite]) {
-        self.outcome.unwatched(sites);
+    fn not_armed(&mut self, sites: &[TriggerSite]) {
+        self.outcome.not_armed(sites);
     }
 
     fn late(&mut self, sites: &[TriggerSite]) {

@@ -11,22 +11,22 @@ use everycall_format::ect::{KeptCall, TriggerRecord, chunk, reason};
 use everycall_format::trigger::{NEVER, NO_CODE, TriggerSite, TriggeredCall, call_flags};
 use everycall_live::LiveArena;
 use everycall_recorder::triggers::WriteChunk;
-use everycall_recorder::{Fired, KeepCalls, Watched};
+use everycall_recorder::{Fired, KeepCalls, TriggeredProcess};
 use everycall_tracefile::{array, bytes_of};
 
 use crate::kept::Kept;
 use crate::policy::{Choice, KeepBy, Policy};
 use crate::rate::Rate;
+use crate::scan::{ScannedProcess, is_scanned};
 use crate::tails;
 use crate::trigger::{Condition, Trigger};
-use crate::watch::{Watch, is_watched};
 
 /// Numbers of kept snapshots begin here; those of whole processes are small.
 const FIRST_SNAPSHOT: u32 = 1 << 31;
 /// Time between two looks when nothing rings.
 const PAUSE: Duration = Duration::from_secs(1);
 /// The same where we look through what threads write.
-const WATCH_PAUSE: Duration = Duration::from_millis(1);
+const SCAN_PAUSE: Duration = Duration::from_millis(1);
 /// Time between two looks at percentiles.
 const THRESHOLDS_PAUSE: Duration = Duration::from_millis(100);
 /// Time after which a look keeps no more calls of a trigger than may stay: who posts slower and slower calls, because it writes over what is
@@ -45,7 +45,7 @@ pub struct Tally {
     /// Of these, those whose first calls weren't looked at.
     pub late: u64,
     /// Functions beside these that it names, and whose calls aren't looked at: there was no room for them.
-    pub unwatched: u64,
+    pub not_armed: u64,
     /// Calls that met its condition.
     pub fired: u64,
     /// Of these, those that were kept.
@@ -106,10 +106,10 @@ impl Outcome {
     }
 
     /// These were found, and had no room.
-    pub(crate) fn unwatched(&self, sites: &[TriggerSite]) {
+    pub(crate) fn not_armed(&self, sites: &[TriggerSite]) {
         self.count(sites, |tally| {
             tally.functions = tally.functions.saturating_sub(1);
-            tally.unwatched += 1;
+            tally.not_armed += 1;
         });
     }
 
@@ -140,7 +140,7 @@ pub struct Keeper {
     arenas: HashMap<u32, LiveArena>,
     bells: HashMap<u32, u32>,
     /// What we look for ourselves, by process.
-    watches: HashMap<u32, Watch>,
+    scans: HashMap<u32, ScannedProcess>,
     /// Signals that came and entries that were found, by trigger.
     noticed: Vec<u64>,
     /// Segments of threads that are gone which were overwritten before they were looked through.
@@ -187,7 +187,7 @@ impl Keeper {
             folder,
             kept: Vec::new(),
             fired: HashMap::new(),
-            watches: HashMap::new(),
+            scans: HashMap::new(),
             missed_segments: 0,
             thresholds_due: Instant::now(),
             arenas: HashMap::new(),
@@ -200,9 +200,12 @@ impl Keeper {
     }
 
     /// The calls that were posted since the last look, in the order of their ends.
-    fn posted<'w>(&mut self, watched: &'w [Watched]) -> Vec<(TriggeredCall, &'w Watched)> {
+    fn posted<'w>(
+        &mut self,
+        processes: &'w [TriggeredProcess],
+    ) -> Vec<(TriggeredCall, &'w TriggeredProcess)> {
         let mut posted = Vec::new();
-        for process in watched {
+        for process in processes {
             let bell = process.triggers.bell();
             if self.bells.insert(process.number, bell) != Some(bell) {
                 posted.extend(process.triggers.take_posted().into_iter().map(|call| (call, process)));
@@ -213,7 +216,7 @@ impl Keeper {
     }
 
     /// Keeps the moment of these processes, if the call is wanted.
-    fn consider(&mut self, call: &TriggeredCall, processes: &[&Watched]) {
+    fn consider(&mut self, call: &TriggeredCall, processes: &[&TriggeredProcess]) {
         let rule = call.rule as usize;
         let took = call.end_ticks.saturating_sub(call.start_ticks);
         if !self.choices.get(rule).is_some_and(|choice| choice.wants(call.end_ticks, took)) {
@@ -259,7 +262,7 @@ impl Keeper {
         }
     }
 
-    fn take(&mut self, call: &TriggeredCall, process: &Watched) -> io::Result<Kept> {
+    fn take(&mut self, call: &TriggeredCall, process: &TriggeredProcess) -> io::Result<Kept> {
         let arena = match self.arenas.entry(process.number) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
@@ -280,7 +283,7 @@ impl Keeper {
     }
 
     /// The same of what no thread posts.
-    fn notice(&mut self, call: &TriggeredCall, processes: &[&Watched]) {
+    fn notice(&mut self, call: &TriggeredCall, processes: &[&TriggeredProcess]) {
         if let Some(noticed) = self.noticed.get_mut(call.rule as usize) {
             *noticed += 1;
         }
@@ -288,13 +291,15 @@ impl Keeper {
     }
 
     /// Keeps the moment of all processes, for each trigger that waits for `signal`.
-    fn signal(&mut self, signal: i32, watched: &[Watched]) {
+    fn signal(&mut self, signal: i32, processes: &[TriggeredProcess]) {
         let now = everycall_recorder::clock::ticks();
         let triggers = Arc::clone(&self.triggers);
         let waits =
             |trigger: &Trigger| matches!(trigger.condition, Condition::Signal(for_it) if for_it == signal);
-        let living: Vec<&Watched> =
-            watched.iter().filter(|process| Path::new(&format!("/proc/{}", process.pid)).exists()).collect();
+        let living: Vec<&TriggeredProcess> = processes
+            .iter()
+            .filter(|process| Path::new(&format!("/proc/{}", process.pid)).exists())
+            .collect();
         for (rule, _) in (0..).zip(triggers.iter()).filter(|(_, trigger)| waits(trigger)) {
             let call = TriggeredCall {
                 rule,
@@ -310,8 +315,8 @@ impl Keeper {
     }
 
     /// Looks for entries, and lets percentiles follow their functions.
-    fn watch(&mut self, watched: &[Watched]) {
-        if !self.triggers.iter().any(is_watched) {
+    fn scan(&mut self, processes: &[TriggeredProcess]) {
+        if !self.triggers.iter().any(is_scanned) {
             return;
         }
         let triggers = Arc::clone(&self.triggers);
@@ -320,14 +325,13 @@ impl Keeper {
             self.thresholds_due = Instant::now() + THRESHOLDS_PAUSE;
         }
         let since = everycall_recorder::clock::ticks().saturating_sub(self.rate.ticks(PERCENTILE_OF_NS));
-        for process in watched {
-            let watch = self.watches.entry(process.number).or_default();
-            let entered = watch.look(process, &triggers);
+        for process in processes {
+            let scan = self.scans.entry(process.number).or_default();
+            let entered = scan.look(process, &triggers);
             if is_due {
                 process.triggers.arm(|site| match triggers.get(site.rule as usize)?.condition {
                     Condition::Percentile(_, percent) => Some(
-                        watch
-                            .threshold(site.first, percent, since)
+                        scan.threshold(site.first, percent, since)
                             .map_or(NEVER, |ticks| ticks.min(NEVER - 1)),
                     ),
                     _ => None,
@@ -337,27 +341,27 @@ impl Keeper {
                 self.notice(&call, &[process]);
             }
         }
-        let is_there = |number: &u32| watched.iter().any(|process| process.number == *number);
-        let gone = self.watches.extract_if(|number, _| !is_there(number));
-        let missed = gone.map(|(_, watch)| watch.missed());
+        let is_there = |number: &u32| processes.iter().any(|process| process.number == *number);
+        let gone = self.scans.extract_if(|number, _| !is_there(number));
+        let missed = gone.map(|(_, scan)| scan.missed());
         self.missed_segments = missed.fold(self.missed_segments, u64::saturating_add);
     }
 
-    fn count(&mut self, watched: &[Watched]) {
-        for process in watched {
+    fn count(&mut self, processes: &[TriggeredProcess]) {
+        for process in processes {
             for rule in 0..self.triggers.len() as u32 {
                 self.fired.insert((process.number, rule), process.triggers.fired(rule));
             }
         }
     }
 
-    fn improve_rate(&mut self, watched: &[Watched]) {
+    fn improve_rate(&mut self, processes: &[TriggeredProcess]) {
         if self.rate_due > Instant::now() {
             return;
         }
         self.rate_due = Instant::now() + PAUSE;
         self.rate.improve();
-        for process in watched {
+        for process in processes {
             process.triggers.arm(|site| match self.triggers.get(site.rule as usize)?.condition {
                 Condition::Longer(_, ns) => Some(self.rate.ticks(ns).min(NEVER - 1)),
                 _ => None,
@@ -384,35 +388,35 @@ impl Keeper {
 }
 
 impl KeepCalls for Keeper {
-    fn look(&mut self, watched: &[Watched], signals: &[i32]) -> Duration {
+    fn look(&mut self, processes: &[TriggeredProcess], signals: &[i32]) -> Duration {
         self.busy_until = Instant::now().checked_add(LOOK_MAX);
         self.taken.fill(0);
-        self.improve_rate(watched);
-        signals.iter().for_each(|signal| self.signal(*signal, watched));
-        for (call, process) in self.posted(watched) {
+        self.improve_rate(processes);
+        signals.iter().for_each(|signal| self.signal(*signal, processes));
+        for (call, process) in self.posted(processes) {
             self.consider(&call, &[process]);
         }
-        for process in watched {
+        for process in processes {
             // As it was before the look: what was posted since waits for the next one.
             if let Some(bell) = self.bells.get(&process.number) {
                 process.triggers.hear(*bell);
             }
         }
-        for process in watched {
+        for process in processes {
             for call in process.over.map_or_else(Vec::new, |over| tails::open_at_end(process, over)) {
                 self.notice(&call, &[process]);
             }
         }
-        self.watch(watched);
-        for process in watched {
+        self.scan(processes);
+        for process in processes {
             for (rule, choice) in (0..).zip(&self.choices) {
                 process.triggers.set_quiet(rule, choice.quiet());
             }
         }
-        self.count(watched);
-        self.arenas.retain(|number, _| watched.iter().any(|process| process.number == *number));
-        self.bells.retain(|number, _| watched.iter().any(|process| process.number == *number));
-        if self.triggers.iter().any(is_watched) { WATCH_PAUSE } else { PAUSE }
+        self.count(processes);
+        self.arenas.retain(|number, _| processes.iter().any(|process| process.number == *number));
+        self.bells.retain(|number, _| processes.iter().any(|process| process.number == *number));
+        if self.triggers.iter().any(is_scanned) { SCAN_PAUSE } else { PAUSE }
     }
 
     fn write(&mut self, write: &mut WriteChunk<'_>) -> io::Result<()> {
@@ -431,12 +435,13 @@ impl KeepCalls for Keeper {
                 missed: tally.missed,
                 functions: tally.functions,
                 late: tally.late,
-                unwatched: tally.unwatched,
+                not_armed: tally.not_armed,
                 ..TriggerRecord::default()
             });
             texts.extend_from_slice(tally.text.as_bytes());
         }
-        let missed = self.watches.values().map(Watch::missed).fold(self.missed_segments, u64::saturating_add);
+        let missed =
+            self.scans.values().map(ScannedProcess::missed).fold(self.missed_segments, u64::saturating_add);
         let mut known = self.outcome.known();
         (known.tallies, known.missed_segments) = (tallies, missed);
         drop(known);

@@ -5,7 +5,7 @@
 //! functions  which functions of a module, as the runtime is told
 //! set        the same in a file, for programs that are started without `record`
 //! rate       nanoseconds and ticks, while the clock is still being measured
-//! watch      what we look for ourselves in what threads write: entries, and percentiles
+//! scan       what we look for ourselves in what threads write: entries, and percentiles
 //! policy     which calls that met the condition are kept
 //! tails      calls that had jumped away and were never heard of again
 //! kept       a snapshot of the moment, waiting in a file for the recording's end
@@ -26,10 +26,10 @@ mod keeper;
 mod kept;
 mod policy;
 mod rate;
+mod scan;
 mod set;
 mod tails;
 mod trigger;
-mod watch;
 
 pub use everycall_patterns::NamePattern as Pattern;
 pub use functions::Functions;

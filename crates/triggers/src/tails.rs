@@ -3,13 +3,13 @@
 use everycall_format::arena::OpenCall;
 use everycall_format::event::EXIT;
 use everycall_format::trigger::{TriggeredCall, call_flags, is_jump, jumped, site_flags};
-use everycall_recorder::Watched;
+use everycall_recorder::TriggeredProcess;
 
 /// Entries of stacks of open calls that are looked through.
 const ENTRIES_MAX: usize = 1 << 22;
 
 /// Those of all threads of a process that was over at `over`, in ticks: whoever is over a threshold with the time until then.
-pub(crate) fn open_at_end(process: &Watched, over: u64) -> Vec<TriggeredCall> {
+pub(crate) fn open_at_end(process: &TriggeredProcess, over: u64) -> Vec<TriggeredCall> {
     let sites: Vec<_> =
         process.triggers.all_sites().filter(|site| site.flags & site_flags::NO_TAIL == 0).collect();
     if sites.is_empty() {

@@ -332,7 +332,7 @@ pub const TABLE: &[(&str, Run)] = &[
         Not("needs a nightly toolchain; a part of the test suite"),
     ),
     (
-        "RUSTFLAGS=\"--cfg loom\" LOOM_MAX_PREEMPTIONS=2 cargo test --release -p everycall-ring --test loom by_holding",
+        "RUSTFLAGS=\"--cfg loom\" LOOM_MAX_PREEMPTIONS=2 cargo test --release -p everycall-ring --test loom by_pinning",
         Not(SUITE),
     ),
     (

@@ -14,7 +14,7 @@ use super::table::{Cell, Table, Target};
 use crate::step::workspace;
 
 /// Milliseconds in which everything is held, and of CPU for that.
-const HELD_MS: f64 = 20.0;
+const PINNED_MS: f64 = 20.0;
 /// Microseconds by which snapshots may lengthen the 99.99th percentile of the time between two
 /// calls.
 const GAP_US: f64 = 5.0;
@@ -31,7 +31,7 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
         "Snapshots, rings of 1 MiB",
         &[
             "program",
-            "held within, ms",
+            "pinned within, ms",
             "target",
             "CPU of that, ms",
             "target of it",
@@ -41,7 +41,7 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
         ],
     );
     table.note(
-        "Held: from then on the program can't change the snapshot. It is compressed and written meanwhile.",
+        "Pinned: from then on the program can't change the snapshot. It is compressed and written meanwhile.",
     );
     table.note("With real-time priority where that is allowed; the programs at a lower one.");
     let compiler = || lab.compiler(Mode::NOPS.compiler, Some(Mode::NOPS.name));
@@ -97,11 +97,11 @@ fn snapshot(lab: &Lab, pid: u32) -> Vec<String> {
     [first_on("0"), vec![everycall], words.to_vec(), vec![pid.to_string()]].concat()
 }
 
-/// The numbers, in ms, of "held within 4.97 ms, 4.90 ms of CPU time; written within 90 ms, 80 ms of
+/// The numbers, in ms, of "pinned within 4.97 ms, 4.90 ms of CPU time; written within 90 ms, 80 ms of
 /// CPU time".
 fn figures(said: &str) -> Option<[f64; 4]> {
-    let ([held, held_cpu], [written, written_cpu]) = (within(said, "held")?, within(said, "written")?);
-    Some([held, held_cpu, written, written_cpu])
+    let ([pinned, pinned_cpu], [written, written_cpu]) = (within(said, "pinned")?, within(said, "written")?);
+    Some([pinned, pinned_cpu, written, written_cpu])
 }
 
 /// The time and the CPU time of one of them.
@@ -141,14 +141,14 @@ fn row(
         all.push(figures(&said).ok_or_else(|| format!("`everycall snapshot` said: {}", said.trim()))?);
     }
     let of = |which: usize| Spread::of(all.iter().map(|figures| figures[which]).collect());
-    let (held, cpu) = (of(0)?, of(1)?);
+    let (pinned, cpu) = (of(0)?, of(1)?);
     let rounds = Rounds::run(lab, count, false, &[words(&words_of_it)])?;
     Ok(vec![
         Cell::text(name),
-        Cell::Measured(held, 1),
-        Cell::Target(Target::Most(HELD_MS), held.median),
+        Cell::Measured(pinned, 1),
+        Cell::Target(Target::Most(PINNED_MS), pinned.median),
         Cell::Measured(cpu, 1),
-        Cell::Target(Target::Most(HELD_MS), cpu.median),
+        Cell::Target(Target::Most(PINNED_MS), cpu.median),
         Cell::Measured(of(2)?, 0),
         Cell::Measured(of(3)?, 0),
         Cell::Measured(rounds.figure(0, |run| run.cpu_ns)?.scaled(1e-6), 0),
@@ -253,7 +253,7 @@ mod tests {
 
     #[test]
     fn what_a_snapshot_says() {
-        let said = "everycall: snapshot of app (7), held within 1.05 s, 4.9 ms of CPU time; written within 90 ms, 800 us of CPU \
+        let said = "everycall: snapshot of app (7), pinned within 1.05 s, 4.9 ms of CPU time; written within 90 ms, 800 us of CPU \
                     time\neverycall: 3 events";
         assert_eq!(figures(said), Some([1050.0, 4.9, 90.0, 0.8]));
         assert_eq!(figures("everycall: process 7: gone"), None);

@@ -30,7 +30,7 @@ pub fn model_checker() -> Result<(), String> {
     let loom = |test: &str| loom_of("loom", test);
     loom_of("taken_back", "moment")?;
     loom_of("taken_back", "at_once")?;
-    loom("by_holding")?;
+    loom("by_pinning")?;
     loom("the_pool")?;
     loom("by_the_segment")
 }

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, holder,
+    ARENA_VERSION, ArenaHeader, ChildEntry, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, pinned_by,
 };
 use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
 
@@ -62,7 +62,7 @@ fn script(program: &Path) -> String {
     );
     let dropped = fields!(DroppedHeader, places, highest_ns);
     let thread = fields!(ThreadHeader, open_calls);
-    let segment = fields!(SegmentEntry, holders);
+    let segment = fields!(SegmentEntry, pins);
     // Python's strings have JSON's escapes.
     let program = serde_json::Value::from(program.to_string_lossy()).to_string();
     [
@@ -76,7 +76,7 @@ fn script(program: &Path) -> String {
         ("@SEGMENT@", dictionary(&segment)),
         ("@THREAD_SIZE@", ThreadHeader::SIZE.to_string()),
         ("@SEGMENT_SIZE@", SegmentEntry::SIZE.to_string()),
-        ("@CLEARING@", holder::CLEARING.to_string()),
+        ("@CLEARING@", pinned_by::CLEARING.to_string()),
         ("@MODULE_SIZE@", ModuleEntry::SIZE.to_string()),
         ("@CHILD_SIZE@", ChildEntry::SIZE.to_string()),
         ("@OPEN_CALL_SIZE@", OpenCall::SIZE.to_string()),

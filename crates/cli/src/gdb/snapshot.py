@@ -156,11 +156,11 @@ def segments(memory):
     yield table, count * SEGMENT_SIZE
     size = memory.header("segment_size")
     entries = memory.read(table, count * SEGMENT_SIZE) if count else b""
-    place, width = SEGMENT["holders"]
+    place, width = SEGMENT["pins"]
     for index in range(count):
         at = index * SEGMENT_SIZE + place
-        holders = int.from_bytes(entries[at : at + width], "little")
-        if holders != 0 and not holders & CLEARING:
+        pins = int.from_bytes(entries[at : at + width], "little")
+        if pins != 0 and not pins & CLEARING:
             yield first + index * size, size
 
 

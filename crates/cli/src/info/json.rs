@@ -205,7 +205,7 @@ fn triggers(report: &Report<'_>) -> Value {
             "trigger": String::from_utf8_lossy(&trigger.text),
             "functions": trigger.functions,
             "functions_named_late": trigger.late,
-            "functions_not_armed": trigger.unwatched,
+            "functions_not_armed": trigger.not_armed,
             "calls": trigger.fired,
             "kept": trigger.kept,
             "missed": trigger.missed,

@@ -384,7 +384,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
             write!(line, ", {} that could not be kept", Count(trigger.missed))?;
         }
         line += &named_late(trigger.late);
-        line += &not_armed(trigger.unwatched);
+        line += &not_armed(trigger.not_armed);
         paragraph(out, &line)?;
     }
     if report.kept.is_empty() {

@@ -28,7 +28,7 @@ use super::frames::Frames;
 use super::lines::{self, Lines};
 
 /// More than this never stands between a push and the hook call that it belongs to.
-const HELD_BYTES_MAX: usize = 4096;
+const PENDING_BYTES_MAX: usize = 4096;
 
 /// Whether there is anything to rewrite.
 pub(super) fn has_hook_calls(text: &[u8]) -> bool {
@@ -65,7 +65,7 @@ struct Rewriter<'a> {
     function: Function,
     functions: u32,
     /// Lines between a `pushq %r10` and the hook call that it may belong to.
-    held: Held,
+    pending: Pending,
     /// A `popq %r10` that belonged to a hook call comes next.
     drop_pop: bool,
     /// The label of a call of the exit hook, whose site waits for the instruction that tells its kind.
@@ -90,13 +90,13 @@ struct Function {
 
 /// A `pushq %r10`, and the `endbr64`, patchable NOPs and directives that may stand before the hook call.
 #[derive(Default)]
-struct Held {
+struct Pending {
     push: Vec<u8>,
     behind: Vec<u8>,
 }
 
-impl Held {
-    fn is_holding(&self) -> bool {
+impl Pending {
+    fn is_pending(&self) -> bool {
         !self.push.is_empty()
     }
 }
@@ -113,7 +113,7 @@ impl Lines for Rewriter<'_> {
     }
 
     fn finish(mut self) -> io::Result<()> {
-        self.release_held()?;
+        self.release_pending()?;
         if self.open_exit.is_some() {
             self.close_exit(site_kind::EXIT)?;
             self.pass(b"\n")?;
@@ -134,9 +134,9 @@ impl Lines for Rewriter<'_> {
             Some(b'\t') if line.get(1) == Some(&b'.') => {
                 self.drop_pop = drop_pop;
                 self.directive(line.trim_ascii())?;
-                self.hold_or_pass(line)
+                self.postpone_or_pass(line)
             }
-            Some(b'.') if self.held.is_holding() => self.hold_or_pass(line),
+            Some(b'.') if self.pending.is_pending() => self.postpone_or_pass(line),
             Some(b'\t' | b'1' | b' ') => self.instruction(line, drop_pop),
             _ => self.label(line),
         }
@@ -157,7 +157,7 @@ impl<'a> Rewriter<'a> {
             declared: Vec::new(),
             function: Function::default(),
             functions: 0,
-            held: Held::default(),
+            pending: Pending::default(),
             drop_pop: false,
             open_exit: None,
             frames: Frames::default(),
@@ -167,7 +167,7 @@ impl<'a> Rewriter<'a> {
     fn comment(&mut self, line: &[u8]) -> io::Result<()> {
         match line.trim_ascii_end() {
             b"#APP" => {
-                self.release_held()?;
+                self.release_pending()?;
                 if self.open_exit.is_some() {
                     self.close_exit(site_kind::EXIT)?;
                     self.pass(b";")?;
@@ -225,7 +225,7 @@ impl<'a> Rewriter<'a> {
     }
 
     fn label(&mut self, line: &[u8]) -> io::Result<()> {
-        self.release_held()?;
+        self.release_pending()?;
         let name = line.trim_ascii_end().strip_suffix(b":");
         if !self.declared.is_empty() && name == Some(&self.declared) {
             self.close_exit_on_own_line()?;
@@ -248,7 +248,7 @@ impl<'a> Rewriter<'a> {
         match hook_call(instruction) {
             Some(Hook::Entry) if self.function.number < self.functions => return self.entry_site(label),
             Some(Hook::Exit) if self.function.has_entry => {
-                self.release_held()?;
+                self.release_pending()?;
                 self.close_exit_on_own_line()?;
                 self.open_exit = Some(label);
                 return self.pass(b"\n");
@@ -260,14 +260,15 @@ impl<'a> Rewriter<'a> {
         if drop_pop && is_r10_instruction(instruction, b"popq") {
             return self.pass(b"\n");
         }
-        if self.held.is_holding() && matches!(instruction, b"endbr64" | b"nop") {
-            return self.hold_or_pass(line);
+        if self.pending.is_pending() && matches!(instruction, b"endbr64" | b"nop") {
+            return self.postpone_or_pass(line);
         }
-        if !self.held.is_holding() && self.open_exit.is_none() && is_r10_instruction(instruction, b"pushq") {
-            self.held.push.extend_from_slice(line);
+        if !self.pending.is_pending() && self.open_exit.is_none() && is_r10_instruction(instruction, b"pushq")
+        {
+            self.pending.push.extend_from_slice(line);
             return Ok(());
         }
-        self.release_held()?;
+        self.release_pending()?;
         if self.open_exit.is_some() && !instruction.is_empty() {
             self.close_exit(kind_of_exit(instruction))?;
             self.frames.is_left();
@@ -276,12 +277,12 @@ impl<'a> Rewriter<'a> {
     }
 
     fn entry_site(&mut self, label: &[u8]) -> io::Result<()> {
-        let held = std::mem::take(&mut self.held);
-        if held.is_holding() {
+        let pending = std::mem::take(&mut self.pending);
+        if pending.is_pending() {
             self.drop_pop = true;
             self.pass(b"\n")?;
         }
-        self.pass(&held.behind)?;
+        self.pass(&pending.behind)?;
         self.close_exit_on_own_line()?;
         let site = self.site(label, site_kind::ENTRY)?;
         self.function.has_entry = true;
@@ -289,20 +290,20 @@ impl<'a> Rewriter<'a> {
         self.pass(b"\n")
     }
 
-    /// Lines that were held back for a hook call that didn't come.
-    fn release_held(&mut self) -> io::Result<()> {
-        let held = std::mem::take(&mut self.held);
-        self.pass(&held.push)?;
-        self.pass(&held.behind)
+    /// Lines that were pending back for a hook call that didn't come.
+    fn release_pending(&mut self) -> io::Result<()> {
+        let pending = std::mem::take(&mut self.pending);
+        self.pass(&pending.push)?;
+        self.pass(&pending.behind)
     }
 
-    /// Writes the line, or keeps it behind the push that is held.
-    fn hold_or_pass(&mut self, line: &[u8]) -> io::Result<()> {
-        if !self.held.is_holding() {
+    /// Writes the line, or keeps it behind the push that is pending.
+    fn postpone_or_pass(&mut self, line: &[u8]) -> io::Result<()> {
+        if !self.pending.is_pending() {
             return self.pass(line);
         }
-        self.held.behind.extend_from_slice(line);
-        if self.held.behind.len() > HELD_BYTES_MAX { self.release_held() } else { Ok(()) }
+        self.pending.behind.extend_from_slice(line);
+        if self.pending.behind.len() > PENDING_BYTES_MAX { self.release_pending() } else { Ok(()) }
     }
 
     /// Writes a site: before a `ret`, a `ret`; else the 5-byte NOP within one aligned 8-byte word. Padding

@@ -232,7 +232,7 @@ fn filters_agree_with_looking_at_whole_calls() {
         }
         assert!(open.is_empty(), "seed {seed}: balance");
         let mut expected = expected(&calls, &filter, trace_end_ns);
-        // What happens at the same time may come in any order where some of it was held.
+        // What happens at the same time may come in any order where some of it was pending.
         for shown in [&mut shown, &mut expected] {
             shown.others.sort_by_key(|event| (event.at_ns(), format!("{event:?}")));
         }
@@ -241,7 +241,7 @@ fn filters_agree_with_looking_at_whole_calls() {
 }
 
 #[test]
-fn labels_of_held_calls_are_bounded_and_none_is_forgotten() {
+fn labels_of_pending_calls_are_bounded_and_none_is_forgotten() {
     let mut calls = Calls::default();
     calls.begin(0, 10);
     (0..50_000).for_each(|at_ns| calls.mark(10 + at_ns, 0, Some(at_ns), MarkKind::Label));
@@ -254,21 +254,21 @@ fn labels_of_held_calls_are_bounded_and_none_is_forgotten() {
             Event::Point(Point { count: Some(count), kind: PointKind::LeftOut, .. }) => *count,
             _ => 0,
         });
-        assert_eq!(marks, if shown { HELD_MARKS_MAX } else { 0 });
+        assert_eq!(marks, if shown { PENDING_MARKS_MAX } else { 0 });
         // Nobody knows any more whose they were.
-        assert_eq!(left_out.sum::<u64>(), 50_000 - HELD_MARKS_MAX as u64);
+        assert_eq!(left_out.sum::<u64>(), 50_000 - PENDING_MARKS_MAX as u64);
     }
 }
 
 #[test]
-fn many_losses_behind_a_held_call_are_added_up_and_none_is_forgotten() {
+fn many_losses_behind_a_pending_call_are_added_up_and_none_is_forgotten() {
     let mut calls = Calls::default();
     calls.begin(0, 10);
     (0..100_000).for_each(|at_ns| calls.loss(10 + at_ns, 2));
     calls.end(200_000);
     let filter = Filter { min_duration_ns: 150_000, ..Filter::default() };
     let events = calls.filtered_by(&filter, 200_000);
-    assert!(events.len() <= HELD_POINTS_MAX + 2);
+    assert!(events.len() <= PENDING_POINTS_MAX + 2);
     assert!(matches!(events[0], Event::Begin { start_ns: 10, .. }));
     let sum: u64 = events
         .iter()

@@ -13,7 +13,7 @@ use everycall_format::arena::{ArenaHeader, ModuleEntry, PAGE, SegmentEntry, Thre
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::DroppedHeader;
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
-use everycall_format::trigger::{KEEP_TICKS, NEVER, TriggerHeader};
+use everycall_format::trigger::{GROW_TICKS, NEVER, TriggerHeader};
 use everycall_tracefile::Dropped;
 use rustix::fs::Mode;
 
@@ -58,7 +58,7 @@ impl Arena {
             let triggers = TriggerHeader {
                 floor: NEVER,
                 segments_allowed: u32::try_from(segments).unwrap_or(u32::MAX),
-                keep_ticks: KEEP_TICKS,
+                grow_ticks: GROW_TICKS,
                 ..TriggerHeader::default()
             };
             memory_file::write_at(&file, &triggers, at)?;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
-use everycall_format::arena::{holder, thread_state};
+use everycall_format::arena::{pinned_by, thread_state};
 use everycall_format::event::WORD_SIZE;
 use everycall_tracefile::is_segment;
 
@@ -48,8 +48,8 @@ impl Scan {
         let taken = (pool.taken.load(Acquire) as usize).min(pool.entries.len());
         let mut segments: Vec<(Owner, u64, u32)> = Vec::new();
         for (index, entry) in (0..).zip(&pool.entries[..taken]) {
-            let holders = entry.holders.load(Acquire);
-            if holders == 0 || holders & holder::CLEARING != 0 {
+            let pins = entry.pins.load(Acquire);
+            if pins == 0 || pins & pinned_by::CLEARING != 0 {
                 continue;
             }
             let owner = (entry.slot.load(Relaxed), entry.generation.load(Relaxed));

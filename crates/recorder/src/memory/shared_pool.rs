@@ -69,7 +69,7 @@ impl SharedPool {
             in_use: self.word(offset_of!(ArenaHeader, segments_in_use)),
             ring_segments: self.word(offset_of!(ArenaHeader, ring_segments)),
             extra: 0,
-            keep_until: self.long(offset_of!(ArenaHeader, keep_until)),
+            grow_until: self.long(offset_of!(ArenaHeader, grow_until)),
             room: None,
         }
     }

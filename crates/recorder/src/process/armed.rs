@@ -101,7 +101,7 @@ impl Armed {
             let known = Arc::make_mut(&mut found.left_out);
             left_out.retain(|site| known.insert((site.first, site.rule)));
         }
-        finder.unwatched(&left_out);
+        finder.not_armed(&left_out);
         // Afterwards: whoever gives up from now on goes on with these.
         triggers.given_up()
     }

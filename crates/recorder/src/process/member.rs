@@ -14,7 +14,7 @@ use crate::process::armed::Armed;
 use crate::process::module_files::Files;
 use crate::process::modules::Modules;
 use crate::process::names::Names;
-use crate::process::triggers::{FindSites, Watched};
+use crate::process::triggers::{FindSites, TriggeredProcess};
 use crate::sys::proc_files::{self, Name};
 
 /// A member of the process tree.
@@ -88,9 +88,9 @@ impl Member {
     }
 
     /// Its triggers, where it has any.
-    pub fn watched(&self) -> Option<Watched> {
+    pub fn triggered(&self) -> Option<TriggeredProcess> {
         let triggers = Arc::clone(self.armed.triggers()?);
-        Some(Watched {
+        Some(TriggeredProcess {
             number: self.number,
             pid: self.pid,
             arena: Arc::clone(&self.arena),
@@ -100,9 +100,9 @@ impl Member {
     }
 
     /// The same, for the last time.
-    pub fn watched_last(&self) -> Option<Watched> {
+    pub fn triggered_last(&self) -> Option<TriggeredProcess> {
         let over = self.end.map_or_else(crate::sys::clock::ticks, |(_, ticks)| ticks);
-        Some(Watched { over: Some(over), ..self.watched()? })
+        Some(TriggeredProcess { over: Some(over), ..self.triggered()? })
     }
 
     /// Opens the files of new modules, and arms their functions that triggers name.

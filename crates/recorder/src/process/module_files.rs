@@ -1,4 +1,4 @@
-//! The files of modules, held open.
+//! The files of modules, kept open.
 //!
 //! A path comes from the traced program. Only regular ELF files are opened, and what is kept has the build id
 //! that the module has in memory, or the inode that was mapped.
@@ -38,14 +38,14 @@ impl Stamp {
     }
 }
 
-/// The file of one module, held open.
+/// The file of one module, kept open.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct ModuleFile {
     file: File,
     stamp: Stamp,
 }
 
-impl Held {
+impl ModuleFile {
     pub(crate) fn file(&self) -> &File {
         &self.file
     }
@@ -80,18 +80,18 @@ impl Held {
     }
 }
 
-/// Files that are held, for all processes together: those that run the same program share one descriptor.
+/// Open files, for all processes together: those that run the same program share one descriptor.
 #[derive(Debug, Default)]
 pub struct Files {
-    held: HashMap<Identity, Weak<Held>>,
+    file: HashMap<Identity, Weak<ModuleFile>>,
     /// The program that was started: it was opened before it could remove itself.
-    started: Option<Arc<Held>>,
+    started: Option<Arc<ModuleFile>>,
 }
 
 /// Path, build id, device and inode of a module.
 pub type Identity = (Vec<u8>, Vec<u8>, u64, u64);
 
-/// When there are so many files, those that nobody holds any more are forgotten.
+/// When there are so many files, those that nobody uses any more are forgotten.
 const FILES_TIDIED: usize = 4096;
 
 impl Files {
@@ -100,19 +100,19 @@ impl Files {
         self.started = open_regular(path).map(Arc::new);
     }
 
-    pub(crate) fn hold(&mut self, path: Vec<u8>, module: &ModuleEntry, pid: u32) -> Option<Arc<Held>> {
+    pub(crate) fn open(&mut self, path: Vec<u8>, module: &ModuleEntry, pid: u32) -> Option<Arc<ModuleFile>> {
         let identity = identity(path, module);
-        if let Some(held) = self.held.get(&identity).and_then(Weak::upgrade) {
-            return Some(held);
+        if let Some(file) = self.file.get(&identity).and_then(Weak::upgrade) {
+            return Some(file);
         }
-        let found = hold(Path::new(OsStr::from_bytes(&identity.0)), module, pid).map(Arc::new);
-        let is_it = |held: &&Arc<Held>| is_same_module(&held.file, held.stamp, module);
-        let held = found.or_else(|| self.started.as_ref().filter(is_it).cloned())?;
-        if self.held.len() >= FILES_TIDIED {
-            self.held.retain(|_, held| held.strong_count() > 0);
+        let found = find(Path::new(OsStr::from_bytes(&identity.0)), module, pid).map(Arc::new);
+        let is_it = |file: &&Arc<ModuleFile>| is_same_module(&file.file, file.stamp, module);
+        let file = found.or_else(|| self.started.as_ref().filter(is_it).cloned())?;
+        if self.file.len() >= FILES_TIDIED {
+            self.file.retain(|_, file| file.strong_count() > 0);
         }
-        self.held.insert(identity, Arc::downgrade(&held));
-        Some(held)
+        self.file.insert(identity, Arc::downgrade(&file));
+        Some(file)
     }
 }
 
@@ -123,7 +123,7 @@ pub(crate) fn identity(path: Vec<u8>, module: &ModuleEntry) -> Identity {
 }
 
 /// Opens the file that was mapped, wherever it is now.
-fn hold(path: &Path, module: &ModuleEntry, pid: u32) -> Option<Held> {
+fn find(path: &Path, module: &ModuleEntry, pid: u32) -> Option<ModuleFile> {
     let in_its_root =
         path.strip_prefix("/").ok().map(|path| Path::new(&format!("/proc/{pid}/root")).join(path));
     let of_the_process = (module.flags & module_flags::EXECUTABLE != 0)
@@ -132,17 +132,17 @@ fn hold(path: &Path, module: &ModuleEntry, pid: u32) -> Option<Held> {
     candidates.into_iter().flatten().find_map(|path| open_if_same(&path, module))
 }
 
-fn open_if_same(path: &Path, module: &ModuleEntry) -> Option<Held> {
-    open_regular(path).filter(|held| is_same_module(&held.file, held.stamp, module))
+fn open_if_same(path: &Path, module: &ModuleEntry) -> Option<ModuleFile> {
+    open_regular(path).filter(|file| is_same_module(&file.file, file.stamp, module))
 }
 
-fn open_regular(path: &Path) -> Option<Held> {
+fn open_regular(path: &Path) -> Option<ModuleFile> {
     // Opening a device or a FIFO may do something; a path of this kind is no module.
     std::fs::metadata(path).ok().filter(Metadata::is_file)?;
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path).ok()?;
     let metadata = file.metadata().ok().filter(Metadata::is_file)?;
     let stamp = Stamp::of(&metadata);
-    Some(Held { file, stamp })
+    Some(ModuleFile { file, stamp })
 }
 
 /// Whether a file is the one that was mapped: by its build id where the module has one.
@@ -184,19 +184,19 @@ mod tests {
             if with_build_id && module.build_id_length == 0 {
                 continue;
             }
-            let held = hold(&path, &module, 0).unwrap();
-            assert!(held.is_still_at(&path, &module));
+            let file = find(&path, &module, 0).unwrap();
+            assert!(file.is_still_at(&path, &module));
             std::fs::remove_file(&path).unwrap();
-            assert!(!held.is_still_at(&path, &module));
-            assert_eq!(held.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+            assert!(!file.is_still_at(&path, &module));
+            assert_eq!(file.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
 
             std::fs::write(&path, "another file").unwrap();
-            assert!(!held.is_still_at(&path, &module));
-            assert!(hold(&path, &module, 0).is_none());
+            assert!(!file.is_still_at(&path, &module));
+            assert!(find(&path, &module, 0).is_none());
 
             std::fs::remove_file(&path).unwrap();
             copy();
-            assert_eq!(held.is_still_at(&path, &module), with_build_id, "the same bytes in a new file");
+            assert_eq!(file.is_still_at(&path, &module), with_build_id, "the same bytes in a new file");
             std::fs::remove_file(&path).unwrap();
         }
     }
@@ -215,18 +215,18 @@ mod tests {
             let mut files = Files::default();
             files.open_started(&path);
             std::fs::rename(&path, folder.path().join("away")).unwrap();
-            assert!(Files::default().hold(name.clone(), &module, NOBODY).is_none());
-            let held = files.hold(name.clone(), &module, NOBODY).unwrap();
-            assert_eq!(held.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
+            assert!(Files::default().open(name.clone(), &module, NOBODY).is_none());
+            let file = files.open(name.clone(), &module, NOBODY).unwrap();
+            assert_eq!(file.image(&module).unwrap(), std::fs::read("/proc/self/exe").unwrap());
             // Another module isn't taken for it.
             let other = ModuleEntry { inode: 1, ..ModuleEntry::default() };
-            assert!(files.hold(name.clone(), &other, NOBODY).is_none());
+            assert!(files.open(name.clone(), &other, NOBODY).is_none());
             std::fs::rename(folder.path().join("away"), &path).unwrap();
         }
     }
 
     #[test]
-    fn only_elf_files_are_held() {
+    fn only_elf_files_are_opened() {
         let module = ModuleEntry::default();
         for path in ["/dev/zero", "/proc/self/mem", "/etc/passwd", "/", "/nowhere"] {
             assert!(open_if_same(Path::new(path), &module).is_none(), "{path}");

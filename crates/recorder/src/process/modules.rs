@@ -14,14 +14,14 @@ use std::sync::Arc;
 use everycall_format::arena::{ModuleEntry, module_state};
 
 use crate::memory::arena::Arena;
-use crate::process::module_files::{Files, Held, Identity, identity};
+use crate::process::module_files::{Files, Identity, ModuleFile, identity};
 
 /// A module that the program has or had.
 #[derive(Debug)]
 struct Known {
     entry: ModuleEntry,
     path: Option<Vec<u8>>,
-    held: Option<Arc<Held>>,
+    file: Option<Arc<ModuleFile>>,
 }
 
 /// Every module that was ever seen: an entry of the arena's table may be given to another module when its own was unloaded.
@@ -71,10 +71,10 @@ impl Modules {
             if arena.module(index).predecessors != module.predecessors {
                 continue;
             }
-            let held = path.clone().and_then(|path| files.hold(path, &module, pid));
+            let file = path.clone().and_then(|path| files.open(path, &module, pid));
             let number = self.known.len();
             self.path_bytes += path.as_ref().map_or(0, Vec::len);
-            self.known.push(Known { entry: module, path, held });
+            self.known.push(Known { entry: module, path, file });
             match self.current.get_mut(place) {
                 Some(current) => *current = number,
                 None => self.current.push(number),
@@ -126,7 +126,7 @@ impl Modules {
         let known = self.current.iter().filter_map(|number| self.known.get(*number));
         known.map(|known| {
             let path = known.path.as_deref().unwrap_or_default();
-            (&known.entry, path, known.held.as_ref().map(|held| held.file()))
+            (&known.entry, path, known.file.as_ref().map(|file| file.file()))
         })
     }
 
@@ -144,14 +144,14 @@ impl Modules {
         let present = self.current.iter().filter_map(|number| self.known.get(*number));
         let former = (arena.module_count()..).zip(self.former());
         for (index, known) in (0..).zip(present).chain(former) {
-            let (Some(held), Some(path_bytes)) = (&known.held, &known.path) else { continue };
+            let (Some(file), Some(path_bytes)) = (&known.file, &known.path) else { continue };
             let module = &known.entry;
             let path = Path::new(OsStr::from_bytes(path_bytes));
-            if held.is_still_at(path, module) {
+            if file.is_still_at(path, module) {
                 continue;
             }
             let bytes = || {
-                held.image(module).map_err(|reason| {
+                file.image(module).map_err(|reason| {
                     format!(
                         "{} was changed while the program ran, and {reason}; its functions will be shown as module+offset",
                         path.display()

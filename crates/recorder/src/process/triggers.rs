@@ -18,7 +18,7 @@ pub trait FindSites: Send {
     fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
 
     /// There is no room for these in the process: their calls are never looked at.
-    fn unwatched(&mut self, sites: &[TriggerSite]);
+    fn not_armed(&mut self, sites: &[TriggerSite]);
 
     /// The program didn't wait for these: calls before weren't looked at.
     fn late(&mut self, sites: &[TriggerSite]);
@@ -26,7 +26,7 @@ pub trait FindSites: Send {
 
 /// A process with triggers.
 #[derive(Clone, Debug)]
-pub struct Watched {
+pub struct TriggeredProcess {
     /// Its number in the file.
     pub number: u32,
     /// Its process id.
@@ -46,7 +46,7 @@ pub type WriteChunk<'a> = dyn FnMut(u32, u32, &[u8]) -> io::Result<()> + 'a;
 pub trait KeepCalls: Send {
     /// Something may have been posted, in one of these processes. How long it may take until the next look. A process that has ended
     /// is given once more afterwards, and then never again. `signals` came since.
-    fn look(&mut self, watched: &[Watched], signals: &[i32]) -> Duration;
+    fn look(&mut self, processes: &[TriggeredProcess], signals: &[i32]) -> Duration;
 
     /// All processes are over, and in the file: writes what was kept.
     ///

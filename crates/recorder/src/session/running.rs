@@ -189,7 +189,7 @@ impl Running {
         self.doorbell.stop();
         let mut keep = self.keeper.and_then(Keeper::stop);
         let mut tree = lock(&self.tree);
-        let watched = tree.watched_last();
+        let processes = tree.triggered_last();
         let now = self.readings.take();
         let members = tree.end(now);
         self.readings.take();
@@ -199,7 +199,7 @@ impl Running {
         silent.retain(|child| members.iter().all(|member| member.pid != child.pid));
         children.append(&mut silent);
         if let Some(keep) = &mut keep {
-            keep.look(&watched, &[]);
+            keep.look(&processes, &[]);
         }
         let keep = keep.map(KeepBox);
         Ended { members, children, untraced, end, readings: self.readings, status, keep }

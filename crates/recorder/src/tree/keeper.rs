@@ -29,9 +29,9 @@ struct Looks {
 impl Looks {
     /// How long it may take until the next one.
     fn look(&self) -> Duration {
-        let watched = lock(&self.tree).watched();
+        let processes = lock(&self.tree).triggered();
         let signals = std::mem::take(&mut *lock(&self.signals));
-        lock(&self.keep).look(&watched, &signals)
+        lock(&self.keep).look(&processes, &signals)
     }
 }
 

@@ -19,7 +19,7 @@ use crate::memory::hub::Hub;
 use crate::process::armed::Armed;
 use crate::process::member::{Life, Member};
 use crate::process::module_files::Files;
-use crate::process::triggers::{FindSites, Watched};
+use crate::process::triggers::{FindSites, TriggeredProcess};
 use crate::sys::clock::ticks;
 use crate::tree::arenas::Arenas;
 use crate::tree::ends::Ends;
@@ -49,7 +49,7 @@ pub(crate) struct ProcessTree {
     /// Knows which functions triggers name.
     finder: Option<Box<dyn FindSites>>,
     /// Processes that aren't members any more, and that whoever keeps calls hasn't seen since.
-    forgotten: Vec<Watched>,
+    forgotten: Vec<TriggeredProcess>,
 }
 
 impl std::fmt::Debug for ProcessTree {
@@ -199,17 +199,17 @@ impl ProcessTree {
     }
 
     /// The same when the recording ends.
-    pub fn watched_last(&mut self) -> Vec<Watched> {
-        let mut watched = std::mem::take(&mut self.forgotten);
-        watched.extend(self.members().filter_map(Member::watched_last));
-        watched
+    pub fn triggered_last(&mut self) -> Vec<TriggeredProcess> {
+        let mut processes = std::mem::take(&mut self.forgotten);
+        processes.extend(self.members().filter_map(Member::triggered_last));
+        processes
     }
 
     /// The processes with triggers, and those that have gone since the last call.
-    pub fn watched(&mut self) -> Vec<Watched> {
-        let mut watched = std::mem::take(&mut self.forgotten);
-        watched.extend(self.members().filter_map(Member::watched));
-        watched
+    pub fn triggered(&mut self) -> Vec<TriggeredProcess> {
+        let mut processes = std::mem::take(&mut self.forgotten);
+        processes.extend(self.members().filter_map(Member::triggered));
+        processes
     }
 
     /// Opens the program at `path`, which is about to be started.
@@ -300,7 +300,7 @@ impl ProcessTree {
             excess += 1;
         }
         let taken: Vec<Member> = self.ended.drain(..excess).collect();
-        self.forgotten.extend(taken.iter().filter_map(Member::watched_last));
+        self.forgotten.extend(taken.iter().filter_map(Member::triggered_last));
         taken
     }
 

@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, holder, module_flags, module_state,
+    ArenaHeader, ModuleEntry, OpenCall, SegmentEntry, ThreadHeader, module_flags, module_state, pinned_by,
     thread_state,
 };
 use everycall_format::event::{EXIT, call_word, kind, payload_word, record_word};
@@ -228,7 +228,7 @@ impl Arena {
         let index = header.segments_taken + (number % segments) as u32;
         self.0.write_all_at(&bytes, header.segment_at(index)).unwrap();
         let entry =
-            SegmentEntry { holders: holder::OWNER, slot: header.threads, number, ..SegmentEntry::default() };
+            SegmentEntry { pins: pinned_by::OWNER, slot: header.threads, number, ..SegmentEntry::default() };
         self.put(header.segment_entry_at(index), &entry);
     }
 

@@ -30,7 +30,7 @@ pub struct Memory {
     free: AtomicU64,
     in_use: AtomicU32,
     ring_segments: AtomicU32,
-    keep_until: AtomicU64,
+    grow_until: AtomicU64,
 }
 
 impl Memory {
@@ -48,7 +48,7 @@ impl Memory {
             free: AtomicU64::new(0),
             in_use: AtomicU32::new(0),
             ring_segments: AtomicU32::new(ring_segments),
-            keep_until: AtomicU64::new(0),
+            grow_until: AtomicU64::new(0),
         }
     }
 
@@ -63,7 +63,7 @@ impl Memory {
             in_use: &self.in_use,
             ring_segments: &self.ring_segments,
             extra: self.extra,
-            keep_until: &self.keep_until,
+            grow_until: &self.grow_until,
             room: None,
         }
     }
@@ -90,12 +90,8 @@ impl Memory {
         let taken = self.taken.load(Relaxed);
         let free = self.given_back();
         for index in 0..taken {
-            let holders = self.entries[index as usize].holders.load(Relaxed);
-            assert_eq!(
-                holders == 0,
-                free.contains(&index),
-                "segment {index}: holders {holders:#x}, free: {free:?}"
-            );
+            let pins = self.entries[index as usize].pins.load(Relaxed);
+            assert_eq!(pins == 0, free.contains(&index), "segment {index}: pins {pins:#x}, free: {free:?}");
         }
         assert_eq!(self.in_use.load(Relaxed), taken - free.len() as u32);
     }
@@ -175,17 +171,17 @@ impl<'m> Writer<'m> {
     /// The ring's part of the slow path.
     #[cold]
     fn slow(&self, word: u64) {
-        self.ring.hold();
+        self.ring.suspend();
         if !self.ring.has_room(1) {
             let ticks = self.ring.number() + 1;
             self.ring.close(ticks, false);
-            let is_asked = self.memory.keep_until.load(Relaxed) > ticks;
+            let is_asked = self.memory.grow_until.load(Relaxed) > ticks;
             let size = if is_asked { Size::Grow(0) } else { Size::Limit };
             let how = Advance { ticks, open_calls: 0, size, shortage: Shortage::Overwrite };
             assert!(self.ring.advance(how, |_, _| ()));
         }
         self.ring.push(&[word]);
-        self.ring.release();
+        self.ring.resume();
         assert_eq!(self.ring.events(), self.next + 1);
     }
 

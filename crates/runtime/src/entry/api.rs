@@ -88,7 +88,7 @@ pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
             0
         }
         Some(control) if record == 0 => within(process, control, |thread| {
-            thread.ring.hold();
+            thread.ring.suspend();
             pause::leave_out(thread);
         }),
         Some(control) => {
@@ -118,7 +118,7 @@ fn go_on(process: &'static Process, control: &'static Control, frame: u64) -> i3
         return 0;
     }
     let result = within(process, control, |thread| {
-        thread.ring.hold();
+        thread.ring.suspend();
         if !recording::stop_if_asked(thread.control, &thread.slot) {
             let ticks = thread.prepare(WORDS_BEFORE);
             thread.drop_dead(ticks, Frame::Body(frame.wrapping_sub(HOOK_BELOW_FRAME)));

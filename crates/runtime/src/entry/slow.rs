@@ -178,7 +178,7 @@ fn give_back(process: &'static Process, control: &Control, event: &Event<'_>) {
         return;
     }
     let thread = Thread::new(process, control);
-    thread.ring.hold();
+    thread.ring.suspend();
     if let Some(slot) = event.reserved {
         thread.ring.give_up_slot(slot, everycall_hooks::ticks());
     }
@@ -220,15 +220,15 @@ fn record_in(process: &'static Process, context: Context, event: &Event<'_>) {
         thread.slot.lost_busy().fetch_add(1, Relaxed);
         return;
     }
-    thread.ring.hold();
-    if record_held(&thread, context, event) {
+    thread.ring.suspend();
+    if record_suspended(&thread, context, event) {
         recording::look_again(control);
     }
     control.busy.store(0, Relaxed);
 }
 
 /// Records an event while hooks are kept from the ring. Returns whether they may write again.
-fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool {
+fn record_suspended(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool {
     let frame = event.frame();
     if let Some(reserved) = event.reserved {
         if event.is_exit() && exit_in_place(thread, reserved, frame, event) {
@@ -265,7 +265,7 @@ fn record_held(thread: &Thread<'_>, context: Context, event: &Event<'_>) -> bool
         entry.record(thread, place);
         entry.is_ending
     };
-    watch(thread, is_ending);
+    divert(thread, is_ending);
     if let Context::New(_) = context {
         thread.ring.end_after(FIRST_LOOK);
     }
@@ -281,18 +281,18 @@ fn exit_in_place(thread: &Thread<'_>, reserved: &AtomicU64, frame: Frame, event:
         return false;
     }
     thread.resume();
-    thread.watch_on();
+    thread.divert_again();
     true
 }
 
 /// Lets hooks write again, except for events that only the slow path can classify.
-fn watch(thread: &Thread<'_>, is_ending: bool) {
+fn divert(thread: &Thread<'_>, is_ending: bool) {
     thread.resume();
-    thread.watch_handler();
+    thread.divert_in_handler();
     if !is_ending || thread.is_cancelled() {
-        thread.watch_end();
+        thread.divert_if_ended();
     }
-    thread.watch_cleanup();
+    thread.divert_in_cleanup();
 }
 
 /// Which kind of stack a call is entered on.
@@ -364,7 +364,7 @@ impl Entry {
             // their name. After a thread has ended, or while a frame cleans up, the calls behind
             // this call's exit may have another caller. With the target of a jump, the call that
             // jumped ends; behind a call inside it, it may have ended.
-            thread.open.watch_innermost(frame);
+            thread.open.divert_innermost(frame);
         }
     }
 
@@ -378,7 +378,7 @@ impl Entry {
         thread.called_at(ticks, self.caller(false));
         let is_there = thread.entry(ticks, place, self.frame, true);
         if is_there && (self.is_ending || has_jumped) {
-            thread.open.watch_innermost(self.frame);
+            thread.open.divert_innermost(self.frame);
         }
     }
 

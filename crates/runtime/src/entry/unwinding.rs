@@ -54,7 +54,7 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         // The wrappers call this wherever exceptions are caught.
         HANDLED | CLEANED if calling::is_recording() && contexts::shares_frame(hook) => {
             let _ = calling::with_thread(|thread| match what {
-                HANDLED => thread.watch_inlined(hook, name as u64),
+                HANDLED => thread.divert_inlined(hook, name as u64),
                 _ if thread.open.count_inlined(hook) > 0 => thread.tell_inlined(hook, label::HANDLER),
                 _ => {}
             });

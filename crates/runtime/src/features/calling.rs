@@ -24,7 +24,7 @@ pub(crate) fn note(class: u8, name: &[u8], stack_pointer: u64) {
     uninterrupted(process, || {
         if let Some(control) = own_control(process).filter(is_active) {
             within(process, control, |thread| {
-                thread.ring.hold();
+                thread.ring.suspend();
                 if !recording::stop_if_asked(thread.control, &thread.slot) {
                     let empty = label::record(class, 0, None, name);
                     let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
@@ -88,11 +88,11 @@ pub(crate) fn with_thread(write: impl FnOnce(&Thread<'_>)) -> Result<(), i32> {
         if thread.control.state.load(Relaxed) == state::OFF {
             return;
         }
-        thread.ring.hold();
+        thread.ring.suspend();
         if !recording::stop_if_asked(thread.control, &thread.slot) {
             write(thread);
             thread.resume();
-            thread.watch_handler();
+            thread.divert_in_handler();
         }
     })
 }
@@ -108,7 +108,7 @@ pub(crate) fn within(
     }
     let thread = Thread::new(process, control);
     work(&thread);
-    thread.watch_on();
+    thread.divert_again();
     recording::look_again(control);
     control.busy.store(0, Relaxed);
     0

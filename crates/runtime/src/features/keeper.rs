@@ -154,7 +154,7 @@ fn write(
             kept: u64::from(choice.count + more),
             missed,
             functions: rule.functions,
-            unwatched: triggers.unwatched(index).saturating_add(rule.left_out),
+            not_armed: triggers.not_armed(index).saturating_add(rule.left_out),
             ..TriggerRecord::default()
         };
         texts = texts.max(rule.text_offset.saturating_add(rule.text_length));

@@ -41,7 +41,7 @@ pub(crate) fn change(process: &'static Process, nanoseconds: u64) -> i32 {
 
 /// The calling thread adopts it at once.
 pub(crate) fn adopt(thread: &Thread<'_>) {
-    thread.ring.hold();
+    thread.ring.suspend();
     thread.adopt_thresholds();
     thread.resume();
 }

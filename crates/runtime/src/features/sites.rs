@@ -56,7 +56,7 @@ impl<'a> Sites<'a> {
     /// The numbers of the tail exits of functions that these triggers name.
     pub(crate) fn tail_exits_of(&self, triggers: Triggers) -> impl Iterator<Item = u32> + Clone {
         self.tail_exits()
-            .filter(move |number| triggers.holding(self.code(self.function(*number))).next().is_some())
+            .filter(move |number| triggers.sites_at(self.code(self.function(*number))).next().is_some())
     }
 
     /// The numbers of all tail exits.

@@ -7,7 +7,7 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::Wire;
 use everycall_format::arena::{
-    ArenaHeader, COUNTERS, ClockReading, HOLDERS, HOLDERS_OFFSET, HolderEntry, ModuleEntry, OpenCall, PAGE,
+    ArenaHeader, COUNTERS, ClockReading, ModuleEntry, OpenCall, PAGE, PINNERS, PINNERS_OFFSET, PinnerEntry,
     ThreadHeader,
 };
 use everycall_ring::{Control, Pool, Ring};
@@ -124,7 +124,7 @@ impl Arena {
             in_use: field!(self.base, ArenaHeader, segments_in_use, AtomicU32),
             ring_segments: self.ring_segments(),
             extra: layout.extra_segments,
-            keep_until: field!(self.base, ArenaHeader, keep_until, AtomicU64),
+            grow_until: field!(self.base, ArenaHeader, grow_until, AtomicU64),
             room: crash_file::room(),
         }
     }
@@ -187,15 +187,15 @@ impl Arena {
         self.put(offset_of!(ArenaHeader, start) as u64, reading);
     }
 
-    /// Entry `index` of the table of holders: process id, time of the entry, start time of that
+    /// Entry `index` of the table of pinners: process id, time of the entry, start time of that
     /// process.
-    pub(crate) fn holder(&self, index: u32) -> (&'static AtomicU32, &'static AtomicU64, &'static AtomicU64) {
-        let index = index.min(HOLDERS - 1);
-        let entry = self.at(HOLDERS_OFFSET + u64::from(index) * HolderEntry::SIZE as u64);
+    pub(crate) fn pinner(&self, index: u32) -> (&'static AtomicU32, &'static AtomicU64, &'static AtomicU64) {
+        let index = index.min(PINNERS - 1);
+        let entry = self.at(PINNERS_OFFSET + u64::from(index) * PinnerEntry::SIZE as u64);
         (
-            field!(entry, HolderEntry, pid, AtomicU32),
-            field!(entry, HolderEntry, since, AtomicU64),
-            field!(entry, HolderEntry, started, AtomicU64),
+            field!(entry, PinnerEntry, pid, AtomicU32),
+            field!(entry, PinnerEntry, since, AtomicU64),
+            field!(entry, PinnerEntry, started, AtomicU64),
         )
     }
 

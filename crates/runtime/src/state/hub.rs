@@ -14,8 +14,10 @@ use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ChildEntry};
 use everycall_format::hub::{HUB_MAGIC, HUB_VERSION, HubHeader, SPARES, silence};
 
-/// How long a process waits for the recorder to open a module's file.
-pub(crate) const FILE_WAIT_NS: u64 = 10_000_000;
+/// How long a process waits for the recorder to open a module's file: long enough for a recorder that
+/// gets no CPU for a while. If the recorder doesn't answer in this time, no process waits again until
+/// it does.
+pub(crate) const FILE_WAIT_NS: u64 = 200_000_000;
 /// How long it waits if triggers may name functions of the module, whose calls would otherwise be
 /// missed: long enough for a large library's symbols on a busy machine.
 const NAMES_WAIT_NS: u64 = 10_000_000_000;

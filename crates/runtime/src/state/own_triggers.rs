@@ -10,7 +10,7 @@ use core::sync::atomic::{
 use everycall_format::Wire;
 use everycall_format::site_set::{SiteSet, throws};
 use everycall_format::trigger::{
-    CALLS, KEEP_TICKS, NEVER, RULES, TYPES, ThrownType, TriggerHeader, TriggerRule, TriggerSite,
+    CALLS, GROW_TICKS, NEVER, RULES, TYPES, ThrownType, TriggerHeader, TriggerRule, TriggerSite,
     TriggeredCall, call_state, type_at,
 };
 
@@ -22,7 +22,7 @@ impl Triggers {
         let header = TriggerHeader {
             floor: NEVER,
             segments_allowed: u32::try_from(segments).unwrap_or(u32::MAX),
-            keep_ticks: KEEP_TICKS,
+            grow_ticks: GROW_TICKS,
             ..TriggerHeader::default()
         };
         let mut bytes = [0; TriggerHeader::SIZE];
@@ -41,7 +41,7 @@ impl Triggers {
                 field!(rule, TriggerRule, least, AtomicU64),
                 field!(rule, TriggerRule, fired, AtomicU64),
                 field!(rule, TriggerRule, missed, AtomicU64),
-                field!(rule, TriggerRule, unwatched, AtomicU64),
+                field!(rule, TriggerRule, not_armed, AtomicU64),
             ] {
                 count.store(0, Relaxed);
             }
@@ -55,7 +55,7 @@ impl Triggers {
         let allowed = u32::try_from(segments).unwrap_or(u32::MAX);
         // Segments in use are counted for all areas together.
         field!(self.base, TriggerHeader, segments_allowed, AtomicU32).store(allowed, Relaxed);
-        field!(self.base, TriggerHeader, keep_ticks, AtomicU64).store(KEEP_TICKS, Relaxed);
+        field!(self.base, TriggerHeader, grow_ticks, AtomicU64).store(GROW_TICKS, Relaxed);
         self.hear(self.bell());
         field!(self.base, TriggerHeader, in_use, AtomicU32).store(1, Release);
     }
@@ -89,7 +89,7 @@ impl Triggers {
             if written == target.room {
                 left_out += 1;
                 let rule = self.rule(site.rule.min(RULES - 1));
-                field!(rule, TriggerRule, unwatched, AtomicU64).fetch_add(1, Relaxed);
+                field!(rule, TriggerRule, not_armed, AtomicU64).fetch_add(1, Relaxed);
                 continue;
             }
             let place = self.at(target.at(written));
@@ -165,8 +165,8 @@ impl Triggers {
     }
 
     /// Functions of a trigger for which there was no space.
-    pub(crate) fn unwatched(&self, rule: u32) -> u64 {
-        field!(self.rule(rule), TriggerRule, unwatched, AtomicU64).load(Relaxed)
+    pub(crate) fn not_armed(&self, rule: u32) -> u64 {
+        field!(self.rule(rule), TriggerRule, not_armed, AtomicU64).load(Relaxed)
     }
 
     /// How many calls met the condition of a trigger, and how many of those to be kept couldn't be.

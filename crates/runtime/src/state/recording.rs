@@ -53,7 +53,7 @@ pub(crate) fn is_off(control: &Control) -> bool {
     is_disabled() || control.left_out.load(Relaxed) != 0
 }
 
-/// Stops recording in the calling thread, whose ring is held, if requested. Returns whether it did.
+/// Stops recording in the calling thread, whose ring is suspended, if requested. Returns whether it did.
 pub(crate) fn stop_if_asked(control: &Control, slot: &Slot) -> bool {
     let is_left_out = control.left_out.load(Relaxed) != 0;
     if !is_left_out && !is_disabled() {

@@ -1,7 +1,7 @@
 //! Snapshots that the program has taken of itself and not freed.
 
 use core::sync::atomic::{AtomicU32, AtomicU64};
-use everycall_format::arena::HOLDERS;
+use everycall_format::arena::PINNERS;
 
 /// [`Handle::state`].
 pub(crate) mod snapshot_state {
@@ -11,8 +11,8 @@ pub(crate) mod snapshot_state {
     pub(crate) const READY: u32 = 2;
 }
 
-/// The snapshots that the process has taken and not freed, by index in the table of holders.
-pub(crate) struct Snapshots(pub(crate) [Handle; HOLDERS as usize]);
+/// The snapshots that the process has taken and not freed, by index in the table of pinners.
+pub(crate) struct Snapshots(pub(crate) [Handle; PINNERS as usize]);
 
 /// A snapshot that was taken.
 pub(crate) struct Handle {

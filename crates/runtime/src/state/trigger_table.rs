@@ -89,7 +89,7 @@ impl Triggers {
     }
 
     /// The sites that hold `code`. Sites are in order; those of one function are adjacent.
-    pub(crate) fn holding(&self, code: u32) -> impl Iterator<Item = Site> + use<> {
+    pub(crate) fn sites_at(&self, code: u32) -> impl Iterator<Item = Site> + use<> {
         let (triggers, sites) = (*self, self.sites());
         let count = if code >= ESCAPE_FIRST { 0 } else { sites.count };
         let at = move |index: u32| triggers.at(sites.at(index));
@@ -115,7 +115,7 @@ impl Triggers {
 
     /// Whether a trigger follows the tail calls of the function with this code.
     pub(crate) fn follows_tails_of(&self, code: u32) -> bool {
-        self.holding(code).any(|site| site.counts_tails)
+        self.sites_at(code).any(|site| site.counts_tails)
     }
 
     /// The ranges of code whose tail calls are followed.
@@ -137,7 +137,7 @@ impl Triggers {
     }
 
     pub(crate) fn names(&self, code: u32) -> bool {
-        self.holding(code).any(|site| site.threshold != NEVER || site.is_for_throws)
+        self.sites_at(code).any(|site| site.threshold != NEVER || site.is_for_throws)
     }
 
     pub(crate) fn rule(&self, index: u32) -> *mut u8 {
@@ -173,8 +173,8 @@ impl Triggers {
     }
 
     /// How long threads have to keep their events when a call is posted.
-    pub(crate) fn keep_ticks(&self) -> u64 {
-        field!(self.base, TriggerHeader, keep_ticks, AtomicU64).load(Relaxed)
+    pub(crate) fn grow_ticks(&self) -> u64 {
+        field!(self.base, TriggerHeader, grow_ticks, AtomicU64).load(Relaxed)
     }
 
     /// Posts a call in an entry from [`Triggers::take_call`].

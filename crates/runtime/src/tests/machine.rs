@@ -18,7 +18,7 @@ use crate::threads::open_calls::OpenCalls;
 use crate::threads::stacks::{self, Bounds, bounds};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use everycall_format::arena::{ArenaHeader, OpenCall, holder};
+use everycall_format::arena::{ArenaHeader, OpenCall, pinned_by};
 use everycall_format::env::KeepEnded;
 use everycall_format::event::{EXIT, OFFSET_FIRST, WORD_SIZE, Word, call_word, kind, record_word};
 use everycall_hooks::{ModuleDescriptor, short_map, slow};
@@ -229,7 +229,7 @@ impl Machine {
         let pool = arena.pool();
         pool.words.iter().for_each(|word| word.store(0, Relaxed));
         for entry in pool.entries {
-            entry.holders.store(0, Relaxed);
+            entry.pins.store(0, Relaxed);
             entry.next.store(0, Relaxed);
             entry.written.store(0, Relaxed);
         }
@@ -633,7 +633,7 @@ impl Machine {
     }
 
     /// Whether every event goes to the slow path.
-    pub(super) fn is_held(&self) -> bool {
+    pub(super) fn is_suspended(&self) -> bool {
         self.control.end.load(Relaxed) == 0
     }
 
@@ -651,8 +651,8 @@ impl Machine {
         let segment_words = self.slot.segment_words();
         let newest = self.ring().number();
         assert_eq!(self.slot.segment().load(Relaxed), newest);
-        let held = self.control.held_position.load(Relaxed);
-        let next = if held != 0 { held } else { self.control.position.load(Relaxed) };
+        let suspended = self.control.suspended_position.load(Relaxed);
+        let next = if suspended != 0 { suspended } else { self.control.position.load(Relaxed) };
         let current = pool.address(self.control.current.load(Relaxed));
         let written = (next.min(self.control.segment_end.load(Relaxed)) - current) as usize / WORD_SIZE;
         let events = self.ring().events();
@@ -664,7 +664,7 @@ impl Machine {
         let mut nesting = [Nesting::default(), Nesting { by_depth: true, ..Nesting::default() }];
         for number in newest.saturating_sub(limit - 1)..=newest {
             let is_it = |entry: &&everycall_ring::SegmentEntry| {
-                entry.number.load(Relaxed) == number && entry.holders.load(Relaxed) == holder::OWNER
+                entry.number.load(Relaxed) == number && entry.pins.load(Relaxed) == pinned_by::OWNER
             };
             let entry = pool.entries.iter().find(is_it).expect("every segment is somewhere");
             oldest_events = oldest_events.min(entry.events_before.load(Relaxed));

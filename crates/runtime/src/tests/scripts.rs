@@ -91,13 +91,13 @@ fn recursion_beyond_the_capacity_comes_back() {
         machine.catch(|machine| {
             recurse(machine, depth, &mut |machine| {
                 deepest = machine.depth();
-                assert!(machine.is_held() || depth < CAPACITY);
+                assert!(machine.is_suspended() || depth < CAPACITY);
                 Ok(())
             })
         });
         assert_eq!(deepest, depth);
         machine.last_call();
-        assert!(!machine.is_held(), "hooks write by themselves again");
+        assert!(!machine.is_suspended(), "hooks write by themselves again");
         machine.finish();
     }
 }

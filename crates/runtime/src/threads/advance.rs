@@ -33,7 +33,7 @@ impl Thread<'_> {
             self.control.ticks_high.store(high, Relaxed);
             self.slot.ticks_high().store(high, Relaxed);
             self.ring.push(&[record_word(ticks, kind::EPOCH, 1, 0), payload_word(high, kind::EPOCH, 1)]);
-            triggers::watch_open_calls(self.process, &self.open);
+            triggers::divert_armed_calls(self.process, &self.open);
             self.look_at_thresholds(ticks);
             if self.control.short.load(Relaxed) != 0 && self.ring.number() == 0 {
                 // The first segment may last for long: its end isn't waited for.
@@ -83,7 +83,7 @@ impl Thread<'_> {
             // missed.
             let bell = arena.pool_bell().load(SeqCst);
             let ticks = everycall_hooks::ticks();
-            let is_asked = arena.pool().keep_until.load(Relaxed) > ticks || trigger_table::are_awaited(arena);
+            let is_asked = arena.pool().grow_until.load(Relaxed) > ticks || trigger_table::are_awaited(arena);
             let waits = arena.stream().load(Relaxed) == stream::STALL;
             let how = Advance {
                 ticks,
@@ -118,7 +118,7 @@ impl Thread<'_> {
         begin::add_segment_to_dumps(arena, self.control.current.load(Relaxed));
         trigger_table::count_beyond(self.process, self.control);
         if self.control.ticks_high.load(Relaxed) != high {
-            triggers::watch_open_calls(self.process, &self.open);
+            triggers::divert_armed_calls(self.process, &self.open);
         }
         self.look_at_thresholds(everycall_hooks::ticks());
     }
@@ -132,7 +132,7 @@ impl Thread<'_> {
             && self.open.jumped().is_none()
             && self.open.room() > self.slot.segment_words() as u64
         {
-            self.ring.release();
+            self.ring.resume();
         }
     }
 }

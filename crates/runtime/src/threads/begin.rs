@@ -97,7 +97,7 @@ fn begin_in(
     control.handled.store(0, Relaxed);
     control.jumped_to.store(0, Relaxed);
     DeepCalls::of(control).give_back();
-    control.held_position.store(0, Relaxed);
+    control.suspended_position.store(0, Relaxed);
     control.busy.store(0, Relaxed);
     control.looked_depth.store(0, Relaxed);
     control.matching.store(0, Relaxed);

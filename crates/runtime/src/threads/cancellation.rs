@@ -29,7 +29,7 @@ pub(crate) fn cancel(process: &'static Process, thread: u64) {
             // Not if another thread has got the context meanwhile.
             if is_it && control.thread.compare_exchange(known, known | CANCELLED, SeqCst, Relaxed).is_ok() {
                 has_context = true;
-                // The thread itself may be storing this: see `Thread::watch_end`.
+                // The thread itself may be storing this: see `Thread::divert_if_ended`.
                 fence(SeqCst);
                 control.stack_low.store(u64::MAX, Relaxed);
             }

@@ -45,7 +45,7 @@ impl Thread<'_> {
         if self.control.state.load(Relaxed) != state::ACTIVE || self.control.busy.swap(1, Relaxed) != 0 {
             return;
         }
-        self.ring.hold();
+        self.ring.suspend();
         if !recording::stop_if_asked(self.control, &self.slot) {
             record(self);
             self.resume();

@@ -6,7 +6,7 @@
 //! contexts     which stack a thread runs: its own, or a fiber's
 //! open_calls   the open-call stack: dead frames, matching an exit; deep_calls: beyond its capacity
 //! thread       a thread, as the slow path sees it
-//! watch        what sends a thread's next event to the slow path
+//! divert       what sends a thread's next event to the slow path
 //! triggers     calls of armed functions that took long; tails: those that end in a tail call
 //! short_calls  calls that are dropped because they were short
 //! quick_marks  the program's marks, without the slow path
@@ -20,6 +20,7 @@ pub(crate) mod begin;
 pub(crate) mod cancellation;
 pub(crate) mod contexts;
 pub(crate) mod deep_calls;
+pub(crate) mod divert;
 pub(crate) mod events;
 pub(crate) mod nested;
 pub(crate) mod open_calls;
@@ -32,4 +33,3 @@ pub(crate) mod stacks;
 pub(crate) mod tails;
 pub(crate) mod thread;
 pub(crate) mod triggers;
-pub(crate) mod watch;

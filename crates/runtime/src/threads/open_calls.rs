@@ -20,7 +20,7 @@ use everycall_ring::Control;
 const ENTRY: u64 = size_of::<OpenCall>() as u64;
 /// Marks a call whose exit the slow path has to see: its stack pointer is this far from a multiple
 /// of 8, above or below.
-const WATCHED: u64 = 1;
+const DIVERTED: u64 = 1;
 
 /// The most bytes of arguments that a frame may have pushed.
 const PUSHED_MAX: u64 = 64 << 10;
@@ -429,20 +429,20 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Marks the calls whose code `is_wanted` accepts, as [`OpenCalls::watch_innermost`] does.
-    pub(crate) fn watch(&self, is_wanted: impl Fn(u32) -> bool) {
+    /// Marks the calls whose code `is_wanted` accepts, as [`OpenCalls::divert_innermost`] does.
+    pub(crate) fn divert(&self, is_wanted: impl Fn(u32) -> bool) {
         for entry in self.entries_from(0) {
             if is_wanted(self.facts(entry).code) {
-                self.watch_entry(entry);
+                self.divert_entry(entry);
             }
         }
     }
 
-    fn watch_entry(&self, entry: u64) {
+    fn divert_entry(&self, entry: u64) {
         let pointer = self.stack_pointer(entry);
         // Hooks that compare stack pointers for equality have no shared frames.
         if self.shared(entry) == shared::NONE {
-            pointer.store(pointer.load(Relaxed) | WATCHED, Relaxed);
+            pointer.store(pointer.load(Relaxed) | DIVERTED, Relaxed);
         }
         let word = self.word(entry);
         word.store(word.load(Relaxed) | u64::from(EXIT), Relaxed);
@@ -564,20 +564,20 @@ impl<'a> OpenCalls<'a> {
     fn own_pointer(&self, entry: u64) -> u64 {
         match self.stack_pointer(entry).load(Relaxed) {
             u64::MAX => u64::MAX,
-            pointer => pointer.saturating_add(WATCHED) & !7,
+            pointer => pointer.saturating_add(DIVERTED) & !7,
         }
     }
 
     /// Marks the innermost call, which was entered at `frame`. No exit hook then recognises it, so
     /// its exit comes to the slow path.
-    pub(crate) fn watch_innermost(&self, frame: Frame) {
+    pub(crate) fn divert_innermost(&self, frame: Frame) {
         if let Some(entry) = self.innermost() {
             // Marked downwards, so that hooks don't take a later call at the same place for one
             // within it.
             if let Frame::Start(pointer) = frame {
-                self.stack_pointer(entry).store(pointer.wrapping_sub(WATCHED), Relaxed);
+                self.stack_pointer(entry).store(pointer.wrapping_sub(DIVERTED), Relaxed);
             }
-            self.watch_entry(entry);
+            self.divert_entry(entry);
         }
     }
 

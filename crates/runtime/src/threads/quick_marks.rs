@@ -57,7 +57,7 @@ pub(crate) fn write(class: u8, value: Option<u64>, name: &[u8], stack_pointer: u
 /// Reserves slots in the calling thread's ring. Returns the address of the first one and the time.
 ///
 /// The position is read first and exchanged last. If a signal handler has written anything between, the exchange fails: so all
-/// that was found between holds, and slot order is the order of time.
+/// that was found between suspensions, and slot order is the order of time.
 #[inline]
 fn reserve(control: &Control, words: usize, stack_pointer: u64) -> Option<(u64, u64)> {
     // Another stack's block: before anything else of it is touched.

@@ -324,9 +324,9 @@ fn occupied(process: &'static Process, index: u32, slot: &Slot) -> u64 {
     let control = process.control(index);
     let size = (slot.segment_words() * size_of::<u64>()) as u64;
     let whole = u64::from(control.ring_count.load(Relaxed).saturating_sub(1)) * size;
-    let position = match control.held_position.load(Relaxed) {
+    let position = match control.suspended_position.load(Relaxed) {
         0 => control.position.load(Relaxed),
-        held => held,
+        suspended => suspended,
     };
     let last = control.segment_end.load(Relaxed).saturating_sub(position).min(size);
     PAGE + whole + (size - last).next_multiple_of(PAGE)

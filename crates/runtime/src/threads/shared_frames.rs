@@ -47,8 +47,8 @@ impl Thread<'_> {
     /// - If it is the exit of an inlined call, that call has handled the exception.
     /// - If it is another call, readers decide, because they know what is inlined at this address.
     ///
-    /// (`watch_on` sends that event to the slow path.)
-    pub(crate) fn watch_inlined(&self, hook: u64, address: u64) {
+    /// (`divert_again` sends that event to the slow path.)
+    pub(crate) fn divert_inlined(&self, hook: u64, address: u64) {
         if self.open.is_shared(hook) {
             self.tell_inlined(hook, label::HANDLER);
             self.open.handle(hook);

@@ -17,7 +17,7 @@ use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::{EXIT, Word};
 use everycall_format::trigger::{TriggeredCall, call_flags, jumped};
-use everycall_ring::Keep;
+use everycall_ring::GrowRequest;
 
 /// The innermost open call of `thread` ends at `ticks`: posts it if a trigger wants it.
 pub(crate) fn judge(thread: &Thread<'_>, ticks: u64) {
@@ -40,7 +40,7 @@ pub(crate) fn judge_jump(thread: &Thread<'_>, call: &OpenCallFacts, jump: LastJu
 
 fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool) {
     for triggers in Triggers::all(thread.process.arena()) {
-        for site in triggers.holding(left.call.code).filter(&is_wanted) {
+        for site in triggers.sites_at(left.call.code).filter(&is_wanted) {
             if left.took() <= site.threshold {
                 continue;
             }
@@ -79,7 +79,7 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
 /// Whether a trigger wants a call.
 fn is_wanted(process: &Process, left: &Left) -> bool {
     let takes_long =
-        |triggers: Triggers| triggers.holding(left.call.code).any(|site| left.took() > site.threshold);
+        |triggers: Triggers| triggers.sites_at(left.call.code).any(|site| left.took() > site.threshold);
     Triggers::all(process.arena()).any(takes_long)
 }
 
@@ -202,7 +202,7 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     // Done first, so that nothing is overwritten until a reader comes. It expires by itself,
     // because the reader doesn't know of it.
     let pool = process.arena().pool();
-    core::mem::forget(Keep::begin(&pool, everycall_hooks::ticks, triggers.keep_ticks()));
+    core::mem::forget(GrowRequest::begin(&pool, everycall_hooks::ticks, triggers.grow_ticks()));
     let Some(entry) = triggers.take_call() else { return triggers.count_missed(site.rule) };
     let events = thread.ring.events();
     let events_before = match left.call.stamp {
@@ -240,10 +240,10 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
 
 /// The clock's upper half has changed. From now on, exits of open calls that a trigger names come
 /// to the slow path, because 32 bits no longer hold their duration.
-pub(crate) fn watch_open_calls(process: &Process, open: &OpenCalls<'_>) {
+pub(crate) fn divert_armed_calls(process: &Process, open: &OpenCalls<'_>) {
     let armed = with_sites(process);
     if armed.clone().next().is_some() {
-        open.watch(|code| armed.clone().any(|triggers| triggers.names(code)));
+        open.divert(|code| armed.clone().any(|triggers| triggers.names(code)));
     }
 }
 

@@ -1,8 +1,8 @@
 //! One process's events on their way to the file while it runs.
 //!
 //! ```text
-//! thread ends a segment      holders: OWNER | RECORDER
-//! pass: copied, looked at    holders: OWNER, or back in the pool; the bell rings for threads that wait
+//! thread ends a segment      pins: OWNER | RECORDER
+//! pass: copied, looked at    pins: OWNER, or back in the pool; the bell rings for threads that wait
 //!       packed, written      EVENTS; where segments are missing, with the number of events that were in them
 //! end:  what is left         the segments that threads had not ended
 //! ```
@@ -19,7 +19,7 @@ use std::sync::atomic::fence;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use everycall_format::arena::{OpenCall, ThreadHeader, holder, stream, thread_state};
+use everycall_format::arena::{OpenCall, ThreadHeader, pinned_by, stream, thread_state};
 use everycall_format::ect::{ThreadRecord, chunk};
 use everycall_format::event::WORD_SIZE;
 use everycall_tracefile::{
@@ -144,7 +144,7 @@ impl ArenaStream {
         Ok(is_more)
     }
 
-    /// Stores a segment that is held for us, and gives it back.
+    /// Stores a segment that is pinned for us, and gives it back.
     fn store<W: Write>(
         &mut self,
         file: &mut ChunkWriter<W>,
@@ -166,11 +166,11 @@ impl ArenaStream {
         let identity =
             ((entry.slot.load(Relaxed), entry.generation.load(Relaxed)), entry.number.load(Relaxed));
         fence(Acquire);
-        if !pool.is_held(index, holder::RECORDER) || identity != (owner, number) {
+        if !pool.is_pinned(index, pinned_by::RECORDER) || identity != (owner, number) {
             // It was overwritten meanwhile.
             return Ok(());
         }
-        pool.release(index, holder::RECORDER);
+        pool.release(index, pinned_by::RECORDER);
         self.wake_waiting();
         self.keep(file, runs, owner, number, before)
     }
@@ -280,7 +280,7 @@ impl ArenaStream {
                 }
             }
             for (owner, number, index) in left {
-                if self.shared.pool().hold(index, holder::RECORDER) {
+                if self.shared.pool().pin(index, pinned_by::RECORDER) {
                     self.store(file, runs, owner, number, index)?;
                 }
             }
@@ -343,7 +343,7 @@ impl ArenaStream {
         // The process may still run.
         for (owner, number, index) in seen_twice(&segments(), segments()) {
             let next = self.next_of(owner);
-            if number >= next && self.shared.pool().hold(index, holder::RECORDER) {
+            if number >= next && self.shared.pool().pin(index, pinned_by::RECORDER) {
                 self.store(file, runs, owner, number, index)?;
             }
         }
@@ -395,7 +395,7 @@ impl ArenaStream {
     pub fn give_up(&self) {
         self.shared.stream().store(stream::OFF, SeqCst);
         for (_, _, index) in waiting::find(&self.shared) {
-            self.shared.pool().release(index, holder::RECORDER);
+            self.shared.pool().release(index, pinned_by::RECORDER);
         }
         self.wake_waiting();
     }

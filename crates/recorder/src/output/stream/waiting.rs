@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 
-use everycall_format::arena::holder;
+use everycall_format::arena::pinned_by;
 
 use crate::memory::shared_pool::SharedPool;
 
@@ -19,7 +19,7 @@ pub fn find(shared: &SharedPool) -> Vec<Found> {
     let mut found: Vec<Found> = (0..)
         .zip(&pool.entries[..taken])
         .filter(|(_, entry)| {
-            entry.holders.load(Acquire) & (holder::RECORDER | holder::CLEARING) == holder::RECORDER
+            entry.pins.load(Acquire) & (pinned_by::RECORDER | pinned_by::CLEARING) == pinned_by::RECORDER
         })
         .map(|(index, entry)| {
             let owner = (entry.slot.load(Relaxed), entry.generation.load(Relaxed));

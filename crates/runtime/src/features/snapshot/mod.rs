@@ -7,7 +7,7 @@
 //! sink       where its bytes go: a descriptor, a file, a callback of the program
 //! ```
 //!
-//! A snapshot consists of an entry in the arena's table of holders, a list of the threads in
+//! A snapshot consists of an entry in the arena's table of pinners, a list of the threads in
 //! private memory, and a bit in each segment that it pins. It allocates only that memory, from the
 //! kernel, and takes no lock. So it may be taken in a signal handler, even in one that interrupts
 //! another snapshot.

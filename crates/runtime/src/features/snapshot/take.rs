@@ -1,7 +1,7 @@
 //! Takes a snapshot: pins segments, and saves the state of each thread.
 //!
-//! 1. Take an entry in the table of holders. Threads are asked to leave their oldest segments alone
-//!    for a few milliseconds (`keep_until`).
+//! 1. Take an entry in the table of pinners. Threads are asked to leave their oldest segments alone
+//!    for a few milliseconds (`grow_until`).
 //! 2. For each thread, save its header and its open calls. This precedes the events, so calls that
 //!    end in between have their exits among these.
 //! 3. Pin every segment. Then check which thread it belongs to, which can't change from then on.
@@ -17,14 +17,14 @@ use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_R
 use core::sync::atomic::{
     AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
-use everycall_format::arena::{HOLDERS, OpenCall, PAGE, ThreadHeader, holder, thread_state};
+use everycall_format::arena::{OpenCall, PAGE, PINNERS, ThreadHeader, pinned_by, thread_state};
 use everycall_format::event::{Word, kind};
 use everycall_format::trigger::TriggeredCall;
-use everycall_ring::Keep;
+use everycall_ring::GrowRequest;
 
 /// Ticks, from now on, for which threads leave their oldest segments alone: some milliseconds.
-const KEEP_TICKS: u64 = 1 << 24;
-/// Bits of a handle that hold the index in the table of holders, plus 1.
+const GROW_TICKS: u64 = 1 << 24;
+/// Bits of a handle that hold the index in the table of pinners, plus 1.
 const ENTRY_BITS: u32 = 8;
 /// Calls of each thread that may be opened while the memory for the lists is being mapped.
 const OPEN_CALLS_MORE: u64 = 64;
@@ -48,7 +48,7 @@ pub(super) struct Noted {
 }
 
 /// A snapshot, while it is in use.
-pub(super) struct Held<'a> {
+pub(super) struct Pinned<'a> {
     handle: &'a Handle,
     pub(super) bit: u32,
     pub(super) ticks: u64,
@@ -57,7 +57,7 @@ pub(super) struct Held<'a> {
     pub(super) buffer: &'a mut [u8],
 }
 
-impl Drop for Held<'_> {
+impl Drop for Pinned<'_> {
     fn drop(&mut self) {
         self.handle.state.store(snapshot_state::READY, Release);
     }
@@ -68,16 +68,16 @@ impl Drop for Held<'_> {
 pub(crate) fn take(process: &'static Process, since: u64) -> Result<u64, i32> {
     let arena = process.arena();
     let (entry, handle) = join(process, arena).ok_or(error::BUSY)?;
-    let bit = holder::FIRST << entry;
-    let keep = Keep::begin(&arena.pool(), everycall_hooks::ticks, KEEP_TICKS);
+    let bit = pinned_by::FIRST << entry;
+    let request = GrowRequest::begin(&arena.pool(), everycall_hooks::ticks, GROW_TICKS);
     let threads = note(process, arena, handle);
     let is_noted = threads.is_some();
     if let Some(threads) = threads {
-        hold(process, arena, bit, threads);
+        pin(process, arena, bit, threads);
         handle.ticks.store(everycall_hooks::ticks(), Relaxed);
         let_go_before(arena, bit, threads, since);
     }
-    drop(keep);
+    drop(request);
     if !is_noted {
         leave(arena, entry, handle);
         return Err(error::NO_MEMORY);
@@ -87,11 +87,11 @@ pub(crate) fn take(process: &'static Process, since: u64) -> Result<u64, i32> {
     Ok(u64::from(uses) << ENTRY_BITS | u64::from(entry + 1))
 }
 
-/// Takes an entry in the table of holders.
+/// Takes an entry in the table of pinners.
 fn join<'a>(process: &'a Process, arena: &Arena) -> Option<(u32, &'a Handle)> {
     let own = process.pid.load(Relaxed);
-    for (entry, handle) in (0..HOLDERS).zip(&process.snapshots.0) {
-        let (pid, since, started) = arena.holder(entry);
+    for (entry, handle) in (0..PINNERS).zip(&process.snapshots.0) {
+        let (pid, since, started) = arena.pinner(entry);
         if pid.compare_exchange(0, own, AcqRel, Relaxed).is_ok() {
             // 0, so that it is never mistaken for another process with this id.
             started.store(0, Relaxed);
@@ -106,7 +106,7 @@ fn join<'a>(process: &'a Process, arena: &Arena) -> Option<(u32, &'a Handle)> {
 
 fn leave(arena: &Arena, entry: u32, handle: &Handle) {
     handle.state.store(snapshot_state::FREE, Relaxed);
-    arena.holder(entry).0.store(0, Release);
+    arena.pinner(entry).0.store(0, Release);
 }
 
 /// Maps the memory for the lists, and saves headers and open calls.
@@ -181,13 +181,13 @@ fn copy_open_calls(arena: &Arena, header: &ThreadHeader, place: u64, room: u64, 
 }
 
 /// Pins all segments of the saved threads.
-fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted]) {
+fn pin(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted]) {
     let pool = arena.pool();
     let mut index = 0;
     // Segments that come into use meanwhile are checked, too.
     while index < pool.taken.load(Acquire).min(arena.layout().segment_capacity) {
         if let Some(entry) = pool.entries.get(index as usize)
-            && pool.hold(index, bit)
+            && pool.pin(index, bit)
         {
             let number = entry.number.load(Relaxed);
             let generation = entry.generation.load(Relaxed);
@@ -196,7 +196,7 @@ fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted
                 Some(noted)
                     if noted.header.generation == generation
                         && is_there(&noted.header)
-                        && pool.is_held(index, holder::OWNER) =>
+                        && pool.is_pinned(index, pinned_by::OWNER) =>
                 {
                     if noted.segments == 0 || number < noted.first_number {
                         (noted.first, noted.first_number) = (index, number);
@@ -218,9 +218,9 @@ fn hold(process: &'static Process, arena: &Arena, bit: u32, threads: &mut [Noted
         let control = process.control(slot);
         let is_there = || last == Some(control.current.load(Acquire));
         if let Some(last) = last.filter(|_| is_there()) {
-            let position = match control.held_position.load(Relaxed) {
+            let position = match control.suspended_position.load(Relaxed) {
                 0 => control.position.load(Relaxed),
-                held => held,
+                suspended => suspended,
             };
             let words = position.wrapping_sub(pool.address(last)) / size_of::<u64>() as u64;
             if is_there() {
@@ -246,12 +246,12 @@ fn close_gaps(arena: &Arena, bit: u32, slot: u32, noted: &mut Noted) -> Option<u
         let next = pool.entries.get(index as usize).and_then(|entry| entry.next.load(Acquire).checked_sub(1));
         let is_next =
             next.and_then(|next| Some((next, pool.entries.get(next as usize)?))).filter(|(next, entry)| {
-                let was_held = pool.is_held(*next, bit);
-                let is_own = (was_held || pool.hold(*next, bit))
+                let was_pinned = pool.is_pinned(*next, bit);
+                let is_own = (was_pinned || pool.pin(*next, bit))
                     && entry.slot.load(Relaxed) == slot
                     && entry.generation.load(Relaxed) == generation
                     && entry.number.load(Relaxed) == number + 1;
-                if !was_held && !is_own {
+                if !was_pinned && !is_own {
                     release(arena, *next, bit);
                 }
                 is_own
@@ -305,7 +305,7 @@ fn let_go_before(arena: &Arena, bit: u32, threads: &mut [Noted], since: u64) {
 pub(crate) fn leave_rings(process: &'static Process, snapshot: u64, call: &TriggeredCall) -> Result<(), i32> {
     let arena = process.arena();
     let (entry, handle) = claim(process, snapshot)?;
-    let bit = holder::FIRST << entry;
+    let bit = pinned_by::FIRST << entry;
     for (noted, slot) in lists(arena, handle).1.iter_mut().zip(0..) {
         let is_it = (slot, noted.header.generation) == (call.slot, call.generation);
         let (mut until_end, mut until_begin) = (0_u32, 0_u32);
@@ -350,7 +350,7 @@ pub(super) fn successor(
     let pool = arena.pool();
     let number_of = |index: u32| {
         let entry = pool.entries.get(index as usize)?;
-        let is_own = pool.is_held(index, bit)
+        let is_own = pool.is_pinned(index, bit)
             && entry.slot.load(Relaxed) == slot
             && entry.generation.load(Relaxed) == noted.header.generation;
         let of = entry.number.load(Relaxed);
@@ -360,7 +360,7 @@ pub(super) fn successor(
     // checked.
     let next = pool.entries.get(index as usize)?.next.load(Relaxed).checked_sub(1);
     if let Some(next) = next
-        && pool.is_held(index, bit)
+        && pool.is_pinned(index, bit)
         && number_of(next) == Some(number + 1)
     {
         return Some((next, number + 1));
@@ -419,19 +419,19 @@ fn lists(arena: &Arena, handle: &Handle) -> (&'static mut [u8], &'static mut [No
 }
 
 /// Opens the snapshot for writing.
-pub(super) fn open(process: &'static Process, snapshot: u64) -> Result<Held<'static>, i32> {
+pub(super) fn open(process: &'static Process, snapshot: u64) -> Result<Pinned<'static>, i32> {
     let (entry, handle) = claim(process, snapshot)?;
     let (buffer, threads) = lists(process.arena(), handle);
-    Ok(Held { handle, bit: holder::FIRST << entry, ticks: handle.ticks.load(Relaxed), threads, buffer })
+    Ok(Pinned { handle, bit: pinned_by::FIRST << entry, ticks: handle.ticks.load(Relaxed), threads, buffer })
 }
 
 /// Frees a snapshot.
 pub(crate) fn free(process: &'static Process, snapshot: u64) -> Result<(), i32> {
     let (entry, handle) = claim(process, snapshot)?;
     let arena = process.arena();
-    let bit = holder::FIRST << entry;
+    let bit = pinned_by::FIRST << entry;
     for index in 0..arena.pool().taken.load(Acquire).min(arena.layout().segment_capacity) {
-        if arena.pool().is_held(index, bit) {
+        if arena.pool().is_pinned(index, bit) {
             release(arena, index, bit);
         }
     }

@@ -3,7 +3,7 @@
 #![allow(unsafe_code)] // Structures as bytes, lists in memory of its own, a C string.
 
 use crate::features::snapshot::Sink;
-use crate::features::snapshot::take::{Held, Noted, open, successor};
+use crate::features::snapshot::take::{Noted, Pinned, open, successor};
 use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::{beginning, dropped};
@@ -60,10 +60,10 @@ fn write_any(
     sink: Sink,
     moment: Option<&Moment<'_>>,
 ) -> Result<(), i32> {
-    let mut held = open(process, snapshot)?;
+    let mut pinned = open(process, snapshot)?;
     // A process that writes beyond the limit gets a signal that ends it.
     let limit = if matches!(sink, Sink::File(_)) { system::file_size_limit() } else { u64::MAX };
-    Output { sink, limit, position: 0, chunks: 0, moment }.all(process, &mut held)
+    Output { sink, limit, position: 0, chunks: 0, moment }.all(process, &mut pinned)
 }
 
 /// Writes a snapshot to a file, which appears under its name only when it is complete.
@@ -161,19 +161,19 @@ impl Output<'_> {
         Ok(())
     }
 
-    fn all(&mut self, process: &'static Process, held: &mut Held<'_>) -> Result<(), i32> {
+    fn all(&mut self, process: &'static Process, pinned: &mut Pinned<'_>) -> Result<(), i32> {
         let arena = process.arena();
         self.put(bytes(&FileHeader::new(Crc::of)))?;
-        self.description(held)?;
+        self.description(pinned)?;
         let start = arena.start().unwrap_or_default();
         let array = |size: usize, count: u32| ArrayHeader { entry_size: size as u32, count };
         let now = clock::reading();
         self.chunk(chunk::CLOCK, &[bytes(&array(ClockReading::SIZE, 2)), bytes(&start), bytes(&now)])?;
-        self.process(process, held, &start)?;
-        self.modules(arena, held.buffer)?;
-        self.threads(process, arena, held)?;
+        self.process(process, pinned, &start)?;
+        self.modules(arena, pinned.buffer)?;
+        self.threads(process, arena, pinned)?;
         if let Some(moment) = self.moment {
-            self.chunk(chunk::KEPT, &[bytes(&kept_call(arena, held.threads, moment))])?;
+            self.chunk(chunk::KEPT, &[bytes(&kept_call(arena, pinned.threads, moment))])?;
             let count = moment.triggers.len() as u32;
             // SAFETY: structures of the format have no padding, and have the same layout in memory
             // as in files.
@@ -205,10 +205,10 @@ impl Output<'_> {
         self.chunk(chunk::MODULES, &[bytes(&ArrayHeader { entry_size, count }), copy, paths])
     }
 
-    fn description(&mut self, held: &mut Held<'_>) -> Result<(), i32> {
+    fn description(&mut self, pinned: &mut Pinned<'_>) -> Result<(), i32> {
         // Without space, only its length is counted.
         let length = put_description(&mut []);
-        if let Some(place) = held.buffer.get_mut(..length) {
+        if let Some(place) = pinned.buffer.get_mut(..length) {
             put_description(place);
             return self.chunk(chunk::META, &[place]);
         }
@@ -221,7 +221,7 @@ impl Output<'_> {
     fn process(
         &mut self,
         process: &'static Process,
-        held: &Held<'_>,
+        pinned: &Pinned<'_>,
         start: &ClockReading,
     ) -> Result<(), i32> {
         let command = beginning::command_line();
@@ -233,7 +233,7 @@ impl Output<'_> {
             origin: origin::START,
             ending: image_end::RUNNING,
             start_ticks: start.ticks,
-            end_ticks: held.ticks,
+            end_ticks: pinned.ticks,
             name: processes::process_name(),
             command_length: command.len() as u32,
             ..ProcessRecord::default()
@@ -241,26 +241,31 @@ impl Output<'_> {
         self.chunk(chunk::PROCESS, &[bytes(&record), command])
     }
 
-    fn threads(&mut self, process: &'static Process, arena: &Arena, held: &mut Held<'_>) -> Result<(), i32> {
+    fn threads(
+        &mut self,
+        process: &'static Process,
+        arena: &Arena,
+        pinned: &mut Pinned<'_>,
+    ) -> Result<(), i32> {
         let layout = arena.layout();
         let pid = process.pid.load(Relaxed);
         let record = SnapshotRecord {
             snapshot: 0,
             reason: if self.moment.is_some() { reason::TRIGGER } else { reason::REQUEST },
             pid,
-            threads: held.threads.iter().filter(|noted| noted.segments > 0).count() as u32,
-            ticks: held.ticks,
+            threads: pinned.threads.iter().filter(|noted| noted.segments > 0).count() as u32,
+            ticks: pinned.ticks,
             ring_size: layout.ring_size,
             segment_size: layout.segment_size,
             counters: arena.counters(),
         };
         self.chunk(chunk::SNAPSHOT, &[bytes(&record)])?;
         let mut thread = 0;
-        for (noted, slot) in held.threads.iter().zip(0..) {
+        for (noted, slot) in pinned.threads.iter().zip(0..) {
             if noted.segments == 0 {
                 continue;
             }
-            self.thread(process, arena, held.bit, held.buffer, noted, (slot, thread, pid))?;
+            self.thread(process, arena, pinned.bit, pinned.buffer, noted, (slot, thread, pid))?;
             thread += 1;
         }
         self.dropped(process, arena)
@@ -434,7 +439,7 @@ fn copy(
         count
     };
     fence(Acquire);
-    let is_it = arena.pool().is_held(index, bit)
+    let is_it = arena.pool().is_pinned(index, bit)
         && arena.pool().entries.get(index as usize).is_some_and(|entry| entry.number.load(Relaxed) == number);
     if !is_it {
         return None;

@@ -5,7 +5,7 @@ use std::collections::{HashMap, VecDeque};
 
 use everycall_format::trigger::{TriggerSite, TriggeredCall, call_flags};
 use everycall_reader::event::{EventKind, Events};
-use everycall_recorder::Watched;
+use everycall_recorder::TriggeredProcess;
 use everycall_recorder::scan::{News, Owner, Scan};
 
 use crate::trigger::{Condition, Trigger};
@@ -14,7 +14,7 @@ use crate::trigger::{Condition, Trigger};
 const ARMED_AFTER: usize = 1000;
 /// Calls of a function that are remembered at most.
 const CALLS_MAX: usize = 1 << 16;
-/// Open calls of watched functions that are remembered of a thread.
+/// Open calls of armed functions that are remembered of a thread.
 const OPEN_MAX: usize = 256;
 
 /// How long a function's calls took lately.
@@ -46,9 +46,9 @@ impl Durations {
     }
 }
 
-/// What is watched in one process.
+/// What was found in one process.
 #[derive(Debug, Default)]
-pub(crate) struct Watch {
+pub(crate) struct ScannedProcess {
     scan: Scan,
     /// By the function's first code offset.
     durations: HashMap<u32, Durations>,
@@ -57,19 +57,19 @@ pub(crate) struct Watch {
 }
 
 /// Whether a trigger needs all of this.
-pub(crate) fn is_watched(trigger: &Trigger) -> bool {
+pub(crate) fn is_scanned(trigger: &Trigger) -> bool {
     matches!(trigger.condition, Condition::Entered(_) | Condition::Percentile(..))
 }
 
-impl Watch {
+impl ScannedProcess {
     /// Segments that were overwritten before they were looked through.
     pub fn missed(&self) -> u64 {
         self.scan.missed
     }
 
     /// Looks through what is new in a process. The entries that triggers wait for.
-    pub fn look(&mut self, process: &Watched, triggers: &[Trigger]) -> Vec<TriggeredCall> {
-        let of = |site: &TriggerSite| triggers.get(site.rule as usize).is_some_and(is_watched);
+    pub fn look(&mut self, process: &TriggeredProcess, triggers: &[Trigger]) -> Vec<TriggeredCall> {
+        let of = |site: &TriggerSite| triggers.get(site.rule as usize).is_some_and(is_scanned);
         let sites: Vec<TriggerSite> = process.triggers.all_sites().filter(of).collect();
         if sites.is_empty() {
             return Vec::new();
@@ -85,7 +85,7 @@ impl Watch {
                 match event.kind {
                     EventKind::Entry { offset } => {
                         let mut first = None;
-                        for site in holding(&sites, offset) {
+                        for site in sites_at(&sites, offset) {
                             first = Some(site.first);
                             if let Some(Condition::Entered(_)) =
                                 triggers.get(site.rule as usize).map(|trigger| &trigger.condition)
@@ -110,7 +110,7 @@ impl Watch {
                         }
                     }
                     EventKind::Exit { offset } | EventKind::TailExit { offset } => {
-                        let Some(first) = holding(&sites, offset).next().map(|site| site.first) else {
+                        let Some(first) = sites_at(&sites, offset).next().map(|site| site.first) else {
                             continue;
                         };
                         // Those inside it were left without an exit.
@@ -135,7 +135,7 @@ impl Watch {
 }
 
 /// The sites, in order, that hold `code`.
-fn holding(sites: &[TriggerSite], code: u32) -> impl Iterator<Item = &TriggerSite> {
+fn sites_at(sites: &[TriggerSite], code: u32) -> impl Iterator<Item = &TriggerSite> {
     let first = sites.partition_point(|site| site.end <= code);
     sites[first..].iter().take_while(move |site| site.first <= code)
 }

@@ -6,7 +6,7 @@ use crate::threads::thread::Thread;
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 
 impl Thread<'_> {
-    /// Stops watching a cancelled thread that has filled one or two more segments, so that it isn't
+    /// Stops diverting a cancelled thread that has filled one or two more segments, so that it isn't
     /// slowed down any longer.
     pub(crate) fn forget_cancellation(&self) {
         let thread = self.control.thread.load(Relaxed);
@@ -18,11 +18,11 @@ impl Thread<'_> {
         }
     }
 
-    /// Watches a thread that has ended. Cleanups in unwound frames may still make calls, attributed
+    /// Diverts a thread that has ended. Cleanups in unwound frames may still make calls, attributed
     /// to those frames; TLS destructors have no traced caller. The slow path sees both, so that the
     /// trace has where they were called from. The calls that they make in turn don't come to the
     /// slow path.
-    pub(crate) fn watch_end(&self) {
+    pub(crate) fn divert_if_ended(&self) {
         // Ordered with a thread that cancels this one: either its flag is seen here, or its store
         // comes last.
         fence(SeqCst);
@@ -33,9 +33,9 @@ impl Thread<'_> {
 
     /// Re-arms the slow path for the next event: an intervening runtime call may have reset the
     /// stack bounds that hooks compare.
-    pub(crate) fn watch_on(&self) {
-        self.watch_end();
-        self.watch_cleanup();
+    pub(crate) fn divert_again(&self) {
+        self.divert_if_ended();
+        self.divert_in_cleanup();
         if self.control.handled.load(Relaxed) != 0 {
             self.control.stack_low.store(u64::MAX, Relaxed);
         }
@@ -44,7 +44,7 @@ impl Thread<'_> {
     /// A signal handler may run on an alternate stack above the context's own. While its calls are
     /// open, hooks treat no stack as the context's: a call below may be made within the handler, or
     /// after it was left. Only the slow path can tell which.
-    pub(crate) fn watch_handler(&self) {
+    pub(crate) fn divert_in_handler(&self) {
         if self.control.handler.load(Relaxed) == 0 {
             return;
         }
@@ -55,11 +55,11 @@ impl Thread<'_> {
         }
     }
 
-    /// Watches a frame that is shared by inlined calls while it cleans up. The trace needs where
+    /// Diverts calls from a frame that is shared by inlined calls while it cleans up. The trace needs where
     /// its calls are made, because the compiler may not report the end of an inlined call: one
     /// landing pad may clean up for the call and for those around it. The calls that these calls
     /// make in turn stay fast.
-    pub(crate) fn watch_cleanup(&self) {
+    pub(crate) fn divert_in_cleanup(&self) {
         if self.open.cleans_up() {
             self.control.stack_low.store(u64::MAX, Relaxed);
         }

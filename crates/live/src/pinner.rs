@@ -1,13 +1,13 @@
-//! Our entry in the table of holders, and the segments that we hold by it.
+//! Our entry in the table of pinners, and the segments that we have pinned by it.
 //!
-//! Whoever dies while it holds segments leaves them held. The next one to ask takes over the dead one's entry, and with it what it
-//! held: only the owner of an entry may take its bit from segments.
+//! Whoever dies while it has segments pinned leaves them pinned. The next one to ask takes over the dead one's entry, and with it what it
+//! had pinned: only the owner of an entry may take its bit from segments.
 
 use std::sync::atomic::{
     AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
 };
 
-use everycall_format::arena::{HOLDERS, holder};
+use everycall_format::arena::{PINNERS, pinned_by};
 use everycall_recorder::clock;
 use rustix::thread::futex;
 
@@ -17,19 +17,19 @@ use crate::process;
 
 /// An entry of the table, ours until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Holder<'a> {
+pub(crate) struct Pinner<'a> {
     arena: &'a LiveArena,
     index: u32,
 }
 
-impl<'a> Holder<'a> {
-    /// Takes an entry: a dead holder's, after its segments were released, or a free one.
-    pub fn join(arena: &'a LiveArena) -> Result<Holder<'a>, LiveError> {
+impl<'a> Pinner<'a> {
+    /// Takes an entry: a dead pinner's, after its segments were released, or a free one.
+    pub fn join(arena: &'a LiveArena) -> Result<Pinner<'a>, LiveError> {
         let own = std::process::id();
         let started = process::began(own).unwrap_or(0);
         let mut joined = None;
-        for index in 0..HOLDERS {
-            let (pid, since, of) = arena.holder(index);
+        for index in 0..PINNERS {
+            let (pid, since, of) = arena.pinner(index);
             let owner = pid.load(Acquire);
             let is_wanted = match owner {
                 0 => joined.is_none(),
@@ -45,30 +45,30 @@ impl<'a> Holder<'a> {
             }
             of.store(started, Relaxed);
             since.store(clock::read().ticks, Relaxed);
-            let holder = Holder { arena, index };
+            let pinner = Pinner { arena, index };
             if owner != 0 {
-                holder.release_all();
+                pinner.release_all();
             }
             if joined.is_none() {
-                joined = Some(holder);
+                joined = Some(pinner);
             }
         }
-        joined.ok_or(LiveError::TooManyHolders(HOLDERS))
+        joined.ok_or(LiveError::TooManyHolders(PINNERS))
     }
 
-    /// Our bit in segments' holders.
+    /// Our bit in segments' pins.
     pub fn bit(&self) -> u32 {
-        holder::FIRST << self.index
+        pinned_by::FIRST << self.index
     }
 
     /// Holds segment `index` of the pool.
-    pub fn hold(&self, index: u32) -> bool {
-        self.arena.pool().hold(index, self.bit())
+    pub fn pin(&self, index: u32) -> bool {
+        self.arena.pool().pin(index, self.bit())
     }
 
-    /// Whether we still hold it: a thread that finds no other segment takes it away.
-    pub fn is_held(&self, index: u32) -> bool {
-        self.arena.pool().is_held(index, self.bit())
+    /// Whether it is still pinned by us: a thread that finds no other segment takes it away.
+    pub fn is_pinned(&self, index: u32) -> bool {
+        self.arena.pool().is_pinned(index, self.bit())
     }
 
     /// Releases it; where threads wait for segments, they are told.
@@ -82,17 +82,17 @@ impl<'a> Holder<'a> {
 
     fn release_all(&self) {
         for index in 0..self.arena.segments_taken() {
-            if self.is_held(index) {
+            if self.is_pinned(index) {
                 self.release(index);
             }
         }
     }
 }
 
-impl Drop for Holder<'_> {
+impl Drop for Pinner<'_> {
     fn drop(&mut self) {
         self.release_all();
-        let (pid, _, started) = self.arena.holder(self.index);
+        let (pid, _, started) = self.arena.pinner(self.index);
         started.store(0, Relaxed);
         pid.store(0, Release);
     }

@@ -1,7 +1,7 @@
-//! Requests to leave the oldest segments alone, by several askers.
+//! Requests to leave the oldest segments alone, by several processes.
 #![cfg(not(loom))]
 
-use everycall_ring::{Keep, Pool};
+use everycall_ring::{GrowRequest, Pool};
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
@@ -23,7 +23,7 @@ fn pass(ticks: u64) {
 struct Memory {
     counts: [AtomicU32; 3],
     free: AtomicU64,
-    keep_until: AtomicU64,
+    grow_until: AtomicU64,
 }
 
 impl Memory {
@@ -38,7 +38,7 @@ impl Memory {
             in_use: &self.counts[1],
             ring_segments: &self.counts[2],
             extra: 0,
-            keep_until: &self.keep_until,
+            grow_until: &self.grow_until,
             room: None,
         }
     }
@@ -46,7 +46,7 @@ impl Memory {
 
 /// Whether threads that come to a segment's end now leave their oldest alone.
 fn stands(pool: &Pool<'_>) -> bool {
-    pool.keep_until.load(Relaxed) > now()
+    pool.grow_until.load(Relaxed) > now()
 }
 
 #[test]
@@ -55,8 +55,8 @@ fn whoever_ends_first_leaves_the_others_theirs() {
     let pool = memory.pool();
     // The first one asks for less time, or for more.
     for (first, second) in [(10_000, 20_000), (20_000, 10_000), (10_000, 10_000)] {
-        let one = Keep::begin(&pool, now, first);
-        let two = Keep::begin(&pool, now, second);
+        let one = GrowRequest::begin(&pool, now, first);
+        let two = GrowRequest::begin(&pool, now, second);
         pass(1_000);
         drop(one);
         assert!(stands(&pool), "{first} {second}");
@@ -64,7 +64,8 @@ fn whoever_ends_first_leaves_the_others_theirs() {
         assert!(stands(&pool), "{first} {second}: until the second one's time is over");
         drop(two);
         assert!(!stands(&pool), "{first} {second}: the last one takes it back");
-        let many: Vec<Keep<'_>> = (0..20).map(|number| Keep::begin(&pool, now, 5_000 + number)).collect();
+        let many: Vec<GrowRequest<'_>> =
+            (0..20).map(|number| GrowRequest::begin(&pool, now, 5_000 + number)).collect();
         for keep in many {
             assert!(stands(&pool));
             drop(keep);
@@ -77,7 +78,7 @@ fn whoever_ends_first_leaves_the_others_theirs() {
 fn renewing_counts_once() {
     let memory = Memory::default();
     let pool = memory.pool();
-    let mut one = Keep::begin(&pool, now, 10_000);
+    let mut one = GrowRequest::begin(&pool, now, 10_000);
     for _ in 0..300 {
         pass(5_000);
         one.renew(10_000);
@@ -91,16 +92,16 @@ fn renewing_counts_once() {
 fn those_who_died_or_were_away_for_long_take_nothing_from_others() {
     let memory = Memory::default();
     let pool = memory.pool();
-    std::mem::forget(Keep::begin(&pool, now, 10_000));
-    drop(Keep::begin(&pool, now, 1_000));
+    std::mem::forget(GrowRequest::begin(&pool, now, 10_000));
+    drop(GrowRequest::begin(&pool, now, 1_000));
     assert!(stands(&pool), "nobody knows that it died");
     pass(20_000);
     assert!(!stands(&pool), "its time is over");
     // One that was stopped until its time was over, while another one began.
-    let mut late = Keep::begin(&pool, now, 10_000);
-    let later = Keep::begin(&pool, now, 10_000);
+    let mut late = GrowRequest::begin(&pool, now, 10_000);
+    let later = GrowRequest::begin(&pool, now, 10_000);
     pass(20_000);
-    let other = Keep::begin(&pool, now, 10_000);
+    let other = GrowRequest::begin(&pool, now, 10_000);
     drop(later);
     assert!(stands(&pool));
     late.renew(10_000);
@@ -109,8 +110,8 @@ fn those_who_died_or_were_away_for_long_take_nothing_from_others() {
     drop(other);
     assert!(!stands(&pool));
     // More than can be counted: the time ends it.
-    let many: Vec<Keep<'_>> = (0..300).map(|_| Keep::begin(&pool, now, 10_000)).collect();
-    let last = Keep::begin(&pool, now, 10_000);
+    let many: Vec<GrowRequest<'_>> = (0..300).map(|_| GrowRequest::begin(&pool, now, 10_000)).collect();
+    let last = GrowRequest::begin(&pool, now, 10_000);
     drop(many);
     assert!(stands(&pool));
     drop(last);
