@@ -11,8 +11,8 @@ use everycall_format::control::{Reply, status};
 use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_live::{Control, LiveArena, ProcessFacts};
-use everycall_recorder::SharedTriggers;
 use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
+use everycall_recorder::SharedTriggers;
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
 
@@ -192,7 +192,7 @@ impl Program {
 
     /// Triggers that were armed in it.
     pub fn armed(&self, area: u32) -> Result<SharedTriggers, Failure> {
-        self.arena.armed(area).ok_or_else(|| self.failed(&"it has no room for triggers"))
+        everycall_live::armed(&self.arena, area).ok_or_else(|| self.failed(&"it has no room for triggers"))
     }
 
     /// How many modules it has loaded so far.

@@ -28,6 +28,16 @@ pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Pa
     say_text(&text);
 }
 
+/// Prints what a trace couldn't be given.
+pub fn print_warnings(summary: &Summary) {
+    let mut text = String::new();
+    // Writing to a string doesn't fail.
+    let _ = warnings(&mut text, summary);
+    if !text.is_empty() {
+        say_text(&text);
+    }
+}
+
 /// What a trace is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {

@@ -44,8 +44,9 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
         }
     };
     let refused = |error: SetError| Failure::new(exit_code::USAGE, error.to_string());
-    let mut set = SetBuilder::new(&triggers, policy(&arguments.triggers.keep), memory(&arguments.triggers.keep))
-        .map_err(refused)?;
+    let mut set =
+        SetBuilder::new(&triggers, policy(&arguments.triggers.keep), memory(&arguments.triggers.keep))
+            .map_err(refused)?;
     let objects = objects(&arguments.files)?;
     let mut counts = vec![0; triggers.len()];
     for object in &objects.traced {

@@ -2,17 +2,19 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::slice;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 use everycall_control::{Module, SelectionSet};
+use everycall_format::control::Reply;
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
-use everycall_live::Control;
+use everycall_live::{Control, ControlError, LiveArena};
 use everycall_patterns::FunctionTable;
-use everycall_recorder::{KeepCalls, clock};
-use everycall_triggers::{ArmedProcess, Condition, Keeper, Outcome, Rate, SetBuilder, SetError, Trigger};
+use everycall_recorder::{KeepCalls, TriggeredProcess, clock};
+use everycall_triggers::{Condition, Keeper, Outcome, Rate, SetBuilder, SetError, Trigger};
 use everycall_units::{Duration as Shown, Several};
 use nix::sys::signal::{SigSet, Signal};
 
@@ -25,6 +27,8 @@ use crate::report;
 use crate::snapshot::default_output;
 use crate::triggers::{checked, memory, nothing_found, policy, refuse_short};
 
+/// The process's number in the file.
+const PROCESS: u32 = 0;
 /// Time between two looks at the process and its modules.
 const PROCESS_PAUSE: Duration = Duration::from_millis(50);
 /// Time between two looks at what threads have posted, at most.
@@ -38,7 +42,10 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     if let Some(trigger) = triggers.iter().find(|trigger| matches!(trigger.condition, Condition::Signal(_))) {
         return Err(Failure::new(
             exit_code::USAGE,
-            format!("`{trigger}` is for `everycall record`; `everycall snapshot {}` keeps the moment", arguments.pid),
+            format!(
+                "`{trigger}` is for `everycall record`; `everycall snapshot {}` keeps the moment",
+                arguments.pid
+            ),
         ));
     }
     everycall_recorder::outlive_size_limit();
@@ -61,7 +68,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     let signals = Signals::begin();
     let mut control = program.connect()?;
     let area = arm(&program, &mut control, &triggers, &found)?;
-    let armed = program.armed(area.index)?;
+    let armed = Arc::new(program.armed(area.area)?);
     let outcome = Arc::new(Outcome::new(&triggers));
     outcome.armed(&found.counts, area.left_out);
     let mut policy = policy(&arguments.keep);
@@ -69,17 +76,21 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
         policy.keep = policy.keep.max(limit as usize);
     }
     let folder = folder_of(&output.path).to_owned();
-    let mut keeper = Keeper::new(Arc::clone(&triggers), Arc::clone(&rate), Arc::clone(&outcome), policy, folder);
+    let mut keeper =
+        Keeper::new(Arc::clone(&triggers), Arc::clone(&rate), Arc::clone(&outcome), policy, folder);
     if !arguments.quiet {
         begin_text(arguments, &program, &triggers, &found);
     }
-    let mut process = ArmedProcess::new(arguments.pid, Arc::clone(&program.arena), armed, area.ticks);
+    keeper.know(PROCESS, Arc::clone(&program.arena));
+    let arena: Arc<LiveArena> = Arc::clone(&program.arena);
+    let mut process =
+        TriggeredProcess { number: PROCESS, pid: arguments.pid, arena, triggers: armed, over: None };
     let begin = Instant::now();
-    let mut known = found.modules;
+    let mut modules = found.modules;
     let mut process_due = Instant::now() + PROCESS_PAUSE;
     let mut has_ended = false;
     loop {
-        let pause = keeper.look_at(&process).min(LOOK_PAUSE);
+        let pause = keeper.look(slice::from_ref(&process), &[]).min(LOOK_PAUSE);
         let rest = arguments.time.map(|time| Duration::from_nanos(time).saturating_sub(begin.elapsed()));
         let is_enough = arguments.limit.is_some_and(|limit| keeper.kept() >= limit as usize);
         if has_ended || is_enough || rest.is_some_and(|rest| rest.is_zero()) {
@@ -89,12 +100,12 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
             process_due = Instant::now() + PROCESS_PAUSE;
             has_ended = program.has_ended();
             if has_ended {
-                process.end(clock::ticks());
+                process.over = Some(clock::ticks());
                 continue;
             }
-            let modules = program.module_count();
-            if modules != known {
-                known = modules;
+            let now = program.module_count();
+            if now != modules {
+                modules = now;
                 arm_more(&mut functions, &program, &mut control, &outcome);
             }
         }
@@ -102,7 +113,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
             break;
         }
     }
-    let _ = keeper.look_at(&process);
+    let _ = keeper.look(slice::from_ref(&process), &[]);
     drop(control);
     signals.end();
     let summary = file.write(|file| {
@@ -171,17 +182,14 @@ impl Functions<'_> {
     }
 }
 
-/// Where the process has put our triggers.
-struct Area {
-    index: u32,
-    left_out: u32,
-    /// Since when.
-    ticks: u64,
-}
-
 /// Has the process record and arm the functions.
-fn arm(program: &Program, control: &mut Control, triggers: &[Trigger], found: &Found) -> Result<Area, Failure> {
-    let failed = |error| program.failed(&error);
+fn arm(
+    program: &Program,
+    control: &mut Control,
+    triggers: &[Trigger],
+    found: &Found,
+) -> Result<Reply, Failure> {
+    let failed = |error: ControlError| program.failed(&error);
     if !found.selection.is_empty() {
         let rules = triggers.iter().filter_map(|trigger| Some(format!("+ {}", trigger.pattern()?))).collect();
         let selection = SelectionSet { rules, others: false, modules: found.selection.clone() };
@@ -190,8 +198,7 @@ fn arm(program: &Program, control: &mut Control, triggers: &[Trigger], found: &F
         let reply = control.activate().map_err(failed)?;
         notes(program, &reply);
     }
-    let reply = control.arm(&found.set).map_err(failed)?;
-    Ok(Area { index: reply.area, left_out: reply.left_out, ticks: reply.ticks })
+    control.arm(&found.set).map_err(failed)
 }
 
 /// What `everycall sessions` shows.
@@ -215,11 +222,10 @@ fn arm_more(functions: &mut Functions<'_>, program: &Program, control: &mut Cont
 }
 
 fn begin_text(arguments: &LiveTriggerArguments, program: &Program, triggers: &[Trigger], found: &Found) {
-    for (trigger, count) in triggers.iter().zip(&found.counts).filter(|(trigger, _)| trigger.pattern().is_some()) {
-        say!(
-            "everycall: `{trigger}` names {}",
-            Several(*count as u64, "function", "functions")
-        );
+    for (trigger, count) in
+        triggers.iter().zip(&found.counts).filter(|(trigger, _)| trigger.pattern().is_some())
+    {
+        say!("everycall: `{trigger}` names {}", Several(*count as u64, "function", "functions"));
     }
     let until = match (arguments.time, arguments.limit) {
         (Some(ns), _) => format!("for {}", Shown { ns }),

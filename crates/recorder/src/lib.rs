@@ -40,7 +40,7 @@ pub use everycall_tracefile::{Child, Summary, ThreadSummary};
 pub use memory::arena::{Arena, MinDuration};
 pub use memory::capacity::Stream;
 pub use memory::scan;
-pub use memory::shared_triggers::{Fired, Quiet, SharedTriggers};
+pub use memory::shared_triggers::{ArenaFront, Fired, Quiet, SharedTriggers};
 pub use output::rotation::Rotation;
 pub use output::streams::Progress;
 pub use output::trace_writer::TraceWriter;

@@ -97,6 +97,40 @@ impl Outcome {
         self.known().missed_segments
     }
 
+    /// Functions were armed in a process: so many of each trigger, without those of them that had no room.
+    pub fn armed(&self, counts: &[usize], left_out: u32) {
+        let mut known = self.known();
+        for (tally, count) in known.tallies.iter_mut().zip(counts) {
+            tally.functions = *count as u64;
+        }
+        // It isn't said whose they are.
+        if let Some(tally) = known.tallies.iter_mut().max_by_key(|tally| tally.functions) {
+            tally.not_armed = u64::from(left_out);
+            tally.functions = tally.functions.saturating_sub(u64::from(left_out));
+        }
+    }
+
+    /// Whether triggers name more functions than these counts say so far.
+    #[must_use]
+    pub fn names_more(&self, counts: &[usize]) -> bool {
+        let known = self.known();
+        known
+            .tallies
+            .iter()
+            .zip(counts)
+            .any(|(tally, count)| *count as u64 > tally.functions + tally.not_armed)
+    }
+
+    /// The same as [`Outcome::armed`] for a process that has loaded more meanwhile: calls before weren't looked at.
+    pub fn armed_late(&self, counts: &[usize], left_out: u32) {
+        let before: Vec<u64> =
+            self.known().tallies.iter().map(|tally| tally.functions + tally.not_armed).collect();
+        self.armed(counts, left_out);
+        for ((tally, count), before) in self.known().tallies.iter_mut().zip(counts).zip(before) {
+            tally.late += (*count as u64).saturating_sub(before);
+        }
+    }
+
     pub(crate) fn found(&self, sites: &[TriggerSite]) {
         self.count(sites, |tally| tally.functions += 1);
     }
@@ -137,7 +171,7 @@ pub struct Keeper {
     /// How often each trigger fired in each process.
     fired: HashMap<(u32, u32), Fired>,
     /// Of each process that is there.
-    arenas: HashMap<u32, LiveArena>,
+    arenas: HashMap<u32, Arc<LiveArena>>,
     bells: HashMap<u32, u32>,
     /// What we look for ourselves, by process.
     scans: HashMap<u32, ScannedProcess>,
@@ -197,6 +231,17 @@ impl Keeper {
             busy_until: None,
             taken: vec![0; choice_count],
         }
+    }
+
+    /// The arena of process `number` is this, which was attached.
+    pub fn know(&mut self, number: u32, arena: Arc<LiveArena>) {
+        self.arenas.insert(number, arena);
+    }
+
+    /// How many calls are kept so far.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.kept.iter().map(|(rule, id, _)| (*rule, *id)).collect::<HashSet<_>>().len()
     }
 
     /// The calls that were posted since the last look, in the order of their ends.
@@ -266,8 +311,9 @@ impl Keeper {
         let arena = match self.arenas.entry(process.number) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let (file, layout) = (process.arena.file(), process.arena.layout());
-                place.insert(LiveArena::of_file(file, layout, process.pid).map_err(io::Error::other)?)
+                let (file, layout) = process.arena.file().ok_or(io::ErrorKind::NotFound)?;
+                let arena = LiveArena::of_file(file, layout, process.pid).map_err(io::Error::other)?;
+                place.insert(Arc::new(arena))
             }
         };
         let mut snapshot = everycall_live::take(arena, None).map_err(io::Error::other)?;

@@ -6,11 +6,13 @@ use std::path::{Path, PathBuf};
 
 use everycall_format::Wire;
 use everycall_format::site_set::{
-    MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by,
+    MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by, purpose,
 };
+use everycall_format::trigger::NEVER;
 
 use crate::functions::{Range, find, flags_of};
 use crate::policy::{KeepBy, Policy};
+use crate::rate::Rate;
 use crate::trigger::{Condition, Trigger};
 
 /// Why there can be no such file.
@@ -59,6 +61,8 @@ pub struct SetBuilder<'t> {
     triggers: &'t [Trigger],
     policy: Policy,
     memory: u64,
+    /// Of a running process: how many ticks nanoseconds are.
+    rate: Option<&'t Rate>,
     modules: Vec<Module>,
     /// Of each trigger, functions that had no room.
     left_out: Vec<usize>,
@@ -88,7 +92,19 @@ impl<'t> SetBuilder<'t> {
                 Condition::Signal(_) => return Err(SetError::Signal(trigger.to_string())),
             }
         }
-        Ok(SetBuilder { triggers, policy, memory, modules: Vec::new(), left_out: vec![0; triggers.len()] })
+        Ok(SetBuilder { policy, ..SetBuilder::of(triggers, None, memory) })
+    }
+
+    /// The same for a running process, where somebody keeps the calls who knows the clock.
+    #[must_use]
+    pub fn live(triggers: &'t [Trigger], rate: &'t Rate, memory: u64) -> SetBuilder<'t> {
+        SetBuilder::of(triggers, Some(rate), memory)
+    }
+
+    fn of(triggers: &'t [Trigger], rate: Option<&'t Rate>, memory: u64) -> SetBuilder<'t> {
+        let policy = Policy { keep: 1, by: KeepBy::First, every_ns: 0 };
+        let left_out = vec![0; triggers.len()];
+        SetBuilder { triggers, policy, memory, rate, modules: Vec::new(), left_out }
     }
 
     /// Looks through a file: how many of its functions each trigger names. Where there are more than fit, the first ones are taken.
@@ -99,13 +115,22 @@ impl<'t> SetBuilder<'t> {
     pub fn add(&mut self, path: &Path) -> Result<Vec<usize>, SetError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let build_id = everycall_recorder::build_id_of(&path).unwrap_or_default();
-        let mut functions = find(self.triggers, &path, &build_id);
+        self.add_file(&path, &build_id)
+    }
+
+    /// The same, with the path as it is and a build id that is known.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn add_file(&mut self, path: &Path, build_id: &[u8]) -> Result<Vec<usize>, SetError> {
+        let mut functions = find(self.triggers, path, build_id);
         let count = self.triggers.len() as u32;
         let counts =
             (0..count).map(|rule| functions.iter().filter(|range| range.rule == rule).count()).collect();
         if !functions.is_empty() && !self.modules.iter().any(|module| module.build_id == build_id) {
             if build_id.is_empty() || build_id.len() > 32 {
-                return Err(SetError::NoBuildId(path));
+                return Err(SetError::NoBuildId(path.to_owned()));
             }
             let sites = self.modules.iter().map(|module| module.functions.len()).sum::<usize>();
             let room = (SITES_MAX as usize).saturating_sub(sites).min(functions.len());
@@ -114,7 +139,7 @@ impl<'t> SetBuilder<'t> {
                     *count += 1;
                 }
             }
-            self.modules.push(Module { path, build_id, functions });
+            self.modules.push(Module { path: path.to_owned(), build_id: build_id.to_vec(), functions });
             if self.modules.len() > MODULES_MAX as usize {
                 return Err(SetError::Modules);
             }
@@ -128,6 +153,15 @@ impl<'t> SetBuilder<'t> {
         &self.left_out
     }
 
+    /// The functions by file: its path, its build id and the functions' addresses, in order and apart.
+    pub fn selected(&self) -> impl Iterator<Item = (&Path, &[u8], Vec<(u64, u64)>)> {
+        self.modules.iter().map(|module| {
+            let mut ranges: Vec<_> = module.functions.iter().map(|range| (range.start, range.end)).collect();
+            ranges.dedup();
+            (module.path.as_path(), module.build_id.as_slice(), ranges)
+        })
+    }
+
     /// The file.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
@@ -139,7 +173,11 @@ impl<'t> SetBuilder<'t> {
         };
         let mut payload = Vec::new();
         for ((rule, trigger), left_out) in (0..).zip(self.triggers).zip(&self.left_out) {
-            let Condition::Longer(_, threshold_ns) = trigger.condition else { continue };
+            let threshold_ns = match (&trigger.condition, self.rate) {
+                (Condition::Longer(_, ns), None) => *ns,
+                (Condition::Longer(_, ns), Some(rate)) => rate.ticks(*ns).clamp(1, NEVER - 1),
+                _ => NEVER,
+            };
             let (text_offset, text_length) = text(trigger.to_string().as_bytes());
             let functions = self.modules.iter().flat_map(|module| &module.functions);
             put(
@@ -203,6 +241,7 @@ impl<'t> SetBuilder<'t> {
             modules: self.modules.len() as u32,
             sites: first_site,
             texts: texts.len() as u32,
+            purpose: if self.rate.is_some() { purpose::LIVE } else { purpose::TRIGGERS },
             payload_checksum: crc32fast::hash(&payload),
             ..SetHeader::default()
         };

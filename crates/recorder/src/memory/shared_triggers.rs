@@ -1,7 +1,9 @@
 //! The triggers in an arena, as whoever keeps calls sees them. What comes out of it is the traced program's word.
 
+use std::fmt::Debug;
 use std::io;
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
@@ -9,9 +11,10 @@ use everycall_format::trigger::{
     CALLS, NEVER, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at, call_state, rule_at,
 };
 
+use everycall_ring::Pool;
+
 use crate::memory::arena::Arena;
-use crate::memory::scan::{News, Scan};
-use crate::memory::shared_pool::SharedPool;
+use crate::memory::scan::{ArenaContents, News, Scan};
 use crate::sys::clock::ticks;
 
 /// Stand in for fields that aren't there.
@@ -37,10 +40,22 @@ pub struct Fired {
     pub missed: u64,
 }
 
+/// An arena's front in our memory: fields of what stands there, and the pool of segments.
+pub trait ArenaFront: Debug + Send + Sync {
+    /// The 32-bit field at `offset`; `None` where that isn't one of what is mapped.
+    fn word_at(&self, offset: u64) -> Option<&AtomicU32>;
+
+    /// The 64-bit field at `offset`; `None` where that isn't one of what is mapped.
+    fn long_at(&self, offset: u64) -> Option<&AtomicU64>;
+
+    /// The pool. Its words need not be there.
+    fn pool(&self) -> Pool<'_>;
+}
+
 /// The triggers of one arena, in our memory.
 #[derive(Debug)]
 pub struct SharedTriggers {
-    shared: SharedPool,
+    front: Arc<dyn ArenaFront>,
     at: u64,
     capacity: u32,
 }
@@ -54,20 +69,27 @@ impl SharedTriggers {
     pub fn map(arena: &Arena) -> io::Result<Option<SharedTriggers>> {
         let layout = arena.layout();
         let Some(at) = layout.triggers_at() else { return Ok(None) };
-        Ok(Some(SharedTriggers { shared: arena.shared_pool()?, at, capacity: layout.trigger_sites }))
+        let front = Arc::new(arena.shared_pool()?);
+        Ok(Some(SharedTriggers { front, at, capacity: layout.trigger_sites }))
+    }
+
+    /// Those in an area at `at`, with room for `capacity` sites.
+    #[must_use]
+    pub fn in_area(front: Arc<dyn ArenaFront>, at: u64, capacity: u32) -> SharedTriggers {
+        SharedTriggers { front, at, capacity }
     }
 
     /// Looks through what the process's threads write.
-    pub fn scan(&self, arena: &Arena, scan: &mut Scan, each: &mut dyn FnMut(News<'_>)) {
-        scan.pass(arena, &self.shared, each);
+    pub fn scan(&self, arena: &dyn ArenaContents, scan: &mut Scan, each: &mut dyn FnMut(News<'_>)) {
+        scan.pass(arena, &*self.front, each);
     }
 
     fn word(&self, at: u64, field: usize) -> &AtomicU32 {
-        self.shared.word_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.0)
+        self.front.word_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.0)
     }
 
     fn long(&self, at: u64, field: usize) -> &AtomicU64 {
-        self.shared.long_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.1)
+        self.front.long_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.1)
     }
 
     /// Changes when a call was posted.

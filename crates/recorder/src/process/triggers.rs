@@ -8,7 +8,7 @@ use std::time::Duration;
 use everycall_format::arena::ModuleEntry;
 use everycall_format::trigger::TriggerSite;
 
-use crate::memory::arena::Arena;
+use crate::memory::scan::ArenaContents;
 use crate::memory::shared_triggers::SharedTriggers;
 
 /// Knows which functions of a module triggers name.
@@ -32,7 +32,7 @@ pub struct TriggeredProcess {
     /// Its process id.
     pub pid: u32,
     /// Its arena.
-    pub arena: Arc<Arena>,
+    pub arena: Arc<dyn ArenaContents>,
     /// The triggers in it.
     pub triggers: Arc<SharedTriggers>,
     /// When nothing more can come of it, in ticks: it isn't given again.
