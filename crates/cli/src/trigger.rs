@@ -117,9 +117,14 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     drop(control);
     signals.end();
     let summary = file.write(|file| {
-        everycall_live::write_kept(&program.arena, &since, file, env!("CARGO_PKG_VERSION"), &mut |write| {
-            keeper.write(write)
-        })
+        everycall_live::write_kept(
+            &program.arena,
+            &since,
+            file,
+            env!("CARGO_PKG_VERSION"),
+            has_ended,
+            &mut |write| keeper.write(write),
+        )
     })?;
     if !arguments.quiet {
         if has_ended {

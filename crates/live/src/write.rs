@@ -89,7 +89,7 @@ impl Frame<'_> {
 }
 
 /// Writes a file of calls that were kept of a running process since a clock reading: `kept` writes their chunks. `tool_version` is
-/// everycall's. The output should be buffered.
+/// everycall's; `has_ended`: the process has. The output should be buffered.
 ///
 /// # Errors
 ///
@@ -99,6 +99,7 @@ pub fn write_kept(
     since: &ClockReading,
     output: impl Write,
     tool_version: &str,
+    has_ended: bool,
     kept: &mut dyn FnMut(&mut WriteChunk<'_>) -> io::Result<()>,
 ) -> io::Result<Summary> {
     let mut file = ChunkWriter::begin(output)?;
@@ -106,7 +107,8 @@ pub fn write_kept(
     let mut summary = Summary { ring_size: arena.layout().ring_size, ..Summary::of(&arena.header()) };
     file.chunk(chunk::META, &[&frame.meta(tool_version)])?;
     file.chunk(chunk::CLOCK, &[&array(&frame.clock_readings())])?;
-    let (process, command) = frame.process();
+    let (mut process, command) = frame.process();
+    process.ending = if has_ended { image_end::ENDED } else { image_end::RUNNING };
     file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
     let modules = arena.modules();
     file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;

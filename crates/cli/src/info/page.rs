@@ -116,11 +116,16 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let is_of_living = |reason| matches!(reason, Reason::Request | Reason::Trigger);
         let was_asked = report.trace.snapshots().iter().any(|snapshot| is_of_living(snapshot.reason));
         let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
+        // Calls that were kept of a program that ran, and nothing else.
+        let is_running = report.trace.snapshots().is_empty()
+            && report.trace.processes().iter().any(|process| process.ending == Ending::Running);
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
-        let why = match (was_asked, is_cut) {
+        let why = match (was_asked || is_running, is_cut) {
             (true, _) => "not yet",
             (false, true) => "unknown: the file ends before that",
-            (false, false) if is_over => "terminated abnormally (cause not recorded in a crash file)",
+            (false, false) if is_over && !report.trace.snapshots().is_empty() => {
+                "terminated abnormally (cause not recorded in a crash file)"
+            }
             (false, false) => "not in this file",
         };
         return why.to_owned();
