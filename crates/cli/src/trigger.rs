@@ -25,7 +25,7 @@ use crate::failure::Failure;
 use crate::output::{Destination, Output};
 use crate::report;
 use crate::snapshot::default_output;
-use crate::triggers::{checked, memory, nothing_found, policy, refuse_short};
+use crate::triggers::{checked, memory, nothing_found, policy, refuse_short, say_unknown_types};
 
 /// The process's number in the file.
 const PROCESS: u32 = 0;
@@ -61,6 +61,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
             return Err(Failure::new(exit_code::FAILED, nothing_found(trigger, &found.files)));
         }
     }
+    say_unknown_types(&triggers, &found.files);
     let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
     let file = Output::create(&output)?;
     let since = clock::read();

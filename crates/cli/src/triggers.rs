@@ -8,7 +8,9 @@ use everycall_format::trigger::RULES;
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
 use everycall_recorder::Triggers;
-use everycall_triggers::{Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
+use everycall_triggers::{
+    Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger, unknown_types,
+};
 
 use crate::arguments::{self, KeepArguments, RecordArguments, TriggerArguments};
 use crate::exit_code;
@@ -117,6 +119,7 @@ fn look_at_program(
             *sum += count;
         }
     }
+    say_unknown_types(triggers, &objects.traced);
     let nameless = |(trigger, count): &(&Trigger, usize)| trigger.pattern().is_some() && *count == 0;
     for (trigger, _) in triggers.iter().zip(counts).filter(nameless) {
         let sentence = nothing_found(trigger, &objects.traced);
@@ -127,6 +130,22 @@ fn look_at_program(
         }
     }
     Ok(())
+}
+
+/// Says which types of exceptions nobody in these files knows.
+pub fn say_unknown_types(triggers: &[Trigger], files: &[PathBuf]) {
+    for (pattern, near) in unknown_types(triggers, files) {
+        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        let near = match near.as_slice() {
+            [] => String::new(),
+            [one] => format!("; there is {one}"),
+            [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
+        };
+        say!(
+            "everycall: no type of `{pattern}` in {}{near}; waiting for it all the same, as a library may throw it",
+            files.join(", ")
+        );
+    }
 }
 
 /// That a trigger names nothing, and what is there.

@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use everycall_format::arena::{ArenaHeader, OpenCall, ThreadHeader};
 use everycall_format::event::WORD_SIZE;
 use everycall_format::trigger::LIVE_SITES;
-use everycall_recorder::scan::ArenaContents;
-use everycall_recorder::{ArenaFront, SharedTriggers};
+use everycall_recorder::{ArenaContents, ArenaFront, SharedTriggers};
 use everycall_ring::Pool;
 
 use crate::arena::LiveArena;

@@ -193,7 +193,9 @@ pub struct Keeper {
 /// Moments that somebody asks for aren't slow or fast, and none is refused.
 fn policy_of(trigger: &Trigger, policy: Policy) -> Policy {
     match (&trigger.condition, policy.by) {
-        (Condition::Entered(_), KeepBy::Slowest) => Policy { by: KeepBy::First, ..policy },
+        (Condition::Entered(_) | Condition::Threw(..), KeepBy::Slowest) => {
+            Policy { by: KeepBy::First, ..policy }
+        }
         (Condition::Signal(_), KeepBy::Slowest) => Policy { by: KeepBy::Newest, every_ns: 0, ..policy },
         (Condition::Signal(_), _) => Policy { every_ns: 0, ..policy },
         _ => policy,

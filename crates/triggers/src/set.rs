@@ -6,13 +6,14 @@ use std::path::{Path, PathBuf};
 
 use everycall_format::Wire;
 use everycall_format::site_set::{
-    MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by, purpose,
+    MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by, purpose, throws,
 };
 use everycall_format::trigger::NEVER;
 
 use crate::functions::{Range, find, flags_of};
 use crate::policy::{KeepBy, Policy};
 use crate::rate::Rate;
+use crate::thrown::Types;
 use crate::trigger::{Condition, Trigger};
 
 /// Why there can be no such file.
@@ -64,6 +65,7 @@ pub struct SetBuilder<'t> {
     /// Of a running process: how many ticks nanoseconds are.
     rate: Option<&'t Rate>,
     modules: Vec<Module>,
+    types: Types,
     /// Of each trigger, functions that had no room.
     left_out: Vec<usize>,
 }
@@ -85,7 +87,7 @@ impl<'t> SetBuilder<'t> {
     pub fn new(triggers: &'t [Trigger], policy: Policy, memory: u64) -> Result<SetBuilder<'t>, SetError> {
         for trigger in triggers {
             match trigger.condition {
-                Condition::Longer(..) => {}
+                Condition::Longer(..) | Condition::Threw(..) => {}
                 Condition::Percentile(..) | Condition::Entered(_) => {
                     return Err(SetError::NeedsRecord(trigger.to_string()));
                 }
@@ -104,7 +106,8 @@ impl<'t> SetBuilder<'t> {
     fn of(triggers: &'t [Trigger], rate: Option<&'t Rate>, memory: u64) -> SetBuilder<'t> {
         let policy = Policy { keep: 1, by: KeepBy::First, every_ns: 0 };
         let left_out = vec![0; triggers.len()];
-        SetBuilder { triggers, policy, memory, rate, modules: Vec::new(), left_out }
+        let types = Types::new(triggers);
+        SetBuilder { triggers, policy, memory, rate, modules: Vec::new(), types, left_out }
     }
 
     /// Looks through a file: how many of its functions each trigger names. Where there are more than fit, the first ones are taken.
@@ -124,6 +127,7 @@ impl<'t> SetBuilder<'t> {
     ///
     /// The same.
     pub fn add_file(&mut self, path: &Path, build_id: &[u8]) -> Result<Vec<usize>, SetError> {
+        self.types.add_file(self.triggers, path);
         let mut functions = find(self.triggers, path, build_id);
         let count = self.triggers.len() as u32;
         let counts =
@@ -178,6 +182,13 @@ impl<'t> SetBuilder<'t> {
                 (Condition::Longer(_, ns), Some(rate)) => rate.ticks(*ns).clamp(1, NEVER - 1),
                 _ => NEVER,
             };
+            let throws = match &trigger.condition {
+                Condition::Threw(function, of) => {
+                    let types = if of.is_none() { throws::ANY } else { throws::TYPES };
+                    types | if function.is_none() { throws::ANYWHERE } else { 0 }
+                }
+                _ => 0,
+            };
             let (text_offset, text_length) = text(trigger.to_string().as_bytes());
             let functions = self.modules.iter().flat_map(|module| &module.functions);
             put(
@@ -187,6 +198,8 @@ impl<'t> SetBuilder<'t> {
                     every_ns: self.policy.every_ns,
                     keep: self.policy.keep as u32,
                     by: match self.policy.by {
+                        // Those don't last.
+                        KeepBy::Slowest if throws != 0 => keep_by::FIRST,
                         KeepBy::Slowest => keep_by::SLOWEST,
                         KeepBy::First => keep_by::FIRST,
                         KeepBy::Newest => keep_by::NEWEST,
@@ -195,6 +208,7 @@ impl<'t> SetBuilder<'t> {
                     text_offset,
                     text_length,
                     left_out: *left_out as u64,
+                    throws,
                     ..SetRule::default()
                 },
             );
@@ -230,6 +244,8 @@ impl<'t> SetBuilder<'t> {
                 },
             );
         }
+        let types = self.types.thrown().map_or(&[][..], |thrown| &thrown.types);
+        types.iter().for_each(|thrown| put(&mut payload, thrown));
         payload.extend_from_slice(&texts);
         let header = SetHeader {
             magic: MAGIC,
@@ -240,6 +256,7 @@ impl<'t> SetBuilder<'t> {
             rules: self.triggers.len() as u32,
             modules: self.modules.len() as u32,
             sites: first_site,
+            others: types.len() as u32,
             texts: texts.len() as u32,
             purpose: if self.rate.is_some() { purpose::LIVE } else { purpose::TRIGGERS },
             payload_checksum: crc32fast::hash(&payload),

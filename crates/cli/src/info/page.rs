@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use super::{Report, kept_function};
 use crate::counters;
-use crate::report::{is_signal, named_late, not_armed};
+use crate::report::{is_of_no_function, named_late, not_armed};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -375,7 +375,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
     for trigger in triggers {
         let not_kept = trigger.fired.saturating_sub(trigger.kept).saturating_sub(trigger.missed);
         let text = String::from_utf8_lossy(&trigger.text);
-        let fired = if is_signal(&text) {
+        let fired = if is_of_no_function(&text) {
             Several(trigger.fired, "time", "times").to_string()
         } else {
             let functions = Several(trigger.functions, "function", "functions");
@@ -412,6 +412,9 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         let mut notes = Vec::new();
         if kept.is_entry {
             notes.push("kept at its entry".to_owned());
+        }
+        if kept.is_throw {
+            notes.push("kept when an exception was thrown in it".to_owned());
         }
         if kept.is_unwound {
             notes.push("unwound by an exception or a jump".to_owned());

@@ -2,67 +2,17 @@
 //! overwritten before we come is counted.
 
 use std::collections::{HashMap, HashSet};
-use std::fmt::Debug;
-use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering::{Acquire, Relaxed};
 use std::sync::atomic::fence;
 
-use everycall_format::arena::{ArenaHeader, OpenCall, ThreadHeader, pinned_by, thread_state};
+use everycall_format::arena::{pinned_by, thread_state};
 use everycall_format::event::WORD_SIZE;
 use everycall_tracefile::is_segment;
 
-use crate::memory::arena::Arena;
-use crate::memory::shared_triggers::ArenaFront;
+use crate::memory::contents::{ArenaContents, ArenaFront};
 
 /// A thread: its slot, and the slot's generation.
 pub type Owner = (u32, u32);
-
-/// What stands in an arena: the traced program's word.
-pub trait ArenaContents: Debug + Send + Sync {
-    /// The memory file that it is, and its header, where we have made it.
-    fn file(&self) -> Option<(BorrowedFd<'_>, &ArenaHeader)>;
-
-    /// Thread slots in use.
-    fn thread_count(&self) -> u32;
-
-    /// The header of a thread slot; `slot` is below [`ArenaContents::thread_count`].
-    fn thread(&self, slot: u32) -> ThreadHeader;
-
-    /// The calls that the thread in a slot has open, outermost first.
-    fn open_calls(&self, slot: u32) -> Vec<OpenCall>;
-
-    /// Bytes of a segment.
-    fn segment_size(&self) -> u64;
-
-    /// Copies segment `index` of the pool into `bytes`.
-    fn read_segment(&self, index: u32, bytes: &mut [u8]);
-}
-
-impl ArenaContents for Arena {
-    fn file(&self) -> Option<(BorrowedFd<'_>, &ArenaHeader)> {
-        Some((Arena::file(self), self.layout()))
-    }
-
-    fn thread_count(&self) -> u32 {
-        Arena::thread_count(self)
-    }
-
-    fn thread(&self, slot: u32) -> ThreadHeader {
-        Arena::thread(self, slot)
-    }
-
-    fn open_calls(&self, slot: u32) -> Vec<OpenCall> {
-        Arena::open_calls(self, slot)
-    }
-
-    fn segment_size(&self) -> u64 {
-        self.layout().segment_size
-    }
-
-    fn read_segment(&self, index: u32, bytes: &mut [u8]) {
-        Arena::read_segment(self, index, bytes);
-    }
-}
 
 /// What a thread has written since the last look.
 #[derive(Clone, Copy, Debug)]

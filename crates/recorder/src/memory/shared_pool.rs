@@ -13,10 +13,11 @@ use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
-use crate::memory::shared_triggers::ArenaFront;
 use everycall_format::arena::ArenaHeader;
 use everycall_ring::{Pool, SegmentEntry};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use crate::memory::contents::ArenaFront;
 
 /// A shared mapping of the arena's front.
 #[derive(Debug)]

@@ -1,6 +1,5 @@
 //! The triggers in an arena, as whoever keeps calls sees them. What comes out of it is the traced program's word.
 
-use std::fmt::Debug;
 use std::io;
 use std::mem::offset_of;
 use std::sync::Arc;
@@ -8,13 +7,13 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use everycall_format::trigger::{
-    CALLS, NEVER, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at, call_state, rule_at,
+    CALLS, NEVER, Sites, TYPES, ThrownType, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at,
+    call_state, rule_at, type_at,
 };
 
-use everycall_ring::Pool;
-
 use crate::memory::arena::Arena;
-use crate::memory::scan::{ArenaContents, News, Scan};
+use crate::memory::contents::{ArenaContents, ArenaFront};
+use crate::memory::scan::{News, Scan};
 use crate::sys::clock::ticks;
 
 /// Stand in for fields that aren't there.
@@ -38,18 +37,6 @@ pub struct Fired {
     pub calls: u64,
     /// Calls of these that were to be kept and found no free entry.
     pub missed: u64,
-}
-
-/// An arena's front in our memory: fields of what stands there, and the pool of segments.
-pub trait ArenaFront: Debug + Send + Sync {
-    /// The 32-bit field at `offset`; `None` where that isn't one of what is mapped.
-    fn word_at(&self, offset: u64) -> Option<&AtomicU32>;
-
-    /// The 64-bit field at `offset`; `None` where that isn't one of what is mapped.
-    fn long_at(&self, offset: u64) -> Option<&AtomicU64>;
-
-    /// The pool. Its words need not be there.
-    fn pool(&self) -> Pool<'_>;
 }
 
 /// The triggers of one arena, in our memory.
@@ -182,6 +169,20 @@ impl SharedTriggers {
     fn set_floor(&self) {
         let lowest = self.all_sites().map(|site| site.threshold).min().unwrap_or(NEVER);
         self.long(0, offset_of!(TriggerHeader, floor)).store(lowest, SeqCst);
+    }
+
+    /// Says for which exceptions rules wait: `any` for those of any type, `anywhere` for those in calls of whatever function, a bit for
+    /// each; and of which types.
+    pub fn set_throws(&self, any: u32, anywhere: u32, types: &[ThrownType]) {
+        let types = types.get(..TYPES as usize).unwrap_or(types);
+        for (index, thrown) in (0..).zip(types) {
+            let at = type_at(index);
+            self.long(at, offset_of!(ThrownType, hash)).store(thrown.hash, Relaxed);
+            self.word(at, offset_of!(ThrownType, rules)).store(thrown.rules, Relaxed);
+        }
+        self.word(0, offset_of!(TriggerHeader, thrown_anywhere)).store(anywhere, Release);
+        self.word(0, offset_of!(TriggerHeader, thrown_types)).store(types.len() as u32, Release);
+        self.word(0, offset_of!(TriggerHeader, thrown)).store(any, Release);
     }
 
     /// Says which calls of trigger `rule` aren't wanted.

@@ -11,8 +11,8 @@ use core::sync::atomic::{
 };
 use everycall_format::event::ESCAPE_FIRST;
 use everycall_format::trigger::{
-    CALLS, LIVE_AREAS, LIVE_SITES, NEVER, RULES, Sites, TriggerHeader, TriggerRule, TriggerSite,
-    TriggeredCall, WAIT_TICKS, area_size, call_at, call_state, rule_at, site_flags,
+    CALLS, LIVE_AREAS, LIVE_SITES, NEVER, RULES, Sites, TYPES, ThrownType, TriggerHeader, TriggerRule,
+    TriggerSite, TriggeredCall, WAIT_TICKS, area_size, call_at, call_state, rule_at, site_flags, type_at,
 };
 use everycall_ring::Control;
 
@@ -140,6 +140,28 @@ impl Triggers {
         self.sites_at(code).any(|site| site.threshold != NEVER || site.is_for_throws)
     }
 
+    /// Whether a trigger waits for exceptions.
+    pub(crate) fn waits_for_throws(&self) -> bool {
+        field!(self.base, TriggerHeader, thrown, AtomicU32).load(Relaxed) != 0
+            || field!(self.base, TriggerHeader, thrown_types, AtomicU32).load(Relaxed) != 0
+    }
+
+    /// The rules that wait for exceptions of the type with this hash, a bit for each.
+    pub(crate) fn rules_for_throw(&self, hash: Option<u64>) -> u32 {
+        let any = field!(self.base, TriggerHeader, thrown, AtomicU32).load(Acquire);
+        let count = field!(self.base, TriggerHeader, thrown_types, AtomicU32).load(Acquire).min(TYPES);
+        let types = (0..count).map(|index| self.at(type_at(index)));
+        let rules = types
+            .filter(|place| Some(field!(*place, ThrownType, hash, AtomicU64).load(Relaxed)) == hash)
+            .map(|place| field!(place, ThrownType, rules, AtomicU32).load(Relaxed));
+        rules.fold(any, |all, rules| all | rules)
+    }
+
+    /// The rules that wait for exceptions wherever they are thrown.
+    pub(crate) fn rules_for_throws_anywhere(&self) -> u32 {
+        field!(self.base, TriggerHeader, thrown_anywhere, AtomicU32).load(Relaxed)
+    }
+
     pub(crate) fn rule(&self, index: u32) -> *mut u8 {
         self.at(rule_at(index))
     }
@@ -243,6 +265,16 @@ impl Triggers {
         let (floor, count) = floor_and_sites.split_at_mut(size_of::<u64>());
         floor.copy_from_slice(&self.floor().to_le_bytes());
         count.copy_from_slice(&word.to_le_bytes());
+        let mut throws = [0; THROWS];
+        for (bytes, value) in throws.as_chunks_mut().0.iter_mut().zip([
+            field!(self.base, TriggerHeader, thrown, AtomicU32).load(Acquire),
+            field!(self.base, TriggerHeader, thrown_anywhere, AtomicU32).load(Acquire),
+            field!(self.base, TriggerHeader, thrown_types, AtomicU32).load(Acquire),
+        ]) {
+            *bytes = value.to_le_bytes();
+        }
+        let types = field!(self.base, TriggerHeader, thrown_types, AtomicU32).load(Acquire).min(TYPES);
+        let (types_at, types_size) = (self.at(type_at(0)), types as usize * size_of::<ThrownType>());
         let sites = Sites::of(word, self.capacity);
         let address = self.at(sites.at(0));
         let size = u64::from(sites.count) * size_of::<TriggerSite>() as u64;
@@ -253,6 +285,11 @@ impl Triggers {
             floor_and_sites,
             given_up: given_up.to_le_bytes(),
             generation: generation.to_le_bytes(),
+            throws,
+            // SAFETY: as below. The recorder only adds to them.
+            types: (arena.offset_of(types_at as u64), unsafe {
+                core::slice::from_raw_parts(types_at.cast_const(), types_size)
+            }),
             // SAFETY: within the triggers, which are never unmapped. The recorder writes new sites
             // into the other half.
             sites: (arena.offset_of(address as u64), unsafe {
@@ -280,8 +317,16 @@ pub(crate) struct Inheritance {
     floor_and_sites: [u8; FLOOR_AND_SITES],
     given_up: [u8; size_of::<u64>()],
     generation: [u8; size_of::<u32>()],
+    throws: [u8; THROWS],
+    types: (u64, &'static [u8]),
     sites: (u64, &'static [u8]),
 }
+
+/// Bytes of the words that say for which exceptions rules wait, from [`TriggerHeader::thrown`] on.
+const THROWS: usize = 3 * size_of::<u32>();
+const _: () = assert!(
+    offset_of!(TriggerHeader, thrown_types) + size_of::<u32>() == offset_of!(TriggerHeader, thrown) + THROWS
+);
 
 /// Bytes of the lowest threshold and the number of sites, which begin the header.
 const FLOOR_AND_SITES: usize = offset_of!(TriggerHeader, sites) + size_of::<u32>();
@@ -291,6 +336,8 @@ impl Inheritance {
     pub(crate) fn put(&self, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool {
         let at = |field: usize| self.at + field as u64;
         put(self.sites.0, self.sites.1)
+            && put(self.types.0, self.types.1)
+            && put(at(offset_of!(TriggerHeader, thrown)), &self.throws)
             && put(self.at, &self.floor_and_sites)
             && put(at(offset_of!(TriggerHeader, given_up)), &self.given_up)
             && put(at(offset_of!(TriggerHeader, generation)), &self.generation)

@@ -16,7 +16,7 @@ use crate::threads::open_calls::{LastJump, OpenCallFacts, OpenCalls};
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::{EXIT, Word};
-use everycall_format::trigger::{TriggeredCall, call_flags, jumped};
+use everycall_format::trigger::{NO_CODE, TriggeredCall, call_flags, jumped};
 use everycall_ring::GrowRequest;
 
 /// The innermost open call of `thread` ends at `ticks`: posts it if a trigger wants it.
@@ -169,6 +169,27 @@ impl Fallen {
     }
 }
 
+/// An exception was thrown in `call`, or in none, and a trigger waits for that.
+pub(crate) fn post_throw(
+    triggers: &Triggers,
+    thread: &Thread<'_>,
+    rule: u32,
+    call: Option<OpenCallFacts>,
+    ticks: u64,
+) {
+    let site = Site { rule, threshold: 1, counts_tails: true, is_for_throws: true };
+    let mut left = match call {
+        Some(call @ OpenCallFacts { jump: Some(_), .. }) => Left::fallen(thread, call, ticks),
+        Some(call) => Left::at(call, ticks),
+        None => {
+            let none = OpenCallFacts { code: NO_CODE, ticks: ticks.saturating_sub(1), stamp: 1, jump: None };
+            Left { flags: call_flags::NO_CALL, ..Left::at(none, ticks) }
+        }
+    };
+    left.flags |= call_flags::THREW;
+    post(triggers, thread, site, &left);
+}
+
 /// Events before the entry of a call that began in the thread's current segment.
 fn events_before_entry(thread: &Thread<'_>, call: &OpenCallFacts) -> u64 {
     let (before, words) = thread.ring.current();
@@ -192,7 +213,7 @@ fn is_counted(word: u64) -> bool {
 #[cold]
 fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     let process = thread.process;
-    if !triggers.fire(site.rule, left.ticks, left.took()) {
+    if !triggers.fire(site.rule, left.ticks, left.took().max(1)) {
         return;
     }
     // The thread may have ended when the call is kept.
