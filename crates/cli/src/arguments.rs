@@ -199,7 +199,8 @@ pub struct TriggerArguments {
     /// parameters; * matches anything.
     ///
     /// Conditions: 'f > 20ms' (a time); 'f > p99' (slower than 99% of its calls in the last ten
-    /// seconds); 'f entered' (every call); 'signal USR1' or 'signal USR2' (sent to this command,
+    /// seconds); 'f entered' (every call); 'f threw std::bad_alloc' (a C++ exception of this type is
+    /// thrown in it; 'f threw': of any type; 'threw app::*': in whatever call); 'signal USR1' or 'signal USR2' (sent to this command,
     /// not to the program).
     ///
     /// A call of f that ends in a tail call goes on until what it jumped to ends, as if it were
@@ -237,8 +238,8 @@ pub struct LiveTriggerArguments {
     /// Process id, as `everycall ps` lists it
     #[arg(value_name = "PID")]
     pub pid: u32,
-    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', as in `everycall record --trigger`, whose
-    /// help says more
+    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc', as in `everycall
+    /// record --trigger`, whose help says more
     #[arg(id = "trigger", required = true, value_name = "CONDITION")]
     pub conditions: Vec<Trigger>,
     /// How long, such as 10s [default: until ctrl-C or the end of the program]

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Verbs whose `everycall` the documents leave out: `record --stream`.
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 14] = [
     "record",
     "replay",
     "info",
@@ -18,6 +18,7 @@ const VERBS: [&str; 13] = [
     "functions",
     "trace",
     "sessions",
+    "trigger",
 ];
 
 /// A command as it is written.
