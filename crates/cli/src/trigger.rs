@@ -82,6 +82,9 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     if !arguments.quiet {
         begin_text(arguments, &program, &triggers, &found);
     }
+    if let Some(limit) = arguments.limit {
+        keeper.limit(limit as usize);
+    }
     keeper.know(PROCESS, Arc::clone(&program.arena));
     let arena: Arc<LiveArena> = Arc::clone(&program.arena);
     let mut process =
@@ -114,7 +117,9 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
             break;
         }
     }
-    let _ = keeper.look(slice::from_ref(&process), &[]);
+    if !has_ended {
+        let _ = keeper.look(slice::from_ref(&process), &[]);
+    }
     drop(control);
     signals.end();
     let summary = file.write(|file| {

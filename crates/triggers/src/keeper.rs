@@ -188,6 +188,8 @@ pub struct Keeper {
     busy_until: Option<Instant>,
     /// Calls that it has kept so far, by trigger.
     taken: Vec<usize>,
+    /// Calls that are kept at most, of all triggers.
+    limit: Option<usize>,
 }
 
 /// Moments that somebody asks for aren't slow or fast, and none is refused.
@@ -232,12 +234,18 @@ impl Keeper {
             rate_due: Instant::now() + PAUSE,
             busy_until: None,
             taken: vec![0; choice_count],
+            limit: None,
         }
     }
 
     /// The arena of process `number` is this, which was attached.
     pub fn know(&mut self, number: u32, arena: Arc<LiveArena>) {
         self.arenas.insert(number, arena);
+    }
+
+    /// Keeps no more than so many calls, of all triggers together.
+    pub fn limit(&mut self, calls: usize) {
+        self.limit = Some(calls);
     }
 
     /// How many calls are kept so far.
@@ -267,6 +275,9 @@ impl Keeper {
         let rule = call.rule as usize;
         let took = call.end_ticks.saturating_sub(call.start_ticks);
         if !self.choices.get(rule).is_some_and(|choice| choice.wants(call.end_ticks, took)) {
+            return;
+        }
+        if self.limit.is_some_and(|limit| self.kept() >= limit) {
             return;
         }
         let is_possible =

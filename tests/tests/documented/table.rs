@@ -283,7 +283,9 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     (
         "everycall trigger PID 'handle_request > 20ms' -o slow.ect",
-        So("everycall trigger $SERVER 'handle_request > 1us' --for 1s -o slow.ect && everycall info slow.ect"),
+        So(
+            "everycall trigger $SERVER 'handle_request > 1us' --for 1s -o slow.ect && everycall info slow.ect",
+        ),
     ),
     ("EVERYCALL_START=off ./server", So("EVERYCALL_START=off ./server 10")),
     ("EVERYCALL_START=off ./server &", So("EVERYCALL_START=off ./server 10")),
