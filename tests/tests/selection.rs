@@ -282,6 +282,60 @@ fn done(place: &Place, words: &[&str]) -> String {
     said
 }
 
+/// The trace of a session while the program takes a step.
+fn traced(place: &Place, standing: &mut Standing, options: &[&str]) -> TraceView {
+    let pid = standing.pid.to_string();
+    let mut command = place.command(everycall());
+    command.args(["trace", &pid, "-q", "--for", "1s", "-o", "session.ect"]).args(options);
+    let mut tracing = command.spawn().unwrap();
+    wait::until("the session is there", || {
+        done(place, &["sessions", "-f", "json", &pid]).contains("\"active\": true")
+    });
+    standing.go_on();
+    assert!(tracing.wait().unwrap().success(), "{options:?}");
+    TraceView::open(&place.file("session.ect"))
+}
+
+/// A session's file shows what it asked for, though the rings have all calls of all threads.
+#[test]
+fn a_session_shows_its_own_calls() {
+    let place = Place::new("selection-own");
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_AFTER_INLINING] {
+        let program = program(&place, mode);
+        let mut command = place.command(&program);
+        let mut standing = Standing::start(command.arg("1").env("EVERYCALL_RING_SIZE", "1M"));
+        let mut shown = |options: &[&str]| {
+            let trace = traced(&place, &mut standing, options);
+            ["step", "red", "green", "blue"].map(|name| trace.calls(name))
+        };
+        assert_eq!(shown(&["red"]), [0, 20, 0, 0], "{mode:?}");
+        assert_eq!(shown(&["red", "green", "--within", "blue"]), [0, 10, 10, 0], "{mode:?}");
+        assert_eq!(shown(&["--within", "blue"]), [0, 10, 10, 10], "{mode:?}");
+        assert_eq!(shown(&["*", "--thread", "new"]), [0; 4], "{mode:?}");
+        assert_eq!(shown(&["*", "--thread", "selected-*"]), [10, 20, 20, 10], "{mode:?}");
+        // `main` began long ago, and all callers are in the same module.
+        assert_eq!(shown(&["--crossing"]), [0; 4], "{mode:?}");
+        let main = standing.pid.to_string();
+        let trace = traced(&place, &mut standing, &["*", "--thread", &main, "--name", "the main one"]);
+        assert_eq!((trace.threads.len(), trace.calls("step"), trace.calls("work_one")), (1, 10, 0));
+        let info = done(&place, &["info", "session.ect"]);
+        assert!(info.contains("calls of * that began during the session, in the threads below"), "{info}");
+        let replayed = done(&place, &["replay", "session.ect"]);
+        assert!(!replayed.contains("main") && replayed.contains("step"), "{replayed}");
+
+        // Two threads that never stop reach any limit.
+        for (option, said_of) in [("--max-events", "--max-events"), ("--max-rate", "--max-rate")] {
+            let begin = std::time::Instant::now();
+            let said =
+                done(&place, &["trace", &main, "work*", "--for", "1h", option, "100k", "-o", "short.ect"]);
+            assert!(said.contains("session ended after") && said.contains(said_of), "{said}");
+            assert!(begin.elapsed() < Duration::from_secs(3000));
+        }
+        let (status, printed) = standing.end();
+        assert!(status.success() && printed.ends_with(" 0 wrong\n"), "{printed}");
+    }
+}
+
 #[test]
 fn functions_are_switched_by_commands() {
     let place = Place::new("selection-commands");
@@ -342,8 +396,7 @@ fn functions_are_switched_by_commands() {
         done(&place, &["disable", &pid, "addr:0x0-0xffffffff"]);
         assert_eq!(step(&mut standing), [0, 0, 0], "{mode:?}");
 
-        // A session for a moment, beside nothing. The file may reach back further.
-        let [red, _, blue] = counts(&place, &standing);
+        // A session for a moment, beside nothing. Its file shows nothing else.
         let mut tracing = place
             .command(everycall())
             .args(["trace", &pid, "blue", "--for", "2s", "-o", "traced.ect", "--name", "blues"])
@@ -357,7 +410,7 @@ fn functions_are_switched_by_commands() {
         standing.go_on();
         assert!(tracing.wait().unwrap().success());
         let trace = TraceView::open(&place.file("traced.ect"));
-        assert_eq!((trace.calls("blue"), trace.calls("red")), (blue + 10, red), "{mode:?}");
+        assert_eq!((trace.calls("blue"), trace.calls("red")), (10, 0), "{mode:?}");
         assert_eq!(step(&mut standing), [0, 0, 0], "{mode:?}: the session is over");
 
         // So is one whose owner is killed.

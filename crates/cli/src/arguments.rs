@@ -329,12 +329,30 @@ pub struct TraceArguments {
     /// Process id, as `everycall ps` lists it
     #[arg(value_name = "PID")]
     pub pid: u32,
-    /// Functions
-    #[arg(required = true, value_name = "PATTERN")]
+    /// Functions; with --within or --crossing, all functions if none are named
+    #[arg(required_unless_present_any = ["within", "crossing"], value_name = "PATTERN")]
     pub patterns: Vec<String>,
     /// How long, such as 10s
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: u64,
+    /// Record only what happens within calls of functions that this pattern matches, these calls
+    /// included; may be given several times
+    #[arg(long, value_name = "PATTERN")]
+    pub within: Vec<String>,
+    /// Record only calls from one module into another, or from code that isn't traced
+    #[arg(long)]
+    pub crossing: bool,
+    /// Record only this thread: its number, its name (with * and ?), or `new` for threads that
+    /// start during the session; may be given several times
+    #[arg(long = "thread", value_name = "TID|NAME|new", value_parser = ThreadChoice::parse)]
+    pub threads: Vec<ThreadChoice>,
+    /// End the session early when the process has written about this many events (counted in ring
+    /// segments)
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    pub max_events: Option<u64>,
+    /// End the session early when the process writes more events than this per second
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    pub max_rate: Option<u64>,
     /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -344,6 +362,40 @@ pub struct TraceArguments {
     /// Print no report at the end
     #[arg(short, long)]
     pub quiet: bool,
+}
+
+/// Threads that a session records.
+#[derive(Clone, Debug)]
+pub enum ThreadChoice {
+    /// Of this number.
+    Number(u32),
+    /// Whose names match this glob.
+    Name(String),
+    /// That start during the session.
+    New,
+}
+
+impl ThreadChoice {
+    fn parse(text: &str) -> Result<ThreadChoice, String> {
+        match (text, text.parse()) {
+            ("", _) => Err("is empty; name a thread by its number or name".to_owned()),
+            ("new", _) => Ok(ThreadChoice::New),
+            (_, Ok(number)) => Ok(ThreadChoice::Number(number)),
+            (name, Err(_)) => Ok(ThreadChoice::Name(name.to_owned())),
+        }
+    }
+}
+
+/// A number above 0, such as 1000000, 1,000,000 or 1M.
+fn parse_count(text: &str) -> Result<u64, String> {
+    let plain = text.replace([',', '_'], "");
+    let (digits, unit) = match plain.strip_suffix(['k', 'K']) {
+        Some(digits) => (digits, 1_000),
+        None => plain.strip_suffix('M').map_or((plain.as_str(), 1), |digits| (digits, 1_000_000)),
+    };
+    let count =
+        digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit)).filter(|count| *count > 0);
+    count.ok_or_else(|| "isn't a count; give a number above 0, such as 500k or 10M".to_owned())
 }
 
 /// `sessions`.

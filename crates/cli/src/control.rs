@@ -16,12 +16,10 @@ use everycall_recorder::SharedTriggers;
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
 
-use crate::arguments::{SelectArguments, SessionsArguments, TextFormat, TraceArguments};
+use crate::arguments::{SelectArguments, SessionsArguments, TextFormat};
 use crate::exit_code;
 use crate::failure::Failure;
-use crate::output::{Destination, Output, lines, print};
-use crate::report::{self, Moment};
-use crate::snapshot::default_output;
+use crate::output::{lines, print};
 
 /// How long a process may take to notice that somebody wants to control it.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -65,45 +63,6 @@ pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Fail
         );
     }
     notes(&program, &reply);
-    Ok(ExitCode::SUCCESS)
-}
-
-/// `trace`.
-pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
-    let mut program = Program::attach(arguments.pid)?;
-    let mut tables = program.tables()?;
-    let mut selection = Selection::all_or_none(false);
-    let added = add(&mut selection, &arguments.patterns, true)?;
-    let (set, outcome) = resolve(&selection, &mut tables);
-    all_match(&selection, &added, &outcome, &tables)?;
-    let bytes = set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
-    let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
-    let file = Output::create(&output)?;
-    let mut control = program.connect()?;
-    let name = arguments.name.clone().unwrap_or_else(|| arguments.patterns.join(" "));
-    control.open(&name, &bytes).map_err(|error| program.failed(&error))?;
-    let reply = control.activate().map_err(|error| program.failed(&error))?;
-    let begin = Instant::now();
-    if !arguments.quiet {
-        print_matched(&selection, &added, &outcome);
-    }
-    notes(&program, &reply);
-    let time = Duration::from_nanos(arguments.time);
-    while let Some(rest) = time.checked_sub(begin.elapsed()).filter(|rest| !rest.is_zero()) {
-        std::thread::sleep(rest.min(Duration::from_millis(100)));
-        if program.has_ended() {
-            return Err(program.failed(&"the process has ended, and its calls are lost; to record programs that end, use `everycall record -- PROGRAM`"));
-        }
-    }
-    let last = u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let snapshot =
-        everycall_live::take(&program.arena, Some(last)).map_err(|error| program.failed(&error))?;
-    // What only this session wants costs no longer than it has to.
-    drop(control);
-    let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
-    if !arguments.quiet {
-        report::print(&summary, &output.path, Moment::Snapshot(Some(last)));
-    }
     Ok(ExitCode::SUCCESS)
 }
 

@@ -42,6 +42,7 @@ mod resolve;
 mod rotation;
 mod snapshot;
 mod source_notes;
+mod trace;
 mod traces;
 mod trigger;
 mod triggers;
@@ -123,7 +124,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Enable(arguments) => control::select(&arguments, true),
         Verb::Disable(arguments) => control::select(&arguments, false),
         Verb::Functions(arguments) => functions::run(&arguments),
-        Verb::Trace(arguments) => control::trace(&arguments),
+        Verb::Trace(arguments) => trace::trace(&arguments),
         Verb::Trigger(arguments) => trigger::run(&arguments),
         Verb::Sessions(arguments) => control::sessions(&arguments),
         Verb::Ps(arguments) => ps::run(&arguments),

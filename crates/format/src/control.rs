@@ -16,6 +16,8 @@
 //! selection ends with its connection, however that ends.
 //!
 //! A function's sites are on if tracing is on and the base selection or a session names it.
+//!
+//! A connection may also arm functions: [triggers](crate::trigger) of its own compare their calls until it ends.
 
 use crate::wire::wire_struct;
 

@@ -158,8 +158,42 @@ pub mod chunk {
     pub const KEPT: u32 = 12;
     /// [`super::DroppedRecord`], then [`super::ArrayHeader`] and [`super::DroppedCalls`]: behind its snapshot. Since version 2.8.
     pub const DROPPED: u32 = 18;
+    /// [`super::SessionRecord`], then its one or two [site sets](crate::site_set): before the snapshot. Since version 2.8.
+    pub const SESSION: u32 = 20;
     /// [`super::EndRecord`]: the file is whole.
     pub const END: u32 = 15;
+}
+
+wire_struct! {
+    /// What the file shows of its process: what one session asked for. The rings may contain more, which others asked for.
+    pub struct SessionRecord [104] {
+        /// Bytes of this record.
+        pub record_size: u32,
+        /// A set of [`session_flags`].
+        pub flags: u32,
+        /// When the session became active: calls that began earlier aren't its own.
+        pub start_ticks: u64,
+        /// When it ended.
+        pub end_ticks: u64,
+        /// Process id of its owner.
+        pub owner: u32,
+        /// Bytes of the site set that has its functions, behind this record.
+        pub functions_length: u32,
+        /// Bytes of the site set that has the functions within whose calls it records, behind the other one; 0 for all calls.
+        pub within_length: u32,
+        /// Zero.
+        pub reserved: u32,
+        /// Its name, NUL padded.
+        pub name: [u8; 64],
+    }
+}
+
+/// [`SessionRecord::flags`].
+pub mod session_flags {
+    /// Only calls whose caller is in another module, or isn't traced.
+    pub const CROSSING: u32 = 1;
+    /// The file has only some of the threads.
+    pub const SOME_THREADS: u32 = 2;
 }
 
 wire_struct! {

@@ -230,6 +230,14 @@ impl LiveArena {
         self.header().state == everycall_format::arena::process_state::TRACING
     }
 
+    /// Events that its threads have written so far, threads that have ended and whose slots are others' not included: in steps of a segment.
+    #[must_use]
+    pub fn events_written(&self) -> u64 {
+        let words = self.layout.segment_size / WORD_SIZE as u64;
+        let threads = (0..self.thread_count()).filter_map(|slot| self.thread(slot));
+        threads.map(|thread| thread.segment).fold(0, u64::saturating_add).saturating_mul(words)
+    }
+
     /// The name of its control socket, its first byte lowest.
     pub(crate) fn control_name(&self) -> u64 {
         self.long_field(offset_of!(ArenaHeader, control_name)).load(Acquire)

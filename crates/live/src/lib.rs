@@ -46,5 +46,5 @@ pub use error::LiveError;
 pub use find::{attach, attach_to_file};
 pub use list::{Listed, list};
 pub use process::ProcessFacts;
-pub use take::{Snapshot, cpu_nanoseconds, take};
+pub use take::{SessionFacts, Snapshot, cpu_nanoseconds, now_ticks, take};
 pub use write::write_kept;

@@ -10,10 +10,13 @@
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 
+use everycall_format::Wire as _;
 use everycall_format::arena::{ClockReading, OpenCall, ThreadHeader, thread_state};
+use everycall_format::ect::{SessionRecord, session_flags};
 use everycall_format::event::{self, Word, kind};
 use everycall_recorder::clock;
 use everycall_ring::GrowRequest;
+use everycall_tracefile::bytes_of;
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::arena::LiveArena;
@@ -86,6 +89,60 @@ pub struct Snapshot<'a> {
     cpu_ns: u64,
     pub(crate) before: ClockReading,
     pub(crate) after: ClockReading,
+    /// The payload of the SESSION chunk.
+    pub(crate) session: Option<Vec<u8>>,
+}
+
+/// What a session asked for, to be written into its file: the file shows nothing else.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFacts {
+    /// Its name; the first 63 bytes are written.
+    pub name: String,
+    /// When it became active, by [`crate::now_ticks`].
+    pub start_ticks: u64,
+    /// Its functions: a site set.
+    pub functions: Vec<u8>,
+    /// The functions within whose calls it records, likewise; empty for all calls.
+    pub within: Vec<u8>,
+    /// Only calls whose caller is in another module, or isn't traced.
+    pub crossing: bool,
+    /// It asked for some threads only, see [`Snapshot::retain_threads`].
+    pub some_threads: bool,
+}
+
+/// The time-stamp counter, as events have it.
+#[must_use]
+pub fn now_ticks() -> u64 {
+    clock::ticks()
+}
+
+impl Snapshot<'_> {
+    /// The file is to show what a session asked for, until now.
+    pub fn show_session(&mut self, facts: &SessionFacts) {
+        let mut name = [0; 64];
+        name.iter_mut().zip(facts.name.bytes().take(63)).for_each(|(to, from)| *to = from);
+        let flag = |is_set: bool, flag: u32| if is_set { flag } else { 0 };
+        let record = SessionRecord {
+            record_size: SessionRecord::SIZE as u32,
+            flags: flag(facts.crossing, session_flags::CROSSING)
+                | flag(facts.some_threads, session_flags::SOME_THREADS),
+            start_ticks: facts.start_ticks,
+            end_ticks: self.after.ticks,
+            owner: std::process::id(),
+            functions_length: facts.functions.len() as u32,
+            within_length: facts.within.len() as u32,
+            reserved: 0,
+            name,
+        };
+        self.session = Some([bytes_of(&record), facts.functions.clone(), facts.within.clone()].concat());
+    }
+
+    /// Leaves the threads of which `is_wanted` says so; the others' segments are released.
+    pub fn retain_threads(&mut self, is_wanted: impl Fn(&ThreadHeader) -> bool) {
+        for thread in self.threads.extract_if(.., |thread| !is_wanted(&thread.header)) {
+            thread.segments.iter().for_each(|segment| self.pinner.release(segment.index));
+        }
+    }
 }
 
 /// Takes a snapshot of everything that the rings hold now; with `last_ns`, of at least the last so many nanoseconds.
@@ -122,7 +179,7 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
     let after = clock::read();
     look_at_names(arena, &mut threads, &after);
     let cpu_ns = cpu_nanoseconds().saturating_sub(cpu_before);
-    let mut snapshot = Snapshot { arena, pinner, threads, too_late, cpu_ns, before, after };
+    let mut snapshot = Snapshot { arena, pinner, threads, too_late, cpu_ns, before, after, session: None };
     if let Some(last_ns) = last_ns {
         snapshot.let_go_before(last_ns);
     }

@@ -150,6 +150,9 @@ impl Snapshot<'_> {
         summary.children = children.iter().map(Child::from).collect();
         file.chunk(chunk::CHILDREN, &[&array(&children)])?;
         let dropped = self.arena.dropped();
+        if let Some(session) = &self.session {
+            file.chunk(chunk::SESSION, &[session])?;
+        }
         self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
         dropped.add_to(&mut summary);
         if let Some([record, functions]) = dropped.chunk(SNAPSHOT) {

@@ -16,6 +16,7 @@ use crate::model::{OpenCall, Reason, Recording, SegmentCursor, Snapshot, Source,
 use crate::payload::{self, Array, TABLE_MAX};
 use crate::processes::Processes;
 use crate::segments::{EventWords, FileSegments};
+use crate::session;
 use crate::source::ReadAt;
 use crate::triggers;
 use crate::words;
@@ -357,7 +358,7 @@ impl Indexer {
         if chunk.kind == chunk::MODULE_IMAGE {
             return self.image(file, chunk, warnings);
         }
-        if !matches!(chunk.kind, chunk::META..=chunk::KEPT | chunk::DROPPED | chunk::END) {
+        if !matches!(chunk.kind, chunk::META..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::END) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
             }
@@ -462,6 +463,10 @@ impl Indexer {
             chunk::DROPPED => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_dropped(bytes, process, recording)?;
+            }
+            chunk::SESSION => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                session::read_session(bytes, process, recording)?;
             }
             _ => self.end = Some(ect::EndRecord::read(bytes).ok_or(SHORT)?),
         }

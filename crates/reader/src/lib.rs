@@ -28,6 +28,7 @@ mod model;
 mod payload;
 mod processes;
 mod segments;
+mod session;
 mod source;
 mod triggers;
 mod words;
@@ -37,7 +38,8 @@ pub use arena::ArenaImage;
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    Child, Dropped, DroppedCalls, Ending, KeptCall, Meta, Module, OpenCall, Origin, Process, ProcessEnd,
-    Reason, Recording, SegmentCursor, Snapshot, Source, Tail, Thread, ThreadKey, Trigger,
+    Child, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet, KeptCall, Meta, Module, OpenCall,
+    Origin, Process, ProcessEnd, Reason, Recording, SegmentCursor, Session, Snapshot, Source, Tail, Thread,
+    ThreadKey, Trigger,
 };
 pub use source::{ReadAt, Seekable};

@@ -30,8 +30,47 @@ pub struct Recording {
     pub kept: Vec<KeptCall>,
     /// Short calls that were dropped, by process and snapshot.
     pub dropped: Vec<Dropped>,
+    /// What one session asked for, where the file is that session's: the calls of its process that aren't among these are left out.
+    pub session: Option<Session>,
     /// What was damaged, missing or not understood.
     pub warnings: Vec<Warning>,
+}
+
+/// What a session asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Session {
+    /// Its name. Bytes, because nothing makes them UTF-8.
+    pub name: Vec<u8>,
+    /// Index of its process.
+    pub process: usize,
+    /// When it became active, in ticks.
+    pub start_ticks: u64,
+    /// When it ended, in ticks.
+    pub end_ticks: u64,
+    /// Process id of its owner.
+    pub owner: u32,
+    /// Its functions.
+    pub functions: FunctionSet,
+    /// The functions within whose calls it records; `None` for all calls.
+    pub within: Option<FunctionSet>,
+    /// Only calls whose caller is in another module, or isn't traced.
+    pub crossing: bool,
+    /// The file has only some of the threads.
+    pub some_threads: bool,
+}
+
+/// First addresses of functions and the addresses behind their last ones, as in the module's file, in order and apart.
+pub type FunctionRanges = Vec<(u64, u64)>;
+
+/// Functions of modules.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct FunctionSet {
+    /// The rules that it was made by: `+ PATTERN` or `- PATTERN`.
+    pub rules: Vec<Vec<u8>>,
+    /// Whether it has the functions of modules that aren't in it.
+    pub others: bool,
+    /// Modules by their build ids.
+    pub modules: Vec<(Vec<u8>, FunctionRanges)>,
 }
 
 /// Texts about the recording. Bytes, because nothing makes them UTF-8; empty where unknown.

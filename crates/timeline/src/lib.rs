@@ -26,6 +26,7 @@ mod event;
 mod family;
 mod location;
 mod marks;
+mod narrowing;
 mod order;
 mod pairing;
 mod pairing_stats;

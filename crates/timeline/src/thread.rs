@@ -7,6 +7,7 @@ use crate::code::Code;
 use crate::event::TimelineEvent;
 use crate::location::ModuleMap;
 use crate::marks::MarkNames;
+use crate::narrowing::{Narrowed, Narrowing};
 use crate::order::{Batch, Ordered};
 use crate::pairing::{Cuts, ListedCall, Pairing};
 use crate::pairing_stats::PairingStats;
@@ -23,6 +24,7 @@ pub struct ThreadEvents<'t> {
     /// `None` where there is no such thread.
     maker: Option<Maker<'t>>,
     stats: PairingStats,
+    narrowed: Option<Narrowed<'t>>,
 }
 
 impl<'t> ThreadEvents<'t> {
@@ -35,7 +37,12 @@ impl<'t> ThreadEvents<'t> {
         code: Option<&'t dyn Code>,
     ) -> ThreadEvents<'t> {
         let maker = thread.map(|thread| Maker::new(source, thread, clock, modules, names, code));
-        ThreadEvents { out: Vec::new(), given: 0, maker, stats: PairingStats::default() }
+        ThreadEvents { out: Vec::new(), given: 0, maker, stats: PairingStats::default(), narrowed: None }
+    }
+
+    /// Leaves what a session asked for.
+    pub(crate) fn narrowed(self, to: Option<&'t Narrowing>) -> ThreadEvents<'t> {
+        ThreadEvents { narrowed: to.map(Narrowed::new), ..self }
     }
 
     /// What could not be used so far; final when the iterator has ended.
@@ -53,6 +60,9 @@ impl<'t> ThreadEvents<'t> {
             if !maker.make(&mut self.out) {
                 self.stats = maker.stats();
                 self.maker = None;
+            }
+            if let Some(narrowed) = &mut self.narrowed {
+                narrowed.narrow(&mut self.out);
             }
         }
         self.given = 1;

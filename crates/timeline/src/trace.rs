@@ -1,7 +1,7 @@
 //! A whole recording, ready to be shown.
 
 use everycall_reader::{
-    Child, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Snapshot, Source,
+    Child, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Session, Snapshot, Source,
     ThreadKey, Trigger, Warning,
 };
 
@@ -10,6 +10,7 @@ use crate::code::Code;
 use crate::family::{Relative, family};
 use crate::location::{Location, ModuleMap};
 use crate::marks::MarkNames;
+use crate::narrowing::Narrowing;
 use crate::scan::{ThreadScan, scan_thread};
 use crate::thread::ThreadEvents;
 use crate::thread_info::ThreadInfo;
@@ -22,6 +23,7 @@ pub struct Trace<'a> {
     modules: Vec<ModuleMap>,
     threads: Vec<ThreadInfo>,
     names: MarkNames,
+    narrowing: Option<Narrowing>,
     warnings: Vec<Warning>,
 }
 
@@ -51,7 +53,9 @@ impl<'a> Trace<'a> {
             .collect();
         let table = |process: &Process| recording.modules.get(process.modules.clone()).unwrap_or_default();
         let modules = recording.processes.iter().map(|process| ModuleMap::new(table(process))).collect();
-        Ok(Trace { clock, modules, threads, names, warnings, source })
+        let narrowing =
+            recording.session.as_ref().map(|session| Narrowing::new(session, &recording.modules, &clock));
+        Ok(Trace { clock, modules, threads, names, narrowing, warnings, source })
     }
 
     /// Texts about the recording.
@@ -100,6 +104,12 @@ impl<'a> Trace<'a> {
     #[must_use]
     pub fn triggers(&self) -> &[Trigger] {
         &self.source.recording().triggers
+    }
+
+    /// What the session asked for whose file this is, if it is one's: other calls are left out of the threads' timelines.
+    #[must_use]
+    pub fn session(&self) -> Option<&Session> {
+        self.source.recording().session.as_ref()
     }
 
     /// Calls that were kept for triggers, in the order of their ends.
@@ -161,7 +171,10 @@ impl<'a> Trace<'a> {
     pub fn thread_events_checked<'t>(&'t self, index: usize, code: Option<&'t dyn Code>) -> ThreadEvents<'t> {
         let thread = self.threads.get(index);
         let modules = thread.and_then(|thread| self.modules.get(thread.process)).unwrap_or(ModuleMap::EMPTY);
+        let is_its = |narrowing: &&Narrowing| thread.is_some_and(|thread| narrowing.is_of(thread.process));
+        let narrowing = self.narrowing.as_ref().filter(is_its);
         ThreadEvents::new(self.source.as_ref(), thread, &self.clock, modules, &self.names, code)
+            .narrowed(narrowing)
     }
 
     /// The module and address of a code offset of a process at a moment.

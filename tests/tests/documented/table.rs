@@ -265,6 +265,30 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall disable $SERVER 'size:<20 & !has:loop' && everycall enable $SERVER"),
     ),
     (
+        "everycall trace 1234 --within handle_request --for 10s -o requests.ect",
+        So(
+            "everycall trace $SERVER --within 'handle*' --for 1s -o requests.ect && everycall info requests.ect | grep within",
+        ),
+    ),
+    (
+        "everycall trace 1234 '*' --thread 'worker*' --for 10s -o workers.ect",
+        So(
+            "everycall trace $SERVER '*' --thread '*' --for 1s -o workers.ect && everycall info workers.ect | grep session",
+        ),
+    ),
+    (
+        "everycall trace 1234 --crossing --for 10s -o api.ect",
+        So(
+            "everycall trace $SERVER --crossing --for 1s -o api.ect && everycall info api.ect | grep 'another module'",
+        ),
+    ),
+    (
+        "everycall trace 1234 'parse_*' --for 10m --max-events 50M -o parse.ect",
+        So(
+            "everycall trace $SERVER 'handle*' --for 1s --max-events 50M -o parse.ect && everycall info parse.ect",
+        ),
+    ),
+    (
         "everycall trace PID PATTERN... --for 10s -o FILE",
         So("everycall trace $SERVER 'handle*' --for 1s -o traced.ect && everycall info traced.ect"),
     ),
@@ -296,7 +320,8 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("everycall record --only PATTERN -- ./app", So("everycall record --only 'handle*' -- ./server 10")),
     ("everycall record --not PATTERN -- ./app", So("everycall record --not 'handle*' -- ./server 10")),
-    ("replay --function", So("everycall replay --function handle app.ect")),
+    ("--within PATTERN", So("everycall trace $SERVER --within 'handle*' --for 1s -o within.ect")),
+    ("--thread TID|NAME|new", So("everycall trace $SERVER 'handle*' --thread new --for 1s -o new.ect")),
     ("-- => usleep (not traced, at most) 30.1 ms --", Not("what `replay` prints, no command")),
     ("record --only", So("everycall record --only 'handle*' -- ./server 10")),
     (

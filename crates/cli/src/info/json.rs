@@ -4,7 +4,7 @@ use everycall_analysis::{FunctionRow, lost_events, marks_by_count, runtime_count
 use everycall_export::{end_ns, process_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
-use everycall_reader::{Ending, Origin};
+use everycall_reader::{Ending, FunctionSet, Origin};
 use everycall_timeline::{ClockQuality, NamedMarks};
 use serde_json::{Value, json};
 
@@ -36,6 +36,7 @@ pub fn json(report: &Report<'_>) -> String {
         "orphan_exits": report.profile.orphan_exits,
         "calls_too_deep": report.profile.too_deep,
         "marks": marks(report),
+        "session": session(report),
         "processes": processes(report),
         "threads": threads(report),
         "modules": modules(report),
@@ -59,6 +60,25 @@ fn ended(report: &Report<'_>) -> Value {
         }
         _ => Value::Null,
     }
+}
+
+fn session(report: &Report<'_>) -> Value {
+    let Some(session) = report.trace.session() else { return Value::Null };
+    let clock = report.trace.clock();
+    let texts = |set: &FunctionSet| {
+        set.rules.iter().map(|rule| String::from_utf8_lossy(rule).into_owned()).collect::<Vec<_>>()
+    };
+    json!({
+        "name": String::from_utf8_lossy(&session.name),
+        "process": session.process,
+        "owner_pid": session.owner,
+        "start_ns": clock.ns(session.start_ticks),
+        "end_ns": clock.ns(session.end_ticks),
+        "functions": texts(&session.functions),
+        "within": session.within.as_ref().map(texts),
+        "crossing": session.crossing,
+        "some_threads": session.some_threads,
+    })
 }
 
 fn clock(report: &Report<'_>) -> Value {

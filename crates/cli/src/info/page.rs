@@ -6,7 +6,7 @@ use everycall_analysis::{FunctionRow, KeptTail, lost_events, marks_by_count, run
 use everycall_export::{end_ns, process_name, shortened_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
-use everycall_reader::{Ending, Origin, Reason, Warning};
+use everycall_reader::{Ending, FunctionSet, Origin, Reason, Session, Warning};
 use everycall_timeline::{ClockQuality, Trace};
 use everycall_units::{Count, Duration, Several, Size};
 use nix::sys::signal::Signal;
@@ -65,6 +65,9 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     field(out, "covers", &covers(report.trace))?;
     field(out, "ended", &how_it_ended(report))?;
+    if let Some(session) = report.trace.session() {
+        field(out, "session", &session_text(session))?;
+    }
     let cpus = meta.cpu_count.map(|count| format!(", {}", Several(count.into(), "CPU", "CPUs")));
     if !meta.host.is_empty() || !meta.cpu.is_empty() {
         field(
@@ -320,6 +323,28 @@ fn covers(trace: &Trace<'_>) -> String {
         Some(first) => format!("{}, from {} to {}", time(end.saturating_sub(first)), time(first), time(end)),
         None => time(end).to_string(),
     }
+}
+
+/// What a session asked for.
+fn session_text(session: &Session) -> String {
+    let rules = |set: &FunctionSet| {
+        let rules = set.rules.iter().map(|rule| {
+            let rule = clean(&String::from_utf8_lossy(rule));
+            rule.strip_prefix("+ ").map_or(rule.clone(), str::to_owned)
+        });
+        rules.collect::<Vec<_>>().join(", ")
+    };
+    let mut text = format!("calls of {} that began during the session", rules(&session.functions));
+    if let Some(within) = &session.within {
+        text += &format!(", within calls of {}", rules(within));
+    }
+    if session.crossing {
+        text += ", made from another module or from code that isn't traced";
+    }
+    if session.some_threads {
+        text += ", in the threads below";
+    }
+    text
 }
 
 /// Short calls that were only counted, and the functions with the most of them.
