@@ -134,9 +134,9 @@ fn check(
 }
 
 /// The program's code, as it is in memory: of one mapping or of several.
-fn code(standing: &Standing, program: &Path) -> Vec<u8> {
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", standing.pid)).unwrap();
-    let memory = File::open(format!("/proc/{}/mem", standing.pid)).unwrap();
+fn code(pid: u32, program: &Path) -> Vec<u8> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap();
+    let memory = File::open(format!("/proc/{pid}/mem")).unwrap();
     let is_code = |line: &&str| line.contains(" r-x") && line.ends_with(program.to_str().unwrap());
     let lines = maps.lines().filter(is_code);
     let read = |line: &str| {
@@ -168,7 +168,7 @@ fn slow_calls_of_a_running_program_are_kept() {
         let program = program(&place, mode);
         let label = mode.label();
         let standing = Standing::alone(&program, &["3000", "2", "5"]);
-        let before = code(&standing, &program);
+        let before = code(standing.pid, &program);
         let waiting = Waiting::start(
             &place,
             standing.pid,
@@ -177,13 +177,13 @@ fn slow_calls_of_a_running_program_are_kept() {
         let from = everycall_hooks::ticks();
         assert_eq!(areas_in_use(&standing), 1, "{label}");
         if mode.name == "fentry" || mode.name == "nops" || mode.name == "xray" {
-            assert!(code(&standing, &program) != before, "{label}: no tail exit has its hook");
+            assert!(code(standing.pid, &program) != before, "{label}: no tail exit has its hook");
         }
         std::thread::sleep(std::time::Duration::from_millis(1500));
         let to = everycall_hooks::ticks();
         let said = waiting.interrupt();
         wait::until("the area is free", || areas_in_use(&standing) == 0);
-        assert!(code(&standing, &program) == before, "{label}: code has changed");
+        assert!(code(standing.pid, &program) == before, "{label}: code has changed");
         let (status, printed) = standing.end();
         assert!(status.success(), "{label}: {status}");
         let is_meant = |name: &str| name.starts_with("handle");
@@ -200,7 +200,7 @@ fn clients_that_are_killed_leave_nothing() {
         let place = Place::new("live-triggers-killed");
         let program = program(&place, mode);
         let standing = Standing::alone(&program, &["3000", "2"]);
-        let before = code(&standing, &program);
+        let before = code(standing.pid, &program);
         for round in 0..5 {
             let mut waiting = Waiting::start(&place, standing.pid, &["handle* > 1ms", "-o", "kept.ect"]);
             assert_eq!(areas_in_use(&standing), 1);
@@ -208,7 +208,7 @@ fn clients_that_are_killed_leave_nothing() {
             waiting.child.kill().unwrap();
             waiting.child.wait().unwrap();
             wait::until("the area is free", || areas_in_use(&standing) == 0);
-            assert!(code(&standing, &program) == before, "{}: code has changed", mode.label());
+            assert!(code(standing.pid, &program) == before, "{}: code has changed", mode.label());
         }
         assert!(!place.file("kept.ect").exists());
         let (status, _) = standing.end();
@@ -269,7 +269,7 @@ fn what_cannot_be_is_said_and_changes_nothing() {
     let place = Place::new("live-triggers-errors");
     let program = program(&place, Mode::GCC_NOPS);
     let standing = Standing::alone(&program, &["3000", "1"]);
-    let before = code(&standing, &program);
+    let before = code(standing.pid, &program);
     let pid = &standing.pid.to_string()[..];
     let own = &std::process::id().to_string()[..];
     for (words, hint) in [
@@ -296,7 +296,75 @@ fn what_cannot_be_is_said_and_changes_nothing() {
     assert_eq!(kept(&place.file("limit.ect")).1.len(), 3, "{said}");
     all.into_iter().for_each(|waiting| drop(waiting.interrupt()));
     wait::until("all areas are free", || areas_in_use(&standing) == 0);
-    assert!(code(&standing, &program) == before);
+    assert!(code(standing.pid, &program) == before);
     let (status, _) = standing.end();
     assert!(status.success());
+}
+
+/// Functions of a library that is loaded while a command waits are armed, too.
+#[test]
+fn libraries_that_are_loaded_meanwhile() {
+    let place = Place::new("live-triggers-library");
+    place.write(
+        "plugin.cpp",
+        "#include <unistd.h>\nstatic volatile int calls;\n\
+         extern \"C\" void plugged(int us) { usleep(us); calls = calls + 1; }\n",
+    );
+    place.write(
+        "player.cpp",
+        "#include <dlfcn.h>\n#include <poll.h>\n#include <stdio.h>\n#include <unistd.h>\n\
+         static volatile int calls;\n\
+         extern \"C\" __attribute__((noinline)) void played(int us) { usleep(us); calls = calls + 1; }\n\
+         int main(int, char** argv) {\n  void (*play)(int) = played;\n  printf(\"ready\\n\"); fflush(stdout);\n\
+           for (;;) {\n    pollfd input = {0, POLLIN, 0};\n    if (poll(&input, 1, 0)) {\n      char byte;\n\
+               if (read(0, &byte, 1) <= 0) return 0;\n\
+               play = (void (*)(int))dlsym(dlopen(argv[1], RTLD_NOW), \"plugged\");\n\
+               printf(\"ready\\n\"); fflush(stdout);\n    }\n    play(3000);\n  }\n}\n",
+    );
+    let plugin = place.build(Mode::GCC_NOPS, &["-O2", "-shared", "-fPIC", "plugin.cpp"], "plugin.so");
+    let program = place.build(Mode::GCC_NOPS, &["-O2", "player.cpp", "-ldl"], "player");
+    let mut standing = Standing::alone(&program, &[plugin.to_str().unwrap()]);
+    let words = [&["pl*ed > 1ms", "-o", "kept.ect"][..], &KEEP_ALL].concat();
+    let waiting = Waiting::start(&place, standing.pid, &words);
+    std::thread::sleep(std::time::Duration::from_millis(100));
+    standing.go_on();
+    std::thread::sleep(std::time::Duration::from_millis(600));
+    waiting.interrupt();
+    let (triggers, kept) = kept(&place.file("kept.ect"));
+    let count = |wanted: &str| kept.iter().filter(|(_, name)| name == wanted).count();
+    assert!(count("played") > 5 && count("plugged") > 5, "{} {}", count("played"), count("plugged"));
+    assert_eq!((triggers[0].functions, triggers[0].late), (2, 1));
+    let (status, _) = standing.end();
+    assert!(status.success());
+}
+
+/// A forked child has no clients: its tail exits are as before.
+#[test]
+fn forked_children_begin_without_clients() {
+    for mode in [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::GCC_FENTRY] {
+        let place = Place::new("live-triggers-fork");
+        place.write(
+            "forks.cpp",
+            "#include <poll.h>\n#include <stdio.h>\n#include <sys/wait.h>\n#include <unistd.h>\n\
+             static volatile int calls;\n\
+             extern \"C\" {\n__attribute__((noinline)) void rest(int n) { calls = calls + n; }\n\
+             __attribute__((noinline)) void handle(int n) { calls = calls + n; rest(n + 1); }\n}\n\
+             static bool is_over() { pollfd input = {0, POLLIN, 0}; return poll(&input, 1, 1) != 0; }\n\
+             int main() {\n  printf(\"ready\\n\"); fflush(stdout);\n  while (!is_over()) handle(1);\n  char byte;\n  if (read(0, &byte, 1) <= 0) return 1;\n\
+               pid_t child = fork();\n  if (child == 0) {\n    handle(2);\n    printf(\"ready\\n\"); fflush(stdout);\n    while (!is_over()) handle(3);\n    _exit(0);\n  }\n\
+               int status;\n  waitpid(child, &status, 0);\n  return status;\n}\n",
+        );
+        let program = place.build(mode, &["-O2", "forks.cpp"], "forks");
+        let mut standing = Standing::alone(&program, &[]);
+        let before = code(standing.pid, &program);
+        let waiting = Waiting::start(&place, standing.pid, &["handle > 1ms", "-o", "kept.ect"]);
+        assert!(code(standing.pid, &program) != before, "{}", mode.label());
+        standing.go_on();
+        let [child] = wait::children(standing.pid)[..] else { panic!("one child") };
+        wait::until("the child's code is as before", || code(child, &program) == before);
+        assert!(code(standing.pid, &program) != before, "{}", mode.label());
+        waiting.interrupt();
+        let (status, _) = standing.end();
+        assert!(status.success(), "{status}");
+    }
 }

@@ -85,7 +85,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     if let Some(limit) = arguments.limit {
         keeper.limit(limit as usize);
     }
-    keeper.know(PROCESS, Arc::clone(&program.arena));
+    keeper.know(PROCESS, Arc::clone(&program.arena), area.ticks);
     let arena: Arc<LiveArena> = Arc::clone(&program.arena);
     let mut process =
         TriggeredProcess { number: PROCESS, pid: arguments.pid, arena, triggers: armed, over: None };

@@ -190,6 +190,8 @@ pub struct Keeper {
     taken: Vec<usize>,
     /// Calls that are kept at most, of all triggers.
     limit: Option<usize>,
+    /// What threads post of earlier calls is of others' triggers.
+    since: u64,
 }
 
 /// Moments that somebody asks for aren't slow or fast, and none is refused.
@@ -235,12 +237,14 @@ impl Keeper {
             busy_until: None,
             taken: vec![0; choice_count],
             limit: None,
+            since: 0,
         }
     }
 
-    /// The arena of process `number` is this, which was attached.
-    pub fn know(&mut self, number: u32, arena: Arc<LiveArena>) {
+    /// The arena of process `number` is this, which was attached. Its triggers are ours since `since`, in ticks.
+    pub fn know(&mut self, number: u32, arena: Arc<LiveArena>, since: u64) {
         self.arenas.insert(number, arena);
+        self.since = since;
     }
 
     /// Keeps no more than so many calls, of all triggers together.
@@ -259,13 +263,14 @@ impl Keeper {
         &mut self,
         processes: &'w [TriggeredProcess],
     ) -> Vec<(TriggeredCall, &'w TriggeredProcess)> {
-        let mut posted = Vec::new();
+        let mut posted: Vec<(TriggeredCall, _)> = Vec::new();
         for process in processes {
             let bell = process.triggers.bell();
             if self.bells.insert(process.number, bell) != Some(bell) {
                 posted.extend(process.triggers.take_posted().into_iter().map(|call| (call, process)));
             }
         }
+        posted.retain(|(call, _)| call.end_ticks >= self.since);
         posted.sort_by_key(|(call, _)| call.end_ticks);
         posted
     }
