@@ -90,11 +90,11 @@ impl<'a> PlainExits<'a> {
         unsafe { (address as *const u8).read_volatile() }
     }
 
+    /// What is there, as far as the segment goes: it may end behind a function's last jump.
     fn bytes<const SIZE: usize>(&self, address: u64) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
-        if Text::of(self.text, address, SIZE).is_some() {
-            bytes.iter_mut().zip(address..).for_each(|(byte, at)| *byte = Self::byte(at));
-        }
+        let is_there = |(_, at): &(&mut u8, u64)| Text::of(self.text, *at, 1).is_some();
+        bytes.iter_mut().zip(address..).take_while(is_there).for_each(|(byte, at)| *byte = Self::byte(at));
         bytes
     }
 
