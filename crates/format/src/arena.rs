@@ -7,7 +7,6 @@
 //! children_offset        ChildEntry[child_capacity]
 //! paths_offset           bytes of the modules' paths
 //! triggers_at            what crate::trigger declares, where there is room for it
-//! live_triggers_at       the same for each of those who arm functions while the process runs
 //! segment_table_offset   SegmentEntry[segment_capacity]
 //! threads_offset         ThreadHeader[thread_capacity]
 //! dropped_offset         what crate::dropped declares, without the counts
@@ -15,6 +14,7 @@
 //!                          OpenCall[open_call_capacity], entry 0 is a sentinel
 //! behind them            counts of dropped calls, as many as threads
 //! segments_offset        segments, segment_size bytes each
+//! live_triggers_at       as at triggers_at, for each of those who arm functions while the process runs
 //! ```
 //!
 //! Rules of access: the header's sizes and offsets are written once, by whoever makes the arena,
@@ -509,9 +509,8 @@ impl ArenaHeader {
         let modules_offset = PAGE;
         let children_offset = modules_offset + u64::from(MODULE_CAPACITY) * size_of::<ModuleEntry>() as u64;
         let paths_offset = children_offset + u64::from(CHILD_CAPACITY) * size_of::<ChildEntry>() as u64;
-        let segment_table_offset = (paths_offset + PATHS_SIZE).next_multiple_of(PAGE)
-            + trigger::area_size(trigger_sites)
-            + LIVE_SIZE;
+        let segment_table_offset =
+            (paths_offset + PATHS_SIZE).next_multiple_of(PAGE) + trigger::area_size(trigger_sites);
         let threads_offset = (segment_table_offset
             + u64::from(segment_capacity) * size_of::<SegmentEntry>() as u64)
             .next_multiple_of(PAGE);
@@ -525,7 +524,7 @@ impl ArenaHeader {
             magic: ARENA_MAGIC,
             version: ARENA_VERSION,
             header_size: size_of::<ArenaHeader>() as u32,
-            arena_size: segments_offset + u64::from(segment_capacity) * segment_size,
+            arena_size: segments_offset + u64::from(segment_capacity) * segment_size + LIVE_SIZE,
             ring_size,
             segment_size,
             open_call_capacity,
@@ -667,14 +666,14 @@ impl ArenaHeader {
     /// where the arena has no room for them.
     #[must_use]
     pub const fn live_triggers_at(&self, index: u32) -> Option<u64> {
-        let Some(paths_end) = self.paths_offset.checked_add(self.paths_size) else { return None };
-        let Some(first) = paths_end.checked_next_multiple_of(PAGE) else { return None };
-        let first = match first.checked_add(trigger::area_size(self.trigger_sites)) {
-            Some(first) if index < trigger::LIVE_AREAS => first,
-            _ => return None,
+        let Some(segments) = (self.segment_capacity as u64).checked_mul(self.segment_size) else {
+            return None;
         };
+        let Some(first) = self.segments_offset.checked_add(segments) else { return None };
         match first.checked_add(LIVE_SIZE) {
-            Some(end) if end <= self.segment_table_offset => {
+            Some(end)
+                if end <= self.arena_size && index < trigger::LIVE_AREAS && first.is_multiple_of(PAGE) =>
+            {
                 Some(first + index as u64 * trigger::area_size(trigger::LIVE_SITES))
             }
             _ => None,
@@ -739,21 +738,18 @@ mod tests {
         assert!(with.is_consistent(with.arena_size));
         assert_eq!(
             with.segment_table_offset - with.triggers_at().unwrap(),
-            trigger::area_size(trigger::SITES) + LIVE_SIZE
+            trigger::area_size(trigger::SITES)
         );
         for header in [plain, with] {
             let live = |index| header.live_triggers_at(index);
-            let first = header.triggers_at().map(|at| at + trigger::area_size(trigger::SITES));
-            assert!(first.is_none() || live(0) == first);
+            assert_eq!(live(0), Some(header.segment_at(header.segment_capacity)));
             let last = live(trigger::LIVE_AREAS - 1).unwrap();
-            assert_eq!(last + trigger::area_size(trigger::LIVE_SITES), header.segment_table_offset);
+            assert_eq!(last + trigger::area_size(trigger::LIVE_SITES), header.arena_size);
             assert_eq!(live(trigger::LIVE_AREAS), None);
-            let short = ArenaHeader { segment_table_offset: header.segment_table_offset - 1, ..header };
+            let short = ArenaHeader { arena_size: header.arena_size - 1, ..header };
             assert_eq!(short.live_triggers_at(0), None);
         }
-        // Less room for them leaves the others without.
-        let live = (LIVE_SIZE / size_of::<trigger::TriggerSite>() as u64) as u32;
-        for sites in [trigger::SITES + live + 4096, u32::MAX] {
+        for sites in [trigger::SITES + 4096, u32::MAX] {
             let lie = ArenaHeader { trigger_sites: sites, ..with };
             assert!(!lie.is_consistent(with.arena_size), "{sites}");
         }

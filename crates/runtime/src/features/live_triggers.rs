@@ -11,16 +11,17 @@ use crate::state::arena::Arena;
 use crate::state::process::Process;
 use crate::state::selection::HEAD;
 use crate::state::trigger_table::{self, Triggers};
-use crate::state::{live_areas, own_triggers};
+use crate::state::{crash_file, live_areas, own_triggers};
 use crate::sys::block::Block;
 use crate::sys::crc::Crc;
+use crate::sys::disk;
 use crate::sys::lock::Lock;
 use crate::sys::system;
 use core::sync::atomic::{AtomicPtr, Ordering::Acquire, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::{ModuleEntry, module_state};
 use everycall_format::control::status;
 use everycall_format::site_set::SiteSet;
-use everycall_format::trigger::{LIVE_AREAS, NEVER, RULES};
+use everycall_format::trigger::{LIVE_AREAS, LIVE_SITES, NEVER, RULES, area_size};
 
 /// A client's set.
 struct LiveSet {
@@ -62,10 +63,14 @@ fn set_of(area: u32) -> Option<&'static LiveSet> {
 /// Replaces the set of an area. The caller holds the module lock.
 fn put(area: u32, set: *mut LiveSet) {
     let Some(place) = SETS.get(area as usize) else { return };
-    let old = place.swap(set, Release);
-    // SAFETY: made by `LiveSet::new`, and nobody reaches it any more.
-    if let Some(size) = unsafe { old.as_ref() }.map(|old| old.size) {
-        system::unmap(old.cast(), size);
+    free(place.swap(set, Release));
+}
+
+/// Unmaps a set. Nobody may reach it any more.
+fn free(set: *mut LiveSet) {
+    // SAFETY: null or made by `LiveSet::new`.
+    if let Some(size) = unsafe { set.as_ref() }.map(|set| set.size) {
+        system::unmap(set.cast(), size);
     }
 }
 
@@ -79,11 +84,15 @@ pub(crate) fn arm(process: &'static Process, area: Option<u32>, block: Block) ->
     let found = area.or_else(|| (0..LIVE_AREAS).find(|area| live_areas::in_use() & 1 << area == 0));
     let place = found.and_then(|area| Some((area, Triggers::live(arena, area)?)));
     let Some((area, triggers)) = place else {
-        // SAFETY: made above.
-        let size = unsafe { (*set).size };
-        system::unmap(set.cast(), size);
+        free(set);
         return Err(status::NO_AREA);
     };
+    // In a crash file, disk space has to be there first.
+    let room = area_size(LIVE_SITES);
+    if crash_file::is_file() && disk::take_room_at(triggers.base as u64, room).is_err() {
+        free(set);
+        return Err(status::NO_MEMORY);
+    }
     put(area, set);
     let Some(LiveSet { set, .. }) = set_of(area) else { return Err(status::BAD_SET) };
     if is_new {

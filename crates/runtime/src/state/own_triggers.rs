@@ -53,7 +53,6 @@ impl Triggers {
         }
         let segments = memory.checked_div(arena.layout().segment_size).unwrap_or(0);
         let allowed = u32::try_from(segments).unwrap_or(u32::MAX);
-        // Segments in use are counted for all areas together.
         field!(self.base, TriggerHeader, segments_allowed, AtomicU32).store(allowed, Relaxed);
         field!(self.base, TriggerHeader, grow_ticks, AtomicU64).store(GROW_TICKS, Relaxed);
         self.hear(self.bell());

@@ -66,11 +66,6 @@ impl Triggers {
         Triggers::of(arena).into_iter().chain(live)
     }
 
-    /// Where segments beyond rings are counted.
-    fn counting(arena: &Arena) -> Option<Triggers> {
-        Triggers::of(arena).or_else(|| Triggers::live(arena, 0))
-    }
-
     pub(crate) fn floor(&self) -> u64 {
         field!(self.base, TriggerHeader, floor, AtomicU64).load(SeqCst)
     }
@@ -432,8 +427,7 @@ pub(crate) fn may_grow(process: &Process) -> bool {
     let allowed = Triggers::all(arena)
         .map(|triggers| field!(triggers.base, TriggerHeader, segments_allowed, AtomicU32).load(Relaxed))
         .max();
-    let (Some(allowed), Some(counting)) = (allowed, Triggers::counting(arena)) else { return false };
-    field!(counting.base, TriggerHeader, segments_used, AtomicU32).load(Relaxed) < allowed
+    allowed.is_some_and(|allowed| process.segments_beyond.load(Relaxed) < allowed)
 }
 
 /// Counts the segments that the thread's ring has beyond its limit.
@@ -443,12 +437,14 @@ pub(crate) fn count_beyond(process: &Process, control: &Control) {
     if before == beyond {
         return;
     }
-    if let Some(counting) = Triggers::counting(process.arena()) {
-        let used = field!(counting.base, TriggerHeader, segments_used, AtomicU32);
-        if beyond > before {
-            used.fetch_add(beyond - before, Relaxed);
-        } else {
-            used.fetch_sub(before - beyond, Relaxed);
-        }
+    let used = &process.segments_beyond;
+    if beyond > before {
+        used.fetch_add(beyond - before, Relaxed);
+    } else {
+        used.fetch_sub(before - beyond, Relaxed);
+    }
+    // For whoever looks from outside.
+    if let Some(triggers) = Triggers::of(process.arena()) {
+        field!(triggers.base, TriggerHeader, segments_used, AtomicU32).store(used.load(Relaxed), Relaxed);
     }
 }
