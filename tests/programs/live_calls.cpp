@@ -53,10 +53,29 @@ static UNTRACED uint64_t nanoseconds() {
     return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
 }
 
+// The counter and the clock at the same moment: of many tries the one that was interrupted least.
+struct Both {
+    uint64_t ticks, nanoseconds;
+};
+
+static UNTRACED Both read_both() {
+    Both best = {0, 0};
+    uint64_t least = UINT64_MAX;
+    for (int count = 0; count < 1000; count++) {
+        const uint64_t begin = __rdtsc(), now = nanoseconds(), took = __rdtsc() - begin;
+        if (took < least) {
+            least = took;
+            best = {begin + took / 2, now};
+        }
+    }
+    return best;
+}
+
 static UNTRACED void measure() {
-    const uint64_t ticks = __rdtsc(), now = nanoseconds();
+    const Both first = read_both();
     usleep(50000);
-    ticks_per_second = (uint64_t)((double)(__rdtsc() - ticks) * 1e9 / (double)(nanoseconds() - now));
+    const Both last = read_both();
+    ticks_per_second = (uint64_t)((double)(last.ticks - first.ticks) * 1e9 / (double)(last.nanoseconds - first.nanoseconds));
 }
 
 static UNTRACED void spin(uint64_t us) {

@@ -23,9 +23,9 @@ use crate::control::{Program, notes};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
-use crate::report;
 use crate::snapshot::default_output;
 use crate::triggers::{checked, memory, nothing_found, policy, refuse_short, say_unknown_types};
+use crate::written;
 
 /// The process's number in the file.
 const PROCESS: u32 = 0;
@@ -141,8 +141,8 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
             Several(keeper.kept() as u64, "call", "calls"),
             output.path.display()
         );
-        report::print_triggers(&outcome, &output.path);
-        report::print_warnings(&summary);
+        written::print_triggers(&outcome, &output.path);
+        written::print_warnings(&summary);
     }
     Ok(ExitCode::SUCCESS)
 }
