@@ -7,6 +7,7 @@
 //! profile         TraceView -> Profile          calls, own and total time per function
 //! kept_calls      Trace + SymbolNames -> Vec<KeptCall>
 //! dropped_calls   Trace + SymbolNames -> DroppedCalls    short calls that were only counted
+//! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
 //! crash_files     the arenas that processes left behind
 //! ```
 //!
@@ -36,6 +37,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 pub mod crash_files;
+mod budget;
 mod dropped;
 mod kept;
 mod names;
@@ -45,6 +47,7 @@ mod source_notes;
 mod totals;
 mod view;
 
+pub use budget::{Budget, CostlyFunction, budget};
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};

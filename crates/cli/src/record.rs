@@ -41,6 +41,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     // It stays open for as long as processes of the program may start.
     let only = only::prepare(&arguments)?;
     launch.environment.extend(only.as_ref().map(|only| (env::ONLY, only.path())));
+    launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts: nobody wants to find out after an hour that there is no place for
     // the trace.

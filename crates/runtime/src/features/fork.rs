@@ -8,7 +8,7 @@
 //! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{crash, keeper, live, pause};
+use crate::features::{budget, crash, keeper, live, pause};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -68,6 +68,7 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     if is_on {
         // Its parent's sessions aren't its own.
         pause::update(process);
+        let _ = budget::start(process);
     }
     is_on
 }

@@ -10,6 +10,7 @@
 //! fork             a forked child gets an arena of its own
 //! pause            recording off and on again, for one thread or all
 //! control          other processes choose what is recorded, through a socket
+//! budget           switches functions off until tracing costs no more than it may
 //! min_duration     from which duration on calls are recorded
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
@@ -24,6 +25,7 @@
 //! ```
 
 pub(crate) mod bits;
+pub(crate) mod budget;
 pub(crate) mod calling;
 pub(crate) mod choice;
 pub(crate) mod control;
