@@ -57,6 +57,13 @@ fn function_of(text: &str) -> Option<(&'static str, Function)> {
         .find_map(|what| Some((what, Function::parse(text.strip_prefix(what)?)?)))
 }
 
+/// Whether a mark with this name is the runtime's own, about the budget.
+#[must_use]
+pub fn is_of_budget(name: &str) -> bool {
+    function_of(name).is_some()
+        || [instant::BUDGET, instant::EVENT, instant::COST, instant::OUT_OF_REACH].contains(&name)
+}
+
 fn locate(trace: &Trace<'_>, function: Function) -> Option<(usize, Location)> {
     let process = trace.processes().iter().position(|process| process.pid == function.pid)?;
     Some((process, trace.locate(process, function.code, u64::MAX)))

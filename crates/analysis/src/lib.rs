@@ -47,7 +47,7 @@ mod source_notes;
 mod totals;
 mod view;
 
-pub use budget::{Budget, CostlyFunction, budget};
+pub use budget::{Budget, CostlyFunction, budget, is_of_budget};
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};

@@ -89,6 +89,9 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
                 Some(why) => report::print_untraced(summary, &launch.program, why, &output),
                 None => report::print(summary, &output, Moment::Run),
             }
+            if let Some(budget) = arguments.budget.as_ref().filter(|_| summary.traced) {
+                say!("  --budget {budget}: `everycall info {}` has what was off, and when", output.display());
+            }
             outcome.iter().for_each(|outcome| report::print_triggers(outcome, &output));
         }
         Ok(_) => {}

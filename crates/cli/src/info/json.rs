@@ -1,6 +1,6 @@
 //! What a trace holds, for programs: one JSON object.
 
-use everycall_analysis::{FunctionRow, lost_events, marks_by_count, runtime_counts};
+use everycall_analysis::{FunctionRow, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
@@ -169,7 +169,8 @@ fn threads(report: &Report<'_>) -> Value {
 }
 
 fn marks(report: &Report<'_>) -> Value {
-    let names = marks_by_count(report.trace);
+    let mut names = marks_by_count(report.trace);
+    names.retain(|named| report.budget.is_none() || !is_of_budget(&named.name));
     let sum =
         |count: fn(&NamedMarks) -> u64| names.iter().map(|named| count(named)).fold(0, u64::saturating_add);
     let listed = names.iter().take(MARKS_LISTED).map(|named| {

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use everycall_analysis::{FunctionRow, KeptTail, lost_events, marks_by_count, runtime_counts};
+use everycall_analysis::{FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name, shortened_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
@@ -527,7 +527,8 @@ fn tail_note(tail: &KeptTail) -> String {
 }
 
 fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
-    let names = marks_by_count(report.trace);
+    let mut names = marks_by_count(report.trace);
+    names.retain(|named| report.budget.is_none() || !is_of_budget(&named.name));
     if names.is_empty() {
         return Ok(());
     }

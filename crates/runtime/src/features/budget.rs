@@ -56,6 +56,8 @@ struct Known {
     /// Calls in samples that called nothing, and their ticks.
     leaves: AtomicU64,
     leaf_ticks: AtomicU64,
+    /// Not 0: its hooks are called also while it is off.
+    is_always_called: AtomicU32,
     /// How long it stays off at least, the next time.
     patience_ms: AtomicU64,
     /// Until when it stays off, at least; when it went on.
@@ -76,6 +78,7 @@ static FUNCTIONS: [Known; KNOWN] = [const {
         calls: AtomicU64::new(0),
         leaves: AtomicU64::new(0),
         leaf_ticks: AtomicU64::new(0),
+        is_always_called: AtomicU32::new(0),
         patience_ms: AtomicU64::new(0),
         until_ms: AtomicU64::new(0),
     }
@@ -103,10 +106,18 @@ const PATIENCE_MS: u64 = 1000;
 const PATIENCE_MS_MOST: u64 = 64_000;
 /// How much of the budget trying functions may take, in percent.
 const TRIALS: u64 = 10;
+/// What a hook costs that is always called, while its function is off, in picoseconds.
+const OFF_PS: u64 = 1200;
+/// From so much of the process's CPU time on, that of this thread is compared with it.
+const COMPARABLE_NS: u64 = 100_000_000;
 /// What switching a function takes.
 const SWITCHING_NS: u64 = 200_000;
 /// Shorter calls are short: about a microsecond.
 const SHORT_TICKS: u64 = 2000;
+/// A program that does little may be tried, too: at the cost of this part of the time that passes.
+const IDLE_TRIALS: u64 = 5_000;
+/// What isn't used of that is forgotten beyond this.
+const ALLOWANCE_NS_MOST: u64 = 20_000_000;
 /// What hooks cost in a program, in percent of what they cost in the measurement's loop.
 const MORE_THAN_IN_A_LOOP: u64 = 130;
 
@@ -151,6 +162,7 @@ unsafe extern "C" fn govern(process: u64) {
         own_ns: system::clock_ns(CLOCK_THREAD_CPU),
         since_ms: now_ms(),
         allowance_ns: 0,
+        load: 100,
         events: 0,
         is_out_of_reach: false,
     };
@@ -192,6 +204,15 @@ fn event_ps() -> u64 {
 
 fn known() -> &'static [Known] {
     FUNCTIONS.get(..COUNT.load(Relaxed) as usize).unwrap_or(&FUNCTIONS)
+}
+
+/// What hooks cost that are called though their functions are off, in millionths.
+fn off_cost() -> u64 {
+    let off = known().iter().filter(|function| {
+        function.is(is::OFF) && function.is_always_called.load(Relaxed) != 0
+    });
+    // Picoseconds per second are millionths of a millionth.
+    off.map(|function| function.calls.load(Relaxed) * 2 * OFF_PS / 1_000_000).sum()
 }
 
 /// The function at a code offset; a new one if there is room.
@@ -248,6 +269,8 @@ struct Governor {
     since_ms: u64,
     /// CPU time that may be spent on trying functions.
     allowance_ns: u64,
+    /// CPU time that the program took lately, in percent of the time that passed.
+    load: u64,
     /// Events since the last decision.
     events: u64,
     is_out_of_reach: bool,
@@ -263,7 +286,7 @@ impl Governor {
         let mut count = 0;
         for function in known().iter().filter(|function| function.is(is::OFF)) {
             if let Some(place) = off.get_mut(count) {
-                *place = Costly { code: function.code.load(Relaxed), is_off: true, done: false };
+                *place = Costly { code: function.code.load(Relaxed), is_off: true, ..Costly::default() };
                 count += 1;
             }
             if count == COSTLY_MAX {
@@ -284,6 +307,7 @@ impl Governor {
         if program_ns < ENOUGH_CPU_NS && now.saturating_sub(self.since_ms) < ENOUGH_MS {
             return false;
         }
+        let elapsed_ns = now.saturating_sub(self.since_ms).max(1) * 1_000_000;
         (self.cpu_ns, self.own_ns, self.since_ms) = (cpu, own, now);
         let hooks_ns = self.events * self.event_ps / 1000;
         self.events = 0;
@@ -298,15 +322,30 @@ impl Governor {
                 function.calls.store(calls.unwrap_or(0), Relaxed);
             }
         }
-        let cost = share(hooks_ns + own_ns);
+        let own_cost = match cpu {
+            COMPARABLE_NS.. => own.saturating_mul(WHOLE.into()).checked_div(cpu).unwrap_or(0),
+            _ => 0,
+        };
+        let cost = share(hooks_ns).saturating_add(own_cost).saturating_add(off_cost());
         let allowed = plain_ns.saturating_mul(self.budget) / u64::from(WHOLE) * TRIALS / 100;
-        // At most what a second gives.
-        self.allowance_ns = (self.allowance_ns + allowed).min(self.budget * 1000 * TRIALS / 100);
-        if cost * 100 > self.budget * TOO_MUCH {
+        self.allowance_ns += allowed.max(elapsed_ns / IDLE_TRIALS);
+        self.allowance_ns = self.allowance_ns.min(ALLOWANCE_NS_MOST);
+        self.load = plain_ns.saturating_mul(100).checked_div(elapsed_ns).unwrap_or(0);
+        if cost.saturating_mul(100) > self.budget * TOO_MUCH {
+            // Functions that were tried may have cost more than was expected.
+            self.allowance_ns = self.allowance_ns.saturating_sub(hooks_ns);
             self.switch_off(cost, now)
         } else {
             self.is_out_of_reach = false;
             self.switch_on(cost, now)
+        }
+    }
+
+    /// Says once that the budget can't be kept.
+    fn say_out_of_reach(&mut self, cost: u64) {
+        if !self.is_out_of_reach && cost > self.budget {
+            self.is_out_of_reach = true;
+            self.say(instant::OUT_OF_REACH.as_bytes(), cost);
         }
     }
 
@@ -374,27 +413,34 @@ impl Governor {
                 };
                 left = left.saturating_sub(most.cost.load(Relaxed));
                 if let Some(place) = all.get_mut(count) {
-                    *place = Costly { code: most.code.load(Relaxed), is_off: true, done: false };
+                    *place = Costly { code: most.code.load(Relaxed), is_off: true, ..Costly::default() };
                 }
                 count += 1;
             }
         }
         if count == 0 {
-            if !self.is_out_of_reach && cost > self.budget {
-                self.is_out_of_reach = true;
-                self.say(instant::OUT_OF_REACH.as_bytes(), cost);
-            }
-            return false;
+            self.say_out_of_reach(cost);
+            // Something may have become cheaper.
+            return self.switch_on(cost.saturating_sub(off_cost()), now);
         }
         self.say(instant::COST.as_bytes(), cost);
         let all = all.get_mut(..count).unwrap_or(&mut []);
-        if !self.switch(all) {
-            return true;
+        // Before the first call is missing.
+        for costly in all.iter() {
+            let calls = function(costly.code).map_or(0, |function| function.calls.load(Relaxed));
+            self.say_of(instant::OFF, costly.code, calls);
         }
+        let is_switched = self.switch(all);
         for costly in all.iter() {
             let Some(function) = function(costly.code) else { continue };
+            if !is_switched {
+                self.say_of(instant::ON, costly.code, function.calls.load(Relaxed));
+                continue;
+            }
+            function.is_always_called.store(costly.is_always_called.into(), Relaxed);
             if !costly.done {
                 function.state.store(is::STUCK, Relaxed);
+                self.say_of(instant::ON, costly.code, function.calls.load(Relaxed));
                 self.say_of(instant::STUCK, costly.code, function.calls.load(Relaxed));
                 continue;
             }
@@ -409,7 +455,6 @@ impl Governor {
             function.patience_ms.store(patience, Relaxed);
             function.until_ms.store(now + patience, Relaxed);
             function.state.store(is::OFF, Relaxed);
-            self.say_of(instant::OFF, costly.code, function.calls.load(Relaxed));
         }
         true
     }
@@ -429,7 +474,7 @@ impl Governor {
             if total + more <= goal && count < COSTLY_MAX {
                 total += more;
                 if let Some(place) = all.get_mut(count) {
-                    *place = Costly { code: function.code.load(Relaxed), is_off: false, done: false };
+                    *place = Costly { code: function.code.load(Relaxed), is_off: false, ..Costly::default() };
                 }
                 count += 1;
             }
@@ -438,14 +483,15 @@ impl Governor {
             // Until the next look, and the time that switching takes.
             let share = first.cost.load(Relaxed);
             let whole = share.saturating_add(WHOLE.into());
-            let hooks = (LOOK_MS_LEAST * 1_000_000).saturating_mul(share).checked_div(whole);
-            let expected = SWITCHING_NS + hooks.unwrap_or(0);
+            let busy_ns = LOOK_MS_LEAST * 1_000_000 * self.load.min(10_000) / 100;
+            let hooks = busy_ns.saturating_mul(share).checked_div(whole);
+            let expected = (SWITCHING_NS + hooks.unwrap_or(0)).min(ALLOWANCE_NS_MOST);
             if self.allowance_ns < expected {
                 return false;
             }
             self.allowance_ns -= expected;
             if let Some(place) = all.get_mut(0) {
-                *place = Costly { code: first.code.load(Relaxed), is_off: false, done: false };
+                *place = Costly { code: first.code.load(Relaxed), is_off: false, ..Costly::default() };
             }
             count = 1;
         }

@@ -479,6 +479,8 @@ pub(crate) struct Costly {
     pub(crate) is_off: bool,
     /// Whether that was done.
     pub(crate) done: bool,
+    /// Whether its hooks are called though it is off.
+    pub(crate) is_always_called: bool,
 }
 
 /// How far behind its function's beginning the code of an entry lies: an instruction for indirect
@@ -567,6 +569,7 @@ pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Resu
                     over_budget::remove(first, first + 1);
                     true
                 };
+                costly.is_always_called = true;
                 is_plain |= costly.done;
             }
         }
