@@ -471,6 +471,11 @@ fn tail_note(tail: &KeptTail) -> String {
 }
 
 fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let lines = report.trace.log_lines().count();
+    if lines > 0 {
+        heading(out, "Log lines of the program")?;
+        writeln!(out, "  {:>12}  lines, which replay shows", Count(lines).to_string())?;
+    }
     let names = marks_by_count(report.trace);
     if names.is_empty() {
         return Ok(());
