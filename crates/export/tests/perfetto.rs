@@ -370,7 +370,7 @@ fn counters_are_tracks_of_their_process() {
     let mut counters: HashMap<u64, (u64, String)> = HashMap::new();
     let mut others = Vec::new();
     let mut clocks: HashMap<u32, u64> = HashMap::new();
-    let mut values: Vec<(u64, String, u64, Option<i64>, Option<f64>)> = Vec::new();
+    let mut values = Vec::new();
     for packet in trace.packet {
         let sequence = packet.trusted_packet_sequence_id.unwrap();
         if let Some(descriptor) = packet.track_descriptor {
