@@ -6,13 +6,15 @@
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"orphan_exits":1,"function":"f(int)"}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"label":"request","value":4711}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"instant":"reload"}
+//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"counter":"queue","value":-17}
+//! {"pid":1,"tid":2,"thread":"main","at_ns":99,"log":"worker 7 took 3 ms"}
 //! {"pid":1,"tid":2,"thread":"main","span":"request","value":4711,"start_ns":7,"dur_ns":1234}
 //! {"pid":1,"tid":2,"thread":"main","at_ns":99,"not_recorded_ns":1234,"why":"..."}
 //! {"pid":1,"tid":1000000003,"fiber":3,"thread":"fiber 3","at_ns":99,"suspended_ns":1234,"why":"...","resumed_by":2}
 //! ```
 //!
 //! `resumed_by` is the kernel's number of the thread that goes on with a suspended stack. Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
-//! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53. A call with
+//! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53, or a double that is no number. A call with
 //! labels has `labels`, an object of their names and values (an array where a name has several; `kept call` is the number of a call that a trigger kept), and `more_labels` where they were
 //! too many. A span's line is written when it ends; `orphan_span_end` in the place of `span` and at one moment is an end without a begin. A call that isn't
 //! wholly recorded or didn't return has `remarks`, an array of "truncated at start", "truncated at end", "truncated at a loss",

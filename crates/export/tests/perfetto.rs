@@ -64,7 +64,14 @@ struct TrackEvent {
     categories: Vec<String>,
     #[prost(message, repeated, tag = "4")]
     debug_annotations: Vec<DebugAnnotation>,
+    #[prost(int64, optional, tag = "30")]
+    counter_value: Option<i64>,
+    #[prost(double, optional, tag = "44")]
+    double_counter_value: Option<f64>,
 }
+
+#[derive(Message)]
+struct CounterDescriptor {}
 
 #[derive(Message)]
 struct DebugAnnotation {
@@ -135,6 +142,8 @@ struct TrackDescriptor {
     process: Option<ProcessDescriptor>,
     #[prost(message, optional, tag = "4")]
     thread: Option<ThreadDescriptor>,
+    #[prost(message, optional, tag = "8")]
+    counter: Option<CounterDescriptor>,
 }
 
 #[derive(Message)]
@@ -349,4 +358,58 @@ fn numbers_of_any_size_come_back() {
         assert_eq!(slice.name, format!("f{}", nth / 2 % 300 * 1_000));
         assert_eq!(i64::from(slice.tid), nth / 600 + 1);
     }
+}
+
+/// The threads of a process share a counter's track; those of another process have their own.
+#[test]
+fn counters_are_tracks_of_their_process() {
+    let mut bytes = Vec::new();
+    let (program, book) = (common::counters(), Book::default());
+    export(Format::Perfetto, &program, &book, &Filter::default(), &mut |_| {}, &mut bytes).unwrap();
+    let trace = Trace::decode(&bytes[..]).unwrap();
+    let mut counters: HashMap<u64, (u64, String)> = HashMap::new();
+    let mut others = Vec::new();
+    let mut clocks: HashMap<u32, u64> = HashMap::new();
+    let mut values = Vec::new();
+    for packet in trace.packet {
+        let sequence = packet.trusted_packet_sequence_id.unwrap();
+        if let Some(descriptor) = packet.track_descriptor {
+            let uuid = descriptor.uuid.unwrap();
+            match descriptor.counter {
+                Some(_) => {
+                    let counter = (descriptor.parent_uuid.unwrap(), descriptor.name.unwrap());
+                    assert!(counters.insert(uuid, counter).is_none(), "each once");
+                }
+                None => others.push(uuid),
+            }
+        }
+        for clock in packet.clock_snapshot.into_iter().flat_map(|snapshot| snapshot.clocks) {
+            if clock.clock_id == Some(64) {
+                clocks.insert(sequence, clock.timestamp.unwrap());
+            }
+        }
+        let Some(event) = packet.track_event else { continue };
+        let now_ns = clocks.get_mut(&sequence).unwrap();
+        *now_ns += packet.timestamp.unwrap();
+        if event.r#type == Some(4) {
+            let (process, name) = counters[&event.track_uuid.unwrap()].clone();
+            values.push((process, name, *now_ns, event.counter_value, event.double_counter_value));
+        }
+    }
+    assert!(others.iter().all(|uuid| !counters.contains_key(uuid)));
+    let whole = |process, at_ns, value| (process, "queue".to_owned(), at_ns, Some(value), None);
+    let real = |at_ns, value| (100, "share".to_owned(), at_ns, None, Some(value));
+    assert_eq!(
+        values,
+        [
+            whole(100, 500, 3),
+            whole(100, 1_100, -4),
+            real(1_300, 0.1),
+            real(1_400, f64::INFINITY),
+            real(1_500, -2e30),
+            whole(100, 2_100, i64::MIN),
+            whole(100, 1_050, 17),
+            whole(102, 3_000, 1),
+        ]
+    );
 }

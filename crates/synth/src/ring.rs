@@ -202,6 +202,13 @@ impl Ring {
         self.record(ticks, 10, class | if value.is_some() { 0 } else { 0x80 }, &payloads);
     }
 
+    /// A log line: types of the arguments, the format's address, the arguments' payloads.
+    pub fn log(&mut self, ticks: u64, types: u32, format: u64, arguments: &[u32]) {
+        let mut payloads = vec![types, format as u32, (format >> 32) as u32];
+        payloads.extend(arguments);
+        self.record(ticks, 17, 0, &payloads);
+    }
+
     /// Recording was off between two moments; of the calls open before, `depth` may be open still.
     pub fn gap(&mut self, from: u64, ticks: u64, why: u8, depth: usize) {
         self.make_room(TOGETHER, ticks);

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use everycall_reader::{ArenaImage, Source, TraceFile, Warning};
 use everycall_synth::{File, Process, Ring, Rng, Thread, arena_image, basic, marks, mutate};
-use everycall_timeline::{Location, ThreadEvents, TimelineEvent, Trace};
+use everycall_timeline::{Location, MarkKind, ThreadEvents, TimelineEvent, Trace};
 
 /// Goes through everything; gives the number of events. Checks what holds for any input.
 fn read(source: impl Source) -> u64 {
@@ -30,6 +30,10 @@ fn read(source: impl Source) -> u64 {
                         depth -= 1;
                         assert_eq!(end.depth, depth);
                         assert!(end.start_ns <= end.end_ns);
+                    }
+                    TimelineEvent::Mark(mark) if mark.kind == MarkKind::Log => {
+                        let text = trace.log_lines().text(mark.name, |_| Some(b"%s %d %*.*f %p".to_vec()));
+                        assert!(text.len() < 10_000);
                     }
                     _ => {}
                 }
@@ -135,6 +139,8 @@ fn hostile_input() {
         &[exit],
         &[0],
         &[exit, 0x1_7f03_0100, 0xff03_0100],
+        &[0x1_7f11_0300, 0xffff_ffff_ff11_0100, 0xffff_ffff_ff11_0200, 0x7_ff11_0300],
+        &[0x1_7f11_0400, 0x5_ff11_0100, 0x1010_ff11_0200, 0xff11_0300, 0xffff_ffff_ff11_0400],
         &[entry, exit],
         &[entry, entry, exit],
         &[0x1_7f02_0100, 0x7_ff02_0100, entry],

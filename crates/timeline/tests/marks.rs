@@ -242,3 +242,44 @@ fn xray_events_are_instants_that_show_their_data() {
     let counted = trace.mark_names().all();
     assert!(counted.iter().all(|named| named.instants == 1) && counted.len() == 2, "{counted:?}");
 }
+
+#[test]
+fn log_lines_have_the_format_of_the_module_that_lay_there() {
+    let mut process = everycall_synth::basic();
+    let module = process.modules[0].clone();
+    let mut ring = Ring::new(64, 64, START);
+    let address = module.start + 0x123;
+    ring.mark(START + 1, 12, "queue", Some(-5_i64 as u64));
+    ring.mark(START + 2, 13, "share", Some(0.5_f64.to_bits()));
+    ring.log(START + 3, 1, address, &[7]);
+    ring.log(START + 4, 1, address, &[8]);
+    ring.log(START + 5, 1, address, &[7]);
+    ring.log(START + 6, 1, 0x10, &[7]);
+    ring.log(START + 7, 0x7fff_ffff, u64::MAX, &[u32::MAX; 5]);
+    ring.log(START + 8, 5, address, &[u32::MAX, 1]);
+    process.threads.truncate(1);
+    process.threads[0].ring = ring;
+    process.threads[0].start_ticks = START;
+    let bytes = File::of(&process);
+    let trace = Trace::open(TraceFile::open(&bytes[..]).unwrap()).unwrap();
+    let marks: Vec<Mark> = trace
+        .thread_events(0)
+        .filter_map(|event| if let TimelineEvent::Mark(mark) = event { Some(mark) } else { None })
+        .collect();
+    let values: Vec<_> = marks.iter().map(|mark| (mark.kind, mark.value)).take(2).collect();
+    let real = Some(0.5_f64.to_bits());
+    assert_eq!(values, [(MarkKind::Counter, Some(-5_i64 as u64)), (MarkKind::CounterReal, real)]);
+    let image = address - module.base;
+    let line = |mark: &Mark| {
+        assert_eq!((mark.kind, mark.value), (MarkKind::Log, None));
+        trace.log_lines().text(mark.name, |at| {
+            assert_eq!((at.module, at.image_address), (0, image));
+            Some(b"number %d".to_vec())
+        })
+    };
+    let shown: Vec<String> = marks[2..].iter().map(line).collect();
+    assert_eq!(shown[..3], ["number 7", "number 8", "number 7"]);
+    assert!(shown[3].ends_with("is not available) 7") && shown[4].contains("not available"), "{shown:?}");
+    assert_eq!((shown.len(), trace.log_lines().count()), (6, 6));
+    assert_eq!((marks[2].name, marks[2].name == marks[3].name), (marks[4].name, false), "each is kept once");
+}

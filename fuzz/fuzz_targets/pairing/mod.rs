@@ -1,7 +1,7 @@
 //! What holds for the timelines of any input.
 
 use everycall_reader::Source;
-use everycall_timeline::{Code, EndKind, Location, TailCall, TimelineEvent, Trace};
+use everycall_timeline::{Code, EndKind, Location, MarkKind, TailCall, TimelineEvent, Trace};
 
 /// Code that says anything, the same each time.
 struct Anything;
@@ -55,6 +55,20 @@ pub fn check(source: impl Source) {
                     TimelineEvent::Untraced(untraced) => {
                         assert!(after_jump && untraced.at_ns <= untraced.until_ns);
                         jumped = true;
+                    }
+                    TimelineEvent::Mark(mark) if mark.kind == MarkKind::Log => {
+                        let text = trace.log_lines().text(mark.name, |place| {
+                            Some(
+                                place
+                                    .image_address
+                                    .to_string()
+                                    .repeat(9)
+                                    .replace('7', "%*d")
+                                    .replace('3', "%s")
+                                    .into(),
+                            )
+                        });
+                        assert!(text.len() < 10_000);
                     }
                     _ => {}
                 }

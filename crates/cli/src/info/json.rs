@@ -188,6 +188,7 @@ fn marks(report: &Report<'_>) -> Value {
         "instants": sum(|named| named.instants),
         "spans": sum(|named| named.spans),
         "counters": sum(|named| named.counters),
+        "log_lines": report.trace.log_lines().count(),
         "most": listed.collect::<Vec<_>>(),
     })
 }

@@ -535,6 +535,11 @@ fn tail_note(tail: &KeptTail) -> String {
 }
 
 fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let lines = report.trace.log_lines().count();
+    if lines > 0 {
+        heading(out, "Log lines of the program")?;
+        writeln!(out, "  {:>12}  lines, which replay shows", Count(lines).to_string())?;
+    }
     let mut names = marks_by_count(report.trace);
     names.retain(|named| report.budget.is_none() || !is_of_budget(&named.name));
     if names.is_empty() {
