@@ -68,9 +68,13 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             // If the slow path is running, the next event finds the frames that were unwound.
             let _ = calling::with_thread(|thread| leave(thread, what, hook, text, !name.is_null(), thrown));
         }
-        RAISED if calling::is_recording() => {
+        RAISED => {
             // SAFETY: by contract.
-            if let (text, Some(thrown)) = unsafe { (text(name), awaited_throw(what, name)) } {
+            if let Some(thrown) = unsafe { awaited_throw(what, name) }
+                && calling::is_recording()
+            {
+                // SAFETY: by contract.
+                let text = unsafe { text(name) };
                 let _ = calling::with_thread(|thread| raise(thread, text, thrown));
             }
         }
@@ -84,9 +88,12 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
 /// `name` is null or a C string.
 unsafe fn awaited_throw(what: u32, name: *const u8) -> Option<Thrown> {
     let process = process::traced().filter(|_| matches!(what, THROW | RAISED))?;
+    if !throws::are_wanted(process.arena()) {
+        return None;
+    }
     // SAFETY: by contract.
-    let hash = || if name.is_null() { None } else { Some(type_hash(unsafe { text::whole(name) })) };
-    throws::are_wanted(process.arena()).then(|| Thrown { hash: hash() })
+    let hash = if name.is_null() { None } else { Some(type_hash(unsafe { text::whole(name) })) };
+    Some(Thrown { hash })
 }
 
 /// An exception that a trigger may wait for.
