@@ -13,6 +13,9 @@ pub const START: &str = "EVERYCALL_START";
 /// Calls that take less time, such as `500ns`, and call nothing that is recorded are [dropped](crate::dropped).
 pub const MIN_DURATION: &str = "EVERYCALL_MIN_DURATION";
 
+/// What tracing may cost, as a share of the CPU time that the program takes without: see [`crate::budget`].
+pub const BUDGET: &str = "EVERYCALL_BUDGET";
+
 /// How much of ended threads is kept, and how long: a size, and a time after a comma, such as `64M` or `16M,10s`; without a
 /// unit it is in seconds.
 pub const KEEP_ENDED: &str = "EVERYCALL_KEEP_ENDED";
