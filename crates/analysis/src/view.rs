@@ -142,6 +142,10 @@ impl export::Source for TraceView<'_> {
         if name == KEPT_NAME { KEPT } else { self.source.mark_name(name) }
     }
 
+    fn log_line(&self, line: export::MarkName) -> String {
+        self.trace.log_lines().text(line, |location| self.names.constant_text(location))
+    }
+
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.source.origin_realtime_ns()
     }

@@ -83,6 +83,11 @@ pub enum Verb {
     /// What others record is not affected. When this command ends, in whichever way, functions that
     /// only it recorded are switched off again.
     Trace(TraceArguments),
+    /// Keep calls of a running program that meet a condition, such as 'handle_request > 20ms'
+    ///
+    /// As `everycall record --trigger`, for a program that runs already, with or without `record`.
+    /// When this command ends, in whichever way, the program is as before.
+    Trigger(LiveTriggerArguments),
     /// List the sessions of a running program: which processes record functions with `everycall
     /// trace`
     Sessions(SessionsArguments),
@@ -205,7 +210,8 @@ pub struct TriggerArguments {
     /// parameters; * matches anything.
     ///
     /// Conditions: 'f > 20ms' (a time); 'f > p99' (slower than 99% of its calls in the last ten
-    /// seconds); 'f entered' (every call); 'signal USR1' or 'signal USR2' (sent to this command,
+    /// seconds); 'f entered' (every call); 'f threw std::bad_alloc' (a C++ exception of this type is
+    /// thrown in it; 'f threw': of any type; 'threw app::*': in whatever call); 'signal USR1' or 'signal USR2' (sent to this command,
     /// not to the program).
     ///
     /// A call of f that ends in a tail call goes on until what it jumped to ends, as if it were
@@ -213,6 +219,13 @@ pub struct TriggerArguments {
     /// thread's next event. 'f-tail > 20ms': f's own time alone.
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
+    #[command(flatten)]
+    pub keep: KeepArguments,
+}
+
+/// How many calls are kept, and which.
+#[derive(Debug, Args)]
+pub struct KeepArguments {
     /// Keep at most this many calls of each trigger [default: 20]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
     pub keep: Option<u32>,
@@ -228,6 +241,32 @@ pub struct TriggerArguments {
     /// [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "trigger")]
     pub trigger_memory: Option<u64>,
+}
+
+/// `trigger`.
+#[derive(Debug, Args)]
+pub struct LiveTriggerArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc', as in `everycall
+    /// record --trigger`, whose help says more
+    #[arg(id = "trigger", required = true, value_name = "CONDITION")]
+    pub conditions: Vec<Trigger>,
+    /// How long, such as 10s [default: until ctrl-C or the end of the program]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub time: Option<u64>,
+    /// End when this many calls are kept
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: Option<u32>,
+    /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print no report
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub keep: KeepArguments,
 }
 
 /// `resolve`.

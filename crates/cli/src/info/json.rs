@@ -177,6 +177,7 @@ fn marks(report: &Report<'_>) -> Value {
             "labels": named.labels,
             "instants": named.instants,
             "spans": named.spans,
+            "counters": named.counters,
         })
     });
     json!({
@@ -184,6 +185,7 @@ fn marks(report: &Report<'_>) -> Value {
         "labels": sum(|named| named.labels),
         "instants": sum(|named| named.instants),
         "spans": sum(|named| named.spans),
+        "counters": sum(|named| named.counters),
         "most": listed.collect::<Vec<_>>(),
     })
 }
@@ -247,6 +249,7 @@ fn kept_calls(report: &Report<'_>) -> Value {
             "took_ns": kept.took_ns,
             "threshold_ns": kept.threshold_ns,
             "entered": kept.is_entry,
+            "threw": kept.is_throw,
             "unwound": kept.is_unwound,
             "tail": kept.tail.as_ref().map(|tail| json!({
                 "at_most": tail.is_at_most,
