@@ -95,16 +95,15 @@ pub fn budget(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Option<Budget> {
             }
             let Some((what, function)) = function_of(text) else { continue };
             let Some((process, location)) = locate(trace, function) else { continue };
-            let costly =
-                functions.entry((function.pid, function.code)).or_insert_with(|| CostlyFunction {
-                    process,
-                    name: names.function(location).name.into_owned(),
-                    location,
-                    off: Vec::new(),
-                    is_off: false,
-                    calls_per_second: 0,
-                    is_stuck: false,
-                });
+            let costly = functions.entry((function.pid, function.code)).or_insert_with(|| CostlyFunction {
+                process,
+                name: names.function(location).name.into_owned(),
+                location,
+                off: Vec::new(),
+                is_off: false,
+                calls_per_second: 0,
+                is_stuck: false,
+            });
             costly.calls_per_second = costly.calls_per_second.max(value);
             match what {
                 instant::OFF => {

@@ -36,8 +36,8 @@
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
-pub mod crash_files;
 mod budget;
+pub mod crash_files;
 mod dropped;
 mod kept;
 mod names;

@@ -81,7 +81,13 @@ impl<'t> TraceView<'t> {
     /// A view of `trace` with names from `names`.
     pub fn new(trace: &'t Trace<'t>, names: &'t SymbolNames<'t>) -> TraceView<'t> {
         let kept = trace.threads().iter().map(|thread| kept_of(trace, thread)).collect();
-        TraceView { trace, source: TraceSource::new(trace, None), names, kept, named: named_marks(trace, names) }
+        TraceView {
+            trace,
+            source: TraceSource::new(trace, None),
+            names,
+            kept,
+            named: named_marks(trace, names),
+        }
     }
 
     /// The trace that is viewed.

@@ -82,7 +82,12 @@ fn of_program(lab: &Lab, workload: Workload, mode: Mode, rounds: usize) -> Resul
         lab,
         rounds,
         true,
-        &[run(&plain, "A=1"), run(&traced, "A=1"), run(&traced, &budget), run(&traced, "EVERYCALL_START=off")],
+        &[
+            run(&plain, "A=1"),
+            run(&traced, "A=1"),
+            run(&traced, &budget),
+            run(&traced, "EVERYCALL_START=off"),
+        ],
     )?;
     let times = |first: usize, second: usize| {
         all.pairs(first, second, |one, other| other.region_or_cpu_ns() / one.region_or_cpu_ns())
@@ -93,7 +98,8 @@ fn of_program(lab: &Lab, workload: Workload, mode: Mode, rounds: usize) -> Resul
     command.args(["record", "--quiet", "--budget", BUDGET, "--stream", "-o"]).arg(&file);
     lab.successful(command.arg("--").arg(&traced).arg(argument))?;
     let text = lab.successful(lab.command(lab.everycall()).args(["info", "--format", "json"]).arg(&file))?;
-    let info: Value = serde_json::from_str(&text).map_err(|error| format!("`info --format json`: {error}"))?;
+    let info: Value =
+        serde_json::from_str(&text).map_err(|error| format!("`info --format json`: {error}"))?;
     let functions = info["budget"]["functions"].as_array().map_or(&[][..], Vec::as_slice);
     let off = functions.iter().filter(|function| function["off_at_end"] == true).count();
     let calls = info["calls"].as_f64().unwrap_or(0.0) / (info["duration_ns"].as_f64().unwrap_or(1.0) / 1e9);

@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_analysis::{
-    Budget, DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, budget, dropped_calls,
-    kept_calls,
+    Budget, DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, budget,
+    dropped_calls, kept_calls,
 };
 use everycall_timeline::Trace;
 
@@ -64,7 +64,8 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let dropped = dropped_calls(&trace, &names);
     let budget = budget(&trace, &names);
     warnings.extend(names.warnings().iter().map(ToString::to_string));
-    let report = Report { path, trace: &trace, profile, by_calls, by_own_time, kept, dropped, budget, warnings };
+    let report =
+        Report { path, trace: &trace, profile, by_calls, by_own_time, kept, dropped, budget, warnings };
     print(&match arguments.format {
         TextFormat::Text => page::page(&report),
         TextFormat::Json => json::json(&report),

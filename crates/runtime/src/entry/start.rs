@@ -2,7 +2,9 @@
 #![allow(unsafe_code)] // New mappings become arenas; called with the program's environment.
 
 use crate::entry::environment::Environment;
-use crate::features::{budget as governor, control, crash, fork, keeper, min_duration, site_set, snapshot_signal, switch};
+use crate::features::{
+    budget as governor, control, crash, fork, keeper, min_duration, site_set, snapshot_signal, switch,
+};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Spare};
 use crate::state::process::{self, process_state};
@@ -14,8 +16,8 @@ use core::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release}
 use everycall_format::arena::{
     ArenaHeader, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
 };
-use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
 use everycall_format::budget;
+use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
 use everycall_format::dropped;
 use everycall_format::env::{self, KeepEnded};
 use everycall_format::hub::origin;

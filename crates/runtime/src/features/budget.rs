@@ -14,9 +14,7 @@ use crate::sys::helper::{self, Stack, Started};
 use crate::sys::system::{self, CLOCK_MONOTONIC, CLOCK_MONOTONIC_RAW, CLOCK_PROCESS_CPU, CLOCK_THREAD_CPU};
 use crate::threads::begin;
 use crate::threads::thread::Thread;
-use core::sync::atomic::{
-    AtomicU16, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed,
-};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::arena::THREAD_CAPACITY;
 use everycall_format::budget::{self, Function as FunctionId, Name, WHOLE, instant};
 use everycall_format::event::Word;
@@ -87,7 +85,8 @@ static COUNT: AtomicU32 = AtomicU32::new(0);
 /// By hash: a function's number plus 1.
 static PLACES: [AtomicU16; HASHES] = [const { AtomicU16::new(0) }; HASHES];
 /// By thread slot: its events at the last look.
-static EVENTS: [AtomicU64; THREAD_CAPACITY as usize] = [const { AtomicU64::new(0) }; THREAD_CAPACITY as usize];
+static EVENTS: [AtomicU64; THREAD_CAPACITY as usize] =
+    [const { AtomicU64::new(0) }; THREAD_CAPACITY as usize];
 
 /// The newest words of a ring that are looked at.
 const SAMPLE: usize = 1024;
@@ -140,8 +139,8 @@ pub(crate) fn start(process: &'static Process) -> bool {
     let mask = system::set_signal_mask(u64::MAX);
     let has_stack = HAS_STACK.swap(1, Relaxed) != 0 || STACK.map();
     let argument = core::ptr::from_ref(process) as u64;
-    let is_started = has_stack
-        && !matches!(helper::start(&STACK, &process.governor, govern, argument), Started::Failed);
+    let is_started =
+        has_stack && !matches!(helper::start(&STACK, &process.governor, govern, argument), Started::Failed);
     system::set_signal_mask(mask);
     is_started
 }
@@ -214,9 +213,9 @@ fn known() -> &'static [Known] {
 
 /// What hooks cost that are called though their functions are off, in millionths.
 fn off_cost() -> u64 {
-    let off = known().iter().filter(|function| {
-        function.is(is::OFF) && function.is_always_called.load(Relaxed) != 0
-    });
+    let off = known()
+        .iter()
+        .filter(|function| function.is(is::OFF) && function.is_always_called.load(Relaxed) != 0);
     // Picoseconds per second are millionths of a millionth.
     off.map(|function| function.calls.load(Relaxed) * 2 * OFF_PS / 1_000_000).sum()
 }
@@ -379,12 +378,15 @@ impl Governor {
             }
             let first = arena.base() as u64 + layout.segment_at(current);
             let suspended = control.suspended_position.load(Relaxed);
-            let position = if control.end.load(Relaxed) == 0 { suspended } else { control.position.load(Relaxed) };
-            let Some(bytes) = position.checked_sub(first).filter(|bytes| *bytes <= layout.segment_size) else {
+            let position =
+                if control.end.load(Relaxed) == 0 { suspended } else { control.position.load(Relaxed) };
+            let Some(bytes) = position.checked_sub(first).filter(|bytes| *bytes <= layout.segment_size)
+            else {
                 continue;
             };
             let count = bytes / 8;
-            let events = control.events.load(Relaxed) + count.saturating_sub(control.other_words.load(Relaxed));
+            let events =
+                control.events.load(Relaxed) + count.saturating_sub(control.other_words.load(Relaxed));
             // The slot may be another thread's by now.
             let then = before.swap(events, Relaxed);
             let new = if events < then { events } else { events - then };
@@ -394,10 +396,7 @@ impl Governor {
                 // SAFETY: within a segment of the arena, which is never unmapped; atomics may be
                 // shared.
                 let words = unsafe {
-                    core::slice::from_raw_parts(
-                        (position - take * 8) as *const AtomicU64,
-                        take as usize,
-                    )
+                    core::slice::from_raw_parts((position - take * 8) as *const AtomicU64, take as usize)
                 };
                 attribute(words, new);
             }
@@ -422,8 +421,7 @@ impl Governor {
                         && is_armed(code) == armed
                         && !chosen(code)
                 });
-                let Some(most) = candidates.max_by_key(|function| function.weight())
-                else {
+                let Some(most) = candidates.max_by_key(|function| function.weight()) else {
                     break;
                 };
                 left = left.saturating_sub(most.cost.load(Relaxed));
@@ -476,7 +474,8 @@ impl Governor {
     fn switch_on(&mut self, cost: u64, now: u64) -> bool {
         let goal = self.allowed * LITTLE / 100;
         let due = |function: &&Known| function.is(is::OFF) && function.until_ms.load(Relaxed) <= now;
-        let Some(first) = known().iter().filter(due).min_by_key(|function| function.cost.load(Relaxed)) else {
+        let Some(first) = known().iter().filter(due).min_by_key(|function| function.cost.load(Relaxed))
+        else {
             return false;
         };
         let mut all = [Costly::default(); COSTLY_MAX];

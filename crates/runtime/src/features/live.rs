@@ -561,7 +561,11 @@ pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Resu
         // Hooks that are always called look at bits.
         for (costly, found) in all.iter_mut().zip(&found) {
             let is_here = found.0 != 0 && found.1 == 0;
-            let range = if is_here { unwind_table::function_at(module.elf_header.load(Relaxed), found.0) } else { None };
+            let range = if is_here {
+                unwind_table::function_at(module.elf_header.load(Relaxed), found.0)
+            } else {
+                None
+            };
             if let Some((first, end)) = range {
                 costly.done = if costly.is_off {
                     over_budget::add(first, end)
