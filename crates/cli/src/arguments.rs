@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use everycall_analysis::{Grouping, Order};
 use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids};
 use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
@@ -82,6 +83,11 @@ pub enum Verb {
     /// What others record is not affected. When this command ends, in whichever way, functions that
     /// only it recorded are switched off again.
     Trace(TraceArguments),
+    /// Keep calls of a running program that meet a condition, such as 'handle_request > 20ms'
+    ///
+    /// As `everycall record --trigger`, for a program that runs already, with or without `record`.
+    /// When this command ends, in whichever way, the program is as before.
+    Trigger(LiveTriggerArguments),
     /// List the sessions of a running program: which processes record functions with `everycall
     /// trace`
     Sessions(SessionsArguments),
@@ -101,6 +107,16 @@ pub enum Verb {
     Info(InfoArguments),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
+    /// Print calls, times and percentiles of all functions, as a table
+    ///
+    /// Also by thread, process, module, source file, label and call path; the callers and callees of a
+    /// function, the tree of all paths, the slowest calls, and what changed between runs. docs/report.md
+    /// says how each number is computed.
+    Report(Box<ReportArguments>),
+    /// Add up what several runs did, in one file for `report`
+    ///
+    /// The file holds calls, times and percentiles of each function and run, not the calls themselves.
+    Merge(MergeArguments),
     /// Write a trace for a viewer
     Export(ExportArguments),
     /// Print a manual page, or install all of them
@@ -201,7 +217,8 @@ pub struct TriggerArguments {
     /// parameters; * matches anything.
     ///
     /// Conditions: 'f > 20ms' (a time); 'f > p99' (slower than 99% of its calls in the last ten
-    /// seconds); 'f entered' (every call); 'signal USR1' or 'signal USR2' (sent to this command,
+    /// seconds); 'f entered' (every call); 'f threw std::bad_alloc' (a C++ exception of this type is
+    /// thrown in it; 'f threw': of any type; 'threw app::*': in whatever call); 'signal USR1' or 'signal USR2' (sent to this command,
     /// not to the program).
     ///
     /// A call of f that ends in a tail call goes on until what it jumped to ends, as if it were
@@ -209,6 +226,13 @@ pub struct TriggerArguments {
     /// thread's next event. 'f-tail > 20ms': f's own time alone.
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
+    #[command(flatten)]
+    pub keep: KeepArguments,
+}
+
+/// How many calls are kept, and which.
+#[derive(Debug, Args)]
+pub struct KeepArguments {
     /// Keep at most this many calls of each trigger [default: 20]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
     pub keep: Option<u32>,
@@ -224,6 +248,32 @@ pub struct TriggerArguments {
     /// [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "trigger")]
     pub trigger_memory: Option<u64>,
+}
+
+/// `trigger`.
+#[derive(Debug, Args)]
+pub struct LiveTriggerArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc', as in `everycall
+    /// record --trigger`, whose help says more
+    #[arg(id = "trigger", required = true, value_name = "CONDITION")]
+    pub conditions: Vec<Trigger>,
+    /// How long, such as 10s [default: until ctrl-C or the end of the program]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub time: Option<u64>,
+    /// End when this many calls are kept
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: Option<u32>,
+    /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print no report
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub keep: KeepArguments,
 }
 
 /// `resolve`.
@@ -492,6 +542,113 @@ pub struct ReplayArguments {
     pub trace: PathBuf,
 }
 
+/// `report`.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// Output format: a table for people, or all numbers for programs
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+    /// What to group calls by: function, thread, process, module, file (source file), label:NAME, or path (of calls)
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
+    pub by: Grouping,
+    /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws
+    #[arg(long, value_name = "COLUMN", default_value = "own", value_parser = order)]
+    pub sort: Order,
+    /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// Time of calls that end in a tail call: until what they jumped to has ended, as --trigger takes it
+    ///
+    /// At most, where that isn't traced. In the table, and in comparisons. Without this, such a call ends at
+    /// its jump, as in `replay`.
+    #[arg(long)]
+    pub tails: bool,
+    /// Columns that the table may take [default: the terminal's width]
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+    #[command(flatten)]
+    pub view: ReportViewArguments,
+    #[command(flatten)]
+    pub diff: DiffArguments,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace files, and files that `everycall merge` wrote; their calls are added up
+    #[arg(required_unless_present = "diff", value_name = "FILE")]
+    pub traces: Vec<PathBuf>,
+}
+
+/// What `report` shows instead of the table.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "One function, or another view")]
+#[group(multiple = false)]
+pub struct ReportViewArguments {
+    /// Who called this function: calls and time by caller
+    #[arg(long, value_name = "FUNCTION")]
+    pub callers: Option<String>,
+    /// What this function called: calls and time by callee
+    #[arg(long, value_name = "FUNCTION")]
+    pub callees: Option<String>,
+    /// All call paths as a tree, with calls and times
+    #[arg(long)]
+    pub tree: bool,
+    /// The slowest calls of this function, with their places in the trace
+    #[arg(long, value_name = "FUNCTION")]
+    pub slowest: Option<String>,
+    /// Functions that could have been recorded, and were not called
+    #[arg(long)]
+    pub never: bool,
+    /// What the slow calls of this function did that its median calls did not
+    #[arg(long, value_name = "FUNCTION")]
+    pub explain: Option<String>,
+}
+
+/// `report --diff`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Comparing runs")]
+pub struct DiffArguments {
+    /// Compare these runs, the old ones, with those of --against
+    ///
+    /// With several runs on each side, changes beyond the noise between runs are told, and all others are
+    /// not. `--diff old.ect new.ect` compares two files.
+    #[arg(long, value_name = "OLD", num_args = 1.., conflicts_with_all = ["callers", "callees", "tree", "slowest", "never", "explain", "traces"])]
+    pub diff: Vec<PathBuf>,
+    /// The new runs
+    #[arg(long, value_name = "NEW", num_args = 1.., requires = "diff")]
+    pub against: Vec<PathBuf>,
+    /// End with exit code 3 if this holds, such as 'p99(handle) > +10%'; repeatable
+    ///
+    /// calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws of a function; a change in percent or by
+    /// an amount ('+10%', '+2ms', '-5%'), or without + and - the new number ('p99(handle) > 20ms', which needs no --diff).
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<String>,
+}
+
+/// `merge`.
+#[derive(Debug, Args)]
+pub struct MergeArguments {
+    /// File to write, for `report`
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Add all runs up into one, instead of keeping each for `report --diff`
+    #[arg(long)]
+    pub sum: bool,
+    /// Time of calls that end in a tail call: until what they jumped to has ended, as `report --tails`
+    #[arg(long)]
+    pub tails: bool,
+    /// Print no report at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace files, and files that `everycall merge` wrote
+    #[arg(required = true, value_name = "FILE")]
+    pub traces: Vec<PathBuf>,
+}
+
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArguments {
@@ -529,7 +686,7 @@ pub struct ExportArguments {
 }
 
 /// Which calls are shown.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct FilterArguments {
     /// Processes, such as 1234 or 1234,1240
@@ -619,6 +776,17 @@ pub enum TextFormat {
     Json,
 }
 
+/// How `report` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people.
+    Text,
+    /// One line for each row, with a line of names above.
+    Csv,
+    /// One object.
+    Json,
+}
+
 /// Which calls stay where there are more than are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KeepBy {
@@ -691,6 +859,30 @@ fn budget(text: &str) -> Result<String, String> {
             everycall_format::budget::ALLOWED
         )),
     }
+}
+
+fn grouping(text: &str) -> Result<Grouping, String> {
+    Ok(match text {
+        "function" => Grouping::Function,
+        "thread" => Grouping::Thread,
+        "process" => Grouping::Process,
+        "module" => Grouping::Module,
+        "file" => Grouping::File,
+        "path" => Grouping::Path,
+        _ => match text.strip_prefix("label:").filter(|name| !name.is_empty()) {
+            Some(name) => Grouping::Label(name.to_owned()),
+            None => {
+                return Err("write function, thread, process, module, file, label:NAME or path".to_owned());
+            }
+        },
+    })
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    Order::parse(text).ok_or_else(|| {
+        let names: Vec<_> = Order::NAMED.iter().map(|(name, _)| *name).collect();
+        format!("write one of: {}", names.join(", "))
+    })
 }
 
 fn format() -> impl clap::builder::TypedValueParser<Value = Format> {

@@ -16,7 +16,7 @@ use everycall_kit::PRELOAD_LIBRARY;
 use everycall_recorder::{
     Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
 };
-use everycall_triggers::{Condition, Rate};
+use everycall_triggers::Rate;
 use everycall_units::Size;
 
 use crate::arguments::RecordArguments;
@@ -24,9 +24,9 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination, identity};
 use crate::program::{self, Prospect};
-use crate::report::Moment;
 use crate::rotation::{self, Files};
-use crate::{only, progress, report, triggers};
+use crate::written::Moment;
+use crate::{only, progress, triggers, written};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -86,13 +86,13 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     match &written {
         Ok(summary) if !quiet => {
             match why_untraced.filter(|_| !summary.traced) {
-                Some(why) => report::print_untraced(summary, &launch.program, why, &output),
-                None => report::print(summary, &output, Moment::Run),
+                Some(why) => written::print_untraced(summary, &launch.program, why, &output),
+                None => written::print(summary, &output, Moment::Run),
             }
             if let Some(budget) = arguments.budget.as_ref().filter(|_| summary.traced) {
                 say!("  --budget {budget}: `everycall info {}` has what was off, and when", output.display());
             }
-            outcome.iter().for_each(|outcome| report::print_triggers(outcome, &output));
+            outcome.iter().for_each(|outcome| written::print_triggers(outcome, &output));
         }
         Ok(_) => {}
         Err(failure) => {
@@ -110,18 +110,8 @@ fn min_duration(arguments: &RecordArguments) -> Result<Option<MinDuration>, Fail
     let Some(nanoseconds) = arguments.min_duration.filter(|nanoseconds| *nanoseconds > 0) else {
         return Ok(None);
     };
-    // Whoever looks for these doesn't see the calls that are dropped.
-    let is_seen =
-        |condition: &Condition| !matches!(condition, Condition::Entered(_) | Condition::Percentile(..));
-    if let Some(trigger) = arguments.triggers.trigger.iter().find(|trigger| !is_seen(&trigger.condition)) {
-        return Err(Failure::new(
-            exit_code::USAGE,
-            format!(
-                "--trigger '{trigger}' needs every call of its function, and --min-duration drops the short ones; leave one of the two out, or \
-                 give the trigger a time, as in: --trigger 'handle_request > 20ms'"
-            ),
-        ));
-    }
+    // Whoever looks for entries and percentiles doesn't see the calls that are dropped.
+    triggers::refuse_short(&arguments.triggers.trigger)?;
     Ok(Some(MinDuration { nanoseconds, ticks: Rate::measure().ticks(nanoseconds).clamp(1, TICKS_MAX) }))
 }
 

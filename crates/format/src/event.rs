@@ -89,6 +89,8 @@ pub mod kind {
     pub const KERNEL: u8 = 13;
     /// Fills a slot that was reserved for an event which then took another one: nothing is lost.
     pub const FILLER: u8 = 14;
+    /// A log line, formatted when it is shown: see [`crate::log_line`].
+    pub const LOG: u8 = 17;
     /// Short calls that the thread has dropped so far, and those of the slot's threads before it: `[count low, count high]`. It stands
     /// at the begin of a thread's segments, and where the upper half of the counter changed. See [`crate::dropped`].
     pub const DROPPED: u8 = 18;

@@ -150,6 +150,11 @@ impl LiveArena {
         Reached::of(self.layout.recorder_pid)
     }
 
+    /// The memory that it is in.
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
     fn field(&self, offset: usize) -> &AtomicU32 {
         self.mapping.u32_at(offset as u64).unwrap_or(&NO_FIELD.0)
     }
@@ -288,6 +293,22 @@ impl LiveArena {
             let found = bytes_at(&self.mapping, offset, bytes.len() as u64);
             bytes.iter_mut().zip(&found).for_each(|(to, from)| *to = *from);
             found.len() == bytes.len()
+        })
+    }
+
+    /// Whether short calls are dropped.
+    #[must_use]
+    pub fn drops_short_calls(&self) -> bool {
+        self.young_from().is_some()
+    }
+
+    /// How many modules the process has loaded so far, those included that it has loaded again.
+    #[must_use]
+    pub fn loaded_modules(&self) -> u64 {
+        let modules = self.modules();
+        // An entry is another module's, or the same one's again, when its time changes.
+        modules.iter().fold(modules.len() as u64, |sum, (module, _)| {
+            sum.wrapping_mul(31).wrapping_add(module.loaded_ticks ^ u64::from(module.predecessors))
         })
     }
 

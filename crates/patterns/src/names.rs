@@ -96,6 +96,12 @@ impl NamePattern {
             .any(|name| self.regex.is_match(name))
     }
 
+    /// Whether it means something with this name for people.
+    #[must_use]
+    pub fn matches_text(&self, name: &str) -> bool {
+        self.regex.is_match(name) || self.regex.is_match(&short_name(name))
+    }
+
     /// Of `names`, those that are most like the pattern, best first.
     pub fn near<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<String> {
         let wanted = last(&self.text).to_lowercase();

@@ -466,6 +466,8 @@ pub struct KeptCall {
     pub is_call: bool,
     /// Whether it was kept when it was entered, and its end isn't known.
     pub is_entry: bool,
+    /// Whether it was kept when an exception was thrown in it, and its end isn't known.
+    pub is_throw: bool,
     /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was noticed.
     pub is_unwound: bool,
     /// What is known of the tail call in which it ended, where its time counts.

@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Verbs whose `everycall` the documents leave out: `record --stream`.
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 16] = [
     "record",
     "replay",
     "info",
+    "report",
+    "merge",
     "export",
     "resolve",
     "snapshot",
@@ -18,6 +20,7 @@ const VERBS: [&str; 13] = [
     "functions",
     "trace",
     "sessions",
+    "trigger",
 ];
 
 /// A command as it is written.

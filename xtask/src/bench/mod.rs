@@ -12,6 +12,7 @@ mod machine;
 mod min_duration;
 mod off;
 mod peers;
+mod report;
 mod rounds;
 mod snapshots;
 mod stats;
@@ -35,11 +36,12 @@ parts: cost    an event, in each mode
        off     sites while tracing is off
        edges   start and end, threads, memory, size, compiling
        decode  events per second to a timeline and to each output
+       report  events per second to a report of all functions, and to its other views
        stream  events per second that record --stream stores
        triggers an event while a trigger waits for its condition
        budget  CPU time of programs under --budget 3%, and what remains traced
        min-duration  events of calls that are dropped as they are short, and how much further back a ring reaches
-       labels  labels, instants and spans, beside the clock read
+       labels  labels, instants, spans, counters and log lines, beside the clock read
        switch  all sites of a large program off and on while it runs
        snapshots  what a snapshot takes, and what a thread notices of it
        peers   the tracers that are installed, and everycall, on the same programs";
@@ -51,6 +53,7 @@ enum Part {
     Off,
     Edges,
     Decode,
+    Report,
     Stream,
     Triggers,
     MinDuration,
@@ -67,6 +70,7 @@ impl Part {
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
+        ("report", Part::Report),
         ("stream", Part::Stream),
         ("triggers", Part::Triggers),
         ("min-duration", Part::MinDuration),
@@ -83,6 +87,7 @@ impl Part {
             Part::Off => off::run(lab, is_quick),
             Part::Edges => edges::run(lab, is_quick),
             Part::Decode => decode::run(lab, is_quick),
+            Part::Report => report::run(lab, is_quick),
             Part::Stream => stream::run(lab, is_quick),
             Part::Triggers => triggers::run(lab, is_quick),
             Part::MinDuration => min_duration::run(lab, is_quick),

@@ -41,6 +41,7 @@ struct Report<'a> {
 fn kept_function(kept: &KeptCall) -> &str {
     match &kept.function {
         Some(function) => function,
+        None if kept.is_throw => "(no call was open)",
         None if !kept.is_call => "(no call: asked for)",
         None => "unknown",
     }
@@ -58,8 +59,8 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let view = TraceView::new(&trace, &names);
     let profile = Profile::of(&view);
     let mut warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
-    let by_calls = profile.top(Order::Calls, FUNCTIONS_LISTED, &names);
-    let by_own_time = profile.top(Order::OwnTime, FUNCTIONS_LISTED, &names);
+    let by_calls = profile.top(Order::Calls, FUNCTIONS_LISTED);
+    let by_own_time = profile.top(Order::OwnTime, FUNCTIONS_LISTED);
     let kept = kept_calls(&trace, &names);
     let dropped = dropped_calls(&trace, &names);
     let budget = budget(&trace, &names);

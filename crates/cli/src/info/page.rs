@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use super::{Report, kept_function};
 use crate::counters;
-use crate::report::{is_signal, named_late, not_armed};
+use crate::written::{is_of_no_function, named_late, not_armed};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -91,11 +91,11 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if profile.unwound > 0 {
         write!(calls, "; {} unwound by exception, longjmp or thread end", Count(profile.unwound))?;
     }
-    if profile.orphan_exits > 0 {
-        write!(calls, "; {}", Several(profile.orphan_exits, "orphan exit", "orphan exits"))?;
+    if profile.notes.orphan_exits > 0 {
+        write!(calls, "; {}", Several(profile.notes.orphan_exits, "orphan exit", "orphan exits"))?;
     }
-    if profile.too_deep > 0 {
-        write!(calls, "; {} more beyond the depth limit", Count(profile.too_deep))?;
+    if profile.notes.too_deep > 0 {
+        write!(calls, "; {} more beyond the depth limit", Count(profile.notes.too_deep))?;
     }
     field(out, "calls", &calls)?;
     let threads = report.trace.threads();
@@ -122,11 +122,16 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let is_of_living = |reason| matches!(reason, Reason::Request | Reason::Trigger);
         let was_asked = report.trace.snapshots().iter().any(|snapshot| is_of_living(snapshot.reason));
         let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
+        // Calls that were kept of a program that ran, and nothing else.
+        let is_running = report.trace.snapshots().is_empty()
+            && report.trace.processes().iter().any(|process| process.ending == Ending::Running);
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
-        let why = match (was_asked, is_cut) {
+        let why = match (was_asked || is_running, is_cut) {
             (true, _) => "not yet",
             (false, true) => "unknown: the file ends before that",
-            (false, false) if is_over => "terminated abnormally (cause not recorded in a crash file)",
+            (false, false) if is_over && !report.trace.snapshots().is_empty() => {
+                "terminated abnormally (cause not recorded in a crash file)"
+            }
             (false, false) => "not in this file",
         };
         return why.to_owned();
@@ -451,7 +456,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
     for trigger in triggers {
         let not_kept = trigger.fired.saturating_sub(trigger.kept).saturating_sub(trigger.missed);
         let text = String::from_utf8_lossy(&trigger.text);
-        let fired = if is_signal(&text) {
+        let fired = if is_of_no_function(&text) {
             Several(trigger.fired, "time", "times").to_string()
         } else {
             let functions = Several(trigger.functions, "function", "functions");
@@ -488,6 +493,9 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         let mut notes = Vec::new();
         if kept.is_entry {
             notes.push("kept at its entry".to_owned());
+        }
+        if kept.is_throw {
+            notes.push("kept when an exception was thrown in it".to_owned());
         }
         if kept.is_unwound {
             notes.push("unwound by an exception or a jump".to_owned());
@@ -532,13 +540,13 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
     if names.is_empty() {
         return Ok(());
     }
-    heading(out, "Labels, instants and spans of the program")?;
-    writeln!(out, "  {:>12}{:>12}{:>12}  name", "labels", "instants", "spans")?;
+    heading(out, "Labels, instants, spans and counters of the program")?;
+    writeln!(out, "  {:>12}{:>12}{:>12}{:>12}  name", "labels", "instants", "spans", "counters")?;
     for named in names.iter().take(MARKS_LISTED) {
-        let name = shortened_name(&clean(&named.name), WIDTH - 40);
-        let [labels, instants, spans] =
-            [named.labels, named.instants, named.spans].map(|count| Count(count).to_string());
-        writeln!(out, "  {labels:>12}{instants:>12}{spans:>12}  {name}")?;
+        let name = shortened_name(&clean(&named.name), WIDTH - 52);
+        let [labels, instants, spans, counters] =
+            [named.labels, named.instants, named.spans, named.counters].map(|count| Count(count).to_string());
+        writeln!(out, "  {labels:>12}{instants:>12}{spans:>12}{counters:>12}  {name}")?;
     }
     if names.len() > MARKS_LISTED {
         writeln!(out, "  ... and {} more", names.len() - MARKS_LISTED)?;

@@ -3,7 +3,7 @@
 //! ```text
 //! start       reads arguments and environment, maps the arena, switches tracing on
 //! slow        everything that a hook can't finish alone
-//! api         the functions of `everycall.h`; fibers: how it registers fibers
+//! api         the functions of `everycall.h`; fibers: how it registers fibers; log_lines: log lines
 //! xray        what its XRay interface asks
 //! unwinding   calls from the wrappers around throws, landing pads and jumps
 //! modules     traced objects are loaded and unloaded
@@ -15,6 +15,7 @@ pub(crate) mod api;
 mod base_namespace;
 mod environment;
 pub(crate) mod fibers;
+pub(crate) mod log_lines;
 pub(crate) mod modules;
 mod roots;
 pub(crate) mod slow;

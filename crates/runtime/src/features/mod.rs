@@ -11,6 +11,7 @@
 //! pause            recording off and on again, for one thread or all
 //! control          other processes choose what is recorded, through a socket
 //! budget           switches functions off until tracing costs no more than it may
+//! live_triggers    triggers that others arm while the process runs
 //! min_duration     from which duration on calls are recorded
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
@@ -33,6 +34,7 @@ pub(crate) mod crash;
 pub(crate) mod fork;
 pub(crate) mod keeper;
 pub(crate) mod live;
+pub(crate) mod live_triggers;
 pub(crate) mod marks;
 pub(crate) mod memory_lock;
 pub(crate) mod min_duration;
