@@ -65,7 +65,7 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 12] = [
+    const ALL: [(&'static str, Part); 13] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
