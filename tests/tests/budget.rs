@@ -29,7 +29,12 @@ fn said_of(info: &Value, name: &str) -> Option<Value> {
 
 /// Waits until a snapshot of the process says so.
 fn wait_until(place: &Place, standing: &Standing, what: &str, is_so: impl Fn(&Value) -> bool) {
-    wait::until(what, || is_so(&info(place, &standing.snapshot(place, &[]).0)));
+    wait::until(what, || {
+        // A child that was just forked isn't recorded yet.
+        let _ = std::fs::remove_file(place.file("live.ect"));
+        standing.ask(place, &["-o", "live.ect"]).status.success()
+            && is_so(&info(place, &place.file("live.ect")))
+    });
 }
 
 /// The program's own count.

@@ -125,6 +125,11 @@ pub(crate) fn set(millionths: u32) {
     BUDGET.store(millionths, Relaxed);
 }
 
+/// Whether there is a budget.
+pub(crate) fn is_set() -> bool {
+    BUDGET.load(Relaxed) != 0
+}
+
 /// Starts the thread if there is a budget. Returns false if that failed.
 pub(crate) fn start(process: &'static Process) -> bool {
     // In a child that shares its parent's memory, the thread would end with the child.
@@ -164,6 +169,7 @@ unsafe extern "C" fn govern(process: u64) {
         load: 100,
         events: 0,
         is_out_of_reach: false,
+        allowed: 0,
     };
     governor.begin();
     let mut wait_ms = LOOK_MS_LEAST;
@@ -273,6 +279,8 @@ struct Governor {
     /// Events since the last decision.
     events: u64,
     is_out_of_reach: bool,
+    /// What functions that are on may cost, in millionths.
+    allowed: u64,
 }
 
 impl Governor {
@@ -325,17 +333,24 @@ impl Governor {
             COMPARABLE_NS.. => own.saturating_mul(WHOLE.into()).checked_div(cpu).unwrap_or(0),
             _ => 0,
         };
-        let cost = share(hooks_ns).saturating_add(own_cost).saturating_add(off_cost());
+        let cost = share(hooks_ns).saturating_add(own_cost);
+        let off_cost = off_cost();
+        // Where functions that are off cost too much already, others needn't go for it.
+        self.allowed = self.budget.saturating_sub(off_cost).max(self.budget / 4);
+        if off_cost <= self.budget && cost <= self.budget {
+            self.is_out_of_reach = false;
+        } else if off_cost > self.budget {
+            self.say_out_of_reach(cost.saturating_add(off_cost));
+        }
         let allowed = plain_ns.saturating_mul(self.budget) / u64::from(WHOLE) * TRIALS / 100;
         self.allowance_ns += allowed.max(elapsed_ns / IDLE_TRIALS);
         self.allowance_ns = self.allowance_ns.min(ALLOWANCE_NS_MOST);
         self.load = plain_ns.saturating_mul(100).checked_div(elapsed_ns).unwrap_or(0);
-        if cost.saturating_mul(100) > self.budget * TOO_MUCH {
+        if cost.saturating_mul(100) > self.allowed * TOO_MUCH {
             // Functions that were tried may have cost more than was expected.
             self.allowance_ns = self.allowance_ns.saturating_sub(hooks_ns);
             self.switch_off(cost, now)
         } else {
-            self.is_out_of_reach = false;
             self.switch_on(cost, now)
         }
     }
@@ -391,7 +406,7 @@ impl Governor {
     fn switch_off(&mut self, cost: u64, now: u64) -> bool {
         let triggers = Triggers::of(self.process.arena());
         let is_armed = |code: u32| triggers.is_some_and(|triggers| triggers.names(code));
-        let goal = self.budget * LITTLE / 100;
+        let goal = self.allowed * LITTLE / 100;
         let mut left = cost;
         let mut all = [Costly::default(); COSTLY_MAX];
         let mut count = 0;
@@ -418,8 +433,7 @@ impl Governor {
         }
         if count == 0 {
             self.say_out_of_reach(cost);
-            // Something may have become cheaper.
-            return self.switch_on(cost.saturating_sub(off_cost()), now);
+            return false;
         }
         self.say(instant::COST.as_bytes(), cost);
         let all = all.get_mut(..count).unwrap_or(&mut []);
@@ -458,7 +472,7 @@ impl Governor {
     }
 
     fn switch_on(&mut self, cost: u64, now: u64) -> bool {
-        let goal = self.budget * LITTLE / 100;
+        let goal = self.allowed * LITTLE / 100;
         let due = |function: &&Known| function.is(is::OFF) && function.until_ms.load(Relaxed) <= now;
         let Some(first) = known().iter().filter(due).min_by_key(|function| function.cost.load(Relaxed))
         else {

@@ -165,10 +165,10 @@ pub(crate) fn leave_out(hub: &Hub, kind: u32) {
 
 /// The forked thread finds its parent's control block in its thread-local slot, wiped. If that
 /// thread is the one that begins, it gets a new slot. Otherwise its slot is unknown, so all of the
-/// parent's are barred.
+/// parent's are barred; also if a thread of ours may get a slot before it does.
 fn barred_slots(process: &'static Process, parent: &Arena) -> u32 {
     let capacity = parent.layout().thread_capacity;
-    let is_forked = local::has_any(process, capacity);
+    let is_forked = local::has_any(process, capacity) && !budget::is_set();
     if is_forked { 0 } else { parent.thread_count().load(Relaxed).min(capacity) }
 }
 
