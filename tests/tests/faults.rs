@@ -79,7 +79,7 @@ fn a_snapshot_beside_a_stream() {
         let (said, well) = running.end();
         assert!(well, "{options:?}: {said}");
         if options.contains(&"--stall") {
-            assert!(said.contains("every event is there"), "{said}");
+            assert!(said.contains("no event was lost"), "{said}");
             let trace = TraceView::tallies_only(&place.file("stream.ect"));
             assert_eq!(trace.calls("waiting_leaf"), 15_000, "{options:?}");
         }
@@ -99,7 +99,7 @@ fn streams_of_programs_that_fork() {
             let output = command.output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success() && said.contains("in 2 processes"), "{how}: {said}");
-            assert!(said.contains("every event is there"), "{how}: {said}");
+            assert!(said.contains("no event was lost"), "{how}: {said}");
             let trace = TraceView::tallies_only(&place.file("forks.ect"));
             assert_eq!(trace.warnings, [] as [String; 0], "{mode:?} {how}");
             // Two threads and twice the first one; the child's.

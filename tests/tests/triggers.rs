@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_said_before_the_program_starts() {
         (&["--trigger", "handel > 1ms"][..], "there is handle"),
         (&["--trigger", "handle"], "has no condition"),
         (&["--trigger", "handle > 0us"], "above 0"),
-        (&["--trigger", "handle > soon"], "for a time"),
+        (&["--trigger", "handle > soon"], "instead of a time"),
         (&["--trigger", "signal KILL"], "signal USR1"),
         (&["--keep", "3"], "--trigger"),
         (&["--trigger", "handle > 1ms", "--keep", "0"], "--keep"),

@@ -67,23 +67,21 @@ pub enum Verb {
     Snapshot(SnapshotArguments),
     /// Record more functions of a running program, or all of them
     ///
-    /// Takes effect while all threads run. Without a pattern, all functions are recorded again.
+    /// The program is not stopped. Without a pattern, all functions are recorded again.
     Enable(SelectArguments),
     /// Stop recording functions of a running program, or all of them
     ///
-    /// Functions that are off cost nothing (in modes nops and xray). Without a pattern, nothing is
-    /// recorded any more.
+    /// Functions that are switched off cost nothing in modes nops and xray. Without a pattern, no
+    /// function is recorded any more.
     Disable(SelectArguments),
-    /// List the functions of a program that can be recorded; for a running program, also which are
-    /// recorded
+    /// List the functions that can be recorded and, for a running program, which of them are on
     Functions(FunctionsArguments),
     /// Record some functions of a running program for a while, and write their trace
     ///
-    /// What others record is not affected. When this command ends, in whichever way, functions that
-    /// only it recorded are switched off again.
+    /// Other recordings of the program are not affected. When this command ends, for any reason, the
+    /// functions that only it recorded are switched off again.
     Trace(TraceArguments),
-    /// List the sessions of a running program: which processes record functions with `everycall
-    /// trace`
+    /// List which processes record functions of a running program with `everycall trace`
     Sessions(SessionsArguments),
     /// List running traced programs, and crash files of programs that have died
     Ps(PsArguments),
@@ -95,7 +93,7 @@ pub enum Verb {
     Core(CoreArguments),
     /// Print a command for gdb that takes a snapshot of a live process or a core
     ///
-    /// In gdb: source <(everycall gdb-script), or keep it in a file; then: everycall snapshot FILE
+    /// Save it as a file and load it in gdb with `source`; then run in gdb: everycall snapshot FILE
     GdbScript,
     /// Show what a trace contains, and what is missing in it
     Info(InfoArguments),
@@ -164,10 +162,10 @@ pub struct RecordArguments {
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
-    /// The program has no traced functions itself, but starts one that has
+    /// The program has no traced functions itself, but starts a traced program
     #[arg(long)]
     pub launcher: bool,
-    /// Record the program alone; processes that it forks or starts are listed, but not traced
+    /// Record only the program itself; its child processes are listed, but not traced
     #[arg(long)]
     pub no_follow: bool,
     /// Wait for all recorded processes, not only for the program
@@ -197,9 +195,9 @@ pub struct TriggerArguments {
     /// seconds); 'f entered' (every call); 'signal USR1' or 'signal USR2' (sent to this command,
     /// not to the program).
     ///
-    /// A call of f that ends in a tail call goes on until what it jumped to ends, as if it were
-    /// written 'f+tail > 20ms'; if that isn't traced, it is kept as "at most" what passed until the
-    /// thread's next event. 'f-tail > 20ms': f's own time alone.
+    /// If f ends in a tail call, the time includes the function that it jumps to ('f+tail > 20ms'
+    /// means the same). If that function isn't traced, the time ends at the thread's next event and
+    /// is shown as "at most". 'f-tail > 20ms' excludes tail calls.
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
     /// Keep at most this many calls of each trigger [default: 20]
@@ -245,22 +243,23 @@ A PATTERN is a function's name, demangled or mangled, in which * stands for any 
   file:GLOB          declared in this source file
   module:GLOB        in this program or library
   addr:0x1234        at this address, as `nm` shows it; also addr:0x1000-0x2000
-  size:<20           by the number of instructions: <, <=, =, >=, >
-  has:loop           with a loop
-  @FILE              the patterns in a list, one on each line, with + (record) or - (leave out) before them
-Conditions are combined by ' & ', and turned round by '!': 'net_* & !size:<20'";
+  size:<20           number of instructions; also <=, =, >=, >
+  has:loop           contains a loop
+  @FILE              the patterns in this file, one per line, each after
+                     + (record) or - (leave out)
+Combine conditions with ' & ' and negate them with '!': 'net_* & !size:<20'";
 
 /// `enable` and `disable`.
 #[derive(Debug, Args)]
 #[command(after_help = PATTERNS)]
 pub struct SelectArguments {
     /// Process id, as `everycall ps` lists it
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process_id)]
     pub pid: u32,
-    /// Functions; all of them without one
+    /// Functions [default: all]
     #[arg(value_name = "PATTERN")]
     pub patterns: Vec<String>,
-    /// Forget what was selected before
+    /// Replace the earlier selection: all other functions are off (`disable`: on)
     #[arg(long, requires = "patterns")]
     pub only: bool,
     /// Print no report
@@ -272,10 +271,10 @@ pub struct SelectArguments {
 #[derive(Debug, Args)]
 #[command(after_help = PATTERNS)]
 pub struct FunctionsArguments {
-    /// Process id, or program or library
+    /// Process id, or path of a program or library
     #[arg(value_name = "PID|FILE")]
     pub of: String,
-    /// Functions; all of them without one
+    /// Functions [default: all]
     #[arg(value_name = "PATTERN")]
     pub patterns: Vec<String>,
     /// Output format: text for people, JSON for programs
@@ -288,19 +287,19 @@ pub struct FunctionsArguments {
 #[command(after_help = PATTERNS)]
 pub struct TraceArguments {
     /// Process id, as `everycall ps` lists it
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process_id)]
     pub pid: u32,
-    /// Functions; with --within or --crossing, all functions if none are named
+    /// Functions; required unless --within or --crossing is given [default then: all]
     #[arg(required_unless_present_any = ["within", "crossing"], value_name = "PATTERN")]
     pub patterns: Vec<String>,
-    /// How long, such as 10s
+    /// How long to record, such as 10s
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: u64,
-    /// Record only what happens within calls of functions that this pattern matches, these calls
-    /// included; may be given several times
+    /// Record only calls of functions that this pattern matches, and all that they call; may be
+    /// given several times
     #[arg(long, value_name = "PATTERN")]
     pub within: Vec<String>,
-    /// Record only calls from one module into another, or from code that isn't traced
+    /// Record only calls that come from another module or from code that isn't traced
     #[arg(long)]
     pub crossing: bool,
     /// Record only this thread: its number, its name (with * and ?), or `new` for threads that
@@ -363,7 +362,7 @@ fn parse_count(text: &str) -> Result<u64, String> {
 #[derive(Debug, Args)]
 pub struct SessionsArguments {
     /// Process id, as `everycall ps` lists it
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process_id)]
     pub pid: u32,
     /// Output format: text for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
@@ -376,7 +375,7 @@ pub struct OnlyArguments {
     /// Record only functions that this pattern matches, or those of a list (@FILE); may be given
     /// several times
     ///
-    /// `everycall enable --help` says what patterns are.
+    /// `everycall enable --help` describes patterns.
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
     /// Leave out functions that this pattern matches, or those of a list (@FILE); may be given
@@ -401,7 +400,7 @@ pub struct SnapshotArguments {
     #[arg(short, long)]
     pub quiet: bool,
     /// Process ids, as `everycall ps` lists them
-    #[arg(required = true, value_name = "PID")]
+    #[arg(required = true, value_name = "PID", value_parser = process_id)]
     pub pids: Vec<u32>,
 }
 
@@ -422,11 +421,11 @@ pub struct CoreArguments {
     /// Trace file to write [default: the core's name and .ect, in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The program's file, if it is not at the path that it ran from
+    /// The program's file, if it is no longer at the path that it ran from
     #[arg(long, value_name = "FILE")]
     pub exe: Option<PathBuf>,
-    /// Process whose calls to extract, if the core contains memory of several
-    #[arg(long, value_name = "PID")]
+    /// Process whose calls to extract, if the core contains the memory of several processes
+    #[arg(long, value_name = "PID", value_parser = process_id)]
     pub pid: Option<u32>,
     /// Print no report at the end
     #[arg(short, long)]
@@ -438,7 +437,7 @@ pub struct CoreArguments {
 /// `man`.
 #[derive(Debug, Args)]
 pub struct ManArguments {
-    /// Verb whose page to print; that of the whole command unless told otherwise
+    /// Verb whose page to print [default: the page of the whole command]
     #[arg(conflicts_with = "install")]
     pub verb: Option<String>,
     /// Write all pages into the folder man1 below this one
@@ -640,6 +639,10 @@ const SIZE_MAX: u64 = 1 << 46;
 const SIZE_MIN: u64 = 64 << 10;
 /// Nanoseconds: files of less time are as many as the recorder's looks.
 const FILE_AGE_MIN: u64 = 100_000_000;
+
+fn process_id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "write a process id; `everycall ps` lists the traced processes".to_owned())
+}
 
 fn ring_size(text: &str) -> Result<u64, String> {
     parse_ring_size(text.as_bytes()).ok_or_else(|| format!("write {RING_SIZE_ALLOWED}"))

@@ -93,7 +93,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         Ok(_) => {}
         Err(failure) => {
             if is_there && !failure.is_quiet() {
-                say!("everycall: {} holds what was written before", output.display());
+                say!("everycall: {} contains what was written before that", output.display());
             }
             return Ok(not_written(failure, status));
         }
@@ -113,7 +113,8 @@ fn min_duration(arguments: &RecordArguments) -> Result<Option<MinDuration>, Fail
         return Err(Failure::new(
             exit_code::USAGE,
             format!(
-                "--trigger '{trigger}' needs every call of its function, and --min-duration drops the short ones; leave one of the two out, or \
+                "--trigger '{trigger}' needs every call of its function, but --min-duration drops short calls; \
+                leave out one of the two, or \
                  give the trigger a time, as in: --trigger 'handle_request > 20ms'"
             ),
         ));
@@ -151,8 +152,8 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         return Err(Failure::new(
             exit_code::USAGE,
             format!(
-                "{} is no option of record; `everycall record --help` lists them, and a program of this name is given by its \
-                 path, such as ./-app",
+                "{} is not an option of record; `everycall record --help` lists them. For a program with this \
+                name, write its path, such as ./-app",
                 program.display()
             ),
         ));
@@ -164,10 +165,7 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         Prospect::Traced if preload => {
             return Err(Failure::new(
                 exit_code::NOT_RECORDED,
-                format!(
-                    "{} carries the runtime, and a second one can't be loaded; leave out --preload",
-                    program.display()
-                ),
+                format!("{} contains the runtime already; leave out --preload", program.display()),
             ));
         }
         Prospect::TracedLibraries => preload = true,
@@ -181,8 +179,8 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
-                "{} runs with rights of its own (setuid, setgid or capabilities), so nothing can be loaded into it; record a copy \
-                 without these",
+                "{} has setuid, setgid or capabilities, so nothing can be preloaded into it; record a copy \
+                without them",
                 program.display()
             ),
         ));
@@ -205,7 +203,8 @@ fn preload_library() -> Result<PathBuf, Failure> {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
-                "{} can't be preloaded, because the dynamic linker takes spaces and colons for separators; set XDG_CACHE_HOME to a \
+                "{} can't be preloaded, because the dynamic linker treats spaces and colons as separators; set \
+                XDG_CACHE_HOME to a \
                  folder without them",
                 library.display()
             ),

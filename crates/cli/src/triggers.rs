@@ -32,8 +32,8 @@ pub fn prepare(
     if arguments.stream {
         return Err(Failure::new(
             exit_code::USAGE,
-            "a stream holds every call, so there is none left to keep for --trigger; leave out --stream, or find the slow calls in what it has \
-             written: everycall replay --function handle_request --min-duration 20ms",
+            "--trigger can't be combined with --stream, which writes every call; leave out --stream, or find \
+            the slow calls in its file: everycall replay --function handle_request --min-duration 20ms",
         ));
     }
     let rate = Arc::new(Rate::measure());
@@ -58,7 +58,7 @@ pub fn triggers_of(arguments: &TriggerArguments) -> Result<Option<Arc<[Trigger]>
         count if count > RULES as usize => Err(Failure::new(
             exit_code::USAGE,
             format!(
-                "{count} triggers are more than the {RULES} that there can be; * in a pattern names many functions"
+                "{count} triggers are too many: at most {RULES} are possible; * in a pattern matches many functions"
             ),
         )),
         _ => Ok(Some(arguments.trigger.iter().cloned().collect())),

@@ -79,7 +79,7 @@ impl fmt::Display for CoreError {
             }
             CoreError::Unpack { format, source } => write!(
                 out,
-                "can't be unpacked as {format}: {source}; the file is damaged or was cut: get it once more"
+                "can't be unpacked as {format}: {source}; the file is damaged or truncated: copy it again"
             ),
             CoreError::Temporary(source) => {
                 write!(out, "there is no room to unpack it: {source}; set TMPDIR to a folder with more room")
@@ -89,14 +89,15 @@ impl fmt::Display for CoreError {
             }
             CoreError::CutHeaders { available } => write!(
                 out,
-                "the core was cut at byte {available}, within its headers, so nothing in it can be found; raise the limit of \
+                "the core is truncated at byte {available}, within its headers, so nothing in it can be found; \
+                raise the limit of \
                  cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in coredump.conf)"
             ),
-            CoreError::Broken(what) => write!(out, "the core is damaged: {what}; get it once more"),
+            CoreError::Broken(what) => write!(out, "the core is damaged: {what}; copy it again"),
             CoreError::NoArena { process, cut, .. } if *cut > 0 => write!(
                 out,
-                "the core of {process} was cut, {cut} bytes are missing at its end, and none of everycall's memory is in what \
-                 is there; raise the limit of cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in \
+                "the core of {process} is truncated: {cut} bytes are missing at its end, and the rest contains none of everycall's \
+                 memory; raise the limit of cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in \
                  coredump.conf)"
             ),
             CoreError::CrashFile { process, path } => write!(

@@ -195,7 +195,7 @@ fn what_is_no_core_is_named() {
         (b"\xfd7zXZ\0\0", "`xz -d`"),
         (&[0x1f, 0x8b, 8, 0], "`gzip -d`"),
         (b"everycall trace\n....", "everycall info"),
-        (b"\x7fELF\x01\x01\x01", "cut at byte 7, within its headers"),
+        (b"\x7fELF\x01\x01\x01", "truncated at byte 7, within its headers"),
         (&[&b"\x7fELF\x01\x01\x01"[..], &[0; 60]].concat(), "32-bit"),
     ];
     for (bytes, words) in cases {
@@ -232,7 +232,7 @@ fn cut_cores_lose_only_their_end() {
             Err(error) => {
                 let said = error.to_string();
                 assert!(
-                    said.contains("cut") || length == 0 || said.contains("expected a core"),
+                    said.contains("truncated") || length == 0 || said.contains("expected a core"),
                     "{length}: {said}"
                 );
             }

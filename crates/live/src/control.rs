@@ -58,8 +58,8 @@ impl fmt::Display for ControlError {
         match self {
             ControlError::Silent(time) => write!(
                 f,
-                "the process made no traced call for {} s, so it hasn't noticed the request. Try again when it is busy; or start it \
-                 with EVERYCALL_START=off, then it listens all the time",
+                "the process made no traced call for {} s, so it hasn't noticed the request. Try again when it \
+                is busy; or start it with EVERYCALL_START=off, so that it always listens",
                 time.as_secs()
             ),
             ControlError::Ended => f.write_str(
@@ -70,17 +70,17 @@ impl fmt::Display for ControlError {
                  it starts, with `everycall record --only` or EVERYCALL_ONLY",
             ),
             ControlError::OtherNamespace => f.write_str(
-                "its control socket is in another network namespace (a container); ask from within it, or with \
-                 `nsenter --target PID --net everycall ...`",
+                "its control socket is in another network namespace (a container); run everycall in that \
+                container, or with `nsenter --target PID --net everycall ...`",
             ),
             ControlError::NotAllowed => {
                 f.write_str("only the process's own user and root may control it; run as one of these, for example with sudo")
             }
             ControlError::Version => f.write_str(
-                "the program was built by another version of everycall; use that version, or build the program anew",
+                "the program was built by another version of everycall; use that version, or rebuild the program",
             ),
             ControlError::TooMany => {
-                f.write_str("128 others control it already; `everycall sessions PID` lists them")
+                f.write_str("128 clients control it already; `everycall sessions PID` lists them")
             }
             ControlError::NoMemory => f.write_str("the process has no memory for so many functions"),
             ControlError::Rejected(status) => write!(f, "the process rejected the request (status {status})"),

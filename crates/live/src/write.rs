@@ -183,15 +183,15 @@ impl Snapshot<'_> {
         }
         if self.too_late > 0 {
             summary.warnings.push(format!(
-                "{} segments were overwritten before they could be pinned: everycall had to wait for a CPU; ask again, with a higher \
-                 priority (`nice -n -5`) or of larger rings",
+                "{} segments were overwritten before they could be pinned: everycall had to wait for a CPU; try \
+                again with a higher priority (`nice -n -5`) or larger rings",
                 self.too_late
             ));
         }
         if missing > 0 {
             summary.warnings.push(format!(
-                "{missing} segments were overwritten before they could be copied: the program writes more than {} meanwhile; \
-                 --last asks for less",
+                "{missing} segments were overwritten before they could be copied: the program wrote more than \
+                {} meanwhile; use --last to copy less",
                 u64::from(layout.extra_segments) * layout.segment_size
             ));
         }

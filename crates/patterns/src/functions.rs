@@ -48,7 +48,7 @@ impl fmt::Display for TableError {
             }
             TableError::NotUnderstood(path, reason) => write!(
                 f,
-                "{} is not an ELF file that can be read ({reason}); name a compiled program or library",
+                "{} is not a valid ELF file ({reason}); name a compiled program or library",
                 path.display()
             ),
             TableError::NoSites(path) => write!(
@@ -58,7 +58,8 @@ impl fmt::Display for TableError {
             ),
             TableError::Stripped(path) => write!(
                 f,
-                "{} is stripped, so nothing tells where its functions are; keep its symbols (leave out strip and -s), or \
+                "{} is stripped, so the addresses of its functions are unknown; keep its symbols (leave out \
+                strip and -s), or \
                  install its debug file",
                 path.display()
             ),

@@ -23,7 +23,8 @@ use crate::functions::FunctionTable;
 use crate::names::{NamePattern, Names};
 
 /// What conditions there are, for messages.
-const ALLOWED: &str = "a name such as handle_*, /REGEX/, file:GLOB, module:GLOB, addr:0x1234, size:<20 or has:loop, with ' & ' in between";
+const ALLOWED: &str = "a name such as handle_*, /REGEX/, file:GLOB, module:GLOB, addr:0x1234, size:<20 or \
+has:loop, or several combined by ' & '";
 /// Longest pattern.
 const LENGTH_MAX: usize = 4000;
 /// Most conditions in one.
@@ -77,10 +78,10 @@ impl Pattern {
     pub fn new(text: &str) -> Result<Pattern, String> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(format!("is empty; allowed is {ALLOWED}"));
+            return Err(format!("is empty; write {ALLOWED}"));
         }
         if text.ends_with(" &") || text.starts_with("& ") {
-            return Err(format!("has an empty condition; allowed is {ALLOWED}"));
+            return Err(format!("has an empty condition; write {ALLOWED}"));
         }
         if text.len() > LENGTH_MAX {
             return Err(format!("has more than {LENGTH_MAX} bytes"));
@@ -230,7 +231,7 @@ impl Condition {
             None => (false, text),
         };
         if rest.is_empty() {
-            return Err(format!("has an empty condition; allowed is {ALLOWED}"));
+            return Err(format!("has an empty condition; write {ALLOWED}"));
         }
         Ok(Condition { is_not, kind: Kind::new(rest)? })
     }
@@ -260,9 +261,12 @@ impl Kind {
                 );
             };
             let name = NamePattern::regex(text, expression);
-            return name
-                .map(Kind::Name)
-                .map_err(|error| format!("isn't a regular expression: {}", error.trim()));
+            // The error's other lines repeat the expression and point into it.
+            let reason = |error: String| {
+                let last = error.lines().last().unwrap_or_default().trim();
+                format!("isn't a regular expression: {}", last.trim_start_matches("error: "))
+            };
+            return name.map(Kind::Name).map_err(reason);
         }
         // `file::open` is a name.
         let keyed = |key: &str| text.strip_prefix(key).filter(|rest| !rest.starts_with(':'));
@@ -280,7 +284,9 @@ impl Kind {
         }
         match keyed("has:") {
             Some("loop") => return Ok(Kind::Loop),
-            Some(other) => return Err(format!("asks for has:{other}; allowed is has:loop")),
+            Some(other) => {
+                return Err(format!("has the unknown condition has:{other}; only has:loop is possible"));
+            }
             None => {}
         }
         NamePattern::new(text).map(Kind::Name)
@@ -339,7 +345,7 @@ fn address(text: &str) -> Result<Kind, String> {
     match parsed {
         Some((first, last)) if first <= last => Ok(Kind::Address(first, last)),
         _ => Err(format!(
-            "has the address {text:?}; addresses are those in the file, as `nm` shows them: addr:0x1234 or addr:0x1000-0x2000"
+            "has the invalid address {text:?}; write addresses as `nm` shows them: addr:0x1234 or addr:0x1000-0x2000"
         )),
     }
 }
@@ -357,7 +363,9 @@ fn size(text: &str) -> Result<Kind, String> {
         Some(Kind::Size(comparison, number))
     });
     parsed.ok_or_else(|| {
-        format!("has the size {text:?}; sizes are numbers of instructions: size:<20, size:>=100 or size:=1")
+        format!(
+            "has the invalid size {text:?}; write a number of instructions: size:<20, size:>=100 or size:=1"
+        )
     })
 }
 
