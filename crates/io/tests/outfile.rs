@@ -1,4 +1,4 @@
-//! What stands under the name, before and after, in each way that an output may end.
+//! The file under the name, before and after, in each way that an output may end.
 
 // A test may panic.
 #![allow(clippy::disallowed_methods)]
