@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use everycall_format::arena::ARENA_VERSION;
 
-/// Why a process can't be asked.
+/// Why no snapshot of a process can be taken.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LiveError {
@@ -14,7 +14,7 @@ pub enum LiveError {
     NoProcess,
     /// It has ended, and its parent hasn't noticed yet.
     Ended,
-    /// Its facts are for its own user and root alone.
+    /// Only its own user and root may read its memory.
     NotOurs(io::Error),
     /// It has no memory of everycall.
     NotTraced,
@@ -27,11 +27,11 @@ pub enum LiveError {
     Version(u32),
     /// The memory is another process's or damaged: its numbers contradict themselves.
     Damaged,
-    /// It is traced, but its memory is of the kind that nobody else can reach.
+    /// It is traced, but its memory can't be shared with other processes.
     Unreachable,
-    /// Its recorder is gone, and with it the way to the memory.
+    /// Its recorder has ended, and its memory can't be reached without it.
     NoRecorder,
-    /// Its crash file isn't at its path any more.
+    /// Its crash file is no longer at its path.
     NoCrashFile(PathBuf),
     /// It lives in another IPC namespace.
     OtherNamespace,

@@ -1,5 +1,6 @@
-//! Writes a snapshot's trace file. A thread's segments are copied and released when it is its turn; where the program takes the
-//! memory up faster than that, all that is left is copied at once, the oldest segments first.
+//! Writes a snapshot's trace file. A thread's segments are copied and released when it is its turn;
+//! where the program takes the memory up faster than that, all that is left is copied at once, the
+//! oldest segments first.
 
 use std::io::{self, Write};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
@@ -22,7 +23,8 @@ use crate::take::{PinnedSegment, PinnedThread, Snapshot};
 
 /// The only snapshot of the file.
 const SNAPSHOT: u32 = 0;
-/// Bytes of a thread that are copied before they are written; of larger rings, each segment is copied twice.
+/// Bytes of a thread that are copied before they are written; of larger rings, each segment is
+/// copied twice.
 const THREAD_COPY_MAX: u64 = 64 << 20;
 /// Copies of segments whose memory is used again.
 const SPARE_MAX: usize = 256;
@@ -30,7 +32,8 @@ const SPARE_MAX: usize = 256;
 const RESCUE_MAX: u64 = 256 << 20;
 
 impl Snapshot<'_> {
-    /// Writes the trace file and releases everything. `tool_version` is everycall's. The output should be buffered.
+    /// Writes the trace file and releases everything. `tool_version` is everycall's. The output
+    /// should be buffered.
     ///
     /// # Errors
     ///
@@ -39,7 +42,7 @@ impl Snapshot<'_> {
         let mut file = ChunkWriter::begin(output)?;
         let layout = *self.arena.layout();
         let header = self.arena.header();
-        // The layout was looked at when it was attached; what the header says now may be scribbled over.
+        // The layout was checked when the arena was attached; the header may be overwritten by now.
         let (ring_size, thread_capacity) = (layout.ring_size, layout.thread_capacity);
         let mut summary = Summary { ring_size, thread_capacity, ..Summary::of(&header) };
         // What threads still write over comes first; tables stay.
@@ -121,8 +124,8 @@ impl Snapshot<'_> {
         (record, command)
     }
 
-    /// Writes the snapshot's threads alone, as chunks of a trace file that has the rest, and releases everything. `number` and `reason` are
-    /// the snapshot's.
+    /// Writes the snapshot's threads alone, as chunks of a trace file that has the rest, and
+    /// releases everything. `number` and `reason` are the snapshot's.
     ///
     /// # Errors
     ///
@@ -235,7 +238,8 @@ fn rescue(arena: &LiveArena, pinner: &Pinner<'_>, threads: &mut [PinnedThread]) 
             }
             let Some(rest) = left.checked_sub(arena.layout().segment_size) else { return };
             left = rest;
-            // One that isn't there any more is looked for once more, and counted, when it is its thread's turn.
+            // A file that no longer exists is tried once more, and counted, when its thread is
+            // written.
             if let Some(bytes) = copy(arena, pinner, segment, Vec::new()) {
                 segment.copy = Some(bytes);
                 pinner.release(segment.index);
@@ -244,7 +248,8 @@ fn rescue(arena: &LiveArena, pinner: &Pinner<'_>, threads: &mut [PinnedThread]) 
     }
 }
 
-/// The bytes of a segment that is pinned, in memory that may have been used before: fresh pages take longer than what is copied into them.
+/// The bytes of a pinned segment, in memory that may have been used before: fresh pages take longer
+/// than copying into them.
 fn copy(
     arena: &LiveArena,
     pinner: &Pinner<'_>,
