@@ -1,7 +1,7 @@
 //! What a function has to be to be meant.
 //!
-//! A pattern consists of conditions with ` & ` between them, all of which have to hold. Each may
-//! begin with `!`, which turns it round:
+//! A pattern consists of conditions combined by ` & `, all of which must be true. `!` before a
+//! condition negates it:
 //!
 //! | condition | functions |
 //! |---|---|
@@ -74,7 +74,8 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// It isn't understood, as a sentence that goes on after the pattern: what is wrong, what is allowed.
+    /// The pattern is invalid. The error continues a sentence that begins with the pattern: what is
+    /// wrong, what is allowed.
     pub fn new(text: &str) -> Result<Pattern, String> {
         let text = text.trim();
         if text.is_empty() {
@@ -99,7 +100,7 @@ impl Pattern {
         &self.text
     }
 
-    /// The name that it asks for, if that is all it asks for.
+    /// The name pattern, if the pattern consists of nothing else.
     #[must_use]
     pub fn name(&self) -> Option<&NamePattern> {
         match self.conditions.as_slice() {
@@ -116,7 +117,7 @@ impl Pattern {
         })
     }
 
-    /// Whether it asks for what is known of linked functions only.
+    /// Whether it needs facts that are only known of linked functions.
     #[must_use]
     pub fn asks_for_link(&self) -> bool {
         self.conditions.iter().any(|condition| matches!(condition.kind, Kind::Module(_) | Kind::Address(..)))
@@ -144,7 +145,7 @@ pub(crate) trait Looked {
     fn start(&self) -> Option<u64>;
 }
 
-/// A function of a file: what patterns ask for is found out once.
+/// A function of a file: facts that patterns need are found out once.
 pub(crate) struct InTable<'t> {
     table: &'t mut FunctionTable,
     index: usize,
@@ -293,8 +294,8 @@ impl Kind {
     }
 }
 
-/// The conditions of a pattern: ` & ` separates them, which no name and no part of one contains; not
-/// within a regular expression.
+/// The conditions of a pattern: ` & ` separates them, which no name and no part of one contains;
+/// not within a regular expression.
 fn split(text: &str) -> Vec<&str> {
     let mut conditions = Vec::new();
     let mut rest = text;
