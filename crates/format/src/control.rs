@@ -1,9 +1,9 @@
 //! The control socket: how other processes change what a traced process records.
 //!
-//! The traced process listens on a Unix stream socket with a name of the kernel's choice in the
-//! abstract namespace ([`ArenaHeader::control_name`](crate::arena::ArenaHeader)), but only once
-//! somebody has asked for it ([`ArenaHeader::control_asked`](crate::arena::ArenaHeader)) or if it
-//! starts with tracing off. Only the process's own user and root are answered.
+//! The traced process listens on a Unix stream socket with a name that the kernel chose in the
+//! abstract namespace ([`ArenaHeader::control_name`](crate::arena::ArenaHeader)), but only after a
+//! request ([`ArenaHeader::control_asked`](crate::arena::ArenaHeader)) or if it starts with tracing
+//! off. It only answers its own user and root.
 //!
 //! ```text
 //! client                                process
@@ -11,9 +11,9 @@
 //!                                <--    Reply, `length` bytes
 //! ```
 //!
-//! One request at a time per connection. Selections of functions are [site sets](crate::site_set) whose
-//! purpose is [`SELECTION`](crate::site_set::purpose::SELECTION). The base selection stays until it is replaced. A session's
-//! selection ends with its connection, however that ends.
+//! One request at a time per connection. Selections of functions are [site sets](crate::site_set)
+//! whose purpose is [`SELECTION`](crate::site_set::purpose::SELECTION). The base selection stays
+//! until it is replaced. A session's selection ends with its connection, however that ends.
 //!
 //! A function's sites are on if tracing is on and the base selection or a session names it.
 
@@ -41,7 +41,7 @@ wire_struct! {
         pub operation: u32,
         /// Bytes that follow: a site set, at most [`crate::site_set::SIZE_MAX`]; or none.
         pub length: u64,
-        /// Operation `SET`: 1 to record what the selection names, 0 to record nothing.
+        /// Operation `SET`: 1 to record what the selection contains, 0 to record nothing.
         pub on: u32,
         /// Zero.
         pub reserved: [u32; 3],
@@ -54,7 +54,8 @@ wire_struct! {
 pub mod operation {
     /// What is recorded now. The base selection follows the reply, if there is one.
     pub const GET: u32 = 1;
-    /// Replaces the base selection with the set that follows, or with all functions if none follows.
+    /// Replaces the base selection with the set that follows, or with all functions if none
+    /// follows.
     pub const SET: u32 = 2;
     /// Makes the set that follows the connection's session. It isn't active yet.
     pub const OPEN: u32 = 3;
@@ -85,7 +86,7 @@ wire_struct! {
         pub has_base: u32,
         /// Sites that call their hooks now.
         pub sites_on: u64,
-        /// Sites that don't, because nobody wants them.
+        /// Sites that don't, because their functions are not selected.
         pub sites_off: u64,
         /// Sites that are left as they are because others have changed their bytes.
         pub foreign: u64,
@@ -95,7 +96,7 @@ wire_struct! {
         pub ticks: u64,
         /// How long switching took, ticks.
         pub took: u64,
-        /// How many times what is recorded has changed.
+        /// How often the recorded functions have changed.
         pub changes: u64,
         /// Zero.
         pub reserved: u64,
