@@ -57,7 +57,8 @@ fn unpack_below(cache: Option<&Path>, shared: &Path) -> io::Result<PathBuf> {
 /// These files are linked into programs. So no other user may be able to replace them between this
 /// check and the linker's read, and the files are compared byte by byte.
 ///
-/// # Errors The folder can't be made or written, or another user could replace it.
+/// # Errors
+/// The folder can't be made or written, or another user could replace it.
 pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
     everycall_io::cache::secure(&cache.join(FOLDER))
         .and_then(|folder| if is_whole(&folder) { Ok(folder) } else { fill(&folder).map(|()| folder) })

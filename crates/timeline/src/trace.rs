@@ -30,8 +30,8 @@ pub struct Trace<'a> {
 impl<'a> Trace<'a> {
     /// Reads all words of `source` once to learn what it contains, and makes the clock.
     ///
-    /// # Errors None at present: damage is reported in [`Trace::warnings`]. The type allows for
-    /// later errors.
+    /// # Errors
+    /// None at present: damage is reported in [`Trace::warnings`]. The type allows for later errors.
     pub fn open(source: impl Source + 'a) -> Result<Trace<'a>, Error> {
         let source: Box<dyn Source + 'a> = Box::new(source);
         let recording = source.recording();
