@@ -8,6 +8,8 @@
 enum { COUNT = 5000 };
 
 static volatile unsigned long long sink;
+static char made[] = "request";
+static const char *volatile text = "waiting.";
 
 EVERYCALL_EXCLUDE static double now_ns(void)
 {
@@ -33,11 +35,18 @@ int main(int argc, char **argv)
         MEASURE("clock", sink = __builtin_ia32_rdtsc());
         MEASURE("label", everycall_label("request", (uint64_t)i));
         MEASURE("instant", everycall_instant("half"));
+        MEASURE("counter", everycall_counter("queue", i));
         MEASURE("span", everycall_span_begin("part"); everycall_span_end("part"));
         MEASURE("long", everycall_label("a name of thirty-two characters!", (uint64_t)i));
+        MEASURE("made", everycall_label(made, (uint64_t)i));
+        MEASURE("log", everycall_log("worker %d took %d", i, 7));
+        MEASURE("log-mixed", everycall_log("at %p: %g of %d in %ld", (void *)made, 0.5, i, 7L));
+        MEASURE("log-text", everycall_log("worker %d says %s", i, text));
     }
     everycall_leave_thread_out();
-    for (round = 0; round < rounds; round++)
+    for (round = 0; round < rounds; round++) {
         MEASURE("out", everycall_label("request", (uint64_t)i));
+        MEASURE("log-out", everycall_log("worker %d took %d", i, 7));
+    }
     return 0;
 }

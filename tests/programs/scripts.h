@@ -173,6 +173,10 @@ UNTRACED static size_t room_left() {
 UNTRACED static bool has_large_frames() { return current->is_told || current - stacks < THREADS; }
 // Of bytes for a stack in a local variable of the call that runs, so many; 0 for none.
 UNTRACED static size_t local_size() {
+#ifdef NO_LOCAL_STACKS
+    // That one is gone is inferred from calls in its memory, by functions that may be switched off.
+    return 0;
+#endif
     if (state.on_alternate || !has_large_frames() || random_below(4) == 0 || room_left() < LOCAL_MIN + 2 * ROOM) return 0;
     bool is_one_free = false;
     for (int index = FIRST_LOCAL; index < STACKS; index++) is_one_free |= stacks[index].use == GONE;

@@ -129,7 +129,10 @@ fn of_file(
                         | MarkKind::Instant
                         | MarkKind::SpanBegin { .. }
                         | MarkKind::SpanEnd { .. }
-                        | MarkKind::OrphanSpanEnd => continue,
+                        | MarkKind::OrphanSpanEnd
+                        | MarkKind::Counter
+                        | MarkKind::CounterReal
+                        | MarkKind::Log => continue,
                     };
                     let name = everycall_export::type_name(name).unwrap_or_default();
                     moment(format!("*{what} {name}").trim_end().to_owned(), depth);

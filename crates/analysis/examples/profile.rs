@@ -35,7 +35,7 @@ pub fn print_profile(path: &Path, out: &mut dyn Write) -> Result<(), Box<dyn Err
     // Pairs entries with exits; the code of the functions says which of them belong together.
     let profile = Profile::of(&TraceView::new(&trace, &names));
     writeln!(out, "{:>12}{:>12}{:>12}  function", "calls", "own", "total")?;
-    for row in profile.top(Order::OwnTime, usize::MAX, &names) {
+    for row in profile.top(Order::OwnTime, usize::MAX) {
         let place = match (&row.file, row.line) {
             (Some(file), Some(line)) => format!("  ({file}:{line})"),
             _ => String::new(),

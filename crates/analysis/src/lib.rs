@@ -22,7 +22,7 @@
 //! let trace = Trace::open(&opened.file)?;
 //! let names = SymbolNames::new(&opened.file, &trace, NameOptions::default());
 //! let profile = Profile::of(&TraceView::new(&trace, &names));
-//! for row in profile.top(Order::OwnTime, 10, &names) {
+//! for row in profile.top(Order::OwnTime, 10) {
 //!     println!("{} ns in {}", row.own_ns, row.name);
 //! }
 //! # Ok(())
@@ -36,6 +36,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 pub mod crash_files;
+pub mod diff;
 mod dropped;
 mod kept;
 mod names;
@@ -49,7 +50,11 @@ pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};
 pub use open::{OpenError, Opened, Selection, open, open_for_reading, select};
-pub use profile::{FunctionRow, Order, Profile};
+pub use profile::{
+    Doings, Edge, Edges, Explanation, Focus, Function, FunctionIdentity, FunctionNumber, FunctionRow,
+    Functions, Grouping, Key, Node, Notes, Order, PATHS_MAX, Profile, ROOT, Row, Sketch, SlowCall, Slowest,
+    Sums, Tree, stored,
+};
 pub use source_notes::{SourceNote, SourceProblem};
 pub use totals::{lost_events, marks_by_count, runtime_counts};
 pub use view::TraceView;

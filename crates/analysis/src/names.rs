@@ -220,6 +220,12 @@ impl<'a> SymbolNames<'a> {
         })?
     }
 
+    /// The C string at a location, without its end, if the module's file has it and programs can't change it there.
+    #[must_use]
+    pub fn constant_text(&self, location: Location) -> Option<Vec<u8>> {
+        self.with_module(location, |symbols| symbols.constant_text(location.image_address))?
+    }
+
     /// How the thunk that holds a location goes on in its function, if it is one and the function's body isn't in it.
     pub fn leads_on(&self, location: Location) -> Option<Thunk> {
         self.with_module(location, |symbols| {

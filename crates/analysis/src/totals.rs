@@ -26,10 +26,13 @@ pub fn lost_events(thread: &ThreadInfo) -> u64 {
     thread.losses.saturating_add(thread.missing)
 }
 
-/// The names of labels, instants and spans, those that occur most first.
+/// The names of labels, instants, spans and counters, those that occur most first.
 #[must_use]
 pub fn marks_by_count<'t>(trace: &'t Trace<'_>) -> Vec<&'t NamedMarks> {
-    let count = |named: &NamedMarks| named.labels.saturating_add(named.instants).saturating_add(named.spans);
+    let count = |named: &NamedMarks| {
+        let all = [named.labels, named.instants, named.spans, named.counters];
+        all.into_iter().fold(0, u64::saturating_add)
+    };
     // Types of exceptions are names too.
     let mut names: Vec<_> = trace.mark_names().all().iter().filter(|named| count(named) > 0).collect();
     names.sort_by_key(|named| (std::cmp::Reverse(count(named)), &named.name));

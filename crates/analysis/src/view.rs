@@ -52,6 +52,7 @@ struct WithKept<'v, I> {
 impl<I: Iterator<Item = TimelineEvent>> Iterator for WithKept<'_, I> {
     type Item = TimelineEvent;
 
+    #[inline]
     fn next(&mut self) -> Option<TimelineEvent> {
         if let Some(label) = self.label.take() {
             return Some(TimelineEvent::Mark(label));
@@ -99,6 +100,25 @@ impl<'t> TraceView<'t> {
     pub fn timeline(&self, thread: usize) -> ThreadEvents<'_> {
         self.trace.thread_events_checked(thread, Some(self.names))
     }
+
+    /// The index in the trace of the thread with this index in [`Source::threads`](export::Source::threads).
+    pub(crate) fn trace_index(&self, thread: usize) -> Option<usize> {
+        self.source.index(thread)
+    }
+
+    /// What the trace says of that thread.
+    pub(crate) fn thread_info(&self, thread: usize) -> Option<&'t ThreadInfo> {
+        self.trace.threads().get(self.trace_index(thread)?)
+    }
+
+    fn events_with_kept(&self, thread: usize) -> WithKept<'_, ThreadEvents<'_>> {
+        let index = self.source.index(thread).unwrap_or(usize::MAX);
+        WithKept {
+            events: self.timeline(index),
+            kept: self.kept.get(index).map_or(&[], Vec::as_slice),
+            label: None,
+        }
+    }
 }
 
 impl export::Source for TraceView<'_> {
@@ -122,16 +142,15 @@ impl export::Source for TraceView<'_> {
         if name == KEPT_NAME { KEPT } else { self.source.mark_name(name) }
     }
 
+    fn log_line(&self, line: export::MarkName) -> String {
+        self.trace.log_lines().text(line, |location| self.names.constant_text(location))
+    }
+
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.source.origin_realtime_ns()
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = export::TimelineEvent> {
-        let index = self.source.index(thread).unwrap_or(usize::MAX);
-        WithKept {
-            events: self.timeline(index),
-            kept: self.kept.get(index).map_or(&[], Vec::as_slice),
-            label: None,
-        }
+        self.events_with_kept(thread)
     }
 }

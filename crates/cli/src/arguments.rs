@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use everycall_analysis::{Grouping, Order};
 use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids};
 use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
@@ -99,6 +100,16 @@ pub enum Verb {
     Info(InfoArguments),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
+    /// Print calls, times and percentiles of all functions, as a table
+    ///
+    /// Also by thread, process, module, source file, label and call path; the callers and callees of a
+    /// function, the tree of all paths, the slowest calls, and what changed between runs. docs/report.md
+    /// says how each number is computed.
+    Report(Box<ReportArguments>),
+    /// Add up what several runs did, in one file for `report`
+    ///
+    /// The file holds calls, times and percentiles of each function and run, not the calls themselves.
+    Merge(MergeArguments),
     /// Write a trace for a viewer
     Export(ExportArguments),
     /// Print a manual page, or install all of them
@@ -484,6 +495,104 @@ pub struct ReplayArguments {
     pub trace: PathBuf,
 }
 
+/// `report`.
+#[derive(Debug, Args)]
+pub struct ReportArguments {
+    /// Output format: a table for people, or all numbers for programs
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+    /// What to group calls by: function, thread, process, module, file (source file), label:NAME, or path (of calls)
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
+    pub by: Grouping,
+    /// Sort by this column, largest first: calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws
+    #[arg(long, value_name = "COLUMN", default_value = "own", value_parser = order)]
+    pub sort: Order,
+    /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// Columns that the table may take [default: the terminal's width]
+    #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
+    pub width: Option<u16>,
+    #[command(flatten)]
+    pub view: ReportViewArguments,
+    #[command(flatten)]
+    pub diff: DiffArguments,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace files, and files that `everycall merge` wrote; their calls are added up
+    #[arg(required_unless_present = "diff", value_name = "FILE")]
+    pub traces: Vec<PathBuf>,
+}
+
+/// What `report` shows instead of the table.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "One function, or another view")]
+#[group(multiple = false)]
+pub struct ReportViewArguments {
+    /// Who called this function: calls and time by caller
+    #[arg(long, value_name = "FUNCTION")]
+    pub callers: Option<String>,
+    /// What this function called: calls and time by callee
+    #[arg(long, value_name = "FUNCTION")]
+    pub callees: Option<String>,
+    /// All call paths as a tree, with calls and times
+    #[arg(long)]
+    pub tree: bool,
+    /// The slowest calls of this function, with their places in the trace
+    #[arg(long, value_name = "FUNCTION")]
+    pub slowest: Option<String>,
+    /// Functions that could have been recorded, and were not called
+    #[arg(long)]
+    pub never: bool,
+    /// What the slow calls of this function did that its median calls did not
+    #[arg(long, value_name = "FUNCTION")]
+    pub explain: Option<String>,
+}
+
+/// `report --diff`.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Comparing runs")]
+pub struct DiffArguments {
+    /// Compare these runs, the old ones, with those of --against
+    ///
+    /// With several runs on each side, changes beyond the noise between runs are told, and all others are
+    /// not. `--diff old.ect new.ect` compares two files.
+    #[arg(long, value_name = "OLD", num_args = 1.., conflicts_with_all = ["callers", "callees", "tree", "slowest", "never", "explain", "traces"])]
+    pub diff: Vec<PathBuf>,
+    /// The new runs
+    #[arg(long, value_name = "NEW", num_args = 1.., requires = "diff")]
+    pub against: Vec<PathBuf>,
+    /// End with exit code 3 if this holds, such as 'p99(handle) > +10%'; repeatable
+    ///
+    /// calls, total, own, avg, min, p50, p90, p99, p99.9, max or throws of a function; a change in percent or by
+    /// an amount ('+10%', '+2ms', '-5%'), or without + and - the new number ('p99(handle) > 20ms', which needs no --diff).
+    #[arg(long, value_name = "CONDITION")]
+    pub fail_if: Vec<String>,
+}
+
+/// `merge`.
+#[derive(Debug, Args)]
+pub struct MergeArguments {
+    /// File to write, for `report`
+    #[arg(short, long, value_name = "FILE")]
+    pub output: PathBuf,
+    /// Add all runs up into one, instead of keeping each for `report --diff`
+    #[arg(long)]
+    pub sum: bool,
+    /// Print no report at the end
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub filter: FilterArguments,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace files, and files that `everycall merge` wrote
+    #[arg(required = true, value_name = "FILE")]
+    pub traces: Vec<PathBuf>,
+}
+
 /// `export`.
 #[derive(Debug, Args)]
 pub struct ExportArguments {
@@ -521,7 +630,7 @@ pub struct ExportArguments {
 }
 
 /// Which calls are shown.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct FilterArguments {
     /// Processes, such as 1234 or 1234,1240
@@ -611,6 +720,17 @@ pub enum TextFormat {
     Json,
 }
 
+/// How `report` writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum TableFormat {
+    /// For people.
+    Text,
+    /// One line for each row, with a line of names above.
+    Csv,
+    /// One object.
+    Json,
+}
+
 /// Which calls stay where there are more than are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum KeepBy {
@@ -675,6 +795,30 @@ fn min_duration(text: &str) -> Result<u64, String> {
         let too_long = parse_time(text).is_ok();
         let why = if too_long { "that is longer than 100ms; " } else { "" };
         format!("{why}write {}, as in: everycall record --min-duration 500ns ./app", dropped::ALLOWED)
+    })
+}
+
+fn grouping(text: &str) -> Result<Grouping, String> {
+    Ok(match text {
+        "function" => Grouping::Function,
+        "thread" => Grouping::Thread,
+        "process" => Grouping::Process,
+        "module" => Grouping::Module,
+        "file" => Grouping::File,
+        "path" => Grouping::Path,
+        _ => match text.strip_prefix("label:").filter(|name| !name.is_empty()) {
+            Some(name) => Grouping::Label(name.to_owned()),
+            None => {
+                return Err("write function, thread, process, module, file, label:NAME or path".to_owned());
+            }
+        },
+    })
+}
+
+fn order(text: &str) -> Result<Order, String> {
+    Order::parse(text).ok_or_else(|| {
+        let names: Vec<_> = Order::NAMED.iter().map(|(name, _)| *name).collect();
+        format!("write one of: {}", names.join(", "))
     })
 }
 

@@ -15,7 +15,7 @@ use crate::arguments::CoreArguments;
 use crate::failure::Failure;
 use crate::info::signal_name;
 use crate::output::{Destination, Output};
-use crate::report::{self, Moment};
+use crate::written::{self, Moment};
 
 /// How long the counter's rate is measured, to find out whether it is still the one of the core.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -72,7 +72,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
         if let Some(process) = core.process() {
             say!("everycall: {}", describe(process));
         }
-        report::print(&summary, &output.path, Moment::Core);
+        written::print(&summary, &output.path, Moment::Core);
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -6,6 +6,8 @@ use std::process::ExitCode;
 pub const FAILED: u8 = 1;
 /// The command line makes no sense.
 pub const USAGE: u8 = 2;
+/// What `report --fail-if` asks about is so.
+pub const CONDITION_HOLDS: u8 = 3;
 /// `record` did not do its part: the program wasn't started, or ran and its trace could not be
 /// written.
 pub const NOT_RECORDED: u8 = 125;

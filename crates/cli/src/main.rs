@@ -4,10 +4,10 @@
 //! ```text
 //! main      by the name it was called: as, everycall-gcc, ...  -> build     (before anything costly)
 //! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, gdb, info, replay,
-//!           export
+//!           report, merge, export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
 //! traces    traces: opening them, and what is said of them;  source_notes: the same of sources
-//! words     arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code;  report: what is said of a trace that was written;  counters: what the runtime's counters mean
+//! words     arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code;  written: what is said of a trace that was written;  counters: what the runtime's counters mean
 //! output    where outputs may stand;  memory: where there is none left
 //! ```
 
@@ -28,6 +28,7 @@ mod gdb;
 mod info;
 mod manual;
 mod memory;
+mod merge;
 mod only;
 mod other_verbs;
 mod output;
@@ -44,6 +45,7 @@ mod source_notes;
 mod trace;
 mod traces;
 mod triggers;
+mod written;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -128,6 +130,8 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),
         Verb::Replay(arguments) => replay::run(arguments),
+        Verb::Report(arguments) => report::run(*arguments),
+        Verb::Merge(arguments) => merge::run(&arguments),
         Verb::Export(arguments) => export::run(arguments),
         Verb::Man(arguments) => manual::man(&arguments),
         Verb::Completions(arguments) => manual::completions(&arguments),

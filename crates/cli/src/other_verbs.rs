@@ -3,13 +3,14 @@
 /// The command to run instead of `verb`, a verb of uftrace, perf or XRay.
 pub fn hint(verb: &str) -> Option<&'static str> {
     Some(match verb {
-        "report" | "account" | "top" => {
-            "`everycall info FILE` lists the functions with the most calls and the most own time"
+        "account" | "top" | "annotate" => {
+            "`everycall report FILE` has calls, times and percentiles of each function"
         }
         "stat" => "`everycall info FILE` counts calls, losses and time",
         "graph" | "stack" => {
-            "`everycall replay FILE` shows calls as a tree; `everycall export -f perfetto FILE` is for graphs in a viewer"
+            "`everycall report --tree FILE` shows all call paths with their times; `everycall replay FILE` shows every call"
         }
+        "diff" => "`everycall report --diff OLD NEW` compares runs",
         "dump" | "script" => {
             "`everycall replay FILE` prints every call (`-f json`: as JSON lines); `everycall snapshot PID` writes FILE for a running program"
         }
@@ -43,7 +44,7 @@ mod tests {
         let command = Arguments::command();
         let known: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
         for verb in
-            ["report", "stat", "dump", "graph", "tui", "live", "script", "top", "account", "convert", "stack"]
+            ["diff", "stat", "dump", "graph", "tui", "live", "script", "top", "account", "convert", "stack"]
         {
             assert!(!known.iter().any(|name| name == verb));
             let hint = hint(verb).unwrap_or_else(|| panic!("{verb}"));

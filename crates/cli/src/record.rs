@@ -24,9 +24,9 @@ use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination, identity};
 use crate::program::{self, Prospect};
-use crate::report::Moment;
 use crate::rotation::{self, Files};
-use crate::{only, progress, report, triggers};
+use crate::written::Moment;
+use crate::{only, progress, triggers, written};
 
 /// Bytes of events that may wait to be written, unless told otherwise.
 const STREAM_MEMORY: u64 = 256 << 20;
@@ -85,10 +85,10 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     match &written {
         Ok(summary) if !quiet => {
             match why_untraced.filter(|_| !summary.traced) {
-                Some(why) => report::print_untraced(summary, &launch.program, why, &output),
-                None => report::print(summary, &output, Moment::Run),
+                Some(why) => written::print_untraced(summary, &launch.program, why, &output),
+                None => written::print(summary, &output, Moment::Run),
             }
-            outcome.iter().for_each(|outcome| report::print_triggers(outcome, &output));
+            outcome.iter().for_each(|outcome| written::print_triggers(outcome, &output));
         }
         Ok(_) => {}
         Err(failure) => {

@@ -12,7 +12,7 @@ use crate::arguments::SnapshotArguments;
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
-use crate::report::{self, Moment};
+use crate::written::{self, Moment};
 
 /// Runs the verb.
 pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
@@ -61,7 +61,7 @@ fn snapshot(pid: u32, arguments: &SnapshotArguments) -> Result<(), Failure> {
             "everycall: snapshot of {program} ({pid}), pinned within {pinned_in}, {cpu} of CPU time; written within {written_in}, \
              {cpu_of_that} of CPU time"
         );
-        report::print(&summary, &output.path, Moment::Snapshot(arguments.last));
+        written::print(&summary, &output.path, Moment::Snapshot(arguments.last));
     }
     Ok(())
 }

@@ -16,8 +16,8 @@ use crate::control::{Program, add, all_match, notes, print_matched};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{Destination, Output};
-use crate::report::{self, Moment};
 use crate::snapshot::default_output;
+use crate::written::{self, Moment};
 
 /// Time between two looks at the program.
 const PAUSE: Duration = Duration::from_millis(20);
@@ -76,7 +76,7 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
         );
     }
     if !quiet {
-        report::print(&summary, &output.path, Moment::Snapshot(Some(last)));
+        written::print(&summary, &output.path, Moment::Snapshot(Some(last)));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -122,17 +122,17 @@ fn names_are_short_unless_whole_ones_are_asked_for() {
 fn other_tools_verbs_get_hints() {
     let here = Workplace::new();
     for (verb, hint) in [
-        ("report", "everycall info"),
+        ("diff", "everycall report --diff"),
         ("stat", "everycall info"),
         ("dump", "everycall replay"),
-        ("graph", "everycall replay"),
+        ("graph", "everycall report --tree"),
         ("tui", "everycall replay"),
         ("live", "everycall record"),
         ("script", "everycall replay"),
-        ("top", "everycall info"),
-        ("account", "everycall info"),
+        ("top", "everycall report"),
+        ("account", "everycall report"),
         ("convert", "everycall export"),
-        ("stack", "everycall replay"),
+        ("stack", "everycall report --tree"),
     ] {
         here.fail(verb, 2, &[hint]);
     }

@@ -367,6 +367,9 @@ impl<I: Iterator<Item = TimelineEvent>> Filtered<I> {
             | MarkKind::Instant
             | MarkKind::Throw
             | MarkKind::Catch
+            | MarkKind::Counter
+            | MarkKind::CounterReal
+            | MarkKind::Log
             | MarkKind::OrphanSpanEnd => {
                 if self.is_within(mark.at_ns) && self.is_selected() {
                     self.in_order(Pending::Mark(mark))

@@ -1,6 +1,6 @@
 //! The labels of open calls.
 
-use everycall_timeline::MarkName;
+use everycall_timeline::{Mark, MarkKind, MarkName};
 
 use crate::json::{put_number, put_string};
 use crate::source::Source;
@@ -76,6 +76,22 @@ pub(crate) fn put_value(bytes: &mut Vec<u8>, value: u64) {
         put_string(bytes, &value.to_string());
     } else {
         put_number(bytes, value);
+    }
+}
+
+/// Appends the value of a mark, likewise. JSON has no infinity: such doubles are strings.
+pub(crate) fn put_mark_value(bytes: &mut Vec<u8>, mark: &Mark) {
+    let value = mark.value.unwrap_or(0);
+    match mark.kind {
+        MarkKind::Counter if value.cast_signed().unsigned_abs() <= EXACT_MAX => {
+            bytes.extend_from_slice(value.cast_signed().to_string().as_bytes());
+        }
+        MarkKind::Counter => put_string(bytes, &value.cast_signed().to_string()),
+        MarkKind::CounterReal if f64::from_bits(value).is_finite() => {
+            bytes.extend_from_slice(format!("{:?}", f64::from_bits(value)).as_bytes());
+        }
+        MarkKind::CounterReal => put_string(bytes, &f64::from_bits(value).to_string()),
+        _ => put_value(bytes, value),
     }
 }
 

@@ -330,9 +330,11 @@ impl Page<'_> {
                 let bound = if remarks.is_empty() { "" } else { ">" };
                 (']', format!("  {bound}{}{remarks}", Duration { ns: mark.at_ns - start_ns }))
             }
+            MarkKind::Counter | MarkKind::CounterReal => ('#', String::new()),
+            MarkKind::Log => ('>', String::new()),
             MarkKind::OrphanSpanEnd => (']', format!(", {}", text::ORPHAN_SPAN_END)),
         };
-        let value = mark.value.map(|value| format!(" = {value}")).unwrap_or_default();
+        let value = text::mark_value(mark).map(|value| format!(" = {value}")).unwrap_or_default();
         let name = visible(name);
         let room = self.room(indent + 2 + value.len() + tail.len());
         let name = Shortable::plain(name).fitting(room);

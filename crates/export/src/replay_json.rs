@@ -31,7 +31,7 @@ use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
 use crate::filtered::{Event, Point, PointKind, Tail};
 use crate::json::{put_number, put_string};
-use crate::labels::{Labels, OpenLabels, put_value};
+use crate::labels::{Labels, OpenLabels, put_mark_value};
 use crate::names::{Details, Function, FunctionId, Functions, Names};
 use crate::portions::Portions;
 use crate::source::{Source, Thread};
@@ -251,6 +251,8 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, source: &impl Source)
         MarkKind::Instant => (b"\"instant\":", None),
         MarkKind::Throw => (b"\"throw\":", None),
         MarkKind::Catch => (b"\"catch\":", None),
+        MarkKind::Counter | MarkKind::CounterReal => (b"\"counter\":", None),
+        MarkKind::Log => (b"\"log\":", None),
         MarkKind::OrphanSpanEnd => (b"\"orphan_span_end\":", None),
         MarkKind::SpanEnd { start_ns, start_cut, how, .. } => {
             (b"\"span\":", Some((start_ns, start_cut, how)))
@@ -271,11 +273,11 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, source: &impl Source)
             None => bytes.extend_from_slice(b"null"),
         }
     } else {
-        put_string(bytes, text::mark_name(source, mark.name));
+        put_string(bytes, &text::mark_title(source, mark));
     }
-    if let Some(value) = mark.value {
+    if mark.value.is_some() {
         bytes.extend_from_slice(b",\"value\":");
-        put_value(bytes, value);
+        put_mark_value(bytes, mark);
     }
     if let Some((start_ns, start_cut, how)) = span {
         bytes.extend_from_slice(b",\"start_ns\":");

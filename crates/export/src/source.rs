@@ -59,6 +59,12 @@ pub trait Source {
     /// The text of a mark's name.
     fn mark_name(&self, name: MarkName) -> &str;
 
+    /// The text of a log line.
+    fn log_line(&self, line: MarkName) -> String {
+        let _ = line;
+        String::new()
+    }
+
     /// The timeline of the thread with this index in [`Source::threads`]: balanced, and in the order of time.
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent>;
 }
@@ -132,6 +138,10 @@ impl Source for TraceSource<'_> {
 
     fn mark_name(&self, name: MarkName) -> &str {
         self.trace.mark_names().text(name)
+    }
+
+    fn log_line(&self, line: MarkName) -> String {
+        self.trace.log_lines().text(line, |_| None)
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {

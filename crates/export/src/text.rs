@@ -15,12 +15,23 @@ pub(crate) fn mark_title<'t>(source: &'t impl Source, mark: &Mark) -> Cow<'t, st
     let what = match mark.kind {
         MarkKind::Throw => "throw",
         MarkKind::Catch => "catch",
+        MarkKind::Log => return source.log_line(mark.name).into(),
         _ => return mark_name(source, mark.name).into(),
     };
     match type_name(source.mark_name(mark.name)) {
         Some(name) => format!("{what} {name}").into(),
         None => what.into(),
     }
+}
+
+/// The value of a mark, as text.
+pub(crate) fn mark_value(mark: &Mark) -> Option<String> {
+    let value = mark.value?;
+    Some(match mark.kind {
+        MarkKind::Counter => value.cast_signed().to_string(),
+        MarkKind::CounterReal => format!("{:?}", f64::from_bits(value)),
+        _ => value.to_string(),
+    })
 }
 
 /// The type that a name of the C++ ABI stands for, as sources write it; the name as it is where that isn't known, because it was cut for

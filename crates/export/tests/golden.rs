@@ -54,6 +54,14 @@ fn outputs() -> Vec<(&'static str, Writer)> {
                 .map(drop)
         })
     }
+    fn of_counters(format: Format) -> Writer {
+        Box::new(move |out| {
+            let program = common::counters();
+            let all = Filter::default();
+            export(format, &program, &common::Book::default(), &all, &mut |note| panic!("{note}"), out)
+                .map(drop)
+        })
+    }
     fn replayed(style: ReplayStyle, filter: Filter) -> Writer {
         Box::new(move |out| {
             let (program, book) = common::everything();
@@ -82,6 +90,24 @@ fn outputs() -> Vec<(&'static str, Writer)> {
             ),
         ),
         ("filtered.replay.txt", replayed(ReplayStyle::default(), slow)),
+        ("counters.chrome.json", of_counters(Format::Chrome)),
+        ("counters.vizviewer.json", of_counters(Format::Vizviewer)),
+        ("counters.pftrace", of_counters(Format::Perfetto)),
+        ("counters.csv", of_counters(Format::Csv)),
+        (
+            "counters.replay.txt",
+            Box::new(|out| {
+                let all = Filter::default();
+                replay(&common::counters(), &common::Book::default(), &all, ReplayStyle::default(), out)
+                    .map(drop)
+            }),
+        ),
+        (
+            "counters.replay.jsonl",
+            Box::new(|out| {
+                replay_json(&common::counters(), &common::Book::default(), &Filter::default(), out).map(drop)
+            }),
+        ),
         ("family.chrome.json", of_family(Format::Chrome)),
         ("family.pftrace", of_family(Format::Perfetto)),
         ("family.csv", of_family(Format::Csv)),

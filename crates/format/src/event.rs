@@ -94,6 +94,8 @@ pub mod kind {
     pub const KERNEL: u8 = 13;
     /// Fills a slot that was reserved for an event which then took another one: no event is lost.
     pub const FILLER: u8 = 14;
+    /// A log line, formatted when it is shown: see [`crate::log_line`].
+    pub const LOG: u8 = 17;
     /// Short calls that the thread has dropped so far, and those of the slot's threads before it:
     /// `[count low, count high]`. It is written at the begin of a thread's segments, and when the
     /// upper half of the counter changes. See [`crate::dropped`].

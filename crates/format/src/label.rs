@@ -1,4 +1,4 @@
-//! What the program itself marks on its timeline: labels, instants and spans; and exceptions.
+//! What the program itself marks on its timeline: labels, instants, spans and counters; and exceptions.
 //!
 //! One record of kind [`kind::LABEL`] each:
 //!
@@ -38,6 +38,10 @@ pub const THREAD_END: u8 = 10;
 /// A handler begins after a cleanup: the innermost open calls, as many as the value says, share its
 /// frame and continue.
 pub const HANDLER: u8 = 11;
+/// A value of a time series of the process, signed.
+pub const COUNTER: u8 = 12;
+/// The same, as the bits of a double.
+pub const COUNTER_REAL: u8 = 13;
 /// The bits of the detail that contain the class.
 pub const CLASS_MASK: u8 = 0x0f;
 /// Set in the detail where the program gave no value.

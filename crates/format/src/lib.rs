@@ -34,6 +34,7 @@ pub mod env;
 pub mod event;
 pub mod hub;
 pub mod label;
+pub mod log_line;
 pub mod site;
 pub mod site_set;
 pub mod trigger;

@@ -201,6 +201,15 @@ pub struct RuntimeTable {
     /// `(operation, object, ...)`, from the kit's XRay interface (`wrappers/xray.c`): its functions,
     /// and the events for which a handler may be set.
     pub xray: unsafe extern "C" fn(u32, *mut XrayObject, u64, u64, u64) -> u64,
+
+    /// Not 0 while tracing is off for the process. The header reads it in place of a call.
+    pub off: &'static AtomicU32,
+    /// `(what, name, value, stack pointer)`: as `mark`. *What* is the class, with
+    /// [`everycall_format::label::NO_VALUE`], and above bit 8 the length of the name plus 1, or 0
+    /// if it isn't known. *Stack pointer* is the one in the function that calls this.
+    pub quick_mark: unsafe extern "C" fn(u32, *const u8, u64, u64) -> i32,
+    /// `(format, types, arguments, stack pointer)`: a log line, see [`everycall_format::log_line`].
+    pub log: unsafe extern "C" fn(*const u8, u32, *const u64, u64) -> i32,
 }
 
 /// An object that contains the kit's XRay interface. Its hooks read the first fields.

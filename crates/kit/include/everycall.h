@@ -91,6 +91,10 @@ struct everycall_runtime_ {
     void (*reserved_3)(void);
     void (*reserved_4)(void);
     int32_t (*min_duration)(uint64_t);
+    void (*reserved_5)(void);
+    const volatile uint32_t *off;
+    int32_t (*quick_mark)(uint32_t, const char *, uint64_t, uint64_t);
+    int32_t (*log)(const char *, uint32_t, const uint64_t *, uint64_t);
 };
 
 #if EVERYCALL_REACHES_RUNTIME_
@@ -205,8 +209,32 @@ EVERYCALL_OUTLINE_ int everycall_mark_(uint32_t mark_class, uint32_t has_value, 
 }
 
 #if EVERYCALL_REACHES_RUNTIME_
-#define EVERYCALL_MARK_(mark_class, has_value, name, value) \
-    (&everycall_runtime_v1 ? everycall_mark_(mark_class, has_value, name, value) : EVERYCALL_ERROR_NOT_TRACED)
+/* A runtime that is older than this header. */
+EVERYCALL_OUTLINE_ int everycall_old_mark_(uint32_t mark_class, uint32_t has_value, const char *name, uint64_t value)
+{
+    return mark_class > 4 ? EVERYCALL_ERROR_OLD_RUNTIME : everycall_mark_(mark_class, has_value, name, value);
+}
+
+/* Whether the runtime is there, and has all that the functions below need. */
+#define EVERYCALL_IS_NEW_ (&everycall_runtime_v1 && EVERYCALL_HAS_(log))
+/* The stack pointer of the function that this is inlined into. */
+#define EVERYCALL_STACK_POINTER_(result) __asm__ __volatile__("movq %%rsp, %0" : "=r"(result))
+/* One more than the length of a literal; 0 for other names. */
+#define EVERYCALL_LENGTH_(name) \
+    (__builtin_constant_p(__builtin_strlen(name)) && __builtin_strlen(name) <= 64 ? (uint32_t)__builtin_strlen(name) + 1 : 0)
+#define EVERYCALL_MARK_(mark_class, has_value, name, value)                                                                \
+    (!EVERYCALL_IS_NEW_            ? (&everycall_runtime_v1 ? everycall_old_mark_(mark_class, has_value, name, value)      \
+                                                            : EVERYCALL_ERROR_NOT_TRACED)                                  \
+     : *everycall_runtime_v1.off ? 0                                                                                       \
+                                   : everycall_quick_mark_((mark_class) | ((has_value) ? 0u : 0x80u), name, value))
+
+EVERYCALL_INLINE_ int everycall_quick_mark_(uint32_t what, const char *name, uint64_t value)
+{
+    uint64_t stack_pointer;
+    uint32_t length = name ? EVERYCALL_LENGTH_(name) : 0;
+    EVERYCALL_STACK_POINTER_(stack_pointer);
+    return everycall_runtime_v1.quick_mark(what | length << 8, name, value, stack_pointer);
+}
 #else
 #define EVERYCALL_MARK_(mark_class, has_value, name, value) everycall_mark_(mark_class, has_value, name, value)
 #endif
@@ -263,6 +291,202 @@ EVERYCALL_INLINE_ int everycall_span_end_value(const char *name, uint64_t value)
 {
     return EVERYCALL_MARK_(4, 1, name, value);
 }
+
+/*
+ * A value of a time series. Counters belong to the process: all threads may set one of the same name.
+ */
+EVERYCALL_INLINE_ int everycall_counter(const char *name, int64_t value)
+{
+    return EVERYCALL_MARK_(12, 1, name, (uint64_t)value);
+}
+
+EVERYCALL_INLINE_ int everycall_counter_double(const char *name, double value)
+{
+    union {
+        double real;
+        uint64_t bits;
+    } both;
+    both.real = value;
+    return EVERYCALL_MARK_(13, 1, name, both.bits);
+}
+
+/*
+ * Log lines: everycall_log("worker %d took %s", id, name), with the formats of printf. Nothing is formatted while the program runs:
+ * a line takes the format's address and the arguments as they are, and is formatted when the trace is shown. Compilers check the
+ * arguments, as for printf. All arguments are evaluated once, whether tracing is on or off.
+ *
+ * - At most 10 arguments. `long double` becomes `double`.
+ * - Of a string (%s), 96 bytes are kept.
+ * - The format should be a literal. Of any other, the first 256 bytes are copied.
+ * - %n is shown as it stands, and so are arguments by number (%1$d).
+ */
+#if EVERYCALL_REACHES_RUNTIME_
+#if !defined(__cplusplus) || __cplusplus >= 201103L || defined(__clang__) || !defined(__STRICT_ANSI__)
+#define EVERYCALL_HAS_LOG_ 1
+#else
+/* g++ can't be kept from refusing macros with any number of arguments in strict C++98. */
+#define EVERYCALL_HAS_LOG_ 0
+#endif
+#if EVERYCALL_HAS_LOG_
+__attribute__((format(printf, 1, 2))) EVERYCALL_OUTLINE_ int everycall_check_log_(const char *format, ...)
+{
+    return format != 0;
+}
+
+EVERYCALL_INLINE_ int everycall_log_(const char *format, uint32_t types, const uint64_t *arguments)
+{
+    uint64_t stack_pointer;
+    EVERYCALL_STACK_POINTER_(stack_pointer);
+    return everycall_runtime_v1.log(format, types, arguments, stack_pointer);
+}
+
+#define EVERYCALL_LOG_REFUSAL_ (&everycall_runtime_v1 ? EVERYCALL_ERROR_OLD_RUNTIME : EVERYCALL_ERROR_NOT_TRACED)
+/* Of a format that isn't a literal, the text is copied. */
+#define EVERYCALL_FORMAT_TYPE_(format) (__builtin_constant_p(format) ? 0u : 0x80000000u)
+
+#ifndef __cplusplus
+#define EVERYCALL_IS_A_(x, type) __builtin_types_compatible_p(__typeof__(x), type)
+#define EVERYCALL_IS_TEXT_(x)                                                                                              \
+    (EVERYCALL_IS_A_(x, char *) || EVERYCALL_IS_A_(x, const char *) || EVERYCALL_IS_A_(x, char[]) ||                       \
+     EVERYCALL_IS_A_(x, const char[]) || EVERYCALL_IS_A_(x, signed char *) || EVERYCALL_IS_A_(x, const signed char *) ||   \
+     EVERYCALL_IS_A_(x, signed char[]) || EVERYCALL_IS_A_(x, const signed char[]) ||                                       \
+     EVERYCALL_IS_A_(x, unsigned char *) || EVERYCALL_IS_A_(x, const unsigned char *) ||                                   \
+     EVERYCALL_IS_A_(x, unsigned char[]) || EVERYCALL_IS_A_(x, const unsigned char[]))
+#define EVERYCALL_IS_REAL_(x) (__builtin_classify_type(x) == 8)
+#define EVERYCALL_TYPE_(x)                                                                                                 \
+    (EVERYCALL_IS_REAL_(x)                ? 3u                                                                             \
+     : EVERYCALL_IS_TEXT_(x)              ? 5u                                                                             \
+     : __builtin_classify_type(x) == 5    ? 4u                                                                             \
+     : sizeof(x) <= 4                     ? 1u                                                                             \
+                                          : 2u)
+EVERYCALL_INLINE_ uint64_t everycall_real_(double value)
+{
+    union {
+        double real;
+        uint64_t bits;
+    } both;
+    both.real = value;
+    return both.bits;
+}
+#define EVERYCALL_BITS_(x)                                                                                                 \
+    (__builtin_choose_expr(EVERYCALL_IS_REAL_(x), everycall_real_((double)__builtin_choose_expr(EVERYCALL_IS_REAL_(x), x, 0)), \
+                           (uint64_t)__builtin_choose_expr(EVERYCALL_IS_REAL_(x), 0, x)))
+#else
+#define EVERYCALL_TYPE_(x) ((uint32_t)sizeof(everycall::log_type_(x)))
+#define EVERYCALL_BITS_(x) everycall::log_bits_(x)
+#endif
+
+#if defined(__clang__)
+#pragma clang diagnostic push
+#pragma clang diagnostic ignored "-Wvariadic-macros"
+#else
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wvariadic-macros"
+#endif
+#define EVERYCALL_LOG0_(format) \
+    (__extension__({ \
+        (void)sizeof(everycall_check_log_(format)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format), (const uint64_t *)0); \
+    }))
+#define EVERYCALL_LOG1_(format, a) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[1] = {EVERYCALL_BITS_(a)}; \
+        (void)sizeof(everycall_check_log_(format, a)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG2_(format, a, b) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[2] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b)}; \
+        (void)sizeof(everycall_check_log_(format, a, b)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG3_(format, a, b, c) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[3] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b), EVERYCALL_BITS_(c)}; \
+        (void)sizeof(everycall_check_log_(format, a, b, c)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3 | EVERYCALL_TYPE_(c) << 6, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG4_(format, a, b, c, d) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[4] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b), EVERYCALL_BITS_(c), EVERYCALL_BITS_(d)}; \
+        (void)sizeof(everycall_check_log_(format, a, b, c, d)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3 | EVERYCALL_TYPE_(c) << 6 | EVERYCALL_TYPE_(d) << 9, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG5_(format, a, b, c, d, e) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[5] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b), EVERYCALL_BITS_(c), EVERYCALL_BITS_(d), EVERYCALL_BITS_(e)}; \
+        (void)sizeof(everycall_check_log_(format, a, b, c, d, e)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3 | EVERYCALL_TYPE_(c) << 6 | EVERYCALL_TYPE_(d) << 9 | EVERYCALL_TYPE_(e) << 12, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG6_(format, a, b, c, d, e, f) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[6] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b), EVERYCALL_BITS_(c), EVERYCALL_BITS_(d), EVERYCALL_BITS_(e), EVERYCALL_BITS_(f)}; \
+        (void)sizeof(everycall_check_log_(format, a, b, c, d, e, f)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3 | EVERYCALL_TYPE_(c) << 6 | EVERYCALL_TYPE_(d) << 9 | EVERYCALL_TYPE_(e) << 12 | EVERYCALL_TYPE_(f) << 15, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG7_(format, a, b, c, d, e, f, g) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[7] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b), EVERYCALL_BITS_(c), EVERYCALL_BITS_(d), EVERYCALL_BITS_(e), EVERYCALL_BITS_(f), EVERYCALL_BITS_(g)}; \
+        (void)sizeof(everycall_check_log_(format, a, b, c, d, e, f, g)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3 | EVERYCALL_TYPE_(c) << 6 | EVERYCALL_TYPE_(d) << 9 | EVERYCALL_TYPE_(e) << 12 | EVERYCALL_TYPE_(f) << 15 | EVERYCALL_TYPE_(g) << 18, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG8_(format, a, b, c, d, e, f, g, h) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[8] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b), EVERYCALL_BITS_(c), EVERYCALL_BITS_(d), EVERYCALL_BITS_(e), EVERYCALL_BITS_(f), EVERYCALL_BITS_(g), EVERYCALL_BITS_(h)}; \
+        (void)sizeof(everycall_check_log_(format, a, b, c, d, e, f, g, h)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3 | EVERYCALL_TYPE_(c) << 6 | EVERYCALL_TYPE_(d) << 9 | EVERYCALL_TYPE_(e) << 12 | EVERYCALL_TYPE_(f) << 15 | EVERYCALL_TYPE_(g) << 18 | EVERYCALL_TYPE_(h) << 21, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG9_(format, a, b, c, d, e, f, g, h, i) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[9] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b), EVERYCALL_BITS_(c), EVERYCALL_BITS_(d), EVERYCALL_BITS_(e), EVERYCALL_BITS_(f), EVERYCALL_BITS_(g), EVERYCALL_BITS_(h), EVERYCALL_BITS_(i)}; \
+        (void)sizeof(everycall_check_log_(format, a, b, c, d, e, f, g, h, i)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3 | EVERYCALL_TYPE_(c) << 6 | EVERYCALL_TYPE_(d) << 9 | EVERYCALL_TYPE_(e) << 12 | EVERYCALL_TYPE_(f) << 15 | EVERYCALL_TYPE_(g) << 18 | EVERYCALL_TYPE_(h) << 21 | EVERYCALL_TYPE_(i) << 24, everycall_arguments_); \
+    }))
+#define EVERYCALL_LOG10_(format, a, b, c, d, e, f, g, h, i, j) \
+    (__extension__({ \
+        const uint64_t everycall_arguments_[10] = {EVERYCALL_BITS_(a), EVERYCALL_BITS_(b), EVERYCALL_BITS_(c), EVERYCALL_BITS_(d), EVERYCALL_BITS_(e), EVERYCALL_BITS_(f), EVERYCALL_BITS_(g), EVERYCALL_BITS_(h), EVERYCALL_BITS_(i), EVERYCALL_BITS_(j)}; \
+        (void)sizeof(everycall_check_log_(format, a, b, c, d, e, f, g, h, i, j)); \
+        !EVERYCALL_IS_NEW_ ? EVERYCALL_LOG_REFUSAL_ \
+            : *everycall_runtime_v1.off ? 0 \
+            : everycall_log_(format, EVERYCALL_FORMAT_TYPE_(format) | EVERYCALL_TYPE_(a) << 0 | EVERYCALL_TYPE_(b) << 3 | EVERYCALL_TYPE_(c) << 6 | EVERYCALL_TYPE_(d) << 9 | EVERYCALL_TYPE_(e) << 12 | EVERYCALL_TYPE_(f) << 15 | EVERYCALL_TYPE_(g) << 18 | EVERYCALL_TYPE_(h) << 21 | EVERYCALL_TYPE_(i) << 24 | EVERYCALL_TYPE_(j) << 27, everycall_arguments_); \
+    }))
+#define EVERYCALL_ELEVENTH_(f, a, b, c, d, e, g, h, i, j, k, name, ...) name
+#define everycall_log(...) \
+    EVERYCALL_ELEVENTH_(__VA_ARGS__, EVERYCALL_LOG10_, EVERYCALL_LOG9_, EVERYCALL_LOG8_, EVERYCALL_LOG7_, EVERYCALL_LOG6_, EVERYCALL_LOG5_, EVERYCALL_LOG4_, EVERYCALL_LOG3_, EVERYCALL_LOG2_, EVERYCALL_LOG1_, EVERYCALL_LOG0_, 0) \
+    (__VA_ARGS__)
+#if defined(__clang__)
+#pragma clang diagnostic pop
+#else
+#pragma GCC diagnostic pop
+#endif
+#endif
+#else
+EVERYCALL_INLINE_ int everycall_log(const char *format, ...)
+{
+    (void)format;
+    return EVERYCALL_ERROR_NOT_TRACED;
+}
+#endif
 
 EVERYCALL_OUTLINE_ int everycall_record_thread_(uint32_t on)
 {
@@ -512,6 +736,58 @@ EVERYCALL_INLINE_ int everycall_write_current(const char *path)
 } /* extern "C" */
 
 namespace everycall {
+
+#if EVERYCALL_REACHES_RUNTIME_ && EVERYCALL_HAS_LOG_
+__extension__ typedef long long log_long_;
+__extension__ typedef unsigned long long log_unsigned_long_;
+
+/* The type of an argument of a log line, as the size of the result. Never called. */
+char (&log_type_(bool))[1];
+char (&log_type_(char))[1];
+char (&log_type_(signed char))[1];
+char (&log_type_(unsigned char))[1];
+char (&log_type_(short))[1];
+char (&log_type_(unsigned short))[1];
+char (&log_type_(int))[1];
+char (&log_type_(unsigned))[1];
+char (&log_type_(long))[2];
+char (&log_type_(unsigned long))[2];
+char (&log_type_(log_long_))[2];
+char (&log_type_(log_unsigned_long_))[2];
+char (&log_type_(float))[3];
+char (&log_type_(double))[3];
+char (&log_type_(long double))[3];
+char (&log_type_(const volatile void *))[4];
+char (&log_type_(const char *))[5];
+char (&log_type_(const signed char *))[5];
+char (&log_type_(const unsigned char *))[5];
+
+EVERYCALL_INLINE_ uint64_t log_bits_(bool value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(char value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(signed char value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(unsigned char value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(short value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(unsigned short value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(int value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(unsigned value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(long value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(unsigned long value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(log_long_ value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(log_unsigned_long_ value) { return (uint64_t)value; }
+EVERYCALL_INLINE_ uint64_t log_bits_(double value)
+{
+    uint64_t bits;
+    __builtin_memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+EVERYCALL_INLINE_ uint64_t log_bits_(float value) { return log_bits_((double)value); }
+EVERYCALL_INLINE_ uint64_t log_bits_(long double value) { return log_bits_((double)value); }
+EVERYCALL_INLINE_ uint64_t log_bits_(const volatile void *value) { return (uint64_t)value; }
+#if __cplusplus >= 201103L
+char (&log_type_(decltype(nullptr)))[4];
+EVERYCALL_INLINE_ uint64_t log_bits_(decltype(nullptr)) { return 0; }
+#endif
+#endif
 
 /* The longest duration of scopes of one kind; shared by all of them, also between threads. Initially 0. */
 class Slowest {

@@ -77,6 +77,8 @@ pub enum EventKind {
         /// Its value; 0 if the flags say that it has none.
         value: u64,
     },
+    /// The program wrote a log line. [`crate::log_line`] shows it.
+    Log,
     /// The program emitted an event by XRay's interface. [`crate::xray_event::xray_event_text`]
     /// shows it.
     XrayEvent,
@@ -247,9 +249,11 @@ impl<'a> Events<'a> {
             }
             (kind::UNKNOWN_CODE, [low, high, ..]) => EventKind::UnknownExit { address: wide(*low, *high) },
             (kind::XRAY_CUSTOM_EVENT, [_, ..]) | (kind::XRAY_TYPED_EVENT, [_, _, ..]) => EventKind::XrayEvent,
+            (kind::LOG, [_, _, ..]) => EventKind::Log,
             (
                 kind::SEGMENT..=kind::TAIL_EXIT
                 | kind::LABEL
+                | kind::LOG
                 | kind::GAP
                 | kind::DROPPED
                 | kind::XRAY_CUSTOM_EVENT

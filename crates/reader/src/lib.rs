@@ -25,6 +25,7 @@ mod dropped;
 mod error;
 pub mod event;
 mod file;
+pub mod log_line;
 mod model;
 mod payload;
 mod processes;

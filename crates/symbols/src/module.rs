@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 
+use crate::constants::Constants;
 use crate::debug::{DebugInfo, Declaration, EntryId, InlinedCalls, SplitPlaces};
 use crate::elf;
 use crate::exits::{AllNames, Exits, Leaving};
@@ -43,6 +44,8 @@ pub struct ModuleSymbols {
     exits: Option<Exits>,
     /// Read when a name is looked up.
     all_names: Option<AllNames>,
+    /// Read when a constant text is asked for.
+    constants: Option<Constants>,
     warnings: Vec<SymbolWarning>,
 }
 
@@ -83,6 +86,7 @@ impl ModuleSymbols {
             file: located.module.clone(),
             exits: None,
             all_names: None,
+            constants: None,
             debug: debug_state(located, options),
             warnings,
         }
@@ -157,6 +161,14 @@ impl ModuleSymbols {
                 }
             }
         })
+    }
+
+    /// The C string at an image address, without its end: `None` where the file isn't there, where programs may write, and where no
+    /// end comes within 4,096 bytes.
+    pub fn constant_text(&mut self, image_address: u64) -> Option<Vec<u8>> {
+        let file = self.file.as_ref()?;
+        let constants = self.constants.get_or_insert_with(|| read(file, Constants::of));
+        constants.text(&file.bytes, image_address).map(<[u8]>::to_vec)
     }
 
     fn is_start(&self, image_address: u64) -> bool {

@@ -243,6 +243,12 @@ pub enum MarkKind {
     Catch,
     /// The program ended a span that it had not begun.
     OrphanSpanEnd,
+    /// A value of a time series of the process: the mark's value as a signed number.
+    Counter,
+    /// The same: the mark's value holds the bits of a double.
+    CounterReal,
+    /// A log line: the mark's name is its number in [`crate::Trace::log_lines`].
+    Log,
 }
 
 /// How a span ended.

@@ -26,6 +26,7 @@ mod code;
 mod event;
 mod family;
 mod location;
+mod log_lines;
 mod marks;
 mod narrowing;
 mod order;
@@ -47,6 +48,7 @@ pub use event::{
 pub use everycall_reader::Process;
 pub use family::Relative;
 pub use location::{Location, ModuleMap};
+pub use log_lines::LogLines;
 pub use marks::{MarkNames, NamedMarks};
 pub use pairing_stats::PairingStats;
 pub use thread::ThreadEvents;

@@ -8,6 +8,7 @@ use everycall_reader::event::label_name;
 use everycall_reader::xray_event::xray_event_text;
 
 use crate::event::MarkName;
+use crate::log_lines::LogLines;
 
 /// Limit on stored names, because a program that generates names could fill memory.
 const NAMES_MAX: usize = 1 << 16;
@@ -25,6 +26,8 @@ pub struct NamedMarks {
     pub instants: u64,
     /// Begins of spans.
     pub spans: u64,
+    /// Values of counters.
+    pub counters: u64,
 }
 
 /// The names in a trace, by number.
@@ -32,6 +35,7 @@ pub struct NamedMarks {
 pub struct MarkNames {
     numbers: HashMap<Box<[u8]>, u32>,
     names: Vec<NamedMarks>,
+    pub(crate) logs: LogLines,
 }
 
 impl MarkNames {
@@ -59,6 +63,7 @@ impl MarkNames {
             label::LABEL => named.labels += 1,
             label::INSTANT | label::MODULE_LOADED | label::MODULE_UNLOADED => named.instants += 1,
             label::SPAN_BEGIN => named.spans += 1,
+            label::COUNTER | label::COUNTER_REAL => named.counters += 1,
             _ => {}
         }
     }

@@ -28,6 +28,8 @@ pub(crate) enum Batch {
 pub(crate) struct Ordered<'a> {
     segments: Box<dyn SegmentCursor + 'a>,
     names: &'a MarkNames,
+    /// The thread's process.
+    process: usize,
     /// Words of the current segment.
     words: Vec<u64>,
     depth: SlotDepth,
@@ -60,10 +62,11 @@ enum State {
 }
 
 impl<'a> Ordered<'a> {
-    pub fn new(segments: Box<dyn SegmentCursor + 'a>, names: &'a MarkNames) -> Ordered<'a> {
+    pub fn new(segments: Box<dyn SegmentCursor + 'a>, names: &'a MarkNames, process: usize) -> Ordered<'a> {
         Ordered {
             segments,
             names,
+            process,
             words: Vec::new(),
             depth: SlotDepth::default(),
             steps: Vec::new(),
@@ -158,11 +161,13 @@ impl<'a> Ordered<'a> {
     }
 
     fn decode(&mut self) {
+        let process = self.process;
         let Ordered { words, names, depth, steps, sorted, floor, latest, clamped, .. } = self;
         let name = |slot, detail| with_name(words, slot, |name| names.number(name, detail));
+        let line = |slot, ticks| names.logs.number(words, slot, process, ticks);
         let mut latest_now = *latest;
         for event in Events::new(words) {
-            let Some(mut step) = depth.step(event, name) else { continue };
+            let Some(mut step) = depth.step(event, name, line) else { continue };
             if step.ticks < latest_now {
                 if step.ticks < *floor {
                     *clamped += 1;

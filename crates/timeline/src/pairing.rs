@@ -285,6 +285,10 @@ impl<'a> Pairing<'a> {
                 let value = (detail & label::NO_VALUE == 0).then_some(value);
                 self.mark(detail & label::CLASS_MASK, (name, value), out);
             }
+            What::Log(name) => {
+                let mark = Mark { at_ns, name, value: None, kind: MarkKind::Log };
+                out.push(TimelineEvent::Mark(mark));
+            }
             What::Gap(_, left, why) => {
                 let why = match why {
                     gap::THREAD => GapKind::Thread,
@@ -319,6 +323,8 @@ impl<'a> Pairing<'a> {
                 self.stats.spans_too_many = self.spans.too_many;
                 mark
             }
+            label::COUNTER => simple(MarkKind::Counter),
+            label::COUNTER_REAL => simple(MarkKind::CounterReal),
             label::THROW => simple(MarkKind::Throw),
             label::CATCH => simple(MarkKind::Catch),
             label::CLEANUP => {

@@ -39,6 +39,7 @@ pub(crate) fn scan_thread(
     warnings: &mut Vec<Warning>,
 ) -> ThreadScan {
     let mut scan = ThreadScan::default();
+    let process = source.recording().snapshots[key.snapshot].process;
     let mut segments = source.segments(key);
     let mut words = Vec::new();
     let mut expected = None;
@@ -54,7 +55,7 @@ pub(crate) fn scan_thread(
                 found += 1;
                 first_segment.get_or_insert(number);
                 scan.missing = scan.missing.saturating_add(segments.lost_before());
-                scan.segment(&words, names, &mut first, &mut last);
+                scan.segment(&words, (process, names), &mut first, &mut last);
             }
             Err(warning) => warning.add_to(warnings),
         }
@@ -79,7 +80,13 @@ pub(crate) fn scan_thread(
 }
 
 impl ThreadScan {
-    fn segment(&mut self, words: &[u64], names: &mut MarkNames, first: &mut u64, last: &mut u64) {
+    fn segment(
+        &mut self,
+        words: &[u64],
+        (process, names): (usize, &mut MarkNames),
+        first: &mut u64,
+        last: &mut u64,
+    ) {
         for event in Events::new(words) {
             match event.kind {
                 EventKind::Entry { .. } | EventKind::UnknownEntry { .. } => {
@@ -94,6 +101,7 @@ impl ThreadScan {
                 EventKind::Label { detail, .. } => {
                     with_name(words, event.slot, |name| names.count(name, detail));
                 }
+                EventKind::Log => names.logs.add(words, event.slot, process, event.ticks),
                 EventKind::XrayEvent => {
                     with_name(words, event.slot, |name| names.count(name, label::INSTANT))
                 }

@@ -38,6 +38,8 @@ pub(crate) enum What {
     Loss(u64, LossKind),
     /// The program said something: class and flags, name, value.
     Label(u8, MarkName, u64),
+    /// The program wrote a log line.
+    Log(MarkName),
     /// Recording was off since these ticks; so many of the innermost calls ended meanwhile. Why.
     Gap(u64, u32, u8),
     /// No thread ran the stack since these ticks; which thread continues it, 0 if that isn't known;
@@ -67,9 +69,14 @@ impl SlotDepth {
         self.depth = None;
     }
 
-    /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot.
+    /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot, `line` a log line.
     #[inline]
-    pub fn step(&mut self, event: Event, name: impl Fn(u32, u8) -> MarkName) -> Option<Step> {
+    pub fn step(
+        &mut self,
+        event: Event,
+        name: impl Fn(u32, u8) -> MarkName,
+        line: impl Fn(u32, u64) -> MarkName,
+    ) -> Option<Step> {
         let what = match event.kind {
             EventKind::Entry { offset } => {
                 self.enter();
@@ -80,6 +87,7 @@ impl SlotDepth {
                 What::Exit(offset)
             }
             EventKind::Label { detail, value } => What::Label(detail, name(event.slot, detail), value),
+            EventKind::Log => What::Log(line(event.slot, event.ticks)),
             EventKind::XrayEvent => {
                 let detail = label::INSTANT | label::NO_VALUE;
                 What::Label(detail, name(event.slot, detail), 0)
@@ -137,6 +145,7 @@ impl SlotDepth {
             }
             EventKind::Caller { offset, is_callees } => What::Caller(offset, is_callees),
             EventKind::Label { .. }
+            | EventKind::Log
             | EventKind::XrayEvent
             | EventKind::Dropped { .. }
             | EventKind::Other { .. } => return None,

@@ -136,7 +136,7 @@ impl<'t> Maker<'t> {
             Vec::new()
         } else {
             let pairing = Pairing::new(clock.walk(), modules, code);
-            collect_cuts(Ordered::new(source.segments(key), names), pairing)
+            collect_cuts(Ordered::new(source.segments(key), names, thread.process), pairing)
         };
         let snapshot = source.recording().snapshots.get(key.snapshot);
         let process = source.recording().processes.get(thread.process);
@@ -147,7 +147,7 @@ impl<'t> Maker<'t> {
             _ => false,
         });
         Maker {
-            ordered: Ordered::new(source.segments(key), names),
+            ordered: Ordered::new(source.segments(key), names, thread.process),
             done: 0,
             pairing: Pairing::new(clock.walk(), modules, code),
             listed,

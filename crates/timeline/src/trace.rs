@@ -9,6 +9,7 @@ use crate::clock::{Clock, ClockQuality};
 use crate::code::Code;
 use crate::family::{Relative, family};
 use crate::location::{Location, ModuleMap};
+use crate::log_lines::LogLines;
 use crate::marks::MarkNames;
 use crate::narrowing::Narrowing;
 use crate::scan::{ThreadScan, scan_thread};
@@ -37,6 +38,7 @@ impl<'a> Trace<'a> {
         let recording = source.recording();
         let mut warnings = recording.warnings.clone();
         let mut names = MarkNames::default();
+        names.logs = LogLines::new(recording);
         let mut scans = Vec::new();
         for (snapshot, threads) in recording.snapshots.iter().enumerate() {
             for thread in 0..threads.threads.len() {
@@ -143,7 +145,13 @@ impl<'a> Trace<'a> {
         &self.threads
     }
 
-    /// The names of labels, instants and spans, and how often they occur.
+    /// The log lines.
+    #[must_use]
+    pub fn log_lines(&self) -> &LogLines {
+        &self.names.logs
+    }
+
+    /// The names of labels, instants, spans and counters, and how often they occur.
     #[must_use]
     pub fn mark_names(&self) -> &MarkNames {
         &self.names

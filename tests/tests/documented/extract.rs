@@ -4,10 +4,12 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Verbs whose `everycall` the documents leave out: `record --stream`.
-const VERBS: [&str; 13] = [
+const VERBS: [&str; 15] = [
     "record",
     "replay",
     "info",
+    "report",
+    "merge",
     "export",
     "resolve",
     "snapshot",

@@ -105,6 +105,10 @@ impl Scene {
         scene.must(
             " everycall cc -- g++ -O2 -g app.cpp -o app && everycall record -q -o app.ect -- ./app args",
         );
+        scene.must(
+            "for run in old old-1 old-2 new new-1 new-2 a b; do everycall record -q -o $run.ect -- ./app args || exit 1; done; \
+             everycall merge -q -o runs.ecp old-1.ect old-2.ect",
+        );
         let mut died = scene.start("my-crashes");
         died.kill().unwrap();
         died.wait().unwrap();

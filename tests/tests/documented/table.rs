@@ -322,6 +322,86 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall resolve --only 'handle*' -o only.ecs ./server && EVERYCALL_ONLY=only.ecs ./server 10"),
     ),
     ("nsenter --target PID --net everycall enable PID ...", Not("needs a container")),
+    // Reports.
+    (
+        "everycall report --callers F app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall report --callers handle_request app.ect",
+        ),
+    ),
+    (
+        "everycall report --callees F app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall report --callees handle_request app.ect",
+        ),
+    ),
+    (
+        "everycall report --callers handle_request app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall report --callers handle_request app.ect",
+        ),
+    ),
+    (
+        "everycall report --callees main app.ect",
+        So("everycall record -q -o app.ect -- ./app args && everycall report --callees main app.ect"),
+    ),
+    (
+        "everycall report --slowest handle_request app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall report --slowest handle_request app.ect",
+        ),
+    ),
+    (
+        "everycall report --explain handle_request app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall report --explain handle_request app.ect",
+        ),
+    ),
+    (
+        "everycall report --fail-if 'p99(handle_request) > 20s' app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall report --fail-if 'p99(handle_request) > 20s' app.ect",
+        ),
+    ),
+    (
+        "everycall report --tree --function '^handle_request' app.ect",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall report --tree --function '^handle_request' app.ect",
+        ),
+    ),
+    (
+        "--fail-if 'p99(handle_request) > +10%'",
+        So("everycall report --diff old.ect new.ect --fail-if 'p99(handle_request) > +1000%'"),
+    ),
+    ("--function REGEX", So("everycall replay --function handle old.ect")),
+    ("--depth 3", So("everycall replay --depth 3 old.ect")),
+    ("--min-duration 1ms", So("everycall report --min-duration 1us old.ect")),
+    ("--since 1s --until 2s", So("everycall report --since 1us --until 2s old.ect")),
+    ("everycall record --ring-size 64K", So("everycall record --ring-size 64K -o app.ect -- ./app args")),
+    ("everycall functions FILE", So("everycall functions ./server")),
+    ("--sort total", So("everycall report --sort total old.ect")),
+    ("--sort own", So("everycall report --sort own old.ect")),
+    (
+        "--by function|thread|process|module|file|label:NAME|path",
+        So(
+            "for by in function thread process module file label:request path; do everycall report --by $by old.ect || exit 1; done",
+        ),
+    ),
+    (
+        "--sort calls|total|own|avg|min|p50|p90|p99|p99.9|max|throws",
+        So(
+            "for by in calls total own avg min p50 p90 p99 p99.9 max throws; do everycall report --sort $by old.ect || exit 1; done",
+        ),
+    ),
+    ("--limit COUNT", So("everycall report --limit 1 old.ect")),
+    (
+        "--pid --tid --since --until --last --min-duration --function REGEX --label NAME=VALUE --depth --kept",
+        So(
+            "everycall report --since 1us --until 1s --last 1s --min-duration 1ns --function handle --label request=7 --depth 1 old.ect | grep -q handle_request",
+        ),
+    ),
+    ("--by label:", So("everycall report --by label:request old.ect")),
+    ("cargo xtask bench report", Not(LONG)),
     // Our own tests and measurements.
     ("cargo xtask test", Not(SUITE)),
     ("cargo xtask models", Not(SUITE)),

@@ -42,7 +42,11 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
     Ok(vec![table])
 }
 
-fn traced_program(lab: &Lab) -> Result<PathBuf, String> {
+/// SQLite, built for tracing.
+///
+/// # Errors
+/// What failed, as a sentence.
+pub fn traced_program(lab: &Lab) -> Result<PathBuf, String> {
     let compiler = || lab.compiler(Mode::NOPS.compiler, Some(Mode::NOPS.name));
     let objects = Workload::SQLITE.compile(lab, compiler, &["-g"], "decode sqlite")?;
     let objects: Vec<&Path> = objects.iter().map(PathBuf::as_path).collect();
@@ -107,7 +111,16 @@ impl Trace {
         Ok(Trace { path, events, bytes })
     }
 
-    fn row(
+    /// The file.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What a command that reads the trace costs.
+    ///
+    /// # Errors
+    /// It failed; as a sentence.
+    pub fn row(
         &self,
         lab: &Lab,
         name: &str,

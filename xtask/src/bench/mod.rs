@@ -11,6 +11,7 @@ mod machine;
 mod min_duration;
 mod off;
 mod peers;
+mod report;
 mod rounds;
 mod snapshots;
 mod stats;
@@ -34,6 +35,7 @@ parts: cost    an event, in each mode
        off     sites while tracing is off
        edges   start and end, threads, memory, size, compiling
        decode  events per second to a timeline and to each output
+       report  events per second to a report of all functions, and to its other views
        stream  events per second that record --stream stores
        triggers an event while a trigger waits for its condition
        min-duration  events of calls that are dropped as they are short, and how much further back a ring reaches
@@ -49,6 +51,7 @@ enum Part {
     Off,
     Edges,
     Decode,
+    Report,
     Stream,
     Triggers,
     MinDuration,
@@ -59,11 +62,12 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 11] = [
+    const ALL: [(&'static str, Part); 12] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
+        ("report", Part::Report),
         ("stream", Part::Stream),
         ("triggers", Part::Triggers),
         ("min-duration", Part::MinDuration),
@@ -79,6 +83,7 @@ impl Part {
             Part::Off => off::run(lab, is_quick),
             Part::Edges => edges::run(lab, is_quick),
             Part::Decode => decode::run(lab, is_quick),
+            Part::Report => report::run(lab, is_quick),
             Part::Stream => stream::run(lab, is_quick),
             Part::Triggers => triggers::run(lab, is_quick),
             Part::MinDuration => min_duration::run(lab, is_quick),

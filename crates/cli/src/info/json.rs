@@ -33,8 +33,8 @@ pub fn json(report: &Report<'_>) -> String {
         "calls": report.profile.calls,
         "functions": report.profile.function_count(),
         "unwound_calls": report.profile.unwound,
-        "orphan_exits": report.profile.orphan_exits,
-        "calls_too_deep": report.profile.too_deep,
+        "orphan_exits": report.profile.notes.orphan_exits,
+        "calls_too_deep": report.profile.notes.too_deep,
         "marks": marks(report),
         "session": session(report),
         "processes": processes(report),
@@ -133,7 +133,7 @@ fn processes(report: &Report<'_>) -> Value {
 fn threads(report: &Report<'_>) -> Value {
     let ring_size =
         |snapshot: usize| report.trace.snapshots().get(snapshot).map(|snapshot| snapshot.ring_size);
-    let thunk_exits = &report.profile.thunk_exits;
+    let thunk_exits = &report.profile.notes.thunk_exits;
     let threads = report.trace.threads().iter().zip(thunk_exits).map(|(thread, thunk_exits)| {
         json!({
             "process": thread.process,
@@ -177,6 +177,7 @@ fn marks(report: &Report<'_>) -> Value {
             "labels": named.labels,
             "instants": named.instants,
             "spans": named.spans,
+            "counters": named.counters,
         })
     });
     json!({
@@ -184,6 +185,7 @@ fn marks(report: &Report<'_>) -> Value {
         "labels": sum(|named| named.labels),
         "instants": sum(|named| named.instants),
         "spans": sum(|named| named.spans),
+        "counters": sum(|named| named.counters),
         "most": listed.collect::<Vec<_>>(),
     })
 }

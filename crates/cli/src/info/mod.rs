@@ -57,8 +57,8 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let view = TraceView::new(&trace, &names);
     let profile = Profile::of(&view);
     let mut warnings: Vec<String> = trace.warnings().iter().map(ToString::to_string).collect();
-    let by_calls = profile.top(Order::Calls, FUNCTIONS_LISTED, &names);
-    let by_own_time = profile.top(Order::OwnTime, FUNCTIONS_LISTED, &names);
+    let by_calls = profile.top(Order::Calls, FUNCTIONS_LISTED);
+    let by_own_time = profile.top(Order::OwnTime, FUNCTIONS_LISTED);
     let kept = kept_calls(&trace, &names);
     let dropped = dropped_calls(&trace, &names);
     warnings.extend(names.warnings().iter().map(ToString::to_string));

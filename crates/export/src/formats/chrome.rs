@@ -40,7 +40,7 @@ use crate::driver::{DrawnSink, Export};
 use crate::excerpt::excerpt;
 use crate::filtered::{Point, UntracedSlice};
 use crate::json::{put_microseconds, put_number, put_string};
-use crate::labels::put_value;
+use crate::labels::put_mark_value;
 use crate::names::{Function, FunctionId, Functions, Names};
 use crate::portions::Portions;
 use crate::source::{Source, Thread};
@@ -336,6 +336,8 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
         MarkKind::Label => (b"\"i\",\"s\":\"t\"", "label", None),
         MarkKind::Instant => (b"\"i\",\"s\":\"t\"", "instant", None),
         MarkKind::Throw | MarkKind::Catch => (b"\"i\",\"s\":\"t\"", "exception", None),
+        MarkKind::Counter | MarkKind::CounterReal => (b"\"C\"", "counter", None),
+        MarkKind::Log => (b"\"i\",\"s\":\"t\"", "log", None),
         MarkKind::OrphanSpanEnd => (b"\"i\",\"s\":\"t\"", "span", None),
         MarkKind::SpanBegin { span, .. } => (b"\"b\"", "span", Some(span)),
         MarkKind::SpanEnd { span, .. } => (b"\"e\"", "span", Some(span)),
@@ -361,8 +363,16 @@ fn put_mark(bytes: &mut Vec<u8>, thread: &Thread, index: usize, mark: &Mark, sou
     match mark.kind {
         MarkKind::SpanEnd { start_cut, how, .. } => members.remarks(text::span_remarks(start_cut, how)),
         kind => {
-            if let Some(value) = mark.value {
-                put_value(members.key("value"), value);
+            if mark.value.is_some() {
+                let value = members.key("value");
+                match mark.kind {
+                    // Viewers draw numbers only, as doubles.
+                    MarkKind::Counter => {
+                        let number = mark.value.unwrap_or(0).cast_signed();
+                        value.extend_from_slice(number.to_string().as_bytes());
+                    }
+                    _ => put_mark_value(value, mark),
+                }
             }
             if kind == MarkKind::OrphanSpanEnd {
                 members.remarks(std::iter::once(text::ORPHAN_SPAN_END));

@@ -103,6 +103,8 @@ impl<'o> Csv<'o> {
             MarkKind::Instant => ("instant", None),
             MarkKind::Throw => ("throw", None),
             MarkKind::Catch => ("catch", None),
+            MarkKind::Counter | MarkKind::CounterReal => ("counter", None),
+            MarkKind::Log => ("log", None),
             MarkKind::OrphanSpanEnd => ("orphan span end", None),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
             // Its end has all of it.
@@ -115,11 +117,11 @@ impl<'o> Csv<'o> {
         if matches!(mark.kind, MarkKind::Throw | MarkKind::Catch) {
             put_text(bytes, &text::type_name(source.mark_name(mark.name)).unwrap_or_default());
         } else {
-            put_text(bytes, text::mark_name(source, mark.name));
+            put_text(bytes, &text::mark_title(source, mark));
         }
         bytes.extend_from_slice(b",,,,");
-        if let Some(value) = mark.value {
-            put_number(bytes, value);
+        if let Some(value) = text::mark_value(mark) {
+            bytes.extend_from_slice(value.as_bytes());
         }
         bytes.push(b',');
         match start {

@@ -29,7 +29,7 @@ mod parts;
 use std::collections::BTreeSet;
 use std::io;
 
-use everycall_timeline::{EndKind, Gap, Mark, MarkKind};
+use everycall_timeline::{EndKind, Gap, Mark, MarkKind, MarkName};
 use rustc_hash::FxHashMap;
 
 use crate::draw::{Drawn, Pen, Slice};
@@ -57,6 +57,9 @@ const CLOCK_OWN: u64 = 64;
 const SEQUENCE_FIRST: u64 = 2;
 /// Number of [`text::DEEPER`]; functions come behind it.
 const NAME_DEEPER: u64 = 1;
+
+/// The first of the numbers of counters' tracks.
+const COUNTERS: u64 = 1 << 63;
 
 /// The output.
 pub(crate) struct Perfetto<'o> {
@@ -104,6 +107,7 @@ impl<'o, S: Source> DrawnSink<'o, S> for Perfetto<'o> {
             put_process(bytes, thread.pid, title, at_ns);
         }
         self.track.begin(index, at_ns);
+        self.track.pid = thread.pid;
         self.track.put_head(bytes, thread);
     }
 
@@ -145,6 +149,10 @@ struct Track {
     named_in: Vec<u64>,
     details: DetailTexts,
     lanes: Lanes,
+    /// Of the thread's process.
+    pid: u32,
+    /// Numbers of the counters' tracks.
+    counters: FxHashMap<(u32, MarkName), u64>,
 }
 
 /// The tracks of a thread's spans, by number.
@@ -411,6 +419,8 @@ impl Track {
             MarkKind::Label => ("label", event::INSTANT),
             MarkKind::Instant => ("instant", event::INSTANT),
             MarkKind::Throw | MarkKind::Catch => ("exception", event::INSTANT),
+            MarkKind::Counter | MarkKind::CounterReal => return self.put_counter(bytes, mark, source),
+            MarkKind::Log => ("log", event::INSTANT),
             MarkKind::OrphanSpanEnd => ("span", event::INSTANT),
             MarkKind::SpanBegin { .. } => ("span", event::BEGIN),
             MarkKind::SpanEnd { .. } => ("span", event::END),
@@ -445,6 +455,36 @@ impl Track {
                 }
                 if mark.kind == MarkKind::OrphanSpanEnd {
                     put_text(event, "remark", text::ORPHAN_SPAN_END);
+                }
+            });
+        });
+    }
+
+    /// A value of a counter, on the track that all threads of the process share.
+    fn put_counter(&mut self, bytes: &mut Vec<u8>, mark: &Mark, source: &impl Source) {
+        let name = text::mark_name(source, mark.name);
+        let next = self.counters.len() as u64;
+        let number = *self.counters.entry((self.pid, mark.name)).or_insert(next);
+        let uuid = COUNTERS | number;
+        if number == next {
+            put_packet(bytes, |packet| {
+                packet.extend_from_slice(&self.sequence_field);
+                packet.message(packet::TRACK, |track| {
+                    track.number(1, uuid);
+                    track.text(2, name);
+                    track.number(5, self.pid.into());
+                    track.message(8, |_| {});
+                });
+            });
+        }
+        let Some(value) = mark.value else { return };
+        self.put_large(bytes, mark.at_ns, |packet| {
+            packet.message(packet::TRACK_EVENT, |event| {
+                event.number(event::TYPE, event::COUNTER);
+                event.number(event::TRACK, uuid);
+                match mark.kind {
+                    MarkKind::CounterReal => event.fixed64(event::REAL_VALUE, value),
+                    _ => event.number(event::VALUE, value),
                 }
             });
         });

@@ -117,6 +117,10 @@ impl Program {
         self.mark(at_ns, name, Some(value), MarkKind::Label)
     }
 
+    pub fn counter(&mut self, at_ns: u64, name: &str, value: i64) -> &mut Self {
+        self.mark(at_ns, name, Some(value.cast_unsigned()), MarkKind::Counter)
+    }
+
     pub fn span_begin(&mut self, at_ns: u64, name: &str, value: Option<u64>, cut: bool) -> &mut Self {
         let span = self.next_span;
         self.next_span += 1;
@@ -171,6 +175,10 @@ impl Source for Program {
 
     fn mark_name(&self, name: MarkName) -> &str {
         &self.mark_names[name.0 as usize]
+    }
+
+    fn log_line(&self, line: MarkName) -> String {
+        self.mark_name(line).to_owned()
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = TimelineEvent> {
@@ -300,6 +308,27 @@ pub fn everything() -> (Program, Book) {
         .source("/src/parse.cpp", "// </script> \u{2028} \t\"quoted\" \\ \u{1b}[31m\nno newline at the end")
         .source("/never/called.cpp", "unused");
     (program, book)
+}
+
+/// Counters of two threads of one process and of another one, and log lines.
+#[allow(dead_code, reason = "not every test file has counters")]
+pub fn counters() -> Program {
+    let mut program = Program::default();
+    let real = |value: f64| Some(value.to_bits());
+    program
+        .thread(100, "app")
+        .counter(500, "queue", 3)
+        .begin(1, 1_000)
+        .counter(1_100, "queue", -4)
+        .mark(1_200, "worker 7 \"says\" <hi>", None, MarkKind::Log)
+        .mark(1_300, "share", real(0.1), MarkKind::CounterReal)
+        .mark(1_400, "share", real(f64::INFINITY), MarkKind::CounterReal)
+        .mark(1_500, "share", real(-2e30), MarkKind::CounterReal)
+        .end(2_000)
+        .counter(2_100, "queue", i64::MIN);
+    program.thread(101, "worker").counter(1_050, "queue", 17).mark(1_060, "", None, MarkKind::Log);
+    program.process(102, 100, &["./app", "--work"]).thread(102, "app").counter(3_000, "queue", 1);
+    program
 }
 
 /// A process, its forked child, and another program that the child executes.

@@ -11,14 +11,15 @@ use crate::state::process::{Process, traced};
 use crate::state::recording;
 use crate::sys::errors::error;
 use crate::sys::{clock, text};
+use crate::threads::begin;
 use crate::threads::open_calls::Frame;
-use crate::threads::{begin, quick_marks};
+use crate::threads::quick_marks::{self, Done};
 use core::ffi::c_void;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::env::{RING_SIZE_MAX, RING_SIZE_MIN};
 use everycall_format::label;
 use everycall_hooks::ByteSink;
-use everycall_hooks::arch::frame::HOOK_BELOW_FRAME;
+use everycall_hooks::arch::frame::{HOOK_BELOW, HOOK_BELOW_FRAME};
 use everycall_ring::{Control, state};
 
 /// Ticks are rounded to this many bits before a rate is computed from them.
@@ -37,24 +38,66 @@ pub(crate) unsafe extern "C" fn mark(
     value: u64,
     frame: u64,
 ) -> i32 {
-    if name.is_null() || !(u32::from(label::LABEL)..=u32::from(label::SPAN_END)).contains(&class) {
+    let flags = if has_value == 0 { u32::from(label::NO_VALUE) } else { 0 };
+    let value = if has_value == 0 { 0 } else { value };
+    if class > u32::from(label::SPAN_END) {
+        return error::ARGUMENT;
+    }
+    // SAFETY: by contract.
+    unsafe { mark_at(class | flags, name, value, frame.wrapping_sub(HOOK_BELOW_FRAME)) }
+}
+
+/// See [`everycall_hooks::RuntimeTable::quick_mark`].
+///
+/// # Safety
+/// `name` is null or a C string, of the length that `what` says.
+pub(crate) unsafe extern "C" fn quick_mark(what: u32, name: *const u8, value: u64, pointer: u64) -> i32 {
+    // SAFETY: by contract.
+    unsafe { mark_at(what, name, value, pointer.wrapping_sub(HOOK_BELOW)) }
+}
+
+/// # Safety
+/// As [`quick_mark`].
+#[inline(always)]
+unsafe fn mark_at(what: u32, name: *const u8, value: u64, stack_pointer: u64) -> i32 {
+    let detail = what as u8;
+    if name.is_null() || !is_programs(detail) {
         return error::ARGUMENT;
     }
     if recording::is_disabled() {
         return 0;
     }
-    // SAFETY: by contract.
-    let name = unsafe { text::start_of(name) };
-    let value = (has_value != 0).then_some(value);
-    let stack_pointer = frame.wrapping_sub(HOOK_BELOW_FRAME);
-    if traced().is_some() && quick_marks::write(class as u8, value, name, stack_pointer) {
+    let name = match what >> 8 {
+        // SAFETY: by contract.
+        0 => unsafe { text::start_of(name) },
+        // SAFETY: by contract.
+        length => unsafe { core::slice::from_raw_parts(name, length as usize - 1) },
+    };
+    if traced().is_some() && quick_marks::write(detail, value, name, stack_pointer) == Done::Yes {
         return 0;
     }
+    slow_mark(detail, name, value, stack_pointer)
+}
+
+/// Whether the program may write marks of a class.
+#[inline]
+fn is_programs(detail: u8) -> bool {
+    matches!(
+        detail & label::CLASS_MASK,
+        label::LABEL..=label::SPAN_END | label::COUNTER | label::COUNTER_REAL
+    )
+}
+
+#[cold]
+#[inline(never)]
+fn slow_mark(detail: u8, name: &[u8], value: u64, stack_pointer: u64) -> i32 {
+    let class = detail & label::CLASS_MASK;
+    let value = (detail & label::NO_VALUE == 0).then_some(value);
     code(with_thread(|thread| {
-        let empty = label::record(class as u8, 0, value, name);
+        let empty = label::record(class, 0, value, name);
         let ticks = thread.prepare(WORDS_BEFORE + empty.words().len());
         thread.drop_dead(ticks, Frame::Body(stack_pointer));
-        thread.ring.push(label::record(class as u8, ticks, value, name).words());
+        thread.ring.push(label::record(class, ticks, value, name).words());
     }))
 }
 
@@ -212,6 +255,6 @@ pub(crate) unsafe extern "C" fn snapshot_free(taken: u64) -> i32 {
     code(traced().ok_or(error::NOT_TRACED).and_then(|process| snapshot::free(process, taken)))
 }
 
-fn code(result: Result<(), i32>) -> i32 {
+pub(crate) fn code(result: Result<(), i32>) -> i32 {
     result.err().unwrap_or(0)
 }

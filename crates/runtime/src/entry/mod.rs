@@ -15,6 +15,7 @@ pub(crate) mod api;
 mod base_namespace;
 mod environment;
 pub(crate) mod fibers;
+pub(crate) mod log_lines;
 pub(crate) mod modules;
 mod roots;
 pub(crate) mod slow;

@@ -48,8 +48,9 @@ static NOTE: Note = Note {
 
 #[cfg(any(feature = "executable", feature = "shared"))]
 mod runtime {
-    use crate::entry::{api, fibers, modules, start, unwinding, xray};
+    use crate::entry::{api, fibers, log_lines, modules, start, unwinding, xray};
     use crate::features::{crash, memory_lock};
+    use crate::state::recording;
     use core::ffi::c_int;
     use everycall_hooks::RuntimeTable;
 
@@ -75,6 +76,9 @@ mod runtime {
         lock_memory: memory_lock::lock_memory,
         min_duration: api::set_min_duration,
         xray: xray::xray,
+        off: &recording::DISABLED,
+        quick_mark: api::quick_mark,
+        log: log_lines::log,
     };
 
     /// An initialiser. The C library passes the program's arguments and environment.

@@ -114,6 +114,7 @@ pub(crate) fn base() -> Option<&'static Selection> {
 
 /// Replaces the base selection. The caller holds the module lock.
 pub(crate) fn set_base(selection: Option<&'static Selection>) {
+    HAS_CHANGED.store(1, Relaxed);
     put(&BASE, selection);
 }
 
@@ -166,8 +167,18 @@ pub(crate) fn is_anything_wanted() -> bool {
 /// Whether a session is active. Written by the holder of the module lock.
 static IS_SESSION_ACTIVE: AtomicU32 = AtomicU32::new(0);
 
+/// Whether there was ever a selection: only then, exits may be recorded of calls whose entries were
+/// not.
+static HAS_CHANGED: AtomicU32 = AtomicU32::new(0);
+
+/// Whether entries of single functions may be missing because their functions weren't selected.
+pub(crate) fn may_have_left_out_entries() -> bool {
+    HAS_CHANGED.load(Relaxed) != 0
+}
+
 /// Notes whether sessions are active. The caller holds the module lock.
 pub(crate) fn note_sessions() {
+    HAS_CHANGED.store(1, Relaxed);
     IS_SESSION_ACTIVE.store(u32::from(active_sessions() > 0), Relaxed);
 }
 

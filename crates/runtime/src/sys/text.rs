@@ -18,6 +18,19 @@ pub(crate) unsafe fn start_of(begin: *const u8) -> &'static [u8] {
     }
 }
 
+/// The length of a C string, or `most` if it is longer: no more bytes are read.
+///
+/// # Safety
+/// `begin` is that of a C string, or of `most` bytes.
+pub(crate) unsafe fn length_up_to(begin: *const u8, most: usize) -> usize {
+    let mut length = 0;
+    // SAFETY: by contract.
+    while length < most && unsafe { *begin.wrapping_add(length) } != 0 {
+        length += 1;
+    }
+    length
+}
+
 /// The bytes of a C string. (Without `strlen`, which the program may define.)
 ///
 /// # Safety

@@ -2,6 +2,7 @@
 
 use crate::state::places::Place;
 use crate::state::recording;
+use crate::state::selection;
 use crate::threads::open_calls::{Exit, Frame};
 use crate::threads::thread::Thread;
 use crate::threads::triggers::Fallen;
@@ -127,7 +128,10 @@ impl Thread<'_> {
     pub(crate) fn drop_below(&self, ticks: u64, hook: u64, jumps: bool) {
         self.leave(ticks, unwound::KNOWN, |fallen| {
             self.open.drop_below(hook, |call| fallen.add(self, call, ticks));
-            let inlined = if jumps { self.open.count_inlined(hook) } else { 0 };
+            // Where functions were switched off, the outermost call at this stack pointer may be one
+            // whose exit wasn't recorded, in whose place the function was called.
+            let is_inlined = jumps && !selection::may_have_left_out_entries();
+            let inlined = if is_inlined { self.open.count_inlined(hook) } else { 0 };
             self.open.drop_frames(inlined, |call| fallen.add(self, call, ticks));
         });
     }
@@ -146,7 +150,11 @@ impl Thread<'_> {
                 self.look_at_name();
             }
         } else {
-            self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
+            // A call whose entry wasn't selected may have been made on another stack, of which nothing
+            // is known yet.
+            if !selection::may_have_left_out_entries() {
+                self.drop_dead(ticks, Frame::Body(frame.stack_pointer()));
+            }
             if found == Exit::Stray {
                 self.slot.orphan_exits().fetch_add(1, Relaxed);
             } else {

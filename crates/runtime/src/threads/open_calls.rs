@@ -7,6 +7,7 @@
 //! pointer is already valid.)
 #![allow(unsafe_code)] // Entries of open-call stacks, by their addresses.
 
+use crate::state::selection;
 use crate::threads::deep_calls::DeepCalls;
 use core::cell::Cell;
 use core::mem::offset_of;
@@ -726,6 +727,15 @@ impl<'a> OpenCalls<'a> {
                 && pointer >= own
             {
                 return if pointer == own { Exit::Uncounted } else { Exit::Stray };
+            }
+            // So is an outer call where the inner one's entry wasn't recorded: the exit's frame lies
+            // in a call that is open within the outer one. (Otherwise, calls that were left without
+            // an exit may be open there: the exit is the outer call's, in a frame that has grown.)
+            if let Frame::Body(own) = frame
+                && pointer > own
+                && selection::may_have_left_out_entries()
+            {
+                return Exit::Stray;
             }
             let outside = matches!(frame, Frame::Start(own) if pointer > own && pointer != u64::MAX);
             if outside && !alternate.is_other(frame.stack_pointer(), pointer) {

@@ -1,4 +1,4 @@
-//! Labels, instants and spans that are written as hooks write calls: without a system call and without the slow path.
+//! Labels, instants, spans, counters and log lines that are written as hooks write calls: without a system call and without the slow path.
 //!
 //! The conditions are those of a hook's straight way: the thread runs the control block's stack, records, has room in its
 //! segment, the upper half of the clock is known, and no open call is dead. Otherwise nothing is done here.
@@ -9,78 +9,152 @@ use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed, Ordering::Release};
 use everycall_format::arena::OpenCall;
 use everycall_format::event::{WORD_SIZE, kind, payload_word, record_word};
-use everycall_format::label::{NAME_MAX, NO_VALUE};
+use everycall_format::label::NAME_MAX;
 use everycall_hooks::{add_own, exchange_own};
 use everycall_ring::{Control, left_out};
 
 /// Payloads before the name.
 const VALUE_PAYLOADS: usize = 2;
 
-/// Writes a mark of the calling thread, or nothing if the thread is left out. `stack_pointer`: calls below it are dead.
-/// Returns false if the slow path has to do it.
-pub(crate) fn write(class: u8, value: Option<u64>, name: &[u8], stack_pointer: u64) -> bool {
-    let Some(control) = local::last() else { return false };
+/// What became of a mark.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Done {
+    /// It is written, or the thread is left out.
+    Yes,
+    /// The slow path has to do it.
+    No,
+}
+
+/// Writes a mark of the calling thread, or nothing if the thread is left out. `detail`: class and flags. `stack_pointer`: calls
+/// below it are dead.
+#[inline(always)]
+pub(crate) fn write(detail: u8, value: u64, name: &[u8], stack_pointer: u64) -> Done {
+    let Some(control) = local::last() else { return Done::No };
     if is_left_out(control, stack_pointer) {
-        return true;
+        return Done::Yes;
     }
     if name.len() > NAME_MAX {
-        return false; // It has to be cut, which takes more care.
+        return Done::No; // It has to be cut, which takes more care.
     }
     let count = VALUE_PAYLOADS + name.len().div_ceil(4);
-    let Some((slot, ticks)) = reserve(control, 1 + count, stack_pointer) else { return false };
-    let put = |index: usize, word: u64| {
+    let Some(record) = Reserved::new(control, count, stack_pointer) else { return Done::No };
+    record.put(1, payload_word(value as u32, kind::LABEL, 1));
+    record.put(2, payload_word((value >> 32) as u32, kind::LABEL, 2));
+    record.put_bytes(1 + VALUE_PAYLOADS, kind::LABEL, name);
+    record.finish(kind::LABEL, detail);
+    Done::Yes
+}
+
+/// Writes a record of `count` payloads, which `fill` gives in their order. Or nothing, as above.
+#[inline(always)]
+pub(crate) fn write_payloads(
+    kind: u8,
+    count: usize,
+    stack_pointer: u64,
+    fill: impl FnOnce(&mut Payloads<'_>),
+) -> Done {
+    let Some(control) = local::last() else { return Done::No };
+    if is_left_out(control, stack_pointer) {
+        return Done::Yes;
+    }
+    let Some(record) = Reserved::new(control, count, stack_pointer) else { return Done::No };
+    fill(&mut Payloads { record: &record, kind, next: 1 });
+    record.finish(kind, 0);
+    Done::Yes
+}
+
+/// Payloads of a record that is being written.
+pub(crate) struct Payloads<'r> {
+    record: &'r Reserved,
+    kind: u8,
+    next: usize,
+}
+
+impl Payloads<'_> {
+    /// The next one; nothing, where none is left.
+    #[inline(always)]
+    pub(crate) fn push(&mut self, payload: u32) {
+        if self.next <= self.record.count {
+            self.record.put(self.next, payload_word(payload, self.kind, self.next as u8));
+            self.next += 1;
+        }
+    }
+}
+
+/// Slots of a record in the calling thread's ring.
+struct Reserved {
+    slot: *mut u64,
+    ticks: u64,
+    count: usize,
+}
+
+impl Reserved {
+    /// Reserves slots for a first word and `count` payloads.
+    ///
+    /// The position is read first and exchanged last. If a signal handler has written anything between, the exchange fails: so
+    /// all that was found between suspensions, and slot order is the order of time.
+    #[inline(always)]
+    fn new(control: &Control, count: usize, stack_pointer: u64) -> Option<Reserved> {
+        let words = 1 + count;
+        // Another stack's block: before anything else of it is touched.
+        let is_its_stack = stack_pointer >= control.stack_low.load(Relaxed)
+            && stack_pointer < control.stack_high.load(Relaxed);
+        if !is_its_stack {
+            return None;
+        }
+        let slot = control.position.load(Relaxed);
+        let after = slot.wrapping_add((words * WORD_SIZE) as u64);
+        let ticks = everycall_hooks::ticks();
+        let has_room = after > slot && after <= control.end.load(Relaxed);
+        if !has_room
+            || (ticks >> 32) as u32 != control.ticks_high.load(Relaxed)
+            || control.resumed.load(Relaxed) != 0
+            || control.deep.load(Relaxed) != 0
+            || innermost(control) < stack_pointer
+            || !exchange_own(&control.position, slot, after)
+        {
+            return None;
+        }
+        add_own(&control.other_words, words as u64);
+        Some(Reserved { slot: slot as *mut u64, ticks, count })
+    }
+
+    #[inline(always)]
+    fn put(&self, index: usize, word: u64) {
         // SAFETY: one of the reserved slots.
-        let slot = unsafe { AtomicU64::from_ptr((slot as *mut u64).wrapping_add(index)) };
+        let slot = unsafe { AtomicU64::from_ptr(self.slot.wrapping_add(index)) };
         slot.store(word, Release);
-    };
-    let (value, flags) = match value {
-        Some(value) => (value, 0),
-        None => (0, NO_VALUE),
-    };
-    put(1, payload_word(value as u32, kind::LABEL, 1));
-    put(2, payload_word((value >> 32) as u32, kind::LABEL, 2));
-    for (index, part) in (1 + VALUE_PAYLOADS..).zip(name.chunks(4)) {
-        let four = match *part {
-            [a, b, c, d] => u32::from_le_bytes([a, b, c, d]),
+    }
+
+    /// Writes bytes into the slots from `index` on.
+    #[inline(always)]
+    fn put_bytes(&self, mut index: usize, kind: u8, bytes: &[u8]) {
+        let mut fours = bytes.chunks_exact(4);
+        for part in &mut fours {
+            let &[a, b, c, d] = part else { continue };
+            self.put(index, payload_word(u32::from_le_bytes([a, b, c, d]), kind, index as u8));
+            index += 1;
+        }
+        let rest = fours.remainder().len();
+        if rest == 0 {
+            return;
+        }
+        let four = match *bytes {
+            // The last four bytes hold the rest.
+            [.., a, b, c, d] => u32::from_le_bytes([a, b, c, d]) >> (8 * (4 - rest)),
             [a, b, c] => u32::from_le_bytes([a, b, c, 0]),
             [a, b] => u32::from_le_bytes([a, b, 0, 0]),
             [a] => a.into(),
-            _ => 0,
+            [] => 0,
         };
-        put(index, payload_word(four, kind::LABEL, index as u8));
+        self.put(index, payload_word(four, kind, index as u8));
     }
-    // The last one: without it, the others are no record.
-    put(0, record_word(ticks, kind::LABEL, count as u8, class | flags));
-    true
-}
 
-/// Reserves slots in the calling thread's ring. Returns the address of the first one and the time.
-///
-/// The position is read first and exchanged last. If a signal handler has written anything between, the exchange fails: so all
-/// that was found between suspensions, and slot order is the order of time.
-#[inline]
-fn reserve(control: &Control, words: usize, stack_pointer: u64) -> Option<(u64, u64)> {
-    // Another stack's block: before anything else of it is touched.
-    let is_its_stack =
-        stack_pointer >= control.stack_low.load(Relaxed) && stack_pointer < control.stack_high.load(Relaxed);
-    if !is_its_stack {
-        return None;
+    /// Writes the first word, last: without it, the others are no record.
+    #[inline(always)]
+    fn finish(self, kind: u8, detail: u8) {
+        self.put(0, record_word(self.ticks, kind, self.count as u8, detail));
     }
-    let slot = control.position.load(Relaxed);
-    let after = slot.wrapping_add((words * WORD_SIZE) as u64);
-    let ticks = everycall_hooks::ticks();
-    let has_room = after > slot && after <= control.end.load(Relaxed);
-    if !has_room
-        || (ticks >> 32) as u32 != control.ticks_high.load(Relaxed)
-        || control.resumed.load(Relaxed) != 0
-        || control.deep.load(Relaxed) != 0
-        || innermost(control) < stack_pointer
-        || !exchange_own(&control.position, slot, after)
-    {
-        return None;
-    }
-    add_own(&control.other_words, words as u64);
-    Some((slot, ticks))
 }
 
 /// Whether the thread is left out and runs the control block's stack, as hooks see it.
@@ -92,6 +166,7 @@ fn is_left_out(control: &Control, stack_pointer: u64) -> bool {
 }
 
 /// The stack pointer of the innermost open call; the highest one if none is open.
+#[inline]
 fn innermost(control: &Control) -> u64 {
     let call = control.open_top.load(Relaxed).wrapping_sub(size_of::<OpenCall>() as u64);
     let place = (call as *mut u8).wrapping_add(offset_of!(OpenCall, stack_pointer)).cast();

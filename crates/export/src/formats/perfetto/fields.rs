@@ -25,9 +25,12 @@ pub(super) mod event {
     pub(in crate::formats::perfetto) const CATEGORY: u32 = 22;
     pub(in crate::formats::perfetto) const NAME: u32 = 23;
     pub(in crate::formats::perfetto) const FLOW: u32 = 47;
+    pub(in crate::formats::perfetto) const VALUE: u32 = 30;
+    pub(in crate::formats::perfetto) const REAL_VALUE: u32 = 44;
     pub(in crate::formats::perfetto) const BEGIN: u64 = 1;
     pub(in crate::formats::perfetto) const END: u64 = 2;
     pub(in crate::formats::perfetto) const INSTANT: u64 = 3;
+    pub(in crate::formats::perfetto) const COUNTER: u64 = 4;
 }
 
 /// Fields of `DebugAnnotation`.

@@ -1,0 +1,81 @@
+//! Which function of one run is which one of another: builds differ in lines, folders and names of programs.
+
+use std::hash::Hash;
+
+use super::{Aligned, ByKey};
+use crate::profile::{Function, Key, Order, Profile, Sums};
+
+/// A function without what changes between builds: name, module, and file name of its source.
+type Exact = (String, String, Option<String>);
+
+fn base(path: &str) -> String {
+    path.rsplit('/').next().unwrap_or(path).to_owned()
+}
+
+fn exact(function: &Function) -> Exact {
+    let identity = &function.identity;
+    (identity.name.clone(), base(&identity.module), identity.file.as_deref().map(base))
+}
+
+/// The functions of all runs with their sums by run, the old ones first.
+///
+/// Functions are the same if they have the name, the module's and the source's file names in common; else, if on each side only one has the
+/// name and the source's file name: programs get other names.
+#[must_use]
+pub fn align(old: &[Profile], new: &[Profile]) -> Vec<Aligned> {
+    let runs = old.len() + new.len();
+    let mut all: Vec<Aligned> = Vec::new();
+    let mut keys: ByKey<Exact> = ByKey::default();
+    for (run, profile) in old.iter().chain(new).enumerate() {
+        for row in profile.rows(Order::Calls) {
+            let Key::Function(number) = row.key else { continue };
+            let Some(function) = profile.functions().get(*number) else { continue };
+            let index = *keys.entry(exact(function)).or_insert(all.len());
+            if index == all.len() {
+                all.push(Aligned { function: function.clone(), by_run: vec![Sums::default(); runs] });
+            }
+            all[index].function = function.clone();
+            all[index].by_run[run].add(row.sums);
+        }
+    }
+    join(all, old.len())
+}
+
+/// Joins functions that only one side has with those that only the other one has.
+fn join(mut all: Vec<Aligned>, old_runs: usize) -> Vec<Aligned> {
+    let is_in = |runs: &[Sums]| runs.iter().any(|sums| sums.calls > 0);
+    let only = |all: &[Aligned], is_old: bool| {
+        let here = |of: &Aligned| {
+            let (old, new) = of.by_run.split_at(old_runs);
+            if is_old { is_in(old) && !is_in(new) } else { is_in(new) && !is_in(old) }
+        };
+        all.iter().enumerate().filter(|(_, of)| here(of)).map(|(index, _)| index).collect::<Vec<_>>()
+    };
+    let by_file =
+        |function: &Function| (function.identity.name.clone(), function.identity.file.as_deref().map(base));
+    let (olds, news) = (unique(&all, &only(&all, true), by_file), unique(&all, &only(&all, false), by_file));
+    let mut gone = Vec::new();
+    for (key, from) in olds {
+        let Some(&to) = news.get(&key) else { continue };
+        let sums = std::mem::take(&mut all[from].by_run);
+        for (into, sums) in all[to].by_run.iter_mut().zip(&sums) {
+            into.add(sums);
+        }
+        gone.push(from);
+    }
+    gone.sort_unstable();
+    for index in gone.into_iter().rev() {
+        all.remove(index);
+    }
+    all
+}
+
+/// Those with a key that no other has.
+fn unique<K: Eq + Hash>(all: &[Aligned], which: &[usize], key: impl Fn(&Function) -> K) -> ByKey<K> {
+    let mut counts: ByKey<K> = ByKey::default();
+    for &index in which {
+        *counts.entry(key(&all[index].function)).or_default() += 1;
+    }
+    let alone = which.iter().filter(|index| counts.get(&key(&all[**index].function)) == Some(&1));
+    alone.map(|index| (key(&all[*index].function), *index)).collect()
+}

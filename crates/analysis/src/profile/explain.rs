@@ -1,0 +1,179 @@
+//! What the slow calls of some functions did that the median ones did not.
+//!
+//! Two passes: the first one learns how long the calls took, the second one sums up, for the slow ones and for those around the median, the
+//! time by function that they called, their own time and the time that their stack was suspended. Only outermost calls count: one within
+//! another call of these functions is a part of it.
+
+use everycall_export::{Filter, Thread};
+use rustc_hash::FxHashMap;
+
+use super::focus::Focus;
+use super::functions::{FunctionNumber, Functions};
+use super::notes::Notes;
+use super::sketch::Sketch;
+use super::walk::{EndedCall, Visitor, walk};
+use crate::view::TraceView;
+
+/// What some calls did, added up.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Doings {
+    /// How many calls.
+    pub calls: u64,
+    /// How long they took.
+    pub duration_ns: u64,
+    /// Their own time: in them and in what isn't traced, waiting included.
+    pub own_ns: u64,
+    /// The time that their stacks were suspended: fibers that others ran instead of.
+    pub suspended_ns: u64,
+    /// By function that they called: nanoseconds and number of calls.
+    pub called: FxHashMap<FunctionNumber, (u64, u64)>,
+}
+
+impl Doings {
+    fn add(&mut self, call: &EndedCall, called: &FxHashMap<FunctionNumber, (u64, u64)>) {
+        self.calls += 1;
+        self.duration_ns = self.duration_ns.saturating_add(call.duration_ns());
+        self.own_ns = self.own_ns.saturating_add(call.own_ns);
+        self.suspended_ns = self.suspended_ns.saturating_add(call.suspended_ns);
+        for (function, (ns, calls)) in called {
+            let sum = self.called.entry(*function).or_default();
+            *sum = (sum.0.saturating_add(*ns), sum.1 + calls);
+        }
+    }
+
+    /// A sum of them for each call.
+    #[must_use]
+    pub fn per_call(&self, sum: u64) -> f64 {
+        sum as f64 / self.calls.max(1) as f64
+    }
+}
+
+/// What the slow calls did, and what those around the median did.
+pub struct Explanation<'f> {
+    focus: Focus<'f>,
+    functions: Functions,
+    /// What is missing in the trace.
+    pub notes: Notes,
+    /// How long all calls took.
+    pub times: Sketch,
+    /// The slowest one in a hundred, or the slowest one.
+    pub slow: Doings,
+    /// Those between the 45th and 55th percentile.
+    pub median: Doings,
+    is_second: bool,
+    stack: Vec<bool>,
+    /// Depth at which the outermost call of a function in focus is open.
+    outermost: Option<usize>,
+    called: FxHashMap<FunctionNumber, (u64, u64)>,
+    bounds: [u64; 3],
+}
+
+impl<'f> Explanation<'f> {
+    /// Of the functions in focus.
+    #[must_use]
+    pub fn new(focus: Focus<'f>) -> Explanation<'f> {
+        Explanation {
+            focus,
+            functions: Functions::default(),
+            notes: Notes::default(),
+            times: Sketch::default(),
+            slow: Doings::default(),
+            median: Doings::default(),
+            is_second: false,
+            stack: Vec::new(),
+            outermost: None,
+            called: FxHashMap::default(),
+            bounds: [0; 3],
+        }
+    }
+
+    /// The first pass over a trace: all of them come before [`Explanation::second`].
+    pub fn first(&mut self, view: &TraceView<'_>, filter: &Filter) {
+        self.pass(view, filter);
+    }
+
+    /// The second pass, over the same traces.
+    pub fn second(&mut self, view: &TraceView<'_>, filter: &Filter) {
+        if !self.is_second {
+            self.is_second = true;
+            let times = &self.times;
+            let at = |of| times.percentile(of).unwrap_or(0);
+            // The middle of a bucket may be this much above the values in it.
+            let (below, above) = (|ns: u64| ns - ns / 64, |ns: u64| ns.saturating_add(ns / 64));
+            let slow = below(at(9_900)).min(times.max().unwrap_or(0));
+            self.bounds = [below(at(4_500)), above(at(5_500)), slow];
+        }
+        self.pass(view, filter);
+    }
+
+    fn pass(&mut self, view: &TraceView<'_>, filter: &Filter) {
+        let mut functions = std::mem::take(&mut self.functions);
+        let mut notes = Notes::default();
+        walk(view, filter, None, &mut functions, &mut notes, self);
+        self.functions = functions;
+        if !self.is_second {
+            self.notes.add(&notes);
+        }
+    }
+
+    /// The functions that occurred.
+    #[must_use]
+    pub fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    /// Whether any of the functions in focus occurred.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        self.focus.has_any()
+    }
+
+    /// The shortest duration of the calls that count as slow.
+    #[must_use]
+    pub fn slow_from_ns(&self) -> u64 {
+        self.bounds[2]
+    }
+}
+
+impl Visitor for Explanation<'_> {
+    fn thread(&mut self, _: &Thread) {
+        self.stack.clear();
+        self.outermost = None;
+    }
+
+    fn begin(&mut self, function: FunctionNumber, _: Option<FunctionNumber>, functions: &Functions) {
+        let is_meant = self.focus.has(function, functions);
+        if is_meant && self.outermost.is_none() {
+            self.outermost = Some(self.stack.len());
+            self.called.clear();
+        }
+        self.stack.push(is_meant);
+    }
+
+    fn end(&mut self, call: &EndedCall) {
+        self.stack.pop();
+        let Some(outermost) = self.outermost else { return };
+        if self.stack.len() == outermost + 1 && self.is_second {
+            let sum = self.called.entry(call.function).or_default();
+            *sum = (sum.0.saturating_add(call.duration_ns()), sum.1 + u64::from(call.counts));
+        }
+        if self.stack.len() > outermost {
+            return;
+        }
+        self.outermost = None;
+        if !call.is_shown || !call.is_timed() {
+            return;
+        }
+        if !self.is_second {
+            self.times.record(call.duration_ns());
+            return;
+        }
+        let [from, until, slow] = self.bounds;
+        if call.duration_ns() >= slow {
+            self.slow.add(call, &self.called);
+        }
+        if (from..=until).contains(&call.duration_ns()) {
+            self.median.add(call, &self.called);
+        }
+    }
+}

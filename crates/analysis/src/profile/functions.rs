@@ -1,0 +1,195 @@
+//! The functions of one or several traces, numbered.
+
+use std::collections::BTreeSet;
+
+use everycall_symbols::Thunk;
+use everycall_timeline::Location;
+use regex::Regex;
+use rustc_hash::FxHashMap;
+
+use crate::names::{FunctionGroup, SymbolNames};
+use crate::view::TraceView;
+
+/// Number of a function in [`Functions`].
+pub type FunctionNumber = u32;
+
+/// A function as its source has it, in whichever trace: clones of it, such as what compilers make of one constructor, are the same.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct FunctionIdentity {
+    /// The whole demangled name.
+    pub name: String,
+    /// File name of its module; its path where two modules of a trace have the file name.
+    pub module: String,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line of its declaration.
+    pub line: Option<u32>,
+    /// Tells functions from each other of which nothing else is known.
+    pub part: Option<u64>,
+}
+
+/// A function.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Function {
+    /// What tells it from others.
+    pub identity: FunctionIdentity,
+    /// Its name as it is shown.
+    pub name: String,
+    /// The linker's names of what was called: more than one where there are clones.
+    pub symbols: BTreeSet<String>,
+    /// The lowest location at which it was entered.
+    lowest: Option<Location>,
+}
+
+impl Function {
+    /// One that is known by its identity alone.
+    #[must_use]
+    pub fn of(identity: FunctionIdentity) -> Function {
+        Function { name: identity.name.clone(), identity, ..Function::default() }
+    }
+
+    /// For sorting where all else is the same.
+    pub(crate) fn order(&self) -> (Option<Location>, &FunctionIdentity) {
+        (self.lowest, &self.identity)
+    }
+}
+
+/// Functions, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Functions {
+    all: Vec<Function>,
+    numbers: FxHashMap<FunctionIdentity, FunctionNumber>,
+}
+
+impl Functions {
+    /// All of them, by number.
+    #[must_use]
+    pub fn all(&self) -> &[Function] {
+        &self.all
+    }
+
+    /// The function with a number.
+    #[must_use]
+    pub fn get(&self, number: FunctionNumber) -> Option<&Function> {
+        self.all.get(number as usize)
+    }
+
+    /// The number of a function, which is added if it is new.
+    pub fn number(&mut self, function: Function) -> FunctionNumber {
+        if let Some(&number) = self.numbers.get(&function.identity) {
+            let known = &mut self.all[number as usize];
+            known.symbols.extend(function.symbols);
+            known.lowest = known.lowest.into_iter().chain(function.lowest).min();
+            return number;
+        }
+        let number = self.all.len() as FunctionNumber;
+        self.numbers.insert(function.identity.clone(), number);
+        self.all.push(function);
+        number
+    }
+}
+
+/// What is at a location.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) function: FunctionNumber,
+    /// How it goes on in its function, if it is a thunk of it.
+    pub(crate) thunk: Option<Thunk>,
+    /// Whether the filter's pattern matches its name.
+    pub(crate) matches: bool,
+}
+
+/// Who knows what is at a location.
+pub(crate) trait PlaceOf {
+    fn get(&mut self, location: Location, functions: &mut Functions) -> Place;
+}
+
+/// The places of one trace.
+pub(crate) struct Places<'a> {
+    names: &'a SymbolNames<'a>,
+    pattern: Option<&'a Regex>,
+    /// By index of a module: what its functions' identities have.
+    modules: Vec<String>,
+    groups: FxHashMap<FunctionGroup, FunctionNumber>,
+    places: FxHashMap<Location, Place>,
+}
+
+impl<'a> Places<'a> {
+    pub(crate) fn new(view: &'a TraceView<'_>, pattern: Option<&'a Regex>) -> Places<'a> {
+        let paths: Vec<String> =
+            view.trace().modules().iter().map(|module| module.path_lossy().into_owned()).collect();
+        let base = |path: &str| path.rsplit('/').next().unwrap_or(path).to_owned();
+        let mut of_base: FxHashMap<String, BTreeSet<&str>> = FxHashMap::default();
+        for path in &paths {
+            of_base.entry(base(path)).or_default().insert(path);
+        }
+        let modules = paths.iter().map(|path| {
+            let base = base(path);
+            if of_base.get(&base).is_some_and(|paths| paths.len() > 1) { path.clone() } else { base }
+        });
+        Places {
+            names: view.names(),
+            pattern,
+            modules: modules.collect(),
+            groups: FxHashMap::default(),
+            places: FxHashMap::default(),
+        }
+    }
+
+    #[cold]
+    fn find(&mut self, location: Location, functions: &mut Functions) -> Place {
+        let named = self.names.name(location);
+        let matches = self.pattern.is_none_or(|pattern| {
+            pattern.is_match(&named.name)
+                || named.full_name.as_deref().is_some_and(|full| pattern.is_match(full))
+        });
+        let group = self.names.group(location);
+        let mut function = Function {
+            name: named.name.clone().into_owned(),
+            symbols: self.names.symbol(location).into_iter().collect(),
+            lowest: Some(location),
+            ..Function::default()
+        };
+        let number = match self.groups.get(&group) {
+            Some(&number) => {
+                if let Some(known) = functions.get(number) {
+                    function.identity = known.identity.clone();
+                }
+                functions.number(function)
+            }
+            None => {
+                let module = location.module_index().and_then(|index| self.modules.get(index));
+                let (file, line, part) = match &group {
+                    FunctionGroup::Named { place, alone, .. } => {
+                        let (file, line) = place.clone().unzip();
+                        (file, line.flatten(), alone.map(|id| id.index() as u64))
+                    }
+                    FunctionGroup::At(location) => (None, None, Some(location.image_address)),
+                };
+                function.identity = FunctionIdentity {
+                    name: named.full_name.unwrap_or(named.name).into_owned(),
+                    module: module.cloned().unwrap_or_else(|| named.module.into_owned()),
+                    file,
+                    line,
+                    part,
+                };
+                let number = functions.number(function);
+                self.groups.insert(group, number);
+                number
+            }
+        };
+        let place = Place { function: number, thunk: self.names.leads_on(location), matches };
+        self.places.insert(location, place);
+        place
+    }
+}
+
+impl PlaceOf for Places<'_> {
+    #[inline]
+    fn get(&mut self, location: Location, functions: &mut Functions) -> Place {
+        match self.places.get(&location) {
+            Some(place) => *place,
+            None => self.find(location, functions),
+        }
+    }
+}

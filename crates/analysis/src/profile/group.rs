@@ -1,0 +1,86 @@
+//! By what calls are grouped.
+
+use super::functions::{FunctionNumber, Functions};
+
+/// By what calls are grouped.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Grouping {
+    /// The function that was called.
+    #[default]
+    Function,
+    /// The thread or fiber.
+    Thread,
+    /// The process: one program's run in it.
+    Process,
+    /// The program or library of the function.
+    Module,
+    /// The source file of the function.
+    File,
+    /// The value of the label of this name at the innermost call around that has it.
+    Label(String),
+    /// The functions of all calls around, and that of the call itself.
+    Path,
+}
+
+/// What the calls of a group have in common.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Key {
+    /// Their function.
+    Function(FunctionNumber),
+    /// Their thread.
+    Thread {
+        /// Number of the trace, from 0 in the order in which they were added.
+        trace: usize,
+        /// The kernel's number of the process.
+        pid: u32,
+        /// The kernel's number of the thread; of fibers see [`everycall_timeline::FIBERS_FROM`].
+        tid: u32,
+        /// Its name.
+        name: String,
+    },
+    /// Their process.
+    Process {
+        /// Number of the trace, as above.
+        trace: usize,
+        /// The kernel's number.
+        pid: u32,
+        /// The program's name.
+        name: String,
+    },
+    /// Module of their functions.
+    Module(String),
+    /// Source file of their functions, where it is known.
+    File(Option<String>),
+    /// Value of a label.
+    Label {
+        /// Whether any call around has it.
+        is_set: bool,
+        /// Its value, where it was given one.
+        value: Option<u64>,
+    },
+    /// Their path, from the outside inwards. None: paths beyond [`super::PATHS_MAX`].
+    Path(Vec<FunctionNumber>),
+}
+
+impl Key {
+    /// For people.
+    #[must_use]
+    pub fn shown(&self, functions: &Functions) -> String {
+        let name = |number: FunctionNumber| {
+            functions.get(number).map_or_else(String::new, |function| function.name.clone())
+        };
+        match self {
+            Key::Function(number) => name(*number),
+            Key::Thread { pid, tid, name, .. } if pid == tid => format!("{name} {tid}"),
+            Key::Thread { pid, tid, name, .. } => format!("{name} {tid} of {pid}"),
+            Key::Process { pid, name, .. } => format!("{name} {pid}"),
+            Key::Module(module) => module.clone(),
+            Key::File(file) => file.clone().unwrap_or_else(|| "(source file not known)".to_owned()),
+            Key::Label { is_set: false, .. } => "(without the label)".to_owned(),
+            Key::Label { value: None, .. } => "(without a value)".to_owned(),
+            Key::Label { value: Some(value), .. } => value.to_string(),
+            Key::Path(path) if path.is_empty() => "(further paths)".to_owned(),
+            Key::Path(path) => path.iter().map(|number| name(*number)).collect::<Vec<_>>().join(" > "),
+        }
+    }
+}

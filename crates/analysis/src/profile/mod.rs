@@ -1,0 +1,328 @@
+//! Every number about calls: by function, thread, process, module, source file, label and path.
+//!
+//! ```text
+//! walk       TraceView + Filter -> begins and ends of functions' calls, with own times: the one way through a trace
+//! functions  names and places, the same over several traces
+//! sums       what is added up of calls;  sketch: their durations, with percentiles within 1 %
+//! table      sums by group;  group: by what;  tree: by path
+//! focus      the functions of a question: edges (callers and callees), slowest, explain
+//! notes      what is missing in the numbers
+//! stored     profiles in files
+//! ```
+
+mod edges;
+mod explain;
+mod focus;
+mod functions;
+mod group;
+mod notes;
+mod sketch;
+mod slowest;
+pub mod stored;
+mod sums;
+mod table;
+mod tree;
+mod walk;
+
+use std::cmp::Reverse;
+
+use everycall_export::{Filter, Source as _};
+
+use crate::view::TraceView;
+pub use edges::{Edge, Edges};
+pub use explain::{Doings, Explanation};
+pub use focus::Focus;
+pub use functions::{Function, FunctionIdentity, FunctionNumber, Functions};
+pub use group::{Grouping, Key};
+pub use notes::Notes;
+pub use sketch::Sketch;
+pub use slowest::{SlowCall, Slowest};
+pub use sums::Sums;
+use table::{Cells, Table};
+pub use tree::{Node, PATHS_MAX, ROOT, Tree};
+
+/// What one function did: clones of it, such as what compilers make of one constructor, are the same function.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FunctionRow {
+    /// Demangled name.
+    pub name: String,
+    /// The linker's names of what was called: more than one where there are clones.
+    pub symbols: Vec<String>,
+    /// File name of its module.
+    pub module: String,
+    /// Source file.
+    pub file: Option<String>,
+    /// Line of its declaration.
+    pub line: Option<u32>,
+    /// Calls in the trace, cut ones included. A thunk and the function that it goes on in are one.
+    pub calls: u64,
+    /// Nanoseconds in it and what it called, as far as they are in the trace; calls within a call of the same
+    /// function add nothing.
+    pub total_ns: u64,
+    /// Nanoseconds in it without what it called.
+    pub own_ns: u64,
+    /// The time behind its tail calls into code that isn't traced, at most: until each thread's next event. Not part of the other times.
+    pub tail_at_most_ns: u64,
+}
+
+/// By what groups are ordered, the largest first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Number of calls.
+    Calls,
+    /// Nanoseconds in the function itself.
+    OwnTime,
+    /// Nanoseconds in the function and what it called.
+    TotalTime,
+    /// Mean of the calls' durations.
+    Average,
+    /// The shortest call.
+    Min,
+    /// The longest call.
+    Max,
+    /// A percentile of the calls' durations, in ten thousandths.
+    Percentile(u32),
+    /// Calls that were unwound.
+    Unwound,
+}
+
+impl Order {
+    /// What each is called.
+    pub const NAMED: [(&'static str, Order); 11] = [
+        ("calls", Order::Calls),
+        ("total", Order::TotalTime),
+        ("own", Order::OwnTime),
+        ("avg", Order::Average),
+        ("min", Order::Min),
+        ("p50", Order::Percentile(5_000)),
+        ("p90", Order::Percentile(9_000)),
+        ("p99", Order::Percentile(9_900)),
+        ("p99.9", Order::Percentile(9_990)),
+        ("max", Order::Max),
+        ("throws", Order::Unwound),
+    ];
+
+    /// The one that is called so; `self` and `average`, as other tools say, are `own` and `avg`.
+    #[must_use]
+    pub fn parse(name: &str) -> Option<Order> {
+        let name = match name {
+            "self" => "own",
+            "average" => "avg",
+            "call" => "calls",
+            name => name,
+        };
+        Order::NAMED.iter().find(|(known, _)| *known == name).map(|(_, order)| *order)
+    }
+
+    /// What it is called.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        Order::NAMED.iter().find(|(_, order)| *order == self).map_or("", |(name, _)| name)
+    }
+
+    /// Whether the number is one of nanoseconds.
+    #[must_use]
+    pub fn is_time(self) -> bool {
+        !matches!(self, Order::Calls | Order::Unwound)
+    }
+
+    /// The number of a group that counts.
+    #[must_use]
+    pub fn number(self, sums: &Sums) -> u64 {
+        match self {
+            Order::Calls => sums.calls,
+            Order::OwnTime => sums.own_ns,
+            Order::TotalTime => sums.total_ns,
+            Order::Average => sums.times.average().unwrap_or(0),
+            Order::Min => sums.times.min().unwrap_or(0),
+            Order::Max => sums.times.max().unwrap_or(0),
+            Order::Percentile(of) => sums.times.percentile(of).unwrap_or(0),
+            Order::Unwound => sums.unwound,
+        }
+    }
+}
+
+/// Calls by groups, of one or several traces.
+#[derive(Clone, Debug, Default)]
+pub struct Profile {
+    grouping: Grouping,
+    functions: Functions,
+    cells: Cells,
+    tree: Option<Tree>,
+    traces: usize,
+    /// Calls of all groups.
+    pub calls: u64,
+    /// Calls that were unwound: left by an exception, longjmp or the end of their thread.
+    pub unwound: u64,
+    /// What is missing in the numbers.
+    pub notes: Notes,
+}
+
+/// A group with its sums.
+#[derive(Clone, Copy, Debug)]
+pub struct Row<'p> {
+    /// The group.
+    pub key: &'p Key,
+    /// Its calls.
+    pub sums: &'p Sums,
+}
+
+impl Profile {
+    /// Sums up all calls of a trace by function.
+    #[must_use]
+    pub fn of(view: &TraceView<'_>) -> Profile {
+        let mut profile = Profile::by(Grouping::Function);
+        profile.add_trace(view, &Filter::default());
+        profile
+    }
+
+    /// One without calls.
+    #[must_use]
+    pub fn by(grouping: Grouping) -> Profile {
+        let tree = (grouping == Grouping::Path).then(Tree::default);
+        Profile { grouping, tree, ..Profile::default() }
+    }
+
+    /// The same, with the distribution of own times, which takes a little longer.
+    #[must_use]
+    pub fn with_own_times(mut self) -> Profile {
+        self.cells.has_own_times = true;
+        self
+    }
+
+    /// Adds the calls of a trace that pass a filter.
+    pub fn add_trace(&mut self, view: &TraceView<'_>, filter: &Filter) {
+        let processes = view.processes().iter().map(|process| process.name.clone()).collect();
+        let Profile { grouping, functions, cells, tree, notes, traces, .. } = self;
+        let grouping = &*grouping;
+        let label = match grouping {
+            Grouping::Label(label) => Some(label.as_str()),
+            _ => None,
+        };
+        match tree {
+            Some(tree) => walk::walk(view, filter, None, functions, notes, tree),
+            None => {
+                let mut table = Table::new(cells, grouping, *traces, processes);
+                walk::walk(view, filter, label, functions, notes, &mut table);
+            }
+        }
+        *traces += 1;
+        self.settle();
+    }
+
+    /// Adds another one that is grouped likewise, by function.
+    pub fn add(&mut self, other: &Profile) {
+        for cell in &other.cells.all {
+            let key = match &cell.key {
+                Key::Function(number) => {
+                    let Some(function) = other.functions.get(*number) else { continue };
+                    Key::Function(self.functions.number(function.clone()))
+                }
+                key => key.clone(),
+            };
+            self.cells.add(key, &cell.sums);
+        }
+        self.traces += other.traces;
+        self.notes.add(&other.notes);
+        self.settle();
+    }
+
+    /// Brings what follows from the rest up to date.
+    fn settle(&mut self) {
+        if let Some(tree) = &self.tree {
+            let mut cells = Cells::default();
+            for node in (0..tree.nodes().len()).filter(|node| tree.nodes()[*node].sums.calls > 0) {
+                cells.add(Key::Path(tree.path(node)), &tree.nodes()[node].sums);
+            }
+            if tree.further.calls > 0 {
+                cells.add(Key::Path(Vec::new()), &tree.further);
+            }
+            self.cells = cells;
+        }
+        let sum = |of: fn(&Sums) -> u64| self.cells.all.iter().map(|cell| of(&cell.sums)).sum();
+        (self.calls, self.unwound) = (sum(|sums| sums.calls), sum(|sums| sums.unwound));
+    }
+
+    /// By what it is grouped.
+    #[must_use]
+    pub fn grouping(&self) -> &Grouping {
+        &self.grouping
+    }
+
+    /// The functions that occurred.
+    #[must_use]
+    pub fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    /// The tree, where it is grouped by path.
+    #[must_use]
+    pub fn tree(&self) -> Option<&Tree> {
+        self.tree.as_ref()
+    }
+
+    /// How many groups there are.
+    #[must_use]
+    pub fn function_count(&self) -> usize {
+        self.cells.all.len()
+    }
+
+    /// The groups with calls, in this order, which is the same each time.
+    #[must_use]
+    pub fn rows(&self, order: Order) -> Vec<Row<'_>> {
+        let cells = self.cells.all.iter().filter(|cell| cell.sums.calls > 0 || cell.sums.own_ns > 0);
+        let mut rows: Vec<_> = cells.map(|cell| Row { key: &cell.key, sums: &cell.sums }).collect();
+        let function = |key: &Key| match key {
+            Key::Function(number) => self.functions.get(*number).map(Function::order),
+            _ => None,
+        };
+        rows.sort_by(|one, other| {
+            let by_number = Reverse(order.number(one.sums)).cmp(&Reverse(order.number(other.sums)));
+            by_number
+                .then_with(|| function(one.key).cmp(&function(other.key)))
+                .then_with(|| one.key.cmp(other.key))
+        });
+        rows
+    }
+
+    /// The first `count` functions in this order, with their names; those whose number is 0 are left out.
+    #[must_use]
+    pub fn top(&self, order: Order, count: usize) -> Vec<FunctionRow> {
+        let rows = self.rows(order).into_iter().filter(|row| order.number(row.sums) > 0);
+        let row = |row: Row<'_>| {
+            let Key::Function(number) = row.key else { return None };
+            let Function { identity, name, symbols, .. } = self.functions.get(*number)?;
+            let Sums { calls, total_ns, own_ns, untraced_at_most_ns, .. } = *row.sums;
+            Some(FunctionRow {
+                name: name.clone(),
+                symbols: symbols.iter().cloned().collect(),
+                module: identity.module.clone(),
+                file: identity.file.clone(),
+                line: identity.line,
+                calls,
+                total_ns,
+                own_ns,
+                tail_at_most_ns: untraced_at_most_ns,
+            })
+        };
+        rows.filter_map(row).take(count).collect()
+    }
+}
+
+/// A profile of calls that never were: functions with the durations of their calls, which call nothing.
+#[cfg(test)]
+pub(crate) fn made_up(functions: impl IntoIterator<Item = (FunctionIdentity, Vec<u64>)>) -> Profile {
+    let mut profile = Profile::by(Grouping::Function).with_own_times();
+    for (identity, times) in functions {
+        let mut sums = Sums { calls: times.len() as u64, ..Sums::default() };
+        for time in times {
+            sums.times.record(time);
+            sums.own_times.record(time);
+        }
+        (sums.total_ns, sums.own_ns) = (sums.times.sum(), sums.times.sum());
+        let key = Key::Function(profile.functions.number(Function::of(identity)));
+        profile.cells.add(key, &sums);
+    }
+    profile.settle();
+    profile
+}

@@ -1,0 +1,80 @@
+//! What is not in the numbers of a profile.
+
+use everycall_export::Thread;
+use everycall_timeline::{Gap, GapKind, ThreadInfo};
+
+/// What is missing in the traces that a profile was made of.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Notes {
+    /// Events that are missing, as far as somebody counted.
+    pub lost: u64,
+    /// Places at which nobody knows how many are missing.
+    pub losses_uncounted: u64,
+    /// Exits whose entry is not in the trace.
+    pub orphan_exits: u64,
+    /// Calls beyond the depth limit: they are in no other number.
+    pub too_deep: u64,
+    /// Short calls that were dropped while this was recorded: they are in no other number.
+    pub dropped_short: u64,
+    /// Threads whose beginning was overwritten.
+    pub beginning_overwritten: u64,
+    /// Times that recording was off in a thread.
+    pub gaps: u64,
+    /// By index of a thread in the trace that was added last: exits of thunks, which have no entry.
+    pub thunk_exits: Vec<u64>,
+}
+
+impl Notes {
+    pub(crate) fn thread(&mut self, thread: &Thread, info: Option<&ThreadInfo>) {
+        self.dropped_short = self.dropped_short.saturating_add(thread.dropped);
+        self.beginning_overwritten += u64::from(info.is_some_and(|info| info.segments_overwritten > 0));
+    }
+
+    pub(crate) fn gap(&mut self, gap: &Gap) {
+        self.gaps += u64::from(gap.why != GapKind::Suspended);
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Notes) {
+        for (sum, more) in self.numbers_mut().into_iter().zip(other.numbers()) {
+            *sum = sum.saturating_add(more);
+        }
+    }
+
+    /// What the numbers are called in outputs for programs.
+    pub const NAMES: [&'static str; 7] = [
+        "lost_events",
+        "losses_not_counted",
+        "orphan_exits",
+        "calls_too_deep",
+        "dropped_short_calls",
+        "threads_beginning_overwritten",
+        "gaps",
+    ];
+
+    /// All numbers, in the order of [`Notes::NAMES`].
+    #[must_use]
+    pub fn numbers(&self) -> [u64; 7] {
+        [
+            self.lost,
+            self.losses_uncounted,
+            self.orphan_exits,
+            self.too_deep,
+            self.dropped_short,
+            self.beginning_overwritten,
+            self.gaps,
+        ]
+    }
+
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 7] {
+        [
+            &mut self.lost,
+            &mut self.losses_uncounted,
+            &mut self.orphan_exits,
+            &mut self.too_deep,
+            &mut self.dropped_short,
+            &mut self.beginning_overwritten,
+            &mut self.gaps,
+        ]
+    }
+}

@@ -1,0 +1,374 @@
+//! Many values in little memory: their percentiles within 1 %.
+//!
+//! Up to [`FEW`] values are kept as they are, so their percentiles are exact. More are counted in buckets, [`PER_OCTAVE`] for each power of
+//! two, as in an HDR histogram: values below 128 have buckets of their own, a larger value is at most 1/128 (0.79 %) from the middle
+//! of its bucket. Sketches are added by adding their buckets: the sum is the same in whichever order values come.
+
+/// Values that are kept as they are.
+const FEW: usize = 32;
+/// Buckets per power of two, as a power of two.
+const PRECISION: u32 = 6;
+/// Buckets per power of two.
+const PER_OCTAVE: usize = 1 << PRECISION;
+/// Buckets come so many at a time.
+const AT_ONCE: usize = 16;
+/// No value has a bucket beyond it.
+const BUCKETS: usize = (64 - PRECISION as usize + 1) * PER_OCTAVE;
+
+/// The distribution of values, such as the durations of a function's calls in nanoseconds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sketch {
+    count: u64,
+    sum: u64,
+    min: u64,
+    max: u64,
+    /// All values, as long as there are few.
+    few: Vec<u64>,
+    /// Number of the first bucket that there is.
+    first: usize,
+    /// From that bucket on; none as long as there are few values.
+    buckets: Vec<u64>,
+}
+
+#[inline]
+fn bucket(value: u64) -> usize {
+    if value < 2 << PRECISION {
+        return value as usize;
+    }
+    let shift = 63 - PRECISION - value.leading_zeros();
+    ((shift as usize) << PRECISION) + (value >> shift) as usize
+}
+
+/// The value that stands for those of a bucket.
+fn middle(bucket: usize) -> u64 {
+    if bucket < 2 * PER_OCTAVE {
+        return bucket as u64;
+    }
+    let shift = bucket / PER_OCTAVE - 1;
+    let first = ((bucket - shift * PER_OCTAVE) as u64) << shift;
+    first + (1 << shift) / 2
+}
+
+impl Sketch {
+    /// Adds a value.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        self.min = if self.count == 0 { value } else { self.min.min(value) };
+        self.max = self.max.max(value);
+        self.count += 1;
+        self.sum = self.sum.saturating_add(value);
+        if self.buckets.is_empty() {
+            if self.few.len() < FEW {
+                self.few.push(value);
+                return;
+            }
+            self.spill();
+        }
+        self.put(bucket(value), 1);
+    }
+
+    /// Adds all values of another one.
+    pub fn add(&mut self, other: &Sketch) {
+        if other.count == 0 {
+            return;
+        }
+        self.min = if self.count == 0 { other.min } else { self.min.min(other.min) };
+        self.max = self.max.max(other.max);
+        self.count = self.count.saturating_add(other.count);
+        self.sum = self.sum.saturating_add(other.sum);
+        if self.buckets.is_empty() && other.buckets.is_empty() && self.few.len() + other.few.len() <= FEW {
+            self.few.extend_from_slice(&other.few);
+            return;
+        }
+        self.spill();
+        other.few.iter().for_each(|value| self.put(bucket(*value), 1));
+        let counted = other.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        counted.for_each(|(index, count)| self.put(other.first + index, *count));
+    }
+
+    /// From now on there are buckets.
+    #[cold]
+    fn spill(&mut self) {
+        for value in std::mem::take(&mut self.few) {
+            self.put(bucket(value), 1);
+        }
+    }
+
+    #[inline]
+    fn put(&mut self, bucket: usize, count: u64) {
+        let index = bucket.wrapping_sub(self.first);
+        match self.buckets.get_mut(index) {
+            Some(sum) => *sum = sum.saturating_add(count),
+            None => self.put_outside(bucket, count),
+        }
+    }
+
+    #[cold]
+    fn put_outside(&mut self, bucket: usize, count: u64) {
+        if bucket >= BUCKETS {
+            return;
+        }
+        let aligned = bucket - bucket % AT_ONCE;
+        if self.buckets.is_empty() {
+            self.first = aligned;
+        } else if aligned < self.first {
+            let more = self.first - aligned;
+            self.buckets.splice(0..0, std::iter::repeat_n(0, more));
+            self.first = aligned;
+        }
+        let needed = aligned + AT_ONCE - self.first;
+        if self.buckets.len() < needed {
+            self.buckets.resize(needed, 0);
+        }
+        self.buckets[bucket - self.first] += count;
+    }
+
+    /// How many values there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Their sum.
+    #[must_use]
+    pub fn sum(&self) -> u64 {
+        self.sum
+    }
+
+    /// Their mean, rounded down; none of no values.
+    #[must_use]
+    pub fn average(&self) -> Option<u64> {
+        self.sum.checked_div(self.count)
+    }
+
+    /// The least one, exactly.
+    #[must_use]
+    pub fn min(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.min)
+    }
+
+    /// The largest one, exactly.
+    #[must_use]
+    pub fn max(&self) -> Option<u64> {
+        (self.count > 0).then_some(self.max)
+    }
+
+    /// The least value that at least `ten_thousandths` of 10,000 of all values don't exceed (nearest rank): 9,990 for p99.9. Within 1 %.
+    #[must_use]
+    pub fn percentile(&self, ten_thousandths: u32) -> Option<u64> {
+        let rank = (u128::from(self.count) * u128::from(ten_thousandths)).div_ceil(10_000).max(1);
+        let mut below = 0_u128;
+        for (value, count) in self.values() {
+            below += u128::from(count);
+            if below >= rank {
+                return Some(value);
+            }
+        }
+        self.max()
+    }
+
+    /// All values with their numbers, in order: as they are where they are few, else the middles of buckets.
+    pub fn values(&self) -> impl Iterator<Item = (u64, u64)> {
+        let mut few: Vec<_> = self.few.iter().map(|value| (*value, 1)).collect();
+        few.sort_unstable();
+        let counted = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        let buckets =
+            counted.map(|(index, count)| (middle(self.first + index).clamp(self.min, self.max), *count));
+        few.into_iter().chain(buckets)
+    }
+
+    /// How many values lie in each power of two: (lowest value, number), in order, empty ones left out.
+    #[must_use]
+    pub fn octaves(&self) -> Vec<(u64, u64)> {
+        let mut octaves: Vec<(u64, u64)> = Vec::new();
+        for (value, count) in self.values() {
+            let from = value.checked_ilog2().map_or(0, |power| 1 << power);
+            match octaves.last_mut() {
+                Some((last, sum)) if *last == from => *sum = sum.saturating_add(count),
+                _ => octaves.push((from, count)),
+            }
+        }
+        octaves
+    }
+
+    /// The mean without the largest values, of which this takes `per_hundred` out of a hundred, rounded down: one preemption by another
+    /// program doesn't move it.
+    #[must_use]
+    pub fn trimmed_mean(&self, per_hundred: u64) -> Option<f64> {
+        if self.count == 0 {
+            return None;
+        }
+        let mut left = self.count / 100 * per_hundred + self.count % 100 * per_hundred / 100;
+        let mut sum = self.sum as f64;
+        let kept = self.count - left;
+        let mut values: Vec<_> = self.values().collect();
+        while let Some((value, count)) = values.pop().filter(|_| left > 0) {
+            let taken = left.min(count);
+            sum -= value as f64 * taken as f64;
+            left -= taken;
+        }
+        Some(sum.max(0.0) / kept as f64)
+    }
+
+    /// Standard deviation, from the values as they are kept.
+    #[must_use]
+    pub fn deviation(&self) -> Option<f64> {
+        if self.count < 2 {
+            return None;
+        }
+        let mean = self.sum as f64 / self.count as f64;
+        let squares: f64 =
+            self.values().map(|(value, count)| (value as f64 - mean).powi(2) * count as f64).sum();
+        Some((squares / (self.count - 1) as f64).sqrt())
+    }
+
+    /// Its parts, to be stored.
+    pub(crate) fn parts(&self) -> SketchParts {
+        let counted = self.buckets.iter().enumerate().filter(|(_, count)| **count > 0);
+        SketchParts {
+            sum: self.sum,
+            min: self.min,
+            max: self.max,
+            few: self.few.clone(),
+            buckets: counted.map(|(index, count)| ((self.first + index) as u64, *count)).collect(),
+        }
+    }
+
+    /// Out of stored parts; `None` where they contradict each other.
+    pub(crate) fn from_parts(parts: &SketchParts) -> Option<Sketch> {
+        if parts.few.len() > FEW || !parts.few.is_empty() && !parts.buckets.is_empty() {
+            return None;
+        }
+        let mut sketch = Sketch { few: parts.few.clone(), ..Sketch::default() };
+        sketch.count = parts.few.len() as u64;
+        for &(bucket, count) in &parts.buckets {
+            let bucket = usize::try_from(bucket).ok().filter(|bucket| *bucket < BUCKETS)?;
+            sketch.count = sketch.count.checked_add(count)?;
+            sketch.put(bucket, count);
+        }
+        if parts.min > parts.max {
+            return None;
+        }
+        if sketch.count > 0 {
+            (sketch.sum, sketch.min, sketch.max) = (parts.sum, parts.min, parts.max);
+        }
+        Some(sketch)
+    }
+}
+
+/// What a [`Sketch`] is stored as.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SketchParts {
+    pub(crate) sum: u64,
+    pub(crate) min: u64,
+    pub(crate) max: u64,
+    pub(crate) few: Vec<u64>,
+    /// Number and count.
+    pub(crate) buckets: Vec<(u64, u64)>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Numbers that look random, the same each time.
+    fn random(seed: u64) -> impl Iterator<Item = u64> {
+        let mut state = seed.wrapping_mul(2).wrapping_add(1);
+        std::iter::repeat_with(move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        })
+    }
+
+    fn exact(sorted: &[u64], ten_thousandths: u64) -> u64 {
+        let rank = (sorted.len() as u64 * ten_thousandths).div_ceil(10_000).max(1);
+        sorted[rank as usize - 1]
+    }
+
+    const PERCENTILES: [u32; 6] = [1, 5_000, 9_000, 9_900, 9_990, 10_000];
+
+    #[test]
+    fn every_value_is_near_the_middle_of_its_bucket() {
+        let edges = (0..64).flat_map(|power| {
+            let power = 1_u64 << power;
+            [power - 1, power, power + 1, power + power / 3, power + (power - 1)]
+        });
+        for value in edges.chain([u64::MAX]).chain(random(1).take(10_000)) {
+            let bucket = bucket(value);
+            assert!(bucket < BUCKETS, "{value}");
+            let error = middle(bucket).abs_diff(value);
+            assert!(u128::from(error) * 128 <= u128::from(value), "{value} {}", middle(bucket));
+        }
+        assert!((0..BUCKETS).map(middle).is_sorted());
+    }
+
+    #[test]
+    fn percentiles_of_few_values_are_exact_and_of_many_within_one_percent() {
+        for seed in 0..50 {
+            for count in [1, 2, 31, 32, 33, 100, 5_000] {
+                let mut values: Vec<u64> = random(seed * 7 + count as u64)
+                    .map(|bits| bits >> (20 + bits % 40))
+                    .take(count)
+                    .collect();
+                let mut sketch = Sketch::default();
+                values.iter().for_each(|value| sketch.record(*value));
+                values.sort_unstable();
+                for percentile in PERCENTILES {
+                    let (is, told) =
+                        (exact(&values, percentile.into()), sketch.percentile(percentile).unwrap());
+                    assert!(is.abs_diff(told) * 100 <= is, "{count} {percentile}: {is} {told}");
+                    assert!(count > FEW || is == told);
+                }
+                assert_eq!((sketch.min(), sketch.max()), (Some(values[0]), values.last().copied()));
+                assert_eq!(sketch.sum(), values.iter().sum::<u64>());
+                assert_eq!(sketch.octaves().iter().map(|(_, count)| count).sum::<u64>(), count as u64);
+            }
+        }
+        assert_eq!(Sketch::default().percentile(5_000), None);
+    }
+
+    #[test]
+    fn sums_are_the_same_in_whichever_order() {
+        for sizes in [[0, 5, 20], [20, 20, 3], [1_000, 0, 7], [16, 16, 1]] {
+            let parts = sizes.map(|size| {
+                let mut sketch = Sketch::default();
+                random(size as u64).take(size).for_each(|value| sketch.record(value >> 30));
+                sketch
+            });
+            let sum = |order: [usize; 3]| {
+                let mut sum = Sketch::default();
+                order.iter().for_each(|part| sum.add(&parts[*part]));
+                let values: Vec<_> = sum.values().collect();
+                (sum.count(), sum.sum(), sum.min(), sum.max(), values)
+            };
+            assert_eq!(sum([0, 1, 2]), sum([2, 0, 1]));
+            assert_eq!(sum([0, 1, 2]), sum([1, 2, 0]));
+        }
+    }
+
+    #[test]
+    fn parts_make_the_same_sketch_and_nonsense_makes_none() {
+        for size in [0, 1, 32, 33, 1_000] {
+            let mut sketch = Sketch::default();
+            random(3).take(size).for_each(|value| sketch.record(value >> 25));
+            let again = Sketch::from_parts(&sketch.parts()).unwrap();
+            assert_eq!(again.values().collect::<Vec<_>>(), sketch.values().collect::<Vec<_>>());
+            assert_eq!(again.parts(), sketch.parts());
+        }
+        let parts = SketchParts::default();
+        assert!(Sketch::from_parts(&SketchParts { few: vec![1; 33], ..parts.clone() }).is_none());
+        assert!(Sketch::from_parts(&SketchParts { buckets: vec![(1 << 40, 1)], ..parts.clone() }).is_none());
+        assert!(Sketch::from_parts(&SketchParts { buckets: vec![(1, u64::MAX), (2, 1)], ..parts }).is_none());
+    }
+
+    #[test]
+    fn one_preemption_does_not_move_the_trimmed_mean() {
+        let mut sketch = Sketch::default();
+        (0..1_000).for_each(|_| sketch.record(100));
+        sketch.record(10_000_000);
+        assert_eq!(sketch.trimmed_mean(1).unwrap().round() as u64, 100);
+        assert!(sketch.average().unwrap() > 10_000);
+    }
+}

@@ -1,0 +1,163 @@
+//! The slowest calls of some functions, with their places in the trace.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use everycall_export::{Filter, Thread};
+use everycall_timeline::EndKind;
+
+use super::focus::Focus;
+use super::functions::{FunctionNumber, Functions};
+use super::notes::Notes;
+use super::walk::{EndedCall, Visitor, walk};
+use crate::view::TraceView;
+
+/// A call, where it is and how it ended. Ordered by duration, then the later ones first.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SlowCall {
+    /// Its function.
+    pub function: FunctionNumber,
+    /// Number of the trace, from 0 in the order in which they were added.
+    pub trace: usize,
+    /// The kernel's number of the process.
+    pub pid: u32,
+    /// The kernel's number of the thread; of fibers see [`everycall_timeline::FIBERS_FROM`].
+    pub tid: u32,
+    /// The thread's name.
+    pub thread: String,
+    /// Calls around it.
+    pub depth: u32,
+    /// In nanoseconds since the trace's origin.
+    pub start_ns: u64,
+    /// In nanoseconds since the trace's origin.
+    pub end_ns: u64,
+    /// Nanoseconds in it without what it called.
+    pub own_ns: u64,
+    /// How it ended.
+    pub how: EndKind,
+    /// It began earlier than that.
+    pub start_cut: bool,
+    /// It took this time at least or at most, or may be several calls: its entry or exit isn't known.
+    pub is_uncertain: bool,
+}
+
+impl SlowCall {
+    /// How long it took, as far as it was recorded.
+    #[must_use]
+    pub fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    fn order(&self) -> (u64, Reverse<usize>, Reverse<u64>, Reverse<u32>, Reverse<u32>) {
+        let place = (Reverse(self.trace), Reverse(self.start_ns), Reverse(self.tid), Reverse(self.depth));
+        (self.duration_ns(), place.0, place.1, place.2, place.3)
+    }
+}
+
+impl PartialOrd for SlowCall {
+    fn partial_cmp(&self, other: &SlowCall) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for SlowCall {
+    fn cmp(&self, other: &SlowCall) -> std::cmp::Ordering {
+        self.order().cmp(&other.order())
+    }
+}
+
+/// The slowest calls of some functions.
+pub struct Slowest<'f> {
+    focus: Focus<'f>,
+    limit: usize,
+    functions: Functions,
+    /// What is missing in the trace.
+    pub notes: Notes,
+    traces: usize,
+    thread: Option<Thread>,
+    kept: BinaryHeap<Reverse<SlowCall>>,
+}
+
+impl<'f> Slowest<'f> {
+    /// At most `limit` of the functions in focus.
+    #[must_use]
+    pub fn new(focus: Focus<'f>, limit: usize) -> Slowest<'f> {
+        Slowest {
+            focus,
+            limit,
+            functions: Functions::default(),
+            notes: Notes::default(),
+            traces: 0,
+            thread: None,
+            kept: BinaryHeap::new(),
+        }
+    }
+
+    /// Adds the calls of a trace that pass a filter.
+    pub fn add_trace(&mut self, view: &TraceView<'_>, filter: &Filter) {
+        let mut functions = std::mem::take(&mut self.functions);
+        let mut notes = std::mem::take(&mut self.notes);
+        walk(view, filter, None, &mut functions, &mut notes, self);
+        (self.functions, self.notes) = (functions, notes);
+        self.traces += 1;
+    }
+
+    /// The functions that occurred.
+    #[must_use]
+    pub fn functions(&self) -> &Functions {
+        &self.functions
+    }
+
+    /// Whether any of the functions in focus occurred.
+    #[must_use]
+    pub fn has_any(&self) -> bool {
+        self.focus.has_any()
+    }
+
+    /// The calls, the slowest one first.
+    #[must_use]
+    pub fn calls(&self) -> Vec<&SlowCall> {
+        let mut calls: Vec<_> = self.kept.iter().map(|kept| &kept.0).collect();
+        calls.sort_by(|one, other| other.cmp(one));
+        calls
+    }
+}
+
+impl Visitor for Slowest<'_> {
+    fn thread(&mut self, thread: &Thread) {
+        self.thread = Some(thread.clone());
+    }
+
+    fn begin(&mut self, function: FunctionNumber, _: Option<FunctionNumber>, functions: &Functions) {
+        self.focus.has(function, functions);
+    }
+
+    fn end(&mut self, call: &EndedCall) {
+        // It has begun, so it is known whether it is meant.
+        if !call.is_shown || !call.counts || !self.focus.has(call.function, &Functions::default()) {
+            return;
+        }
+        let Some(thread) = &self.thread else { return };
+        let shortest = self.kept.peek().map(|kept| kept.0.duration_ns());
+        if self.kept.len() >= self.limit && shortest.is_some_and(|shortest| call.duration_ns() < shortest) {
+            return;
+        }
+        self.kept.push(Reverse(SlowCall {
+            function: call.function,
+            trace: self.traces,
+            pid: thread.pid,
+            tid: thread.tid,
+            thread: thread.name.clone(),
+            depth: call.depth,
+            start_ns: call.start_ns,
+            end_ns: call.end_ns,
+            own_ns: call.own_ns,
+            how: call.how,
+            start_cut: call.start_cut,
+            is_uncertain: !call.is_timed(),
+        }));
+        if self.kept.len() > self.limit {
+            self.kept.pop();
+        }
+    }
+}

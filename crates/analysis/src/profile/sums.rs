@@ -1,0 +1,122 @@
+//! What is summed up of calls: of a function, a thread, a path or whatever they are grouped by.
+
+use everycall_timeline::EndKind;
+
+use super::sketch::Sketch;
+use super::walk::EndedCall;
+
+/// The sums of some calls.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Sums {
+    /// Calls, truncated ones included. A thunk and the function that it goes on in are one.
+    pub calls: u64,
+    /// Of these, calls that were unwound: left by an exception, longjmp or the end of their thread.
+    pub unwound: u64,
+    /// Of these, calls whose entry or exit is not in the trace, or which may be several because recording was off meanwhile: their times are as
+    /// far as they were recorded.
+    pub truncated: u64,
+    /// Of these, calls that were unwound and whose end isn't known exactly: they took at most the time that is counted.
+    pub ended_earlier: u64,
+    /// Of these, calls that ended in a tail call: what they jumped to isn't in their time.
+    pub tail_calls: u64,
+    /// Nanoseconds in the calls and what they called; calls within another call of the same group add nothing.
+    pub total_ns: u64,
+    /// Nanoseconds in the calls without what they called.
+    pub own_ns: u64,
+    /// The time behind their tail calls into code that isn't traced, at most: until each thread's next event. Not part of the other times.
+    pub untraced_at_most_ns: u64,
+    /// How long each call took of which that is known: those that aren't truncated and whose end is known.
+    pub times: Sketch,
+    /// How long each of these took without what it called; empty unless it was asked for, see
+    /// [`Profile::with_own_times`](super::Profile::with_own_times).
+    pub own_times: Sketch,
+}
+
+impl Sums {
+    /// Adds a call. `is_outermost`: no call of the same group is around it.
+    #[inline]
+    pub(crate) fn add_call(&mut self, call: &EndedCall, is_outermost: bool, has_own_times: bool) {
+        let duration = call.duration_ns();
+        if is_outermost {
+            self.total_ns = self.total_ns.saturating_add(duration);
+        }
+        self.own_ns = self.own_ns.saturating_add(call.own_ns);
+        if !call.counts {
+            return;
+        }
+        self.calls += 1;
+        match call.how {
+            _ if call.start_cut => self.add_truncated(call.how),
+            EndKind::Returned => {}
+            EndKind::Jumped => self.tail_calls += 1,
+            EndKind::Unwound => self.unwound += 1,
+            how => return self.add_truncated(how),
+        }
+        if !call.start_cut {
+            self.times.record(duration.saturating_add(call.thunk_ns));
+            if has_own_times {
+                self.own_times.record(call.own_ns.saturating_add(call.thunk_ns));
+            }
+        }
+    }
+
+    /// A call of which it isn't known how long it took.
+    #[cold]
+    fn add_truncated(&mut self, how: EndKind) {
+        match how {
+            EndKind::UnwoundLate => {
+                self.unwound += 1;
+                self.ended_earlier += 1;
+            }
+            EndKind::Unwound => {
+                self.unwound += 1;
+                self.truncated += 1;
+            }
+            EndKind::Jumped => {
+                self.tail_calls += 1;
+                self.truncated += 1;
+            }
+            _ => self.truncated += 1,
+        }
+    }
+
+    /// Adds those of another run.
+    pub fn add(&mut self, other: &Sums) {
+        for (sum, more) in self.numbers_mut().into_iter().zip(other.numbers()) {
+            *sum = sum.saturating_add(more);
+        }
+        self.times.add(&other.times);
+        self.own_times.add(&other.own_times);
+    }
+
+    /// All numbers but the sketches, in a fixed order: see [`Sums::NAMES`].
+    pub(crate) fn numbers(&self) -> [u64; 8] {
+        let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
+        [calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, self.untraced_at_most_ns]
+    }
+
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 8] {
+        [
+            &mut self.calls,
+            &mut self.unwound,
+            &mut self.truncated,
+            &mut self.ended_earlier,
+            &mut self.tail_calls,
+            &mut self.total_ns,
+            &mut self.own_ns,
+            &mut self.untraced_at_most_ns,
+        ]
+    }
+
+    /// What the numbers are called in outputs for programs.
+    pub const NAMES: [&'static str; 8] = [
+        "calls",
+        "unwound",
+        "truncated",
+        "ended_earlier",
+        "tail_calls",
+        "total_ns",
+        "own_ns",
+        "untraced_at_most_ns",
+    ];
+}

@@ -1,0 +1,172 @@
+//! Sums by group.
+
+use everycall_export::Thread;
+use rustc_hash::FxHashMap;
+
+use super::functions::{FunctionNumber, Functions};
+use super::group::{Grouping, Key};
+use super::sums::Sums;
+use super::walk::{EndedCall, Visitor};
+
+/// A group's place among [`Cells`].
+type Place = u32;
+
+/// A group of calls.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) key: Key,
+    pub(crate) sums: Sums,
+    /// Calls of it that are open in the thread at hand.
+    open: u32,
+}
+
+/// Groups, each once.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Cells {
+    pub(crate) all: Vec<Cell>,
+    places: FxHashMap<Key, Place>,
+    pub(crate) has_own_times: bool,
+}
+
+impl Cells {
+    pub(crate) fn place(&mut self, key: Key) -> Place {
+        if let Some(&place) = self.places.get(&key) {
+            return place;
+        }
+        let place = self.all.len() as Place;
+        self.places.insert(key.clone(), place);
+        self.all.push(Cell { key, sums: Sums::default(), open: 0 });
+        place
+    }
+
+    pub(crate) fn add(&mut self, key: Key, sums: &Sums) {
+        let place = self.place(key);
+        self.all[place as usize].sums.add(sums);
+    }
+
+    #[inline]
+    pub(crate) fn begin(&mut self, place: Place) {
+        self.all[place as usize].open += 1;
+    }
+
+    #[inline]
+    pub(crate) fn end(&mut self, place: Place, call: &EndedCall) {
+        let cell = &mut self.all[place as usize];
+        cell.open -= 1;
+        if call.is_shown {
+            cell.sums.add_call(call, cell.open == 0, self.has_own_times);
+        }
+    }
+}
+
+/// How the group of a call is found.
+pub(crate) enum By {
+    /// By its function, with the number of the place + 1 of those that are known.
+    Function(Vec<Place>),
+    /// All of a thread are of one group.
+    Thread(Place),
+    /// By the label that is in force where the call begins.
+    Label(Option<Option<u64>>),
+}
+
+/// Adds calls to their groups.
+pub(crate) struct Table<'a> {
+    pub(crate) cells: &'a mut Cells,
+    pub(crate) by: By,
+    pub(crate) grouping: Grouping,
+    pub(crate) trace: usize,
+    /// Names of processes.
+    pub(crate) processes: Vec<String>,
+    pub(crate) stack: Vec<Place>,
+}
+
+impl<'a> Table<'a> {
+    pub(crate) fn new(
+        cells: &'a mut Cells,
+        grouping: &Grouping,
+        trace: usize,
+        processes: Vec<String>,
+    ) -> Table<'a> {
+        let by = match grouping {
+            Grouping::Thread | Grouping::Process => By::Thread(0),
+            Grouping::Label(_) => By::Label(None),
+            _ => By::Function(Vec::new()),
+        };
+        Table { cells, by, grouping: grouping.clone(), trace, processes, stack: Vec::new() }
+    }
+
+    #[cold]
+    fn new_function(&mut self, function: FunctionNumber, functions: &Functions) -> Place {
+        let identity = functions.get(function).map(|function| &function.identity);
+        let place = self.cells.place(match (&self.grouping, identity) {
+            (Grouping::Module, Some(identity)) => Key::Module(identity.module.clone()),
+            (Grouping::File, Some(identity)) => Key::File(identity.file.clone()),
+            _ => Key::Function(function),
+        });
+        if let By::Function(places) = &mut self.by {
+            let index = function as usize;
+            if places.len() <= index {
+                places.resize(index + 1, 0);
+            }
+            places[index] = place + 1;
+        }
+        place
+    }
+}
+
+impl Visitor for Table<'_> {
+    fn thread(&mut self, thread: &Thread) {
+        self.stack.clear();
+        let trace = self.trace;
+        if let By::Thread(place) = &mut self.by {
+            let key = if self.grouping == Grouping::Process {
+                let name = self.processes.get(thread.process).cloned().unwrap_or_default();
+                Key::Process { trace, pid: thread.pid, name }
+            } else {
+                Key::Thread { trace, pid: thread.pid, tid: thread.tid, name: thread.name.clone() }
+            };
+            *place = self.cells.place(key);
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, function: FunctionNumber, _: Option<FunctionNumber>, functions: &Functions) {
+        let place = match &mut self.by {
+            By::Function(places) => match places.get(function as usize) {
+                Some(place) if *place > 0 => *place - 1,
+                _ => self.new_function(function, functions),
+            },
+            By::Thread(place) => *place,
+            By::Label(label) => {
+                self.cells.place(Key::Label { is_set: label.is_some(), value: label.flatten() })
+            }
+        };
+        self.cells.begin(place);
+        self.stack.push(place);
+    }
+
+    #[inline]
+    fn end(&mut self, call: &EndedCall) {
+        if let Some(place) = self.stack.pop() {
+            self.cells.end(place, call);
+        }
+    }
+
+    fn label(&mut self, in_force: Option<Option<u64>>) {
+        if let By::Label(label) = &mut self.by {
+            *label = in_force;
+        }
+    }
+
+    fn untraced(&mut self, function: FunctionNumber, at_most_ns: u64) {
+        let place = match &self.by {
+            By::Function(places) => places.get(function as usize).and_then(|place| place.checked_sub(1)),
+            By::Thread(place) => Some(*place),
+            By::Label(_) => self.stack.last().copied(),
+        };
+        if let Some(cell) = place.and_then(|place| self.cells.all.get_mut(place as usize)) {
+            let sum = &mut cell.sums.untraced_at_most_ns;
+            *sum = sum.saturating_add(at_most_ns);
+        }
+    }
+}

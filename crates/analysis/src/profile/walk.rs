@@ -1,0 +1,605 @@
+//! The one way through a trace that all profiles share: which calls pass the filter, which function each is of, how long it took itself.
+//!
+//! Memory holds the open calls of one thread and the functions that occurred. Only with a label asked for it also holds one number for
+//! each call that has the label.
+
+use std::iter::Peekable;
+
+use everycall_export::{Filter, Source as _, Thread};
+use everycall_symbols::Thunk;
+use everycall_timeline::{
+    Begin, End, EndKind, Gap, GapKind, Mark, MarkKind, TailCall, TimelineEvent, Untraced,
+};
+
+use super::functions::{FunctionNumber, Functions, Place, PlaceOf, Places};
+use super::notes::Notes;
+use crate::view::TraceView;
+
+/// A call that ends and passes the filter, as far as its function, its label and its depth go.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EndedCall {
+    pub(crate) function: FunctionNumber,
+    /// Calls around it.
+    pub(crate) depth: u32,
+    pub(crate) start_ns: u64,
+    pub(crate) end_ns: u64,
+    /// Without what it called and without the time that its stack was suspended.
+    pub(crate) own_ns: u64,
+    /// The time in it, but not in what it called, that its stack was suspended.
+    pub(crate) suspended_ns: u64,
+    /// What the thunk took that led to it by a jump, and which is one call with it.
+    pub(crate) thunk_ns: u64,
+    pub(crate) how: EndKind,
+    pub(crate) start_cut: bool,
+    /// Whether it passes the filter's times, too.
+    pub(crate) is_shown: bool,
+    /// Whether it is a call, and not a thunk's other half.
+    pub(crate) counts: bool,
+}
+
+impl EndedCall {
+    #[inline]
+    pub(crate) fn duration_ns(&self) -> u64 {
+        self.end_ns.saturating_sub(self.start_ns)
+    }
+
+    /// Whether it is known how long it took.
+    pub(crate) fn is_timed(&self) -> bool {
+        !self.start_cut && matches!(self.how, EndKind::Returned | EndKind::Jumped | EndKind::Unwound)
+    }
+}
+
+/// Who is told of calls. Begins and ends nest, thread by thread.
+pub(crate) trait Visitor {
+    /// Calls of a thread follow.
+    fn thread(&mut self, thread: &Thread) {
+        let _ = thread;
+    }
+
+    /// A call begins. `from`: the function whose call jumped there.
+    fn begin(&mut self, function: FunctionNumber, from: Option<FunctionNumber>, functions: &Functions);
+
+    /// The innermost call ends.
+    fn end(&mut self, call: &EndedCall);
+
+    /// Before each begin, where a label was asked for: its value at the innermost call that has it, the one that begins included.
+    fn label(&mut self, in_force: Option<Option<u64>>) {
+        let _ = in_force;
+    }
+
+    /// The call of this function that ended last jumped to what isn't traced, which took this time at most.
+    fn untraced(&mut self, function: FunctionNumber, at_most_ns: u64) {
+        let _ = (function, at_most_ns);
+    }
+}
+
+/// The conditions of a filter on single calls.
+struct Window {
+    since_ns: u64,
+    until_ns: u64,
+    min_duration_ns: u64,
+    depth: usize,
+}
+
+impl Window {
+    fn new(filter: &Filter, last_event_ns: u64) -> Window {
+        let last = filter.last_ns.map_or(0, |last_ns| last_event_ns.saturating_sub(last_ns));
+        Window {
+            since_ns: filter.since_ns.unwrap_or(0).max(last),
+            until_ns: filter.until_ns.unwrap_or(u64::MAX),
+            min_duration_ns: filter.min_duration_ns,
+            depth: filter.depth.map_or(usize::MAX, |depth| depth as usize),
+        }
+    }
+
+    #[inline]
+    fn shows(&self, start_ns: u64, end_ns: u64) -> bool {
+        start_ns <= self.until_ns
+            && end_ns >= self.since_ns
+            && end_ns.saturating_sub(start_ns) >= self.min_duration_ns
+    }
+
+    fn has(&self, at_ns: u64) -> bool {
+        (self.since_ns..=self.until_ns).contains(&at_ns)
+    }
+}
+
+/// An open call.
+struct Open {
+    place: Place,
+    location: everycall_timeline::Location,
+    /// Nanoseconds of the calls in it.
+    inner_ns: u64,
+    suspended_ns: u64,
+    /// Whether a thunk around it led to it, which counts as this call.
+    is_led_to: bool,
+    /// What the thunk before it took, and whether that passed the filter.
+    thunk: Option<(u64, bool)>,
+    /// Whether the visitor was told of it.
+    is_within: bool,
+    /// The value of the label that the visitor wants.
+    label: Option<Option<u64>>,
+}
+
+/// The call that ended last.
+struct Before {
+    place: Place,
+    location: everycall_timeline::Location,
+    is_within: bool,
+}
+
+/// A thunk that ended by a jump: it counts as the call that it leads to, if that follows.
+struct Pending {
+    call: EndedCall,
+    is_within: bool,
+}
+
+/// Goes through the calls of `view` that pass `filter`. With `by_label`, the visitor is told of the values of that label.
+pub(crate) fn walk(
+    view: &TraceView<'_>,
+    filter: &Filter,
+    by_label: Option<&str>,
+    functions: &mut Functions,
+    notes: &mut Notes,
+    visitor: &mut impl Visitor,
+) {
+    let mut places = Places::new(view, filter.function.as_ref());
+    let window = Window::new(filter, view.last_event_ns());
+    notes.thunk_exits.resize(view.trace().threads().len(), 0);
+    for (index, thread) in view.threads().iter().enumerate() {
+        if !filter.admits_thread(thread) {
+            continue;
+        }
+        let wanted = |name: &str, value: Option<u64>| {
+            filter
+                .label
+                .as_ref()
+                .is_some_and(|label| label.name == name && label.value.is_none_or(|it| value == Some(it)))
+        };
+        let labelled = filter.label.is_some().then(|| labelled_calls(view, index, wanted));
+        let values = by_label.map(|label| labelled_calls(view, index, |name, _| name == label));
+        notes.thread(thread, view.thread_info(index));
+        visitor.thread(thread);
+        let mut walker = Walker::new(&window, functions, &mut places, visitor);
+        walker.by_name = filter.function.is_some();
+        walker.labelled = labelled.map(|calls| calls.into_iter().peekable());
+        walker.values = values.map(|calls| calls.into_iter().peekable());
+        let mut events = view.timeline(view.trace_index(index).unwrap_or(usize::MAX));
+        walker.walk(events.by_ref(), notes);
+        let stats = events.stats();
+        notes.too_deep += stats.too_deep;
+        if let Some(exits) = view.trace_index(index).and_then(|index| notes.thunk_exits.get_mut(index)) {
+            *exits = stats.thunk_exits;
+        }
+    }
+}
+
+type Labelled = Peekable<std::vec::IntoIter<(u64, Option<u64>)>>;
+
+struct Walker<'w, P, V> {
+    window: &'w Window,
+    /// Whether the filter has a pattern.
+    by_name: bool,
+    /// Places of the calls with the filter's label; none where every call will do.
+    labelled: Option<Labelled>,
+    /// The same of the label whose values the visitor wants.
+    values: Option<Labelled>,
+    /// Begins so far.
+    begins: u64,
+    outermost_match: Option<usize>,
+    outermost_label: Option<usize>,
+    stack: Vec<Open>,
+    before: Option<Before>,
+    pending: Option<Pending>,
+    functions: &'w mut Functions,
+    places: &'w mut P,
+    visitor: &'w mut V,
+}
+
+impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
+    fn new(
+        window: &'w Window,
+        functions: &'w mut Functions,
+        places: &'w mut P,
+        visitor: &'w mut V,
+    ) -> Walker<'w, P, V> {
+        Walker {
+            window,
+            by_name: false,
+            labelled: None,
+            values: None,
+            begins: 0,
+            outermost_match: None,
+            outermost_label: None,
+            stack: Vec::new(),
+            before: None,
+            pending: None,
+            functions,
+            places,
+            visitor,
+        }
+    }
+
+    /// Goes through all events of a thread.
+    fn walk(&mut self, events: impl Iterator<Item = TimelineEvent>, notes: &mut Notes) {
+        for event in events {
+            match event {
+                TimelineEvent::Begin(begin) => self.begin(&begin),
+                TimelineEvent::End(end) => self.end(&end),
+                TimelineEvent::Untraced(untraced) => self.untraced(&untraced),
+                TimelineEvent::Gap(gap) => {
+                    self.gap(&gap);
+                    notes.gap(&gap);
+                }
+                TimelineEvent::Loss(loss) if self.window.has(loss.at_ns) => {
+                    notes.lost = notes.lost.saturating_add(loss.count.unwrap_or(0));
+                    notes.losses_uncounted += u64::from(loss.count.is_none());
+                }
+                TimelineEvent::Instant(instant) if self.window.has(instant.at_ns) => notes.orphan_exits += 1,
+                TimelineEvent::Loss(_) | TimelineEvent::Instant(_) | TimelineEvent::Mark(_) => {}
+            }
+        }
+        if self.pending.is_some() {
+            self.count_thunk();
+        }
+    }
+
+    #[inline]
+    fn begin(&mut self, begin: &Begin) {
+        let place = self.places.get(begin.location, self.functions);
+        let (mut is_led_to, mut thunk) = (false, None);
+        if self.pending.is_some() {
+            thunk = self.end_thunk(begin, place);
+        }
+        if let Some(around) = self.stack.last()
+            && around.place.thunk == Some(Thunk::Result)
+        {
+            is_led_to = around.place.function == place.function && around.location != begin.location;
+        }
+        let index = self.stack.len();
+        let is_within = if self.by_name || self.labelled.is_some() {
+            self.is_selected(place, index)
+        } else {
+            index < self.window.depth
+        };
+        let is_within = is_within && begin.start_ns <= self.window.until_ns;
+        let label = if self.values.is_some() { self.tell_label() } else { None };
+        self.begins += 1;
+        if is_within {
+            let jumped = begin.tail_call == TailCall::Yes && thunk.is_none();
+            let from = if jumped { self.before.as_ref().map(|before| before.place.function) } else { None };
+            self.visitor.begin(place.function, from, self.functions);
+        }
+        let location = begin.location;
+        let open = Open { place, location, inner_ns: 0, suspended_ns: 0, is_led_to, thunk, is_within, label };
+        self.stack.push(open);
+    }
+
+    /// Whether a call that begins passes the filter's pattern and label, or is in one that does.
+    fn is_selected(&mut self, place: Place, index: usize) -> bool {
+        if place.matches && self.outermost_match.is_none() {
+            self.outermost_match = Some(index);
+        }
+        let begins = self.begins;
+        let has_label = self
+            .labelled
+            .as_mut()
+            .is_none_or(|places| places.next_if(|(place, _)| *place == begins).is_some());
+        if has_label && self.outermost_label.is_none() {
+            self.outermost_label = Some(index);
+        }
+        let outermost = self.outermost_match.zip(self.outermost_label);
+        outermost.is_some_and(|(name, label)| index - name.max(label) < self.window.depth)
+    }
+
+    #[cold]
+    fn tell_label(&mut self) -> Option<Option<u64>> {
+        let begins = self.begins;
+        let labelled = self.values.as_mut().and_then(|places| places.next_if(|(place, _)| *place == begins));
+        let around = self.stack.last().and_then(|open| open.label);
+        let in_force = labelled.map(|(_, value)| value).or(around);
+        self.visitor.label(in_force);
+        in_force
+    }
+
+    #[inline]
+    fn end(&mut self, end: &End) {
+        if self.pending.is_some() {
+            self.count_thunk();
+        }
+        let Some(open) = self.stack.pop() else { return };
+        let index = self.stack.len();
+        let duration = end.end_ns.saturating_sub(end.start_ns);
+        if let Some(around) = self.stack.last_mut() {
+            around.inner_ns = around.inner_ns.saturating_add(duration);
+        }
+        if self.by_name || self.labelled.is_some() {
+            self.outermost_match = self.outermost_match.filter(|outermost| *outermost < index);
+            self.outermost_label = self.outermost_label.filter(|outermost| *outermost < index);
+        }
+        let Open { place, location, is_within, .. } = open;
+        self.before = Some(Before { place, location, is_within });
+        if !is_within {
+            return;
+        }
+        let (thunk_ns, thunk_shown) = open.thunk.unwrap_or_default();
+        let mut call = EndedCall {
+            function: place.function,
+            depth: index as u32,
+            start_ns: end.start_ns,
+            end_ns: end.end_ns,
+            own_ns: duration.saturating_sub(open.inner_ns).saturating_sub(open.suspended_ns),
+            suspended_ns: open.suspended_ns,
+            thunk_ns: 0,
+            how: end.how,
+            start_cut: end.start_cut,
+            is_shown: self.window.shows(end.start_ns, end.end_ns),
+            counts: !open.is_led_to,
+        };
+        if thunk_shown {
+            // The one that was counted as nothing yet.
+            call.thunk_ns = thunk_ns;
+        }
+        if place.thunk == Some(Thunk::This) && end.how == EndKind::Jumped && call.counts {
+            call.counts = false;
+            self.pending = Some(Pending { call, is_within });
+        }
+        self.visitor.end(&call);
+    }
+
+    /// What came of a thunk that jumped: a call of its function is one call with it. What it took then.
+    #[cold]
+    fn end_thunk(&mut self, begin: &Begin, place: Place) -> Option<(u64, bool)> {
+        let pending = self.pending.as_ref()?;
+        let before = self.before.as_ref()?;
+        let leads_there = begin.tail_call == TailCall::Yes
+            && before.place.function == place.function
+            && before.location != begin.location;
+        if !leads_there {
+            self.count_thunk();
+            return None;
+        }
+        let call = pending.call;
+        self.pending = None;
+        Some((call.duration_ns(), call.is_shown))
+    }
+
+    /// A thunk is a call of its own: the function that it leads to wasn't called after it.
+    #[cold]
+    fn count_thunk(&mut self) {
+        let Some(Pending { call, is_within }) = self.pending.take() else { return };
+        if is_within {
+            // Its time was counted.
+            let start_ns = call.end_ns;
+            let thunk_ns = call.duration_ns();
+            self.visitor.begin(call.function, None, self.functions);
+            self.visitor.end(&EndedCall { start_ns, own_ns: 0, thunk_ns, counts: true, ..call });
+        }
+    }
+
+    #[cold]
+    fn gap(&mut self, gap: &Gap) {
+        if gap.why == GapKind::Suspended
+            && let Some(open) = self.stack.last_mut()
+        {
+            // Its thread ran something else meanwhile.
+            open.suspended_ns = open.suspended_ns.saturating_add(gap.until_ns.saturating_sub(gap.at_ns));
+        }
+    }
+
+    #[cold]
+    fn untraced(&mut self, untraced: &Untraced) {
+        let Some(before) = self.before.as_ref().filter(|before| before.is_within) else { return };
+        if self.window.shows(untraced.at_ns, untraced.until_ns) {
+            let at_most = untraced.until_ns.saturating_sub(untraced.at_ns);
+            self.visitor.untraced(before.place.function, at_most);
+        }
+    }
+}
+
+/// The calls of a thread that carry a label, by their place among its begins, with the first value of it. A call is begun before it gets
+/// its label, so this takes a pass of its own.
+fn labelled_calls(
+    view: &TraceView<'_>,
+    index: usize,
+    wanted: impl Fn(&str, Option<u64>) -> bool,
+) -> Vec<(u64, Option<u64>)> {
+    let mut found = Vec::new();
+    // Place, and whether it was found.
+    let mut open: Vec<(u64, bool)> = Vec::new();
+    let mut begins = 0;
+    for event in view.events(index) {
+        match event {
+            TimelineEvent::Begin(_) => {
+                open.push((begins, false));
+                begins += 1;
+            }
+            TimelineEvent::End(_) => _ = open.pop(),
+            TimelineEvent::Mark(Mark { kind: MarkKind::Label, name, value, .. }) => {
+                if let Some((place, known @ false)) = open.last_mut()
+                    && wanted(view.mark_name(name), value)
+                {
+                    *known = true;
+                    found.push((*place, value));
+                }
+            }
+            _ => {}
+        }
+    }
+    found.sort_unstable();
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use everycall_timeline::Location;
+
+    use crate::profile::functions::{Function, FunctionIdentity};
+    use crate::profile::group::{Grouping, Key};
+    use crate::profile::sums::Sums;
+    use crate::profile::table::{Cells, Table};
+
+    /// Functions by the tens of their addresses.
+    struct ByTens<'t>(&'t dyn Fn(u64) -> Option<Thunk>);
+
+    impl PlaceOf for ByTens<'_> {
+        fn get(&mut self, location: Location, functions: &mut Functions) -> Place {
+            let name = (location.image_address / 10).to_string();
+            let identity = FunctionIdentity { name, ..FunctionIdentity::default() };
+            let function = functions.number(Function::of(identity));
+            Place { function, thunk: (self.0)(location.image_address), matches: true }
+        }
+    }
+
+    const NOTHING: Filter = Filter {
+        pids: Vec::new(),
+        tids: Vec::new(),
+        since_ns: None,
+        until_ns: None,
+        last_ns: None,
+        min_duration_ns: 0,
+        function: None,
+        label: None,
+        depth: None,
+    };
+
+    /// The sums of the function with this name.
+    fn sums(
+        events: &[TimelineEvent],
+        filter: &Filter,
+        thunk: &dyn Fn(u64) -> Option<Thunk>,
+        name: &str,
+    ) -> Sums {
+        let (mut cells, mut functions) = (Cells::default(), Functions::default());
+        let mut table = Table::new(&mut cells, &Grouping::Function, 0, Vec::new());
+        let (mut places, window) = (ByTens(thunk), Window::new(filter, u64::MAX));
+        let mut walker = Walker::new(&window, &mut functions, &mut places, &mut table);
+        walker.walk(events.iter().copied(), &mut Notes::default());
+        assert!(walker.stack.is_empty());
+        let is_it = |key: &Key| match key {
+            Key::Function(number) => functions.get(*number).is_some_and(|it| it.identity.name == name),
+            _ => false,
+        };
+        cells.all.iter().find(|cell| is_it(&cell.key)).map(|cell| cell.sums.clone()).unwrap_or_default()
+    }
+
+    fn at(image_address: u64) -> Location {
+        Location { module: 0, image_address }
+    }
+
+    fn begin_by(address: u64, start_ns: u64, tail_call: TailCall) -> TimelineEvent {
+        let location = at(address);
+        let begin = Begin { depth: 0, location, start_ns, cut: false, tail_call, caller_unsure: false };
+        TimelineEvent::Begin(begin)
+    }
+
+    fn begin(address: u64, start_ns: u64) -> TimelineEvent {
+        begin_by(address, start_ns, TailCall::No)
+    }
+
+    fn end_by(address: u64, start_ns: u64, end_ns: u64, how: EndKind) -> TimelineEvent {
+        TimelineEvent::End(End { depth: 0, location: at(address), start_ns, end_ns, how, start_cut: false })
+    }
+
+    fn end(address: u64, start_ns: u64, end_ns: u64) -> TimelineEvent {
+        end_by(address, start_ns, end_ns, EndKind::Returned)
+    }
+
+    #[test]
+    fn own_time_leaves_out_what_was_called() {
+        let events =
+            [begin(10, 0), begin(20, 10), end(20, 10, 40), begin(20, 50), end(20, 50, 60), end(10, 0, 100)];
+        let of = |name| sums(&events, &NOTHING, &|_| None, name);
+        assert_eq!((of("1").calls, of("1").total_ns, of("1").own_ns), (1, 100, 60));
+        assert_eq!((of("2").calls, of("2").total_ns, of("2").own_ns), (2, 40, 40));
+        assert_eq!((of("2").times.min(), of("2").times.max()), (Some(10), Some(30)));
+
+        // Functions at 10 and 13 are clones.
+        for inner in [10, 13] {
+            let recursive = [begin(10, 0), begin(inner, 10), end(inner, 10, 40), end(10, 0, 100)];
+            let sum = sums(&recursive, &NOTHING, &|_| None, "1");
+            assert_eq!((sum.calls, sum.total_ns, sum.own_ns), (2, 100, 100));
+            assert_eq!(sum.times.sum(), 130);
+        }
+    }
+
+    #[test]
+    fn what_is_filtered_out_is_still_no_own_time_of_its_caller() {
+        let events = [begin(10, 0), begin(20, 10), end(20, 10, 40), end(10, 0, 100)];
+        for filter in [
+            Filter { depth: Some(1), ..NOTHING },
+            Filter { min_duration_ns: 50, ..NOTHING },
+            Filter { since_ns: Some(50), ..NOTHING },
+            Filter { until_ns: Some(5), ..NOTHING },
+        ] {
+            assert_eq!(sums(&events, &filter, &|_| None, "2").calls, 0);
+            let of = sums(&events, &filter, &|_| None, "1");
+            assert_eq!((of.calls, of.total_ns, of.own_ns), (1, 100, 70), "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn truncated_calls_count_but_have_no_duration() {
+        for how in [
+            EndKind::TruncatedAtEnd,
+            EndKind::TruncatedAtLoss,
+            EndKind::TruncatedAtGap,
+            EndKind::ExitLost,
+            EndKind::ReturnedAfterGap,
+        ] {
+            let sum = sums(&[begin(10, 0), end_by(10, 0, 100, how)], &NOTHING, &|_| None, "1");
+            assert_eq!((sum.calls, sum.truncated, sum.total_ns, sum.times.count()), (1, 1, 100, 0));
+        }
+        let late = sums(&[begin(10, 0), end_by(10, 0, 9, EndKind::UnwoundLate)], &NOTHING, &|_| None, "1");
+        assert_eq!((late.calls, late.unwound, late.ended_earlier, late.times.count()), (1, 1, 1, 0));
+        let unwound = sums(&[begin(10, 0), end_by(10, 0, 9, EndKind::Unwound)], &NOTHING, &|_| None, "1");
+        assert_eq!((unwound.calls, unwound.unwound, unwound.truncated, unwound.times.count()), (1, 1, 0, 1));
+    }
+
+    #[test]
+    fn a_thunk_and_its_function_are_one_call() {
+        let first = |address: u64| (address == 11).then_some(Thunk::This);
+        let jumped =
+            |tail| [begin(11, 0), end_by(11, 0, 2, EndKind::Jumped), begin_by(10, 2, tail), end(10, 2, 10)];
+        let one = sums(&jumped(TailCall::Yes), &NOTHING, &first, "1");
+        assert_eq!((one.calls, one.total_ns, one.own_ns, one.tail_calls), (1, 10, 10, 0));
+        assert_eq!((one.times.count(), one.times.max()), (1, Some(10)));
+        let two = sums(&jumped(TailCall::Perhaps), &NOTHING, &first, "1");
+        assert_eq!((two.calls, two.total_ns, two.own_ns, two.times.min()), (2, 10, 10, Some(2)));
+        // Nothing follows the thunk.
+        let alone = [begin(20, 0), begin(11, 1), end_by(11, 1, 3, EndKind::Jumped), end(20, 0, 5)];
+        let alone = sums(&alone, &NOTHING, &first, "1");
+        assert_eq!((alone.calls, alone.total_ns, alone.own_ns, alone.times.max()), (1, 2, 2, Some(2)));
+        // It has to do with the result.
+        let around = |address: u64| (address == 11).then_some(Thunk::Result);
+        let events = [begin(11, 0), begin(10, 2), end(10, 2, 8), end(11, 0, 10)];
+        let inside = sums(&events, &NOTHING, &around, "1");
+        assert_eq!((inside.calls, inside.total_ns, inside.own_ns), (1, 10, 10));
+        assert_eq!((inside.times.count(), inside.times.max()), (1, Some(10)));
+    }
+
+    #[test]
+    fn suspended_time_is_nobodys_own() {
+        let gap = Gap { at_ns: 20, until_ns: 50, why: GapKind::Suspended, resumed_by: None };
+        let events = [begin(10, 0), TimelineEvent::Gap(gap), end(10, 0, 100)];
+        let sum = sums(&events, &NOTHING, &|_| None, "1");
+        assert_eq!((sum.total_ns, sum.own_ns), (100, 70));
+    }
+
+    #[test]
+    fn time_behind_a_jump_into_what_is_not_traced_is_kept_apart() {
+        let untraced = Untraced { at_ns: 10, until_ns: 60, exit: at(10) };
+        let events = [
+            begin(20, 0),
+            begin(10, 0),
+            end_by(10, 0, 10, EndKind::Jumped),
+            TimelineEvent::Untraced(untraced),
+            end(20, 0, 60),
+        ];
+        let sum = sums(&events, &NOTHING, &|_| None, "1");
+        assert_eq!((sum.total_ns, sum.untraced_at_most_ns, sum.tail_calls), (10, 50, 1));
+        let long = Filter { min_duration_ns: 55, ..NOTHING };
+        assert_eq!(sums(&events, &long, &|_| None, "1").untraced_at_most_ns, 0);
+    }
+}

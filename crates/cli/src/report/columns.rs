@@ -1,0 +1,116 @@
+//! The columns of the table for people.
+
+use everycall_analysis::{Order, Sums};
+use everycall_units::{Count, Duration};
+
+/// Columns of a histogram.
+pub const BARS: usize = 10;
+
+/// A column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Column {
+    /// A number that rows can be sorted by.
+    Number(Order),
+    /// Own time as a part of all own time.
+    Percent,
+    /// How durations are distributed.
+    Histogram,
+    /// Truncated calls.
+    Truncated,
+    /// Time behind tail calls, at most.
+    TailAtMost,
+}
+
+/// All columns in the order in which they are shown, each with its rank: those of the highest rank go first where there is no room.
+pub const ALL: [(Column, u8); 15] = [
+    (Column::Number(Order::Calls), 0),
+    (Column::Number(Order::TotalTime), 0),
+    (Column::Number(Order::OwnTime), 0),
+    (Column::Percent, 3),
+    (Column::Number(Order::Average), 1),
+    (Column::Number(Order::Min), 7),
+    (Column::Number(Order::Percentile(5_000)), 4),
+    (Column::Number(Order::Percentile(9_000)), 8),
+    (Column::Number(Order::Percentile(9_900)), 2),
+    (Column::Number(Order::Percentile(9_990)), 9),
+    (Column::Number(Order::Max), 5),
+    (Column::Histogram, 6),
+    (Column::Number(Order::Unwound), 4),
+    (Column::Truncated, 4),
+    (Column::TailAtMost, 4),
+];
+
+impl Column {
+    pub fn heading(self) -> &'static str {
+        match self {
+            Column::Number(order) => order.name(),
+            Column::Percent => "own %",
+            Column::Histogram => "histogram",
+            Column::Truncated => "truncated",
+            Column::TailAtMost => "tail <=",
+        }
+    }
+
+    /// Whether it is left out where all of its cells would be empty.
+    pub fn is_optional(self) -> bool {
+        matches!(self, Column::Number(Order::Unwound) | Column::Truncated | Column::TailAtMost)
+    }
+
+    /// What stands in a row; empty where there is nothing.
+    pub fn cell(self, sums: &Sums, scale: &Scale) -> String {
+        let none = String::new();
+        match self {
+            Column::Number(Order::Calls) => Count(sums.calls).to_string(),
+            Column::Number(Order::Unwound) if sums.unwound == 0 => none,
+            Column::Number(Order::Unwound) => Count(sums.unwound).to_string(),
+            Column::Number(order @ (Order::TotalTime | Order::OwnTime)) => {
+                Duration { ns: order.number(sums) }.to_string()
+            }
+            Column::Number(_) if sums.times.count() == 0 => none,
+            Column::Number(order) => Duration { ns: order.number(sums) }.to_string(),
+            Column::Percent => format!("{:.1}", 100.0 * sums.own_ns as f64 / (scale.own_ns.max(1)) as f64),
+            Column::Histogram => scale.histogram(sums),
+            Column::Truncated if sums.truncated == 0 => none,
+            Column::Truncated => Count(sums.truncated).to_string(),
+            Column::TailAtMost if sums.untraced_at_most_ns == 0 => none,
+            Column::TailAtMost => Duration { ns: sums.untraced_at_most_ns }.to_string(),
+        }
+    }
+}
+
+/// What the cells of a table have in common.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Scale {
+    /// Own time of all rows.
+    pub own_ns: u64,
+    /// The shortest and the longest call of all rows.
+    pub reach: Option<(u64, u64)>,
+}
+
+impl Scale {
+    pub fn of<'s>(all: impl Iterator<Item = &'s Sums> + Clone) -> Scale {
+        let min = all.clone().filter_map(|sums| sums.times.min()).min();
+        let max = all.clone().filter_map(|sums| sums.times.max()).max();
+        let own_ns = all.map(|sums| sums.own_ns).fold(0, u64::saturating_add);
+        Scale { own_ns, reach: min.zip(max) }
+    }
+
+    /// Durations of a row as bars, from the shortest call of all rows to the longest, in equal steps of their logarithms.
+    fn histogram(&self, sums: &Sums) -> String {
+        let Some((min, max)) = self.reach else { return String::new() };
+        let low = (min.max(1) as f64).ln();
+        let span = ((max.max(1) as f64).ln() - low).max(f64::EPSILON);
+        let mut bars = [0_u64; BARS];
+        for (value, count) in sums.times.values() {
+            let place = ((value.max(1) as f64).ln() - low) / span * BARS as f64;
+            bars[(place as usize).min(BARS - 1)] += count;
+        }
+        let most = bars.iter().copied().max().unwrap_or(0).max(1);
+        let bar = |count: u64| {
+            const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
+            let height = (count as f64 / most as f64 * 8.0).ceil() as usize;
+            BLOCKS[height.min(8)]
+        };
+        bars.into_iter().map(bar).collect()
+    }
+}

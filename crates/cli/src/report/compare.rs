@@ -1,0 +1,321 @@
+//! `--diff` and `--fail-if`.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use everycall_analysis::diff::{Change, Condition, Diff, DiffRow};
+use everycall_analysis::{Key, Order, Profile, Sums};
+use everycall_io::say;
+use everycall_units::{Count, Duration, Several};
+use serde_json::{Value, json};
+
+use super::load::{Run, mixed};
+use super::views::{is_meant, nothing_matches, pattern};
+use super::{Load, clean, limit, machine, notes, width};
+use crate::arguments::{ReportArguments, TableFormat};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// What `--fail-if` says.
+pub fn conditions(arguments: &ReportArguments) -> Result<Vec<Condition>, Failure> {
+    let read = |text: &String| Condition::parse(text).map_err(|error| Failure::new(exit_code::USAGE, error));
+    let conditions: Vec<Condition> = arguments.diff.fail_if.iter().map(read).collect::<Result<_, _>>()?;
+    if arguments.diff.diff.is_empty()
+        && let Some(condition) = conditions.iter().find(|condition| condition.is_about_change())
+    {
+        let sentence = format!("`{}` is about a change, which needs --diff OLD NEW", condition.text);
+        return Err(Failure::new(exit_code::USAGE, sentence));
+    }
+    Ok(conditions)
+}
+
+/// The old files and the new ones.
+fn sides(arguments: &ReportArguments) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Failure> {
+    let (diff, against) = (&arguments.diff.diff, &arguments.diff.against);
+    match (diff.as_slice(), against.is_empty()) {
+        ([old, new], true) => Ok((vec![old.clone()], vec![new.clone()])),
+        (_, false) => Ok((diff.clone(), against.clone())),
+        (_, true) => Err(Failure::new(
+            exit_code::USAGE,
+            "--diff wants an old and a new file, or old files and --against with new ones: \
+             everycall report --diff old-*.ect --against new-*.ect",
+        )),
+    }
+}
+
+/// Compares the runs.
+pub fn run(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> {
+    let conditions = conditions(arguments)?;
+    let (old, new) = sides(arguments)?;
+    let profiles = |paths: &[PathBuf]| -> Result<(Vec<Profile>, Vec<Run>), Failure> {
+        Ok(load.runs(paths)?.into_iter().unzip())
+    };
+    let (old_profiles, old_runs) = profiles(&old)?;
+    let (new_profiles, new_runs) = profiles(&new)?;
+    let runs: Vec<Run> = old_runs.iter().chain(&new_runs).cloned().collect();
+    mixed(&runs);
+    let diff = Diff::of(&old_profiles, &new_profiles);
+    let all: Vec<&DiffRow> = rows(&diff, arguments);
+    let shown = &all[..limit(arguments).min(all.len())];
+    print(&match arguments.format {
+        TableFormat::Text => text(&diff, shown, width(arguments)),
+        TableFormat::Csv => machine::csv_of(&objects(&diff, shown)),
+        TableFormat::Json => {
+            let files = |runs: &[Run]| runs.iter().map(Run::json).collect::<Vec<_>>();
+            let whole = json!({
+                "old_files": files(&old_runs),
+                "new_files": files(&new_runs),
+                "old_runs": diff.old_runs,
+                "new_runs": diff.new_runs,
+                "common_functions": diff.common,
+                "all_functions_own_time": change_json(diff.common_time),
+                "all_functions_calls": change_json(diff.common_calls),
+                "rows": objects(&diff, shown),
+            });
+            format!("{whole:#}\n")
+        }
+    })?;
+    explain(&diff);
+    for profile in old_profiles.iter().chain(&new_profiles) {
+        if profile.notes.numbers().iter().any(|number| *number > 0) {
+            notes::print_notes(&profile.notes, &[]);
+            break;
+        }
+    }
+    if shown.len() < all.len() && arguments.format == TableFormat::Text {
+        notes::more_rows(all.len() - shown.len());
+    }
+    verdict(arguments, &conditions, &diff)
+}
+
+/// The rows in the order that was asked for.
+fn rows<'d>(diff: &'d Diff, arguments: &ReportArguments) -> Vec<&'d DiffRow> {
+    let mut rows: Vec<&DiffRow> = diff.rows.iter().collect();
+    if arguments.sort != Order::OwnTime {
+        let change = |row: &DiffRow| {
+            let of = |sums, is_new| diff.number(arguments.sort, sums, is_new);
+            (of(&row.new, true) - of(&row.old, false)).abs()
+        };
+        rows.sort_by(|one, other| {
+            other.is_found().cmp(&one.is_found()).then_with(|| change(other).total_cmp(&change(one)))
+        });
+    }
+    rows
+}
+
+fn explain(diff: &Diff) {
+    if diff.common == 0 {
+        say!(
+            "everycall: the old and the new files have no function in common: these may be traces of different programs"
+        );
+    }
+    if diff.old_runs + diff.new_runs == 2 {
+        say!(
+            "everycall: with one run on each side, intervals cover how much calls differ, but not how much runs differ; record several runs of \
+             each and compare: --diff OLD... --against NEW..."
+        );
+    }
+}
+
+/// `+5.1 %`.
+fn percent(change: f64) -> String {
+    if change.is_infinite() {
+        return "new".to_owned();
+    }
+    let percent = 100.0 * change;
+    if percent.abs() >= 100.0 { format!("{percent:+.0} %") } else { format!("{percent:+.1} %") }
+}
+
+fn with_interval(change: Option<Change>) -> String {
+    let Some(change) = change else { return String::new() };
+    let mark = if change.is_found { "* " } else { "" };
+    if change.change == 0.0 && change.interval.is_none_or(|interval| interval == (0.0, 0.0)) {
+        return "same".to_owned();
+    }
+    match change.interval {
+        Some((low, high)) if change.change.is_finite() => {
+            format!("{mark}{} ({} .. {})", percent(change.change), percent(low), percent(high))
+        }
+        _ => format!("{mark}{}", percent(change.change)),
+    }
+}
+
+fn text(diff: &Diff, rows: &[&DiffRow], width: Option<usize>) -> String {
+    let mut out = String::new();
+    let found = diff.rows.iter().filter(|row| row.is_found()).count() as u64;
+    out.push_str(&format!(
+        "{} before, {} after; {} with more than chance between runs (marked *)\n",
+        Several(diff.old_runs as u64, "run", "runs"),
+        Several(diff.new_runs as u64, "run", "runs"),
+        Several(found, "function has changed", "functions have changed"),
+    ));
+    let has_common =
+        [diff.common_time, diff.common_calls].iter().flatten().any(|common| common.change != 0.0);
+    for (what, change) in [("own time of a call", diff.common_time), ("calls", diff.common_calls)] {
+        if change.is_some() {
+            out.push_str(&format!("all functions, {what}: {}\n", with_interval(change)));
+        }
+    }
+    if has_common {
+        out.push_str("intervals below are relative to all functions\n");
+    }
+    out.push('\n');
+    let mut lines = vec![
+        [
+            "own/run",
+            "more",
+            "own of a call (95 % interval)",
+            "calls (95 % interval)",
+            "p50",
+            "p99",
+            "function",
+        ]
+        .map(str::to_owned),
+    ];
+    lines.extend(rows.iter().map(|row| {
+        let more = row.more_own_ns(diff);
+        let sign = if more < 0.0 { "-" } else { "+" };
+        let time = |ns: f64| Duration { ns: ns.abs().round() as u64 };
+        let of = |order: Order| {
+            let (old, new) = (order.number(&row.old), order.number(&row.new));
+            if row.old.times.count() == 0 || row.new.times.count() == 0 || old == 0 {
+                return String::new();
+            }
+            percent(new as f64 / old as f64 - 1.0)
+        };
+        let gone = row.new.calls == 0 && row.old.calls > 0;
+        [
+            time(diff.number(Order::OwnTime, &row.new, true)).to_string(),
+            format!("{sign}{}", time(more)),
+            with_interval(row.own),
+            if gone { format!("gone ({} before)", Count(row.old.calls)) } else { with_interval(row.calls) },
+            of(Order::Percentile(5_000)),
+            of(Order::Percentile(9_900)),
+            clean(&row.function.name),
+        ]
+    }));
+    out.push_str(&super::views::fitted(&lines, width));
+    out
+}
+
+fn change_json(change: Option<Change>) -> Value {
+    let Some(change) = change else { return Value::Null };
+    let finite = |number: f64| if number.is_finite() { json!(number) } else { Value::Null };
+    json!({
+        "change": finite(change.change),
+        "low": change.interval.map_or(Value::Null, |(low, _)| finite(low)),
+        "high": change.interval.map_or(Value::Null, |(_, high)| finite(high)),
+        "p": change.p,
+        "is_found": change.is_found,
+    })
+}
+
+fn objects(diff: &Diff, rows: &[&DiffRow]) -> Vec<Value> {
+    let object = |row: &&DiffRow| {
+        let identity = &row.function.identity;
+        let mut object = serde_json::Map::new();
+        let mut put = |name: String, value: Value| object.insert(name, value);
+        put("name".to_owned(), json!(identity.name));
+        put("module".to_owned(), json!(identity.module));
+        put("file".to_owned(), json!(identity.file));
+        put("line".to_owned(), json!(identity.line));
+        put("is_found".to_owned(), json!(row.is_found()));
+        put("more_own_ns_per_run".to_owned(), json!(row.more_own_ns(diff)));
+        for (name, change) in [("own", row.own), ("calls", row.calls)] {
+            for (part, value) in change_json(change).as_object().into_iter().flatten() {
+                put(format!("{name}_{part}"), value.clone());
+            }
+        }
+        for (side, sums) in [("old", &row.old), ("new", &row.new)] {
+            for (name, number) in machine::numbers(sums) {
+                put(format!("{side}_{name}"), json!(number));
+            }
+        }
+        Value::Object(object)
+    };
+    let objects: Vec<Value> = rows.iter().map(object).collect();
+    // All lines of a CSV have all columns.
+    let names: Vec<String> = objects
+        .iter()
+        .filter_map(Value::as_object)
+        .max_by_key(|object| object.len())
+        .map(|object| object.keys().cloned().collect())
+        .unwrap_or_default();
+    let whole = |object: &Value| {
+        let of = |name: &String| (name.clone(), object.get(name).cloned().unwrap_or(Value::Null));
+        Value::Object(names.iter().map(of).collect())
+    };
+    objects.iter().map(whole).collect()
+}
+
+/// Which conditions hold, and the exit code.
+fn verdict(arguments: &ReportArguments, conditions: &[Condition], diff: &Diff) -> Result<ExitCode, Failure> {
+    let mut functions = everycall_analysis::Functions::default();
+    for row in &diff.rows {
+        functions.number(row.function.clone());
+    }
+    let mut is_failed = false;
+    for condition in conditions {
+        let pattern = pattern(&condition.function)?;
+        let meant: Vec<&DiffRow> = diff.rows.iter().filter(|row| is_meant(&pattern, &row.function)).collect();
+        if meant.is_empty() {
+            return Err(nothing_matches(&pattern, &functions, arguments));
+        }
+        for row in meant {
+            let old = diff.number(condition.number, &row.old, false);
+            let new = diff.number(condition.number, &row.new, true);
+            if condition.holds(old, new) {
+                is_failed = true;
+                let name = clean(&row.function.name);
+                say!(
+                    "everycall: {}: {} of {name} was {} and is {} ({})",
+                    condition.text,
+                    condition.number.name(),
+                    shown(condition.number, old),
+                    shown(condition.number, new),
+                    if old > 0.0 { percent(new / old - 1.0) } else { "not called before".to_owned() }
+                );
+            }
+        }
+    }
+    Ok(if is_failed { ExitCode::from(exit_code::CONDITION_HOLDS) } else { ExitCode::SUCCESS })
+}
+
+/// The same without a comparison: conditions on the numbers themselves.
+pub fn check(
+    arguments: &ReportArguments,
+    conditions: &[Condition],
+    profile: &Profile,
+) -> Result<ExitCode, Failure> {
+    let mut is_failed = false;
+    for condition in conditions {
+        let pattern = pattern(&condition.function)?;
+        let rows = profile.rows(condition.number);
+        let meant = rows.iter().filter_map(|row| match row.key {
+            Key::Function(number) => profile.functions().get(*number).map(|function| (function, row.sums)),
+            _ => None,
+        });
+        let meant: Vec<_> = meant.filter(|(function, _)| is_meant(&pattern, function)).collect();
+        if meant.is_empty() {
+            return Err(nothing_matches(&pattern, profile.functions(), arguments));
+        }
+        for (function, sums) in meant {
+            let sums: &Sums = sums;
+            let number = condition.number.number(sums) as f64;
+            if condition.holds(number, number) {
+                is_failed = true;
+                let (name, of) = (condition.number.name(), clean(&function.name));
+                say!("everycall: {}: {name} of {of} is {}", condition.text, shown(condition.number, number));
+            }
+        }
+    }
+    Ok(if is_failed { ExitCode::from(exit_code::CONDITION_HOLDS) } else { ExitCode::SUCCESS })
+}
+
+fn shown(order: Order, number: f64) -> String {
+    if order.is_time() {
+        return Duration { ns: number.round() as u64 }.to_string();
+    }
+    if number.fract() == 0.0 { Count(number as u64).to_string() } else { format!("{number:.1}") }
+}

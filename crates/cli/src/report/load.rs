@@ -1,0 +1,274 @@
+//! Files into profiles.
+
+use std::collections::BTreeSet;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+
+use everycall_analysis::stored::{self, StoredRun};
+use everycall_analysis::{Grouping, NameOptions, Profile, SymbolNames, TraceView};
+use everycall_export::{Filter, Source as _, end_ns};
+use everycall_io::say;
+use everycall_timeline::Trace;
+use serde_json::{Value, json};
+
+use super::notes;
+use crate::arguments::{FilterArguments, ReportArguments, SymbolArguments, TableFormat};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::traces;
+
+/// How files are read.
+pub struct Load {
+    pub filter: Filter,
+    kept: Option<usize>,
+    names: NameOptions,
+    /// Whether calls are left out.
+    has_filter: bool,
+}
+
+/// What is told of a file that was read.
+#[derive(Clone, Debug, Default)]
+pub struct Run {
+    pub path: PathBuf,
+    pub command: String,
+    pub host: String,
+    pub cpu: String,
+    pub version: String,
+    pub started_realtime_ns: Option<u64>,
+    pub duration_ns: u64,
+    pub warnings: Vec<String>,
+}
+
+impl Run {
+    fn of(path: &Path, trace: &Trace<'_>) -> Run {
+        let meta = trace.meta();
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let words: Vec<String> = meta.arguments.iter().map(|word| text(word)).collect();
+        Run {
+            path: path.to_owned(),
+            command: words.join(" "),
+            host: text(&meta.host),
+            cpu: text(&meta.cpu),
+            version: text(&meta.tool_version),
+            started_realtime_ns: trace.clock().origin_realtime_ns(),
+            duration_ns: end_ns(trace),
+            warnings: trace.warnings().iter().map(ToString::to_string).collect(),
+        }
+    }
+
+    /// Of a run in a file that `merge` wrote.
+    fn stored(path: &Path, run: &StoredRun) -> Run {
+        let text = |name: &str| run.about.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let number = |name: &str| run.about.get(name).and_then(Value::as_u64);
+        Run {
+            path: run
+                .about
+                .get("file")
+                .and_then(Value::as_str)
+                .map_or_else(|| path.to_owned(), PathBuf::from),
+            command: text("command"),
+            host: text("host"),
+            cpu: text("cpu"),
+            version: text("everycall_version"),
+            started_realtime_ns: number("started_realtime_ns"),
+            duration_ns: number("duration_ns").unwrap_or(0),
+            warnings: Vec::new(),
+        }
+    }
+
+    /// For programs.
+    pub fn json(&self) -> Value {
+        json!({
+            "file": self.path.to_string_lossy(),
+            "command": self.command,
+            "host": self.host,
+            "cpu": self.cpu,
+            "everycall_version": self.version,
+            "started_realtime_ns": self.started_realtime_ns,
+            "duration_ns": self.duration_ns,
+            "warnings": self.warnings,
+        })
+    }
+}
+
+/// Whether a filter lets everything through.
+fn is_default(filter: &Filter) -> bool {
+    let Filter { pids, tids, since_ns, until_ns, last_ns, min_duration_ns, function, label, depth } = filter;
+    pids.is_empty()
+        && tids.is_empty()
+        && since_ns.is_none()
+        && until_ns.is_none()
+        && last_ns.is_none()
+        && *min_duration_ns == 0
+        && function.is_none()
+        && label.is_none()
+        && depth.is_none()
+}
+
+impl Load {
+    /// What the options of `report` ask for.
+    pub fn new(arguments: &ReportArguments) -> Result<Load, Failure> {
+        let full_names = arguments.format != TableFormat::Text;
+        Load::with(arguments.filter.clone(), &arguments.symbols, full_names)
+    }
+
+    /// What these options ask for.
+    pub fn with(
+        filter: FilterArguments,
+        symbols: &SymbolArguments,
+        full_names: bool,
+    ) -> Result<Load, Failure> {
+        let kept = filter.kept;
+        let filter = filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+        let options = traces::name_options(symbols);
+        let names = NameOptions { full_names: options.full_names || full_names, ..options };
+        let has_filter = kept.is_some() || !is_default(&filter);
+        Ok(Load { filter, kept, names, has_filter })
+    }
+
+    /// Opens a trace, says what is damaged in it, and lets `with` look at it.
+    pub fn view<T>(&self, path: &Path, with: impl FnOnce(&TraceView<'_>) -> T) -> Result<(T, Run), Failure> {
+        if stored_text(path).is_ok_and(|text| text.is_some()) {
+            return Err(Failure::of(path, HOLDS_SUMS));
+        }
+        let mut file = traces::open(path)?;
+        traces::select(&mut file, self.kept, path)?;
+        let trace = traces::trace(&file, path)?;
+        let names = SymbolNames::new(&file, &trace, self.names.clone());
+        let view = TraceView::new(&trace, &names);
+        traces::warn(&trace, path);
+        let result = with(&view);
+        traces::warn_of_names(&names);
+        Ok((result, Run::of(path, &trace)))
+    }
+
+    /// The same once more: what is to be said was said.
+    pub fn quietly<T>(&self, path: &Path, with: impl FnOnce(&TraceView<'_>) -> T) -> Result<T, Failure> {
+        let mut file = traces::open(path)?;
+        traces::select(&mut file, self.kept, path)?;
+        let trace = traces::trace(&file, path)?;
+        let names = SymbolNames::new(&file, &trace, self.names.clone());
+        Ok(with(&TraceView::new(&trace, &names)))
+    }
+
+    /// The runs in files, each by function with its own times.
+    pub fn runs(&self, paths: &[PathBuf]) -> Result<Vec<(Profile, Run)>, Failure> {
+        let mut runs = Vec::new();
+        for path in paths {
+            if let Some(stored) = self.stored(path)? {
+                let run = |run: StoredRun| {
+                    let about = Run::stored(path, &run);
+                    (run.profile, about)
+                };
+                runs.extend(stored.into_iter().map(run));
+                continue;
+            }
+            let mut profile = Profile::by(Grouping::Function).with_own_times();
+            let ((), run) = self.view(path, |view| {
+                profile.add_trace(view, &self.filter);
+                if profile.calls == 0 {
+                    self.explain_emptiness(view, path);
+                }
+            })?;
+            runs.push((profile, run));
+        }
+        Ok(runs)
+    }
+
+    /// The runs in a file that `merge` wrote; `None` if it is another one.
+    fn stored(&self, path: &Path) -> Result<Option<Vec<StoredRun>>, Failure> {
+        let Some(text) = stored_text(path).map_err(|error| Failure::of(path, error))? else {
+            return Ok(None);
+        };
+        if self.has_filter {
+            return Err(Failure::of(
+                path,
+                "holds sums of functions: no calls can be left out; filter when it is written (`everycall merge`), or name the traces",
+            ));
+        }
+        stored::read(&text).map(Some).map_err(|error| Failure::of(path, error))
+    }
+
+    /// Adds the calls of all files.
+    pub fn add_all(&self, paths: &[PathBuf], profile: &mut Profile) -> Result<Vec<Run>, Failure> {
+        let mut runs = Vec::new();
+        for path in paths {
+            if let Some(stored) = self.stored(path)? {
+                if *profile.grouping() != Grouping::Function {
+                    return Err(Failure::of(path, HOLDS_SUMS));
+                }
+                for run in stored {
+                    profile.add(&run.profile);
+                    runs.push(Run::stored(path, &run));
+                }
+                continue;
+            }
+            let ((), run) = self.view(path, |view| {
+                let before = profile.calls;
+                profile.add_trace(view, &self.filter);
+                if profile.calls == before {
+                    self.explain_emptiness(view, path);
+                }
+            })?;
+            runs.push(run);
+        }
+        mixed(&runs);
+        Ok(runs)
+    }
+
+    /// Says why no call of a file is shown.
+    fn explain_emptiness(&self, view: &TraceView<'_>, path: &Path) {
+        let path = path.display();
+        if let Some(label) = &self.filter.label
+            && !view.has_label(&label.name)
+        {
+            say!(
+                "everycall: no label in {path} is called {}; `everycall info {path}` lists them",
+                label.name
+            );
+        } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
+            say!("everycall: no call in {path} passes the filter; leave out some of its options");
+        } else {
+            say!("everycall: {path} holds no calls; `everycall info {path}` says what was recorded");
+        }
+    }
+
+    /// Says what is missing in the numbers.
+    pub fn explain(&self, profile: &Profile, _runs: &[Run], paths: &[PathBuf]) {
+        notes::print(profile, paths);
+    }
+}
+
+/// Why a file that `merge` wrote is not enough.
+const HOLDS_SUMS: &str = "holds sums of functions, not calls; name the traces";
+
+/// The bytes of a file that begins as those that `merge` writes; `None` if it is another one.
+fn stored_text(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    let Ok(mut file) = everycall_analysis::open_for_reading(path) else { return Ok(None) };
+    if !file.metadata()?.is_file() {
+        return Ok(None);
+    }
+    let mut text = vec![0; stored::BEGIN.len()];
+    if file.read_exact(&mut text).is_err() || text != stored::BEGIN {
+        return Ok(None);
+    }
+    file.read_to_end(&mut text)?;
+    Ok(Some(text))
+}
+
+/// Says in what the runs differ, so that their times can't be compared.
+pub fn mixed(runs: &[Run]) {
+    let all = |of: fn(&Run) -> &str| -> BTreeSet<&str> {
+        runs.iter().map(of).filter(|text| !text.is_empty()).collect()
+    };
+    let list = |texts: &BTreeSet<&str>| texts.iter().copied().collect::<Vec<_>>().join(", ");
+    let (cpus, hosts, versions) = (all(|run| &run.cpu), all(|run| &run.host), all(|run| &run.version));
+    if cpus.len() > 1 {
+        say!("everycall: the files are from different machines ({}): compare counts, not times", list(&cpus));
+    } else if hosts.len() > 1 {
+        say!("everycall: the files are from different machines of one kind ({})", list(&hosts));
+    }
+    if versions.len() > 1 {
+        say!("everycall: the files were written by different versions of everycall ({})", list(&versions));
+    }
+}

@@ -1,0 +1,129 @@
+//! All numbers for programs: CSV and JSON. docs/report.md has their meaning.
+
+use everycall_analysis::{Key, Notes, Profile, Row, Sums};
+use serde_json::{Map, Value, json};
+
+use super::Run;
+
+/// Percentiles: name and ten thousandths.
+pub const PERCENTILES: [(&str, u32); 4] =
+    [("p50_ns", 5_000), ("p90_ns", 9_000), ("p99_ns", 9_900), ("p99_9_ns", 9_990)];
+
+/// All numbers of a group by name; none where there is no call whose duration is known.
+pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
+    let times = &sums.times;
+    let own = [sums.calls, sums.unwound, sums.truncated, sums.ended_earlier, sums.tail_calls];
+    let names = ["calls", "unwound", "truncated", "ended_earlier", "tail_calls"];
+    let mut all: Vec<_> = names.into_iter().zip(own.map(Some)).collect();
+    all.extend([
+        ("total_ns", Some(sums.total_ns)),
+        ("own_ns", Some(sums.own_ns)),
+        ("untraced_at_most_ns", Some(sums.untraced_at_most_ns)),
+        ("timed_calls", Some(times.count())),
+        ("average_ns", times.average()),
+        ("min_ns", times.min()),
+    ]);
+    all.extend(PERCENTILES.map(|(name, of)| (name, times.percentile(of))));
+    all.push(("max_ns", times.max()));
+    all
+}
+
+/// What a group is, by name.
+pub fn key(profile: &Profile, key: &Key) -> Vec<(&'static str, Value)> {
+    let function = |number: u32| profile.functions().get(number).cloned().unwrap_or_default();
+    match key {
+        Key::Function(number) => {
+            let function = function(*number);
+            let identity = function.identity;
+            vec![
+                ("name", json!(identity.name)),
+                ("symbols", json!(function.symbols)),
+                ("module", json!(identity.module)),
+                ("file", json!(identity.file)),
+                ("line", json!(identity.line)),
+            ]
+        }
+        Key::Thread { trace, pid, tid, name } => {
+            vec![("trace", json!(trace)), ("pid", json!(pid)), ("tid", json!(tid)), ("thread", json!(name))]
+        }
+        Key::Process { trace, pid, name } => {
+            vec![("trace", json!(trace)), ("pid", json!(pid)), ("process", json!(name))]
+        }
+        Key::Module(module) => vec![("module", json!(module))],
+        Key::File(file) => vec![("file", json!(file))],
+        Key::Label { is_set, value } => {
+            // Above 2^53, numbers of JSON lose digits.
+            let value =
+                value.map(|value| if value > 1 << 53 { json!(value.to_string()) } else { json!(value) });
+            vec![("has_label", json!(is_set)), ("value", json!(value))]
+        }
+        Key::Path(path) => {
+            let names: Vec<String> = path.iter().map(|number| function(*number).identity.name).collect();
+            vec![("path", json!(names))]
+        }
+    }
+}
+
+/// An object of a group.
+pub fn object(of: Vec<(&'static str, Value)>, sums: &Sums) -> Value {
+    let mut object: Map<String, Value> =
+        of.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    object.extend(numbers(sums).into_iter().map(|(name, number)| (name.to_owned(), json!(number))));
+    let histogram = sums.times.octaves();
+    let histogram = histogram.iter().map(|(from_ns, calls)| json!({ "from_ns": from_ns, "calls": calls }));
+    object.insert("histogram".to_owned(), histogram.collect());
+    Value::Object(object)
+}
+
+/// What is missing in the numbers.
+pub fn notes(notes: &Notes) -> Value {
+    let numbers = Notes::NAMES.iter().zip(notes.numbers());
+    Value::Object(numbers.map(|(name, number)| ((*name).to_owned(), json!(number))).collect())
+}
+
+/// One object.
+pub fn json(profile: &Profile, rows: &[Row<'_>], runs: &[Run]) -> String {
+    let objects = rows.iter().map(|row| object(key(profile, row.key), row.sums));
+    let value = json!({
+        "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
+        "by": super::heading(profile.grouping()),
+        "calls": profile.calls,
+        "unwound_calls": profile.unwound,
+        "not_in_the_numbers": notes(&profile.notes),
+        "rows": objects.collect::<Vec<_>>(),
+    });
+    format!("{value:#}\n")
+}
+
+/// A line of names, then a line for each group.
+pub fn csv(profile: &Profile, rows: &[Row<'_>]) -> String {
+    let objects: Vec<Value> = rows.iter().map(|row| object(key(profile, row.key), row.sums)).collect();
+    csv_of(&objects)
+}
+
+/// A line of names, then a line for each object; histograms are left out.
+pub fn csv_of(objects: &[Value]) -> String {
+    let mut text = String::new();
+    let line = |cells: Vec<String>| cells.join(",") + "\n";
+    for (number, object) in objects.iter().filter_map(Value::as_object).enumerate() {
+        let cells = || object.iter().filter(|(name, _)| *name != "histogram");
+        if number == 0 {
+            text.push_str(&line(cells().map(|(name, _)| name.clone()).collect()));
+        }
+        text.push_str(&line(cells().map(|(_, value)| field(value)).collect()));
+    }
+    text
+}
+
+/// A value as a field: lists with `;` between their parts.
+fn field(value: &Value) -> String {
+    let text = match value {
+        Value::Null => return String::new(),
+        Value::String(text) => text.clone(),
+        Value::Array(parts) => {
+            parts.iter().map(|part| part.as_str().unwrap_or_default()).collect::<Vec<_>>().join(";")
+        }
+        other => other.to_string(),
+    };
+    if text.contains([',', '"', '\n', '\r']) { format!("\"{}\"", text.replace('"', "\"\"")) } else { text }
+}

@@ -1,0 +1,127 @@
+//! `everycall report`: every number about every function.
+//!
+//! ```text
+//! load      files -> Profile: opening, filtering, what is said of them
+//! text      the table for people;  columns: what stands in it
+//! machine   CSV and JSON
+//! views     callers, callees, tree, slowest, explain;  never;  compare: --diff and --fail-if
+//! notes     what is missing in the numbers, as sentences
+//! ```
+
+mod columns;
+mod compare;
+mod load;
+mod machine;
+mod never;
+mod notes;
+mod text;
+mod views;
+
+use std::io::{self, IsTerminal};
+use std::process::ExitCode;
+
+use everycall_analysis::{Grouping, Profile, Row};
+use rustix::termios::tcgetwinsize;
+
+use crate::arguments::{ReportArguments, TableFormat};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::output::print;
+pub use load::{Load, Run, mixed};
+
+/// Rows for people, unless they ask for more.
+const ROWS: usize = 50;
+
+/// Runs the verb.
+pub fn run(arguments: ReportArguments) -> Result<ExitCode, Failure> {
+    let load = Load::new(&arguments)?;
+    if !arguments.diff.diff.is_empty() {
+        return compare::run(&arguments, &load);
+    }
+    let view = &arguments.view;
+    if let Some(function) = &view.callers {
+        return views::edges(&arguments, &load, function, true);
+    }
+    if let Some(function) = &view.callees {
+        return views::edges(&arguments, &load, function, false);
+    }
+    if let Some(function) = &view.slowest {
+        return views::slowest(&arguments, &load, function);
+    }
+    if let Some(function) = &view.explain {
+        return views::explain(&arguments, &load, function);
+    }
+    if view.tree {
+        return views::tree(&arguments, &load);
+    }
+    if view.never {
+        return never::run(&arguments, &load);
+    }
+    table(&arguments, &load)
+}
+
+/// The table.
+fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> {
+    let conditions = compare::conditions(arguments)?;
+    if !conditions.is_empty() && arguments.by != Grouping::Function {
+        return Err(Failure::new(exit_code::USAGE, "--fail-if is about functions; leave out --by"));
+    }
+    let mut profile = Profile::by(arguments.by.clone());
+    let runs = load.add_all(&arguments.traces, &mut profile)?;
+    let all = profile.rows(arguments.sort);
+    let shown = &all[..limit(arguments).min(all.len())];
+    let style = text::Style { width: width(arguments), by: &arguments.by };
+    print(&match arguments.format {
+        TableFormat::Text => text::table(&profile, shown, &style),
+        TableFormat::Csv => machine::csv(&profile, shown),
+        TableFormat::Json => machine::json(&profile, shown, &runs),
+    })?;
+    load.explain(&profile, &runs, &arguments.traces);
+    if shown.len() < all.len() && arguments.format == TableFormat::Text {
+        notes::more_rows(all.len() - shown.len());
+    }
+    compare::check(arguments, &conditions, &profile)
+}
+
+/// How many rows are shown.
+fn limit(arguments: &ReportArguments) -> usize {
+    match arguments.limit {
+        Some(0) => usize::MAX,
+        Some(limit) => limit,
+        None if arguments.format == TableFormat::Text => ROWS,
+        None => usize::MAX,
+    }
+}
+
+/// Columns that there are; none where they don't end.
+fn width(arguments: &ReportArguments) -> Option<usize> {
+    if let Some(width) = arguments.width {
+        return Some(width.into());
+    }
+    let stdout = io::stdout();
+    let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
+    size.map(|size| size.ws_col.into()).filter(|width| *width > 0)
+}
+
+/// What a group is called in its column.
+fn heading(by: &Grouping) -> &str {
+    match by {
+        Grouping::Function => "function",
+        Grouping::Thread => "thread",
+        Grouping::Process => "process",
+        Grouping::Module => "module",
+        Grouping::File => "source file",
+        Grouping::Label(name) => name,
+        Grouping::Path => "path",
+    }
+}
+
+/// A row's name, for people, on one line.
+fn shown_key(profile: &Profile, row: &Row<'_>) -> String {
+    clean(&row.key.shown(profile.functions()))
+}
+
+/// A text on one line.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|character| if character.is_control() { '\u{fffd}' } else { character }).collect()
+}

@@ -1,0 +1,79 @@
+//! What is missing in the numbers, as sentences on standard error.
+
+use std::path::PathBuf;
+
+use everycall_analysis::{Notes, Order, Profile};
+use everycall_io::say;
+use everycall_units::{Count, Several};
+
+/// Says what the numbers leave out.
+pub fn print(profile: &Profile, paths: &[PathBuf]) {
+    let notes = &profile.notes;
+    let rows = profile.rows(Order::Calls);
+    let sum = |of: fn(&everycall_analysis::Sums) -> u64| rows.iter().map(|row| of(row.sums)).sum::<u64>();
+    let truncated = sum(|sums| sums.truncated);
+    if truncated > 0 {
+        say!(
+            "everycall: {} truncated (entry or exit not recorded): counted, with the time as far as it was recorded, but not in avg, min, max \
+             and percentiles",
+            Several(truncated, "call is", "calls are")
+        );
+    }
+    let late = sum(|sums| sums.ended_earlier);
+    if late > 0 {
+        say!(
+            "everycall: {} unwound at a time that isn't known exactly: counted, with the longest time possible, but not in avg, min, max and percentiles",
+            Several(late, "call was", "calls were")
+        );
+    }
+    if sum(|sums| sums.untraced_at_most_ns) > 0 {
+        say!(
+            "everycall: calls that end in a tail call into code that isn't traced took longer than shown, by at most the time in column \"tail <=\""
+        );
+    }
+    print_notes(notes, paths);
+}
+
+/// Says what the traces lack.
+pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
+    let path = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
+    if notes.lost > 0 {
+        say!("everycall: {} events are missing: calls among them are in no number", Count(notes.lost));
+    }
+    if notes.losses_uncounted > 0 {
+        let places = Several(notes.losses_uncounted, "place", "places");
+        say!("everycall: events are missing at {places}, and nobody counted them");
+    }
+    if notes.beginning_overwritten > 0 {
+        say!(
+            "everycall: the beginning of {} was overwritten: only newer calls are counted; a larger --ring-size or --stream keeps more",
+            Several(notes.beginning_overwritten, "thread", "threads")
+        );
+    }
+    if notes.dropped_short > 0 {
+        say!(
+            "everycall: {} dropped while this was recorded and are in no number; `everycall info {path}` has their functions",
+            Several(notes.dropped_short, "short call was", "short calls were")
+        );
+    }
+    if notes.orphan_exits > 0 {
+        say!(
+            "everycall: {} (entry not recorded), in no number",
+            Several(notes.orphan_exits, "orphan exit", "orphan exits")
+        );
+    }
+    if notes.too_deep > 0 {
+        say!(
+            "everycall: {} nested too deeply, and in no number",
+            Several(notes.too_deep, "call is", "calls are")
+        );
+    }
+    if notes.gaps > 0 {
+        say!("everycall: recording was off {}", Several(notes.gaps, "time", "times"));
+    }
+}
+
+/// Says that there are more rows.
+pub fn more_rows(count: usize) {
+    say!("everycall: {} more; --limit 0 shows all", Several(count as u64, "row", "rows"));
+}

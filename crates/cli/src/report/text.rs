@@ -1,0 +1,87 @@
+//! The table for people, as wide as their terminal.
+
+use everycall_analysis::{Grouping, Key, Profile, Row};
+use everycall_export::shortened_name;
+use everycall_units::Duration;
+
+use super::columns::{self, Column, Scale};
+use super::{heading, shown_key};
+
+/// How the table is laid out.
+pub struct Style<'a> {
+    /// Columns that there are; none where lines may be of any length.
+    pub width: Option<usize>,
+    pub by: &'a Grouping,
+}
+
+/// Names get so many columns, or as many as the longest one needs.
+const NAME_LEAST: usize = 30;
+
+/// The table, with a newline behind each row.
+pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
+    let scale = Scale::of(rows.iter().map(|row| row.sums));
+    let all_own = profile.rows(everycall_analysis::Order::OwnTime);
+    let own_ns = all_own.iter().map(|row| row.sums.own_ns).fold(0, u64::saturating_add);
+    let scale = Scale { own_ns, ..scale };
+    let names: Vec<String> = rows.iter().map(|row| shown_key(profile, row)).collect();
+    let mut cells: Vec<(u8, Vec<String>)> = Vec::new();
+    for (column, rank) in columns::ALL {
+        let of_rows: Vec<String> = rows.iter().map(|row| column.cell(row.sums, &scale)).collect();
+        if !(column.is_optional() && of_rows.iter().all(String::is_empty)) {
+            cells.push((rank, std::iter::once(column.heading().to_owned()).chain(of_rows).collect()));
+        }
+    }
+    let longest = names.iter().map(|name| name.chars().count()).max().unwrap_or(0);
+    if let Some(width) = style.width {
+        make_room(&mut cells, width.saturating_sub(longest.min(NAME_LEAST)));
+    }
+    let name_width = style.width.map(|width| width.saturating_sub(taken(&cells)));
+    let mut text = String::new();
+    for row in 0..=rows.len() {
+        for (_, column) in &cells {
+            let width = column_width(column);
+            text.push_str(&format!("{:>width$}  ", column[row]));
+        }
+        match row.checked_sub(1).and_then(|row| rows.get(row).zip(names.get(row))) {
+            None => text.push_str(heading(style.by)),
+            Some((of, name)) => text.push_str(&fitting(of.key, name, name_width)),
+        }
+        text.push('\n');
+    }
+    let has_histogram = cells.iter().any(|(_, column)| column[0] == Column::Histogram.heading());
+    if let Some((min, max)) = scale.reach.filter(|_| has_histogram) {
+        let (min, max) = (Duration { ns: min }, Duration { ns: max });
+        text.push_str(&format!("\nhistogram: from {min} to {max}, logarithmic\n"));
+    }
+    text
+}
+
+fn column_width(column: &[String]) -> usize {
+    column.iter().map(|cell| cell.chars().count()).max().unwrap_or(0)
+}
+
+fn taken(cells: &[(u8, Vec<String>)]) -> usize {
+    cells.iter().map(|(_, column)| column_width(column) + 2).sum()
+}
+
+/// Leaves out columns, those of the highest rank first, until the others fit.
+fn make_room(cells: &mut Vec<(u8, Vec<String>)>, width: usize) {
+    while taken(cells) > width {
+        let Some(rank) = cells.iter().map(|(rank, _)| *rank).max().filter(|rank| *rank > 0) else { return };
+        let at = cells.iter().rposition(|(of, _)| *of == rank);
+        at.map(|at| cells.remove(at));
+    }
+}
+
+/// A name in the columns that there are.
+fn fitting(key: &Key, name: &str, width: Option<usize>) -> String {
+    let Some(width) = width.filter(|width| name.chars().count() > *width) else { return name.to_owned() };
+    match key {
+        Key::Function(_) => shortened_name(name, width),
+        // The end says most.
+        _ => {
+            let skipped = name.chars().count() - width.saturating_sub(1);
+            std::iter::once('…').chain(name.chars().skip(skipped)).collect()
+        }
+    }
+}

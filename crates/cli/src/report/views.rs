@@ -1,0 +1,540 @@
+//! The answers about one function, and the tree.
+
+use std::process::ExitCode;
+
+use everycall_analysis::{
+    Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, Node, Order, Profile, ROOT,
+    SlowCall, Slowest, Tree,
+};
+use everycall_export::shortened_name;
+use everycall_io::say;
+use everycall_patterns::NamePattern;
+use everycall_timeline::EndKind;
+use everycall_units::{Count, Duration, Several};
+use serde_json::{Map, Value, json};
+
+use super::{Load, Run, clean, limit, machine, notes, width};
+use crate::arguments::{ReportArguments, TableFormat};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::output::print;
+
+/// Slowest calls, unless more are asked for.
+const SLOWEST: usize = 10;
+
+/// A pattern as `--trigger` and `enable` take it: a name with `*` and `?`, or `/REGEX/`.
+pub fn pattern(text: &str) -> Result<NamePattern, Failure> {
+    let expression = text.strip_prefix('/').and_then(|text| text.strip_suffix('/'));
+    let pattern = match expression {
+        Some(expression) => NamePattern::regex(text, expression),
+        None => NamePattern::new(text),
+    };
+    pattern.map_err(|error| Failure::new(exit_code::USAGE, format!("`{text}`: {error}")))
+}
+
+/// Whether a pattern means a function, by any of its names.
+pub fn is_meant(pattern: &NamePattern, function: &Function) -> bool {
+    pattern.matches(&function.identity.name) || function.symbols.iter().any(|symbol| pattern.matches(symbol))
+}
+
+/// That no function that was called is meant, with those that nearly are.
+pub fn nothing_matches(pattern: &NamePattern, functions: &Functions, arguments: &ReportArguments) -> Failure {
+    let plain = |function: &Function| {
+        let name = &function.identity.name;
+        name.split('(').next().filter(|plain| !plain.is_empty()).unwrap_or(name).to_owned()
+    };
+    let names: Vec<String> = functions.all().iter().map(plain).collect();
+    let near = match pattern.near(names.iter().map(String::as_str)).as_slice() {
+        [] => "; `everycall report FILE` lists those that were".to_owned(),
+        [one] => format!("; there is {one}"),
+        [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
+    };
+    let diff = arguments.diff.diff.iter().chain(&arguments.diff.against);
+    let files: Vec<_> = arguments.traces.iter().chain(diff).map(|path| path.display().to_string()).collect();
+    Failure::new(
+        exit_code::FAILED,
+        format!("no function that was called in {} matches `{pattern}`{near}", files.join(", ")),
+    )
+}
+
+/// Adds all files to something, and says what the files have in common.
+fn each_file(
+    load: &Load,
+    arguments: &ReportArguments,
+    mut add: impl FnMut(&everycall_analysis::TraceView<'_>),
+) -> Result<Vec<Run>, Failure> {
+    let mut runs = Vec::new();
+    for path in &arguments.traces {
+        runs.push(load.view(path, &mut add)?.1);
+    }
+    super::load::mixed(&runs);
+    Ok(runs)
+}
+
+/// `--callers` and `--callees`.
+pub fn edges(
+    arguments: &ReportArguments,
+    load: &Load,
+    text: &str,
+    are_callers: bool,
+) -> Result<ExitCode, Failure> {
+    let pattern = pattern(text)?;
+    let meant = |function: &Function| is_meant(&pattern, function);
+    let mut edges = Edges::new(Focus::new(&meant));
+    let runs = each_file(load, arguments, |view| edges.add_trace(view, &load.filter))?;
+    if !edges.has_any() {
+        return Err(nothing_matches(&pattern, edges.functions(), arguments));
+    }
+    let mut rows: Vec<&Edge> = if are_callers { edges.callers() } else { edges.callees() }.iter().collect();
+    rows.retain(|edge| edge.sums.calls > 0 || edge.sums.own_ns > 0);
+    let order = if arguments.sort == Order::OwnTime { Order::TotalTime } else { arguments.sort };
+    rows.sort_by_key(|edge| (std::cmp::Reverse(order.number(&edge.sums)), edge.function, edge.is_jump));
+    let all = rows.len();
+    rows.truncate(limit(arguments));
+    let name = |edge: &Edge| match edge.function.and_then(|number| edges.functions().get(number)) {
+        Some(function) => (function.name.clone(), function.identity.name.clone()),
+        None => ("(not known, or not shown)".to_owned(), String::new()),
+    };
+    let heading = if are_callers { "caller" } else { "callee" };
+    let shown = match arguments.format {
+        TableFormat::Text => {
+            let mut lines =
+                vec![["calls", "total", "own", "avg", "p50", "p99", "max", heading].map(str::to_owned)];
+            lines.extend(rows.iter().map(|edge| {
+                let how = if edge.is_jump { "  (tail call)" } else { "" };
+                let time = |of: Option<u64>| of.map_or_else(String::new, |ns| Duration { ns }.to_string());
+                let (sums, times) = (&edge.sums, &edge.sums.times);
+                [
+                    Count(sums.calls).to_string(),
+                    time(Some(sums.total_ns)),
+                    time(Some(sums.own_ns)),
+                    time(times.average()),
+                    time(times.percentile(5_000)),
+                    time(times.percentile(9_900)),
+                    time(times.max()),
+                    format!("{}{how}", clean(&name(edge).0)),
+                ]
+            }));
+            fitted(&lines, width(arguments))
+        }
+        TableFormat::Csv | TableFormat::Json => {
+            let objects = rows.iter().map(|edge| {
+                let mut of = vec![(heading, json!(name(edge).1)), ("tail_call", json!(edge.is_jump))];
+                if edge.function.is_none() {
+                    of[0].1 = Value::Null;
+                }
+                machine::object(of, &edge.sums)
+            });
+            let objects: Vec<Value> = objects.collect();
+            if arguments.format == TableFormat::Csv {
+                machine::csv_of(&objects)
+            } else {
+                let whole = json!({
+                    "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
+                    "function": text,
+                    "of": machine::object(Vec::new(), &edges.sums),
+                    "not_in_the_numbers": machine::notes(&edges.notes),
+                    "rows": objects,
+                });
+                format!("{whole:#}\n")
+            }
+        }
+    };
+    print(&shown)?;
+    notes::print_notes(&edges.notes, &arguments.traces);
+    if rows.len() < all && arguments.format == TableFormat::Text {
+        notes::more_rows(all - rows.len());
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A table whose last column is a name that may be cut.
+pub fn fitted<const N: usize>(lines: &[[String; N]], width: Option<usize>) -> String {
+    let column = |at: usize| lines.iter().map(|line| line[at].chars().count()).max().unwrap_or(0);
+    let taken: usize = (0..N - 1).map(|at| column(at) + 2).sum();
+    let mut text = String::new();
+    for (row, line) in lines.iter().enumerate() {
+        for (at, cell) in line.iter().enumerate().take(N - 1) {
+            text.push_str(&format!("{cell:>width$}  ", width = column(at)));
+        }
+        let name = &line[N - 1];
+        match width.map(|width| width.saturating_sub(taken).max(10)) {
+            Some(width) if row > 0 && name.chars().count() > width => {
+                text.push_str(&shortened_name(name, width));
+            }
+            _ => text.push_str(name),
+        }
+        text.push('\n');
+    }
+    text
+}
+
+/// `--tree`.
+pub fn tree(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> {
+    let mut profile = Profile::by(Grouping::Path);
+    let runs = load.add_all(&arguments.traces, &mut profile)?;
+    let Some(tree) = profile.tree() else { return Ok(ExitCode::SUCCESS) };
+    let order = if arguments.sort == Order::OwnTime { Order::TotalTime } else { arguments.sort };
+    let (nodes, left_out) = chosen(tree, order, limit(arguments));
+    let name = |node: &Node| profile.functions().get(node.function).cloned().unwrap_or_default();
+    let shown = match arguments.format {
+        TableFormat::Text => {
+            let mut lines = vec![["calls", "total", "own", "avg", "function"].map(str::to_owned)];
+            lines.extend(nodes.iter().map(|(index, depth)| {
+                let node = &tree.nodes()[*index];
+                let time = |ns| Duration { ns }.to_string();
+                [
+                    Count(node.sums.calls).to_string(),
+                    time(node.sums.total_ns),
+                    time(node.sums.own_ns),
+                    node.sums.times.average().map_or_else(String::new, time),
+                    format!("{}{}", "  ".repeat((*depth).min(100)), clean(&name(node).name)),
+                ]
+            }));
+            fitted(&lines, width(arguments))
+        }
+        TableFormat::Csv | TableFormat::Json => {
+            let objects = nodes.iter().map(|(index, depth)| {
+                let node = &tree.nodes()[*index];
+                let parent = (node.parent != ROOT).then_some(node.parent);
+                let identity = name(node).identity;
+                let of = vec![
+                    ("id", json!(index)),
+                    ("parent", json!(parent)),
+                    ("depth", json!(depth)),
+                    ("name", json!(identity.name)),
+                    ("module", json!(identity.module)),
+                ];
+                machine::object(of, &node.sums)
+            });
+            let objects: Vec<Value> = objects.collect();
+            if arguments.format == TableFormat::Csv {
+                machine::csv_of(&objects)
+            } else {
+                let whole = json!({
+                    "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
+                    "by": "tree",
+                    "not_in_the_numbers": machine::notes(&profile.notes),
+                    "calls_on_further_paths": tree.further.calls,
+                    "rows": objects,
+                });
+                format!("{whole:#}\n")
+            }
+        }
+    };
+    print(&shown)?;
+    notes::print(&profile, &arguments.traces);
+    if left_out > 0 && arguments.format == TableFormat::Text {
+        notes::more_rows(left_out);
+    }
+    if tree.further.calls > 0 {
+        say!(
+            "everycall: {} on more paths than there is room for; --function and --depth make the tree smaller",
+            Several(tree.further.calls, "call is", "calls are")
+        );
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The nodes that are shown, with their depths, outer ones first; and how many are not: those that are least in this order.
+fn chosen(tree: &Tree, order: Order, limit: usize) -> (Vec<(usize, usize)>, usize) {
+    let nodes = tree.nodes();
+    let mut children: Vec<Vec<usize>> = vec![Vec::new(); nodes.len()];
+    // A node without calls of its own is there for those below it.
+    let mut is_used = vec![false; nodes.len()];
+    for index in (1..nodes.len()).rev() {
+        is_used[index] |= nodes[index].sums.calls > 0 || nodes[index].sums.own_ns > 0;
+        if is_used[index] {
+            is_used[nodes[index].parent] = true;
+            children[nodes[index].parent].push(index);
+        }
+    }
+    let mut by_number: Vec<usize> = (1..nodes.len()).filter(|index| is_used[*index]).collect();
+    by_number.sort_by_key(|index| (std::cmp::Reverse(order.number(&nodes[*index].sums)), *index));
+    let mut is_shown = vec![false; nodes.len()];
+    let mut count = 0;
+    for &index in &by_number {
+        let mut path = Vec::new();
+        let mut at = index;
+        while at != ROOT && !is_shown[at] {
+            path.push(at);
+            at = nodes[at].parent;
+        }
+        if count + path.len() > limit {
+            break;
+        }
+        count += path.len();
+        path.into_iter().for_each(|node| is_shown[node] = true);
+    }
+    let mut shown = Vec::new();
+    let mut waiting = vec![(ROOT, 0)];
+    while let Some((index, depth)) = waiting.pop() {
+        if index != ROOT {
+            shown.push((index, depth - 1));
+        }
+        let mut below: Vec<usize> =
+            children[index].iter().copied().filter(|child| is_shown[*child]).collect();
+        below.sort_by_key(|child| (order.number(&nodes[*child].sums), std::cmp::Reverse(*child)));
+        waiting.extend(below.into_iter().map(|child| (child, depth + 1)));
+    }
+    (shown, by_number.len() - count)
+}
+
+/// `--slowest`.
+pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<ExitCode, Failure> {
+    let pattern = pattern(text)?;
+    let meant = |function: &Function| is_meant(&pattern, function);
+    let count = match arguments.limit {
+        None => SLOWEST,
+        Some(0) => usize::MAX,
+        Some(limit) => limit,
+    };
+    let mut slowest = Slowest::new(Focus::new(&meant), count);
+    let runs = each_file(load, arguments, |view| slowest.add_trace(view, &load.filter))?;
+    if !slowest.has_any() {
+        return Err(nothing_matches(&pattern, slowest.functions(), arguments));
+    }
+    let calls = slowest.calls();
+    let name = |call: &SlowCall| slowest.functions().get(call.function).cloned().unwrap_or_default();
+    let command = |call: &SlowCall| command(arguments, call, &name(call).identity.name);
+    if arguments.format != TableFormat::Text {
+        let objects = calls.iter().map(|call| {
+            let origin = runs.get(call.trace).and_then(|run| run.started_realtime_ns);
+            let mut object = Map::new();
+            let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
+            put("name", json!(name(call).identity.name));
+            put("trace", json!(call.trace));
+            put("pid", json!(call.pid));
+            put("tid", json!(call.tid));
+            put("thread", json!(call.thread));
+            put("depth", json!(call.depth));
+            put("start_ns", json!(call.start_ns));
+            put("start_realtime_ns", json!(origin.map(|origin| origin.saturating_add(call.start_ns))));
+            put("dur_ns", json!(call.duration_ns()));
+            put("own_ns", json!(call.own_ns));
+            put("unwound", json!(matches!(call.how, EndKind::Unwound | EndKind::UnwoundLate)));
+            put("uncertain", json!(call.is_uncertain));
+            put("command", json!(command(call)));
+            Value::Object(object)
+        });
+        let objects: Vec<Value> = objects.collect();
+        return print(&if arguments.format == TableFormat::Csv {
+            machine::csv_of(&objects)
+        } else {
+            let files = runs.iter().map(Run::json).collect::<Vec<_>>();
+            format!("{:#}\n", json!({ "files": files, "function": text, "rows": objects }))
+        })
+        .map(|()| ExitCode::SUCCESS);
+    }
+    let mut out = String::new();
+    for (number, call) in calls.iter().enumerate() {
+        let doubt = match call.how {
+            _ if call.start_cut => ", at least: it began earlier",
+            EndKind::UnwoundLate => ", at most: unwound earlier, exact time unknown",
+            _ if call.is_uncertain => ", as far as it was recorded",
+            EndKind::Unwound => ", unwound",
+            EndKind::Jumped => ", until its tail call",
+            _ => "",
+        };
+        out.push_str(&format!(
+            "{:>3}  {}  {}{doubt}\n     own {}, at {} in thread {} {}\n     {}\n",
+            number + 1,
+            Duration { ns: call.duration_ns() },
+            clean(&name(call).name),
+            Duration { ns: call.own_ns },
+            at(call.start_ns),
+            clean(&call.thread),
+            call.tid,
+            command(call)
+        ));
+    }
+    print(&out)?;
+    notes::print_notes(&slowest.notes, &arguments.traces);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A moment of the trace, so exactly that `--since` finds it.
+fn at(ns: u64) -> String {
+    match ns {
+        0..1_000_000 => format!("{}.{:03}us", ns / 1_000, ns % 1_000),
+        1_000_000..1_000_000_000 => format!("{}.{:06}ms", ns / 1_000_000, ns % 1_000_000),
+        _ => format!("{}.{:09}s", ns / 1_000_000_000, ns % 1_000_000_000),
+    }
+}
+
+/// How a call is looked at.
+fn command(arguments: &ReportArguments, call: &SlowCall, name: &str) -> String {
+    let file = arguments.traces.get(call.trace).map(|path| path.display().to_string()).unwrap_or_default();
+    let plain = |text: &str| {
+        text.chars().all(|character| character.is_ascii_alphanumeric() || "_-./:".contains(character))
+    };
+    let quoted = |text: &str| {
+        if plain(text) { text.to_owned() } else { format!("'{}'", text.replace('\'', r"'\''")) }
+    };
+    let kept = arguments.filter.kept.map(|number| format!(" --kept {number}")).unwrap_or_default();
+    format!(
+        "everycall replay --tid {} --since {} --until {} --function {}{kept} {}",
+        call.tid,
+        at(call.start_ns),
+        at(call.end_ns),
+        quoted(&format!("^{}$", regex::escape(name))),
+        quoted(&file)
+    )
+}
+
+/// `--explain`.
+pub fn explain(arguments: &ReportArguments, load: &Load, text: &str) -> Result<ExitCode, Failure> {
+    let pattern = pattern(text)?;
+    let meant = |function: &Function| is_meant(&pattern, function);
+    let mut explanation = Explanation::new(Focus::new(&meant));
+    let runs = each_file(load, arguments, |view| explanation.first(view, &load.filter))?;
+    if !explanation.has_any() {
+        return Err(nothing_matches(&pattern, explanation.functions(), arguments));
+    }
+    for path in &arguments.traces {
+        load.quietly(path, |view| explanation.second(view, &load.filter))?;
+    }
+    let times = &explanation.times;
+    let (slow, median) = (&explanation.slow, &explanation.median);
+    if times.count() == 0 {
+        return Err(Failure::new(
+            exit_code::FAILED,
+            format!("no call of `{text}` was recorded from its entry to its exit"),
+        ));
+    }
+    let mut parts = parts(&explanation, slow, median);
+    parts.sort_by(|one, other| {
+        other.more_ns.abs().total_cmp(&one.more_ns.abs()).then_with(|| one.name.cmp(&other.name))
+    });
+    let doings = |of: &Doings| {
+        json!({
+            "calls": of.calls,
+            "average_ns": of.per_call(of.duration_ns),
+            "own_ns_per_call": of.per_call(of.own_ns),
+            "suspended_ns_per_call": of.per_call(of.suspended_ns),
+        })
+    };
+    if arguments.format != TableFormat::Text {
+        let objects: Vec<Value> = parts
+            .iter()
+            .map(|part| {
+                json!({
+                    "part": part.kind,
+                    "name": part.full_name,
+                    "median_ns_per_call": part.median_ns,
+                    "slow_ns_per_call": part.slow_ns,
+                    "difference_ns": part.more_ns,
+                    "median_calls_per_call": part.median_calls,
+                    "slow_calls_per_call": part.slow_calls,
+                })
+            })
+            .collect();
+        return print(&if arguments.format == TableFormat::Csv {
+            machine::csv_of(&objects)
+        } else {
+            let whole = json!({
+                "files": runs.iter().map(Run::json).collect::<Vec<_>>(),
+                "function": text,
+                "timed_calls": times.count(),
+                "slow_from_ns": explanation.slow_from_ns(),
+                "slow": doings(slow),
+                "median": doings(median),
+                "rows": objects,
+            });
+            format!("{whole:#}\n")
+        })
+        .map(|()| ExitCode::SUCCESS);
+    }
+    let time = |ns: f64| {
+        let sign = if ns < 0.0 { "-" } else { "" };
+        format!("{sign}{}", Duration { ns: ns.abs().round() as u64 })
+    };
+    let slow_ns = slow.per_call(slow.duration_ns);
+    let median_ns = median.per_call(median.duration_ns);
+    let mut out = format!(
+        "{}: {} whose duration is known; {} slow ({} or more, {} on average), {} around the median ({} on average)\n\n",
+        clean(text),
+        Several(times.count(), "call", "calls"),
+        Count(slow.calls),
+        Duration { ns: explanation.slow_from_ns() },
+        time(slow_ns),
+        Count(median.calls),
+        time(median_ns),
+    );
+    let mut lines = vec![["median", "slow", "more", "of all", "calls", "per call"].map(str::to_owned)];
+    let all = (slow_ns - median_ns).abs().max(1.0);
+    let limit = arguments.limit.filter(|limit| *limit > 0).unwrap_or(20);
+    lines.extend(parts.iter().take(limit).map(|part| {
+        let calls = if part.kind == "call" {
+            format!("{:.1} -> {:.1}", part.median_calls, part.slow_calls)
+        } else {
+            String::new()
+        };
+        [
+            time(part.median_ns),
+            time(part.slow_ns),
+            time(part.more_ns),
+            format!("{:.0} %", 100.0 * part.more_ns / all),
+            calls,
+            clean(&part.name),
+        ]
+    }));
+    out.push_str(&fitted(&lines, width(arguments)));
+    let files: Vec<_> = arguments.traces.iter().map(|path| path.display().to_string()).collect();
+    let files = files.join(" ");
+    out.push_str(&format!("\nnext: everycall report --slowest '{}' {files}\n", clean(text)));
+    if let Some(part) = parts.first().filter(|part| part.kind == "call" && part.more_ns > 0.0) {
+        let name = part.full_name.as_deref().unwrap_or_default();
+        out.push_str(&format!("      everycall report --explain '{}' {files}\n", clean(name)));
+    }
+    print(&out)?;
+    notes::print_notes(&explanation.notes, &arguments.traces);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What calls consist of, for each of them.
+struct Part {
+    kind: &'static str,
+    name: String,
+    full_name: Option<String>,
+    median_ns: f64,
+    slow_ns: f64,
+    more_ns: f64,
+    median_calls: f64,
+    slow_calls: f64,
+}
+
+fn parts(explanation: &Explanation<'_>, slow: &Doings, median: &Doings) -> Vec<Part> {
+    let part = |kind, name: String, full_name, of: [(&Doings, u64, u64); 2]| {
+        let [(median, median_ns, median_calls), (slow, slow_ns, slow_calls)] = of;
+        let (median_ns, slow_ns) = (median.per_call(median_ns), slow.per_call(slow_ns));
+        let (median_calls, slow_calls) = (median.per_call(median_calls), slow.per_call(slow_calls));
+        Part {
+            kind,
+            name,
+            full_name,
+            median_ns,
+            slow_ns,
+            more_ns: slow_ns - median_ns,
+            median_calls,
+            slow_calls,
+        }
+    };
+    let own = "own time, with what isn't traced and waiting".to_owned();
+    let mut parts = vec![part("own", own, None, [(median, median.own_ns, 0), (slow, slow.own_ns, 0)])];
+    if slow.suspended_ns + median.suspended_ns > 0 {
+        let suspended = "suspended: others ran instead of the fiber".to_owned();
+        let of = [(median, median.suspended_ns, 0), (slow, slow.suspended_ns, 0)];
+        parts.push(part("suspended", suspended, None, of));
+    }
+    let called: std::collections::BTreeSet<u32> =
+        slow.called.keys().chain(median.called.keys()).copied().collect();
+    for number in called {
+        let function = explanation.functions().get(number).cloned().unwrap_or_default();
+        let of = |doings: &Doings| doings.called.get(&number).copied().unwrap_or_default();
+        let ((median_ns, median_calls), (slow_ns, slow_calls)) = (of(median), of(slow));
+        let of = [(median, median_ns, median_calls), (slow, slow_ns, slow_calls)];
+        parts.push(part("call", function.name, Some(function.identity.name), of));
+    }
+    parts
+}

@@ -1,0 +1,105 @@
+//! Log lines of the program: the format's address and the raw arguments. They are formatted when they are shown.
+//!
+//! One record of kind [`kind::LOG`](crate::event::kind::LOG) each:
+//!
+//! ```text
+//! first word   ticks, count
+//! payload 1    types: three bits for each argument, the first one lowest; COPIED_FORMAT
+//! next         the format: its address, low half first; with COPIED_FORMAT a text
+//! following    the arguments: 32 bits one payload, 64 bits two, low half first; texts
+//! ```
+//!
+//! A text is a payload with the number of its bytes and flags ([`TEXT_CUT`], [`TEXT_NULL`]), then the bytes, four each, little
+//! endian, padded with zeros.
+
+use crate::event::RECORD_MAX_PAYLOAD;
+
+/// The most arguments of a line.
+pub const ARGUMENTS_MAX: usize = 10;
+/// Bits of an argument's type.
+pub const TYPE_BITS: u32 = 3;
+/// In the types: the record holds the format's text, as it isn't a literal.
+pub const COPIED_FORMAT: u32 = 1 << 31;
+/// The most bytes of a text argument that are kept.
+pub const TEXT_MAX: usize = 96;
+/// The most bytes of a format that are kept with [`COPIED_FORMAT`].
+pub const FORMAT_MAX: usize = 256;
+/// In a text's length: it was longer.
+pub const TEXT_CUT: u32 = 1 << 31;
+/// In a text's length: there is none, as the pointer was null.
+pub const TEXT_NULL: u32 = 1 << 30;
+
+/// Types of arguments.
+pub mod argument {
+    /// There is no such argument, and none behind it.
+    pub const NONE: u32 = 0;
+    /// An integer of at most 32 bits.
+    pub const INT32: u32 = 1;
+    /// An integer of 64 bits.
+    pub const INT64: u32 = 2;
+    /// A double.
+    pub const DOUBLE: u32 = 3;
+    /// A pointer.
+    pub const POINTER: u32 = 4;
+    /// A C string's text. Passed to the runtime: a pointer to characters, whichever way it is converted.
+    pub const TEXT: u32 = 5;
+}
+
+/// The type of the argument at `index`.
+#[must_use]
+pub const fn type_of(types: u32, index: usize) -> u32 {
+    if index < ARGUMENTS_MAX {
+        types >> (index as u32 * TYPE_BITS) & ((1 << TYPE_BITS) - 1)
+    } else {
+        argument::NONE
+    }
+}
+
+/// The same types, with another one at `index`.
+#[must_use]
+pub const fn with_type(types: u32, index: usize, to: u32) -> u32 {
+    let shift = index as u32 * TYPE_BITS;
+    if index < ARGUMENTS_MAX { types & !(((1 << TYPE_BITS) - 1) << shift) | to << shift } else { types }
+}
+
+/// The bytes of a text that fit, where `used` payloads precede it and `after` arguments follow it.
+#[must_use]
+pub const fn text_room(used: usize, after: usize) -> usize {
+    RECORD_MAX_PAYLOAD.saturating_sub(used + 1 + 2 * after) * 4
+}
+
+/// Payloads of a text with so many bytes.
+#[must_use]
+pub const fn text_payloads(bytes: usize) -> usize {
+    1 + bytes.div_ceil(4)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn types_stand_side_by_side() {
+        let mut types = COPIED_FORMAT;
+        for index in 0..ARGUMENTS_MAX {
+            types = with_type(types, index, argument::TEXT - (index % 5) as u32);
+        }
+        for index in 0..ARGUMENTS_MAX {
+            assert_eq!(type_of(types, index), argument::TEXT - (index % 5) as u32);
+        }
+        assert_ne!(types & COPIED_FORMAT, 0);
+        assert_eq!(type_of(types, ARGUMENTS_MAX), argument::NONE);
+        assert_eq!(with_type(types, ARGUMENTS_MAX, 7), types);
+        assert_eq!(type_of(with_type(types, 9, argument::INT32), 9), argument::INT32);
+    }
+
+    #[test]
+    fn the_longest_line_fits() {
+        let format = 1 + text_payloads(FORMAT_MAX);
+        let mut used = format;
+        for after in (0..ARGUMENTS_MAX).rev() {
+            used += text_payloads(TEXT_MAX.min(text_room(used, after)));
+        }
+        assert!(used <= RECORD_MAX_PAYLOAD, "{used}");
+    }
+}
