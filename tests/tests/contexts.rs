@@ -47,7 +47,7 @@ fn each_stack_is_a_track() {
     let place = Place::new("contexts");
     for switches in ["ucontext", "assembly", "jumps"] {
         for memory in ["static", "heap", "mapped", "local"] {
-            // Nobody can know of a stack within another that nobody has told of.
+            // A stack within another one can't be detected unless it is registered.
             if (switches, memory) != ("assembly", "local") {
                 check(&place, Mode::GCC_NOPS, [switches, memory, "1"]);
             }
@@ -140,10 +140,11 @@ fn thousands_of_fibers() {
     let lost = |trace: &TraceView| trace.counters[counter::FIBER_EVENTS];
     let (sum, whole, left, trace) = record("live", 3000);
     assert_eq!((&*sum, whole, left, lost(&trace)), ("9000\n", 3000, 0, 0));
-    // More than have room: those that have it are whole, of the others every event is counted.
+    // More fibers than there are rings: those with a ring are complete, and every event of the
+    // others is counted.
     let (sum, whole, left, trace) = record("live", 5000);
     assert_eq!((&*sum, whole, left, lost(&trace)), ("15000\n", 4095, 0, 905 * 6));
-    // As many as one likes, one after the other. Of what ended 64 MiB are kept.
+    // Any number of fibers, one after the other. Up to 64 MiB of ended ones are retained.
     for (kind, each) in [("gone", 1), ("idle", 3)] {
         let (sum, whole, left, trace) = record(kind, 9000);
         assert_eq!((sum, lost(&trace)), (format!("{}\n", 9000 * each), 0), "{kind}");

@@ -1,6 +1,6 @@
-//! Snapshots and streams where something is in their way: a disk that becomes full, a limit, a
-//! folder that may not be written to, somebody else who asks or streams at the same time. There is
-//! a sentence, and the program goes on.
+//! Snapshots and streams with obstacles: a full disk, a limit, a folder without write permission,
+//! another snapshot or stream at the same time. An error message is printed, and the program
+//! continues.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -31,7 +31,7 @@ impl Standing {
         children.split_whitespace().next().unwrap().parse().unwrap()
     }
 
-    /// Ends it: what it said, and whether all was well.
+    /// Ends it. Returns its messages, and whether it succeeded.
     fn end(mut self) -> (String, bool) {
         drop(self.0.stdin.take());
         let mut said = String::new();
@@ -52,7 +52,7 @@ fn standing(place: &Place) -> PathBuf {
     place.build(Mode::GCC_NOPS, &["-O1", "standing.c", "-pthread"], "standing")
 }
 
-/// A stream holds segments of its own; so does who asks. Each gets all.
+/// A stream pins segments of its own, and so does a snapshot. Each gets all.
 #[test]
 fn a_snapshot_beside_a_stream() {
     let place = Place::new("beside");
@@ -137,13 +137,13 @@ fn disks_that_become_full_meanwhile() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     let left: Vec<_> = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["other"], "nothing stays");
-    // Nothing is held any more: another one gets all.
+    // No segment is pinned any more: another snapshot gets all.
     successful(place.command(everycall()).args(["snapshot", "-q", "-o", "well.ect", &pid]));
     let trace = TraceView::tallies_only(&place.file("well.ect"));
     assert_eq!(trace.threads.iter().filter(|thread| &*thread.info.name == "blocked").count(), 8);
     assert!(running.end().1);
 
-    // A stream: what is there until then can be read; the program ends as ever.
+    // A stream: the events until then can be read; the program ends as usual.
     fs::remove_file(disk.path().join("other")).unwrap();
     let stream = disk.path().join("stream.ect");
     for options in [&["--stream"][..], &["--stream", "--stall"]] {

@@ -120,7 +120,8 @@ struct Computed {
 impl Computed {
     fn of(calls: &[&Printed]) -> Computed {
         let mut computed = Computed { calls: calls.len() as u64, ..Computed::default() };
-        // Calls of one thread nest or follow each other: what lies within an earlier one adds nothing.
+        // Calls of one thread nest or follow each other: what lies within an earlier one adds
+        // nothing.
         let mut spans: Vec<_> = calls.iter().map(|call| (call.thread, call.start_ns, call.dur_ns)).collect();
         spans.sort_by_key(|(thread, start_ns, dur_ns)| (*thread, *start_ns, std::cmp::Reverse(*dur_ns)));
         let mut until = ((0, 0), 0);
