@@ -98,7 +98,8 @@ impl SlowWays {
 
     /// What the program printed of its call of `name`.
     ///
-    /// # Panics It printed nothing about it.
+    /// # Panics
+    /// It printed nothing about it.
     #[must_use]
     pub fn own_call(printed: &str, name: &str) -> OwnCall {
         let line = printed.lines().find_map(|line| line.strip_prefix(name));
