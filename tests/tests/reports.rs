@@ -696,3 +696,66 @@ fn what_cannot_be_is_said() {
     let output = text(&place, &[], &[&cut]);
     assert!(!String::from_utf8_lossy(&output.stderr).is_empty(), "{output:?}");
 }
+
+#[test]
+fn with_tails_calls_go_on_until_what_they_jumped_to_has_ended() {
+    let place = Place::new("report-tails");
+    let (file, _) = recorded(&place, &built(&place, Mode::GCC_NOPS), "300");
+    // Independently: a call that a jump made is the rest of the call that jumped, and what is
+    // jumped to without being traced is the rest, too.
+    let mut command = place.command(everycall());
+    let text = successful(command.args(["replay", "-f", "json"]).arg(&file));
+    let mut durations: BTreeMap<String, Vec<u64>> = BTreeMap::new();
+    // By thread and depth: calls that jumped, until what follows ends.
+    let mut jumped: BTreeMap<(u64, u64), Vec<(String, u64)>> = BTreeMap::new();
+    let mut last: BTreeMap<u64, u64> = BTreeMap::new();
+    for line in text.lines() {
+        let line: Value = serde_json::from_str(line).expect("JSON");
+        let tid = number(&line, "tid");
+        if let Some(at_most) = line["untraced_at_most_ns"].as_u64() {
+            let end = number(&line, "at_ns") + at_most;
+            for (name, start) in jumped.remove(&(tid, last[&tid])).into_iter().flatten() {
+                durations.entry(name).or_default().push(end - start);
+            }
+            continue;
+        }
+        let Some(dur_ns) = line["dur_ns"].as_u64() else { continue };
+        let (depth, start) = (number(&line, "depth"), number(&line, "start_ns"));
+        last.insert(tid, depth);
+        let name = line["name"].as_str().expect("a name").to_owned();
+        let is_tail = !line["tail_call_of"].is_null() || !line["possible_tail_call_of"].is_null();
+        let mut waiting = jumped.remove(&(tid, depth)).unwrap_or_default();
+        assert!(waiting.is_empty() || is_tail, "{line}");
+        waiting.push((name, start));
+        if line["remarks"]
+            .as_array()
+            .is_some_and(|remarks| remarks.iter().any(|it| it == "ends in a tail call"))
+        {
+            jumped.insert((tid, depth), waiting);
+            continue;
+        }
+        for (name, from) in waiting {
+            durations.entry(name).or_default().push(start + dur_ns - from);
+        }
+    }
+    let told = report(&place, &["--tails"], &[&file]);
+    let plain = report(&place, &[], &[&file]);
+    for (name, durations) in &mut durations {
+        durations.sort_unstable();
+        let row = row_of(&told, name);
+        assert_eq!(number(row, "calls"), durations.len() as u64, "{name}");
+        assert_eq!(row["own_ns"], row_of(&plain, name)["own_ns"], "{name}");
+        assert_eq!(Some(&number(row, "max_ns")), durations.last(), "{name}");
+        assert_eq!(
+            number(row, "average_ns"),
+            durations.iter().sum::<u64>() / durations.len() as u64,
+            "{name}"
+        );
+    }
+    // `handle` jumps to `respond`.
+    let (handle, respond) = (row_of(&told, "handle"), row_of(&told, "respond"));
+    assert!(
+        number(handle, "total_ns")
+            >= number(row_of(&plain, "handle"), "total_ns") + number(respond, "total_ns")
+    );
+}

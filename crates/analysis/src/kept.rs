@@ -30,6 +30,8 @@ pub struct KeptCall {
     pub threshold_ns: u64,
     /// Whether it was kept when it was entered.
     pub is_entry: bool,
+    /// Whether it was kept when an exception was thrown in it.
+    pub is_throw: bool,
     /// Whether it was left by an exception or a jump.
     pub is_unwound: bool,
     /// Of a call that ended by jumping into another function, where the time behind that counts.
@@ -73,6 +75,7 @@ pub fn kept_calls(trace: &Trace<'_>, names: &SymbolNames<'_>) -> Vec<KeptCall> {
             took_ns: span(call.start_ticks, call.end_ticks.saturating_sub(call.start_ticks)),
             threshold_ns: span(call.start_ticks, call.threshold_ticks),
             is_entry: call.is_entry,
+            is_throw: call.is_throw,
             is_unwound: call.is_unwound,
             tail: call.tail.map(|tail| KeptTail {
                 is_at_most: tail.is_at_most,

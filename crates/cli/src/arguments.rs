@@ -82,6 +82,11 @@ pub enum Verb {
     /// Other recordings of the program are not affected. When this command ends, for any reason, the
     /// functions that only it recorded are switched off again.
     Trace(TraceArguments),
+    /// Keep calls of a running program that meet a condition, such as 'handle_request > 20ms'
+    ///
+    /// Like `everycall record --trigger`, for a program that is running, with or without `record`.
+    /// When this command ends, for any reason, the program runs as before.
+    Trigger(LiveTriggerArguments),
     /// List which processes record functions of a running program with `everycall trace`
     Sessions(SessionsArguments),
     /// List running traced programs, and crash files of programs that have died
@@ -203,7 +208,8 @@ pub struct TriggerArguments {
     /// parameters; * matches anything.
     ///
     /// Conditions: 'f > 20ms' (a time); 'f > p99' (slower than 99% of its calls in the last ten
-    /// seconds); 'f entered' (every call); 'signal USR1' or 'signal USR2' (sent to this command,
+    /// seconds); 'f entered' (every call); 'f threw std::bad_alloc' (a C++ exception of this type is
+    /// thrown in it; 'f threw': of any type; 'threw app::*': in whatever call); 'signal USR1' or 'signal USR2' (sent to this command,
     /// not to the program).
     ///
     /// If f ends in a tail call, the time includes the function that it jumps to ('f+tail > 20ms'
@@ -211,6 +217,13 @@ pub struct TriggerArguments {
     /// is shown as "at most". 'f-tail > 20ms' excludes tail calls.
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
+    #[command(flatten)]
+    pub keep: KeepArguments,
+}
+
+/// How many calls are kept, and which.
+#[derive(Debug, Args)]
+pub struct KeepArguments {
     /// Keep at most this many calls of each trigger [default: 20]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
     pub keep: Option<u32>,
@@ -226,6 +239,32 @@ pub struct TriggerArguments {
     /// [default: 64M]
     #[arg(long, value_name = "SIZE", value_parser = size, requires = "trigger")]
     pub trigger_memory: Option<u64>,
+}
+
+/// `trigger`.
+#[derive(Debug, Args)]
+pub struct LiveTriggerArguments {
+    /// Process id, as `everycall ps` lists it
+    #[arg(value_name = "PID")]
+    pub pid: u32,
+    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc', as in `everycall
+    /// record --trigger`, whose help says more
+    #[arg(id = "trigger", required = true, value_name = "CONDITION")]
+    pub conditions: Vec<Trigger>,
+    /// How long to record, such as 10s [default: until ctrl-C or the end of the program]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub time: Option<u64>,
+    /// End when this many calls are kept
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub limit: Option<u32>,
+    /// Trace file to write [default: PROGRAM-PID.ect in the current folder]
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Print no report
+    #[arg(short, long)]
+    pub quiet: bool,
+    #[command(flatten)]
+    pub keep: KeepArguments,
 }
 
 /// `resolve`.
@@ -510,6 +549,12 @@ pub struct ReportArguments {
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
+    /// Time of calls that end in a tail call: until what they jumped to has ended, as --trigger takes it
+    ///
+    /// At most, where that isn't traced. In the table, and in comparisons. Without this, such a call ends at
+    /// its jump, as in `replay`.
+    #[arg(long)]
+    pub tails: bool,
     /// Columns that the table may take [default: the terminal's width]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
@@ -581,6 +626,9 @@ pub struct MergeArguments {
     /// Add all runs up into one, instead of keeping each for `report --diff`
     #[arg(long)]
     pub sum: bool,
+    /// Time of calls that end in a tail call: until what they jumped to has ended, as `report --tails`
+    #[arg(long)]
+    pub tails: bool,
     /// Print no report at the end
     #[arg(short, long)]
     pub quiet: bool,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
@@ -11,6 +12,7 @@ use everycall_format::until_nul;
 use everycall_io::say;
 use everycall_live::{Control, LiveArena, ProcessFacts};
 use everycall_patterns::{FunctionTable, Rule, Selection, TableError};
+use everycall_recorder::SharedTriggers;
 use everycall_units::{Count, Duration as Shown, Several};
 use serde_json::json;
 
@@ -117,7 +119,7 @@ pub fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failure> {
 /// A running program.
 pub struct Program {
     pid: u32,
-    pub arena: LiveArena,
+    pub arena: Arc<LiveArena>,
 }
 
 impl std::fmt::Display for Program {
@@ -131,7 +133,7 @@ impl Program {
     pub fn attach(pid: u32) -> Result<Program, Failure> {
         let arena = everycall_live::attach(pid)
             .map_err(|error| Failure::new(exit_code::FAILED, format!("process {pid}: {error}")))?;
-        Ok(Program { pid, arena })
+        Ok(Program { pid, arena: Arc::new(arena) })
     }
 
     pub fn failed(&self, reason: &dyn std::fmt::Display) -> Failure {
@@ -145,6 +147,16 @@ impl Program {
     pub fn has_ended(&self) -> bool {
         ProcessFacts::of(self.pid)
             .map_or(true, |facts| facts.has_ended || facts.started != self.arena.process().started)
+    }
+
+    /// Triggers that were armed in it.
+    pub fn armed(&self, area: u32) -> Result<SharedTriggers, Failure> {
+        everycall_live::armed(&self.arena, area).ok_or_else(|| self.failed(&"it has no room for triggers"))
+    }
+
+    /// How many modules it has loaded so far.
+    pub fn module_count(&self) -> u64 {
+        self.arena.loaded_modules()
     }
 
     /// The functions of its modules that are loaded.

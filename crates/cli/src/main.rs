@@ -6,6 +6,7 @@
 //! verbs     cc, integrate -> build;  each other one in the room of its name: record, resolve, snapshot, ps, core, gdb, info, replay,
 //!           report, merge, export
 //! record    program: a look at what is to be started;  triggers: its options;  rotation: its files;  progress: the line while it runs
+//! trigger   the options of record's triggers for a running program, in the room triggers
 //! traces    traces: opening them, and what is said of them;  source_notes: the same of sources
 //! words     arguments;  manual: man pages and completions of them;  other_verbs: hints for those who know other tools;  failure, exit_code;  written: what is said of a trace that was written;  counters: what the runtime's counters mean
 //! output    where outputs may stand;  memory: where there is none left
@@ -44,6 +45,7 @@ mod snapshot;
 mod source_notes;
 mod trace;
 mod traces;
+mod trigger;
 mod triggers;
 mod written;
 
@@ -125,6 +127,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Disable(arguments) => control::select(&arguments, false),
         Verb::Functions(arguments) => functions::run(&arguments),
         Verb::Trace(arguments) => trace::trace(&arguments),
+        Verb::Trigger(arguments) => trigger::run(&arguments),
         Verb::Sessions(arguments) => control::sessions(&arguments),
         Verb::Ps(arguments) => ps::run(&arguments),
         Verb::GdbScript => gdb::print_script(),

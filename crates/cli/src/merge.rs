@@ -22,6 +22,7 @@ pub fn run(arguments: &MergeArguments) -> Result<ExitCode, Failure> {
         destination.is_not(trace)?;
     }
     let load = Load::with(arguments.filter.clone(), &arguments.symbols, false)?;
+    let load = load.with_tails(arguments.tails);
     let runs = load.runs(&arguments.traces)?;
     let about: Vec<_> = runs.iter().map(|(_, run)| run.clone()).collect();
     mixed(&about);

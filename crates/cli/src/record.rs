@@ -16,7 +16,7 @@ use everycall_kit::PRELOAD_LIBRARY;
 use everycall_recorder::{
     Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
 };
-use everycall_triggers::{Condition, Rate};
+use everycall_triggers::Rate;
 use everycall_units::Size;
 
 use crate::arguments::RecordArguments;
@@ -106,19 +106,8 @@ fn min_duration(arguments: &RecordArguments) -> Result<Option<MinDuration>, Fail
     let Some(nanoseconds) = arguments.min_duration.filter(|nanoseconds| *nanoseconds > 0) else {
         return Ok(None);
     };
-    // Whoever looks for these doesn't see the calls that are dropped.
-    let is_seen =
-        |condition: &Condition| !matches!(condition, Condition::Entered(_) | Condition::Percentile(..));
-    if let Some(trigger) = arguments.triggers.trigger.iter().find(|trigger| !is_seen(&trigger.condition)) {
-        return Err(Failure::new(
-            exit_code::USAGE,
-            format!(
-                "--trigger '{trigger}' needs every call of its function, but --min-duration drops short calls; \
-                leave out one of the two, or \
-                 give the trigger a time, as in: --trigger 'handle_request > 20ms'"
-            ),
-        ));
-    }
+    // Whoever looks for entries and percentiles doesn't see the calls that are dropped.
+    triggers::refuse_short(&arguments.triggers.trigger)?;
     Ok(Some(MinDuration { nanoseconds, ticks: Rate::measure().ticks(nanoseconds).clamp(1, TICKS_MAX) }))
 }
 

@@ -11,7 +11,7 @@ use everycall_format::site_set::{ENDING, SITES_MAX};
 use everycall_io::outfile::MODE_PRIVATE;
 use everycall_io::say;
 use everycall_symbols::site_report;
-use everycall_triggers::{SetBuilder, SetError};
+use everycall_triggers::{SetBuilder, SetError, Trigger};
 use everycall_units::{Count, Several};
 
 use crate::arguments::ResolveArguments;
@@ -20,7 +20,7 @@ use crate::failure::Failure;
 use crate::only;
 use crate::output::Destination;
 use crate::program;
-use crate::triggers::{memory, nothing_found, policy, triggers_of};
+use crate::triggers::{memory, nothing_found, policy, say_unknown_types, triggers_of};
 
 /// Runs the verb.
 pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
@@ -44,8 +44,9 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
         }
     };
     let refused = |error: SetError| Failure::new(exit_code::USAGE, error.to_string());
-    let mut set = SetBuilder::new(&triggers, policy(&arguments.triggers), memory(&arguments.triggers))
-        .map_err(refused)?;
+    let mut set =
+        SetBuilder::new(&triggers, policy(&arguments.triggers.keep), memory(&arguments.triggers.keep))
+            .map_err(refused)?;
     let objects = objects(&arguments.files)?;
     let mut counts = vec![0; triggers.len()];
     for object in &objects.traced {
@@ -53,13 +54,15 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
             *sum += count;
         }
     }
-    if let Some((trigger, _)) = triggers.iter().zip(&counts).find(|(_, count)| **count == 0) {
+    let names_none = |(trigger, count): &(&Trigger, &usize)| trigger.pattern().is_some() && **count == 0;
+    if let Some((trigger, _)) = triggers.iter().zip(&counts).find(names_none) {
         let mut sentence = nothing_found(trigger, &objects.traced);
         if objects.loads {
             sentence.push_str("; if it is in a library that the program loads, name that file, too");
         }
         return Err(Failure::new(exit_code::FAILED, sentence));
     }
+    say_unknown_types(&triggers, &objects.traced);
     let output = Destination::new(arguments.output.as_deref(), || default_output(&arguments.files[0]));
     arguments.files.iter().chain(&objects.traced).try_for_each(|file| output.is_not(file))?;
     let mut out = output.open(MODE_PRIVATE)?;
@@ -67,7 +70,10 @@ pub fn run(arguments: &ResolveArguments) -> Result<ExitCode, Failure> {
     out.write_all(&set.bytes()).map_err(|error| Failure::writing(&output, error))?;
     out.finish()?;
     if !arguments.quiet {
-        for ((trigger, count), left_out) in triggers.iter().zip(counts).zip(set.left_out()) {
+        let of_functions = |((trigger, _), _): &((&Trigger, usize), &usize)| trigger.pattern().is_some();
+        for ((trigger, count), left_out) in
+            triggers.iter().zip(counts).zip(set.left_out()).filter(of_functions)
+        {
             say!(
                 "everycall: `{trigger}` names {}",
                 Several((count - left_out) as u64, "function", "functions")

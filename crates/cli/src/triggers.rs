@@ -1,4 +1,4 @@
-//! `--trigger` of `record` and `resolve`: what is made of the options, and whether the program has
+//! Triggers of `record`, `resolve` and `trigger`: what is made of the options, and whether the program has
 //! the functions that they name.
 
 use std::path::{Path, PathBuf};
@@ -8,9 +8,11 @@ use everycall_format::trigger::RULES;
 use everycall_io::outfile::folder_of;
 use everycall_io::say;
 use everycall_recorder::Triggers;
-use everycall_triggers::{Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger};
+use everycall_triggers::{
+    Condition, Functions, KeepBy, Keeper, Outcome, Policy, Rate, Trigger, unknown_types,
+};
 
-use crate::arguments::{self, RecordArguments, TriggerArguments};
+use crate::arguments::{self, KeepArguments, RecordArguments, TriggerArguments};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::program;
@@ -45,28 +47,49 @@ pub fn prepare(
         _ => None,
     };
     let signals = triggers.iter().filter_map(signal).collect();
-    let policy = policy(&arguments.triggers);
+    let policy = policy(&arguments.triggers.keep);
     let keeper = Keeper::new(triggers, rate, Arc::clone(&outcome), policy, folder_of(output).to_owned());
-    let memory = memory(&arguments.triggers);
+    let memory = memory(&arguments.triggers.keep);
     Ok(Some((Triggers { memory, signals, sites: Box::new(functions), keep: Box::new(keeper) }, outcome)))
 }
 
 /// The triggers of the options; `None` where there are none.
 pub fn triggers_of(arguments: &TriggerArguments) -> Result<Option<Arc<[Trigger]>>, Failure> {
-    match arguments.trigger.len() {
-        0 => Ok(None),
+    if arguments.trigger.is_empty() { Ok(None) } else { checked(&arguments.trigger).map(Some) }
+}
+
+/// These triggers, if there aren't too many.
+pub fn checked(triggers: &[Trigger]) -> Result<Arc<[Trigger]>, Failure> {
+    match triggers.len() {
         count if count > RULES as usize => Err(Failure::new(
             exit_code::USAGE,
             format!(
                 "{count} triggers are too many: at most {RULES} are possible; * in a pattern matches many functions"
             ),
         )),
-        _ => Ok(Some(arguments.trigger.iter().cloned().collect())),
+        _ => Ok(triggers.iter().cloned().collect()),
+    }
+}
+
+/// Refuses triggers that need every call of their functions, where short calls are dropped.
+pub fn refuse_short(triggers: &[Trigger]) -> Result<(), Failure> {
+    let is_seen =
+        |condition: &Condition| !matches!(condition, Condition::Entered(_) | Condition::Percentile(..));
+    match triggers.iter().find(|trigger| !is_seen(&trigger.condition)) {
+        None => Ok(()),
+        Some(trigger) => Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "'{trigger}' needs every call of its function, but --min-duration drops short calls; leave out \
+                one of the two, or \
+                 give the trigger a time, as in: 'handle_request > 20ms'"
+            ),
+        )),
     }
 }
 
 /// Which calls stay where there are more.
-pub fn policy(arguments: &TriggerArguments) -> Policy {
+pub fn policy(arguments: &KeepArguments) -> Policy {
     Policy {
         keep: arguments.keep.unwrap_or(KEEP) as usize,
         by: match arguments.keep_by {
@@ -79,7 +102,7 @@ pub fn policy(arguments: &TriggerArguments) -> Policy {
 }
 
 /// Bytes for the events of calls that may be kept.
-pub fn memory(arguments: &TriggerArguments) -> u64 {
+pub fn memory(arguments: &KeepArguments) -> u64 {
     arguments.trigger_memory.unwrap_or(MEMORY)
 }
 
@@ -97,6 +120,7 @@ fn look_at_program(
             *sum += count;
         }
     }
+    say_unknown_types(triggers, &objects.traced);
     let nameless = |(trigger, count): &(&Trigger, usize)| trigger.pattern().is_some() && *count == 0;
     for (trigger, _) in triggers.iter().zip(counts).filter(nameless) {
         let sentence = nothing_found(trigger, &objects.traced);
@@ -107,6 +131,22 @@ fn look_at_program(
         }
     }
     Ok(())
+}
+
+/// Says which types of exceptions nobody in these files knows.
+pub fn say_unknown_types(triggers: &[Trigger], files: &[PathBuf]) {
+    for (pattern, near) in unknown_types(triggers, files) {
+        let files: Vec<String> = files.iter().map(|file| file.display().to_string()).collect();
+        let near = match near.as_slice() {
+            [] => String::new(),
+            [one] => format!("; there is {one}"),
+            [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
+        };
+        say!(
+            "everycall: no type of `{pattern}` in {}{near}; waiting for it all the same, as a library may throw it",
+            files.join(", ")
+        );
+    }
 }
 
 /// That a trigger names nothing, and what is there.

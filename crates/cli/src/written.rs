@@ -28,6 +28,16 @@ pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Pa
     say_text(&text);
 }
 
+/// Prints what a trace couldn't be given.
+pub fn print_warnings(summary: &Summary) {
+    let mut text = String::new();
+    // Writing to a string doesn't fail.
+    let _ = warnings(&mut text, summary);
+    if !text.is_empty() {
+        say_text(&text);
+    }
+}
+
 /// What a trace is of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Moment {
@@ -65,8 +75,13 @@ pub fn print_triggers(outcome: &Outcome, output: &Path) {
 }
 
 /// Whether a trigger is a signal, which is of no function.
-pub fn is_signal(trigger: &str) -> bool {
+fn is_signal(trigger: &str) -> bool {
     trigger.parse::<Trigger>().is_ok_and(|trigger| matches!(trigger.condition, Condition::Signal(_)))
+}
+
+/// Whether a trigger is of no function: a signal, or an exception wherever it is thrown.
+pub fn is_of_no_function(trigger: &str) -> bool {
+    trigger.parse::<Trigger>().is_ok_and(|trigger| trigger.pattern().is_none())
 }
 
 /// What came of a trigger.
@@ -76,12 +91,13 @@ fn trigger_text(tally: &Tally) -> String {
     let suppressed = fired.saturating_sub(*kept).saturating_sub(*missed);
     match (functions, fired) {
         (0, 0) if is_signal(text) => format!("{text}: never received"),
+        (0, 0) if is_of_no_function(text) => format!("{text}: never"),
         (0, 0) => format!("{text}: no function with that name was loaded"),
         (_, 0) => {
             format!("{text}: never, in {}{}", Several(*functions, "function", "functions"), unseen)
         }
         _ => {
-            let [one, several] = if is_signal(text) { ["time", "times"] } else { ["call", "calls"] };
+            let [one, several] = if is_of_no_function(text) { ["time", "times"] } else { ["call", "calls"] };
             let mut sentence = format!("{text}: {}, {} kept", Several(*fired, one, several), Count(*kept));
             for (count, what) in
                 [(suppressed, "skipped by --keep or --keep-every"), (*missed, "that could not be kept")]

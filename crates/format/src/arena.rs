@@ -14,6 +14,7 @@
 //!                          OpenCall[open_call_capacity], entry 0 is a sentinel
 //! behind them            counts of dropped calls, as many as threads
 //! segments_offset        segments, segment_size bytes each
+//! live_triggers_at       as at triggers_at, for each of those who arm functions while the process runs
 //! ```
 //!
 //! Rules of access: the process that makes the arena writes the header's sizes and offsets once,
@@ -47,7 +48,7 @@ use crate::wire::wire_struct;
 /// First bytes of an arena.
 pub const ARENA_MAGIC: u64 = u64::from_le_bytes(*b"everycal");
 /// Version of everything in the arena, the event words included.
-pub const ARENA_VERSION: u32 = 3;
+pub const ARENA_VERSION: u32 = 4;
 /// Process counters in the arena's header.
 pub const COUNTERS: usize = 32;
 
@@ -539,7 +540,7 @@ impl ArenaHeader {
             magic: ARENA_MAGIC,
             version: ARENA_VERSION,
             header_size: size_of::<ArenaHeader>() as u32,
-            arena_size: segments_offset + u64::from(segment_capacity) * segment_size,
+            arena_size: segments_offset + u64::from(segment_capacity) * segment_size + LIVE_SIZE,
             ring_size,
             segment_size,
             open_call_capacity,
@@ -655,6 +656,9 @@ impl ArenaHeader {
     }
 }
 
+/// Bytes for triggers that others arm.
+const LIVE_SIZE: u64 = trigger::LIVE_AREAS as u64 * trigger::area_size(trigger::LIVE_SITES);
+
 /// Bytes of an open-call stack, rounded up to pages.
 #[must_use]
 pub const fn open_call_bytes(capacity: u32) -> u64 {
@@ -671,6 +675,24 @@ impl ArenaHeader {
         match self.paths_offset.checked_add(self.paths_size) {
             Some(end) => end.checked_next_multiple_of(PAGE),
             None => None,
+        }
+    }
+
+    /// Where the triggers lie of those who arm functions while the process runs: there are
+    /// [`trigger::LIVE_AREAS`] such areas. `None` where the arena has no room for them.
+    #[must_use]
+    pub const fn live_triggers_at(&self, index: u32) -> Option<u64> {
+        let Some(segments) = (self.segment_capacity as u64).checked_mul(self.segment_size) else {
+            return None;
+        };
+        let Some(first) = self.segments_offset.checked_add(segments) else { return None };
+        match first.checked_add(LIVE_SIZE) {
+            Some(end)
+                if end <= self.arena_size && index < trigger::LIVE_AREAS && first.is_multiple_of(PAGE) =>
+            {
+                Some(first + index as u64 * trigger::area_size(trigger::LIVE_SITES))
+            }
+            _ => None,
         }
     }
 
@@ -734,6 +756,15 @@ mod tests {
             with.segment_table_offset - with.triggers_at().unwrap(),
             trigger::area_size(trigger::SITES)
         );
+        for header in [plain, with] {
+            let live = |index| header.live_triggers_at(index);
+            assert_eq!(live(0), Some(header.segment_at(header.segment_capacity)));
+            let last = live(trigger::LIVE_AREAS - 1).unwrap();
+            assert_eq!(last + trigger::area_size(trigger::LIVE_SITES), header.arena_size);
+            assert_eq!(live(trigger::LIVE_AREAS), None);
+            let short = ArenaHeader { arena_size: header.arena_size - 1, ..header };
+            assert_eq!(short.live_triggers_at(0), None);
+        }
         for sites in [trigger::SITES + 4096, u32::MAX] {
             let lie = ArenaHeader { trigger_sites: sites, ..with };
             assert!(!lie.is_consistent(with.arena_size), "{sites}");

@@ -16,6 +16,9 @@
 //! until it is replaced. A session's selection ends with its connection, however that ends.
 //!
 //! A function's sites are on if tracing is on and the base selection or a session names it.
+//!
+//! A connection may also arm functions: [triggers](crate::trigger) of its own compare their calls
+//! until it ends.
 
 use crate::wire::wire_struct;
 
@@ -63,6 +66,11 @@ pub mod operation {
     pub const ACTIVATE: u32 = 4;
     /// The sessions: [`Session`](super::Session) rows follow the reply.
     pub const LIST: u32 = 5;
+    /// Arms the functions of the set that follows, whose purpose is
+    /// [`LIVE`](crate::site_set::purpose::LIVE), in the place of those that the connection has
+    /// armed before. The reply's `area` says where they are. They are disarmed when the connection
+    /// ends.
+    pub const ARM: u32 = 6;
 }
 
 wire_struct! {
@@ -98,8 +106,11 @@ wire_struct! {
         pub took: u64,
         /// How often the recorded functions have changed.
         pub changes: u64,
-        /// Zero.
-        pub reserved: u64,
+        /// Operation `ARM`: index of the area with the connection's triggers
+        /// (`ArenaHeader::live_triggers_at`).
+        pub area: u32,
+        /// Operation `ARM`: functions that had no room.
+        pub left_out: u32,
     }
 }
 
@@ -121,6 +132,8 @@ pub mod status {
     pub const DISABLED: u32 = 6;
     /// The client's user isn't the process's, nor root.
     pub const NOT_ALLOWED: u32 = 7;
+    /// [`LIVE_AREAS`](crate::trigger::LIVE_AREAS) others have armed functions already.
+    pub const NO_AREA: u32 = 8;
 }
 
 wire_struct! {

@@ -1,4 +1,5 @@
-//! What the program itself marks on its timeline: labels, instants, spans and counters; and exceptions.
+//! What the program itself marks on its timeline: labels, instants, spans and counters; and
+//! exceptions.
 //!
 //! One record of kind [`kind::LABEL`] each:
 //!

@@ -6,13 +6,14 @@
 //! SetRule[rules]        the triggers, and what is kept of each
 //! SetModule[modules]    files by their build ids
 //! SetSite[sites]        functions, module by module, in the order of their addresses
+//! ThrownType[types]     exceptions that triggers wait for
 //! texts                 the triggers as they were written, and the files' paths
 //! ```
 //!
 //! Readers treat a site set as untrusted input: [`SiteSet::parse`] checks every number before it is
 //! used.
 
-use crate::trigger::{RULES, SITES};
+use crate::trigger::{RULES, SITES, TYPES, ThrownType};
 use crate::wire::{Wire, wire_struct};
 
 /// First bytes of such a file.
@@ -55,7 +56,8 @@ wire_struct! {
         pub texts: u32,
         /// One of [`purpose`].
         pub purpose: u32,
-        /// A selection's: 1 if functions of files that aren't in the set are recorded.
+        /// A selection's: 1 if functions of files that aren't in the set are recorded. Else how
+        /// many types of exceptions there are.
         pub others: u32,
         /// CRC-32 of everything behind the header.
         pub payload_checksum: u32,
@@ -71,12 +73,16 @@ pub mod purpose {
     /// It contains the functions that are recorded. Each rule's text is `+ PATTERN` or `- PATTERN`;
     /// its other numbers are not used.
     pub const SELECTION: u32 = 1;
+    /// Its functions are those that triggers of a client of the [control socket](crate::control)
+    /// name. Thresholds are ticks.
+    pub const LIVE: u32 = 2;
 }
 
 wire_struct! {
     /// A trigger.
     pub struct SetRule [64] {
-        /// Calls that take longer are kept, in nanoseconds.
+        /// Calls that take longer are kept, in nanoseconds; all bits set where no call is by its
+        /// time.
         pub threshold_ns: u64,
         /// At most one in so many nanoseconds; 0 for all.
         pub every_ns: u64,
@@ -92,9 +98,23 @@ wire_struct! {
         pub text_length: u32,
         /// Functions more that it names, for which there was no room in the set.
         pub left_out: u64,
+        /// A set of [`throws`].
+        pub throws: u32,
         /// Zero.
-        pub reserved: [u64; 2],
+        pub reserved: u32,
+        /// Zero.
+        pub reserved_too: u64,
     }
+}
+
+/// [`SetRule::throws`]: calls are kept in which exceptions are thrown.
+pub mod throws {
+    /// Of the types that name the rule.
+    pub const TYPES: u32 = 1;
+    /// Of any type.
+    pub const ANY: u32 = 2;
+    /// Wherever; else in calls of the rule's functions.
+    pub const ANYWHERE: u32 = 4;
 }
 
 /// [`SetRule::by`]: which calls stay where there are more.
@@ -159,6 +179,7 @@ pub struct SiteSet<'a> {
     rules: &'a [u8],
     modules: &'a [u8],
     sites: &'a [u8],
+    types: &'a [u8],
     texts: &'a [u8],
 }
 
@@ -192,8 +213,17 @@ impl<'a> SiteSet<'a> {
         }
         let (rules, rest) = table(payload, header.rules, SetRule::SIZE)?;
         let (modules, rest) = table(rest, header.modules, SetModule::SIZE)?;
-        let (sites, texts) = table(rest, header.sites, SetSite::SIZE)?;
-        (texts.len() == header.texts as usize).then_some(SiteSet { header, rules, modules, sites, texts })
+        let (sites, rest) = table(rest, header.sites, SetSite::SIZE)?;
+        let types = if header.purpose == purpose::SELECTION { 0 } else { header.others };
+        let (types, texts) = table(rest, types, ThrownType::SIZE)?;
+        (texts.len() == header.texts as usize).then_some(SiteSet {
+            header,
+            rules,
+            modules,
+            sites,
+            types,
+            texts,
+        })
     }
 
     fn makes_sense(&self) -> bool {
@@ -216,7 +246,10 @@ impl<'a> SiteSet<'a> {
         });
         let sites = self.all_sites().all(|site| site.start < site.end && site.rule < self.header.rules);
         let most = if self.is_selection() { SELECTION_RULES_MAX } else { RULES };
-        self.header.purpose <= purpose::SELECTION
+        let types = self.types.len() <= TYPES as usize * ThrownType::SIZE
+            && self.types().all(|known| known.rules >> self.header.rules.min(31) == 0);
+        self.header.purpose <= purpose::LIVE
+            && types
             && (1..=most).contains(&self.header.rules)
             && self.header.modules <= MODULES_MAX
             && self.header.sites <= SITES_MAX
@@ -235,6 +268,17 @@ impl<'a> SiteSet<'a> {
             last = Some((site.start, site.end, site.rule));
             follows
         })
+    }
+
+    /// The exception types that triggers name.
+    pub fn types(&self) -> impl Iterator<Item = ThrownType> + use<'a> {
+        self.types.chunks_exact(ThrownType::SIZE).filter_map(ThrownType::read)
+    }
+
+    /// Whether it contains the functions of a client's triggers.
+    #[must_use]
+    pub fn is_live(&self) -> bool {
+        self.header.purpose == purpose::LIVE
     }
 
     /// Whether it contains the functions that are recorded.

@@ -5,8 +5,14 @@
 //!   TriggerHeader, one page with
 //!     TriggerRule[RULES]       from 128 on: rule_at
 //!   TriggeredCall[CALLS]       from the second page on: call_at
-//!   TriggerSite[trigger_sites] from the fourth page on: Sites::at
+//!   ThrownType[TYPES]          from the fourth page on: type_at
+//!   TriggerSite[trigger_sites] from the eighth page on: Sites::at
+//! the same LIVE_AREAS times, each with room for LIVE_SITES sites: ArenaHeader::live_triggers_at
 //! ```
+//!
+//! The first of these areas belongs to the process that made the arena, the others to clients of
+//! the [control socket](crate::control) that arm functions while the process runs: the process
+//! gives each client an area, and takes it back when the client has disconnected.
 //!
 //! The process that made the arena writes rules and sites: the recorder, or the process itself from
 //! a [set](crate::site_set). The sites are in order of their code offsets. There is room for them
@@ -28,8 +34,16 @@ pub const SITES: u32 = 1 << 21;
 const RULES_OFFSET: u64 = 128;
 /// Where the calls begin, from the header.
 const CALLS_OFFSET: u64 = PAGE;
+/// Types of exceptions that triggers wait for, in one area.
+pub const TYPES: u32 = 1024;
+/// Areas for triggers that others arm while the process runs.
+pub const LIVE_AREAS: u32 = 4;
+/// Room for sites in each of them, for both halves.
+pub const LIVE_SITES: u32 = 1 << 16;
+/// Where the types of exceptions begin, from the header.
+const TYPES_OFFSET: u64 = 3 * PAGE;
 /// Where the sites begin, from the header.
-const SITES_OFFSET: u64 = 3 * PAGE;
+const SITES_OFFSET: u64 = 7 * PAGE;
 /// Bit of [`TriggerHeader::sites`].
 const SITES_HALF: u32 = 31;
 /// The code offset of an entry that is not a call.
@@ -77,10 +91,19 @@ wire_struct! {
         /// Counts how often the recorder has replaced all sites. A forked child takes it over with
         /// the sites.
         pub generation: u32,
+        /// Of an area that clients get: not 0 while one has it. Else nothing in it counts.
+        pub in_use: u32,
+        /// Rules that wait for exceptions of any type, a bit for each.
+        pub thrown: u32,
+        /// Rules that wait for exceptions wherever they are thrown; the others wait for those in
+        /// calls of their functions.
+        pub thrown_anywhere: u32,
+        /// [`ThrownType`]s that are there.
+        pub thrown_types: u32,
         /// Zero.
         pub reserved: u32,
         /// Zero.
-        pub reserved_too: [u64; 8],
+        pub reserved_too: [u64; 6],
     }
 }
 
@@ -174,6 +197,8 @@ pub mod call_flags {
     /// With both: no event shows yet that it has ended. The thread, the process or the recording
     /// ended first.
     pub const NO_NEXT: u32 = 32;
+    /// It was kept when an exception was thrown in it: its end isn't known.
+    pub const THREW: u32 = 64;
 }
 
 wire_struct! {
@@ -198,6 +223,27 @@ wire_struct! {
 pub mod site_flags {
     /// A call ends, for this trigger, where it jumps into another function.
     pub const NO_TAIL: u32 = 1;
+    /// A call is kept when an exception is thrown in it. Such a site has no threshold.
+    pub const THREW: u32 = 2;
+}
+
+wire_struct! {
+    /// A type of exceptions that triggers wait for.
+    pub struct ThrownType [16] {
+        /// [`type_hash`] of its name, as the C++ ABI has it in `std::type_info`.
+        pub hash: u64,
+        /// The rules that wait for it, a bit for each.
+        pub rules: u32,
+        /// Zero.
+        pub reserved: u32,
+    }
+}
+
+/// What a type is known by: the hash (FNV-1a) of its name.
+#[must_use]
+pub fn type_hash(name: &[u8]) -> u64 {
+    name.iter()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
 /// A call that has jumped away and may continue behind that jump takes two entries in a stack of
@@ -235,6 +281,12 @@ pub const fn is_jump(word: u64) -> bool {
 #[must_use]
 pub const fn rule_at(index: u32) -> u64 {
     RULES_OFFSET + index as u64 * size_of::<TriggerRule>() as u64
+}
+
+/// Where a type of exceptions is, from the header.
+#[must_use]
+pub const fn type_at(index: u32) -> u64 {
+    TYPES_OFFSET + index as u64 * size_of::<ThrownType>() as u64
 }
 
 /// Where a call's entry is, from the header.
@@ -295,7 +347,8 @@ pub const fn area_size(sites: u32) -> u64 {
 }
 
 const _: () = assert!(RULES_OFFSET + RULES as u64 * size_of::<TriggerRule>() as u64 <= CALLS_OFFSET);
-const _: () = assert!(CALLS_OFFSET + CALLS as u64 * size_of::<TriggeredCall>() as u64 <= SITES_OFFSET);
+const _: () = assert!(CALLS_OFFSET + CALLS as u64 * size_of::<TriggeredCall>() as u64 <= TYPES_OFFSET);
+const _: () = assert!(TYPES_OFFSET + TYPES as u64 * size_of::<ThrownType>() as u64 <= SITES_OFFSET);
 
 #[cfg(test)]
 mod tests {

@@ -71,6 +71,8 @@ static void landing_pad(int actions, uint64_t class, void* exception, void* cont
 extern int __real___gxx_personality_v0(int, int, uint64_t, void*, void*);
 EVERYCALL_WRAPPER int __wrap___gxx_personality_v0(
     int version, int actions, uint64_t class, void* exception, void* context) {
+    // The wrappers above don't see what other libraries throw.
+    if (actions & SEARCH_PHASE) everycall_tell(EVERYCALL_RAISED, 0, name_of_exception(class, exception));
     const int result = __real___gxx_personality_v0(version, actions, class, exception, context);
     if (result == INSTALL_CONTEXT) landing_pad(actions, class, exception, context);
     return result;

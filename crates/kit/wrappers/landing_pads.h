@@ -5,7 +5,7 @@
 #include "runtime.h"
 
 // The unwinder's actions, and results of personality routines.
-enum { CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7 };
+enum { SEARCH_PHASE = 1, CLEANUP_PHASE = 2, HANDLER_FRAME = 4, FORCED = 8, INSTALL_CONTEXT = 7 };
 // The CFA of a context is the stack pointer with which the frame is entered again; with libgcc,
 // minus its pushed arguments.
 extern uint64_t _Unwind_GetCFA(void*) EVERYCALL_WEAK;

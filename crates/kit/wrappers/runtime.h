@@ -45,6 +45,8 @@ enum everycall_unwinding {
     EVERYCALL_HANDLED = 11,
     EVERYCALL_CLEANED = 13,
     EVERYCALL_CANCEL = 14,
+    // The unwinder asks a frame whether it catches an exception of this type.
+    EVERYCALL_RAISED = 15,
     // With EVERYCALL_CATCH or EVERYCALL_CLEANUP: calls that were inlined into the frame may end
     // without an exit event.
     EVERYCALL_UNTOLD_ENDS = 1 << 8,

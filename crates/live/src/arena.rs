@@ -151,6 +151,11 @@ impl LiveArena {
         Reached::of(self.layout.recorder_pid)
     }
 
+    /// The memory that it is in.
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
     fn field(&self, offset: usize) -> &AtomicU32 {
         self.mapping.u32_at(offset as u64).unwrap_or(&NO_FIELD.0)
     }
@@ -293,6 +298,22 @@ impl LiveArena {
             let found = bytes_at(&self.mapping, offset, bytes.len() as u64);
             bytes.iter_mut().zip(&found).for_each(|(to, from)| *to = *from);
             found.len() == bytes.len()
+        })
+    }
+
+    /// Whether short calls are dropped.
+    #[must_use]
+    pub fn drops_short_calls(&self) -> bool {
+        self.young_from().is_some()
+    }
+
+    /// A value that changes whenever the process loads a module, also if it loads one again.
+    #[must_use]
+    pub fn loaded_modules(&self) -> u64 {
+        let modules = self.modules();
+        // If an entry's time has changed, it was reused for another module, or for the same one.
+        modules.iter().fold(modules.len() as u64, |sum, (module, _)| {
+            sum.wrapping_mul(31).wrapping_add(module.loaded_ticks ^ u64::from(module.predecessors))
         })
     }
 

@@ -16,6 +16,7 @@ use everycall_format::control::{
     MAGIC, Reply, Request, SOCKET_NAME, Session, VERSION, control_state, operation, status,
 };
 use everycall_format::site_set::SIZE_MAX;
+use everycall_format::trigger::LIVE_AREAS;
 
 use crate::arena::LiveArena;
 use crate::process;
@@ -45,6 +46,8 @@ pub enum ControlError {
     Version,
     /// So many others control it.
     TooMany,
+    /// Too many other clients have armed functions.
+    NoArea,
     /// It has no memory for the selection.
     NoMemory,
     /// It rejected the selection.
@@ -82,6 +85,11 @@ impl fmt::Display for ControlError {
             ControlError::TooMany => {
                 f.write_str("128 clients control it already; `everycall sessions PID` lists them")
             }
+            ControlError::NoArea => write!(
+                f,
+                "{LIVE_AREAS} other `everycall trigger` commands wait for its calls already, and there is room for no more; end one of them, or give one \
+                 command several conditions"
+            ),
             ControlError::NoMemory => f.write_str("the process has no memory for so many functions"),
             ControlError::Rejected(status) => write!(f, "the process rejected the request (status {status})"),
             ControlError::Io(error) => write!(f, "the connection broke: {error}; the process may have ended"),
@@ -197,6 +205,17 @@ impl Control {
         self.ask(operation::ACTIVATE, 1, "", &[]).map(|(reply, _)| reply)
     }
 
+    /// Arms the functions of `set` for this connection; each further set has those of the ones
+    /// before. The reply says where what threads post is found ([`LiveArena::armed`]). It ends with
+    /// the connection.
+    ///
+    /// # Errors
+    ///
+    /// The same; or others have taken all places.
+    pub fn arm(&mut self, set: &[u8]) -> Result<Reply, ControlError> {
+        self.ask(operation::ARM, 1, "", set).map(|(reply, _)| reply)
+    }
+
     /// All sessions of the process.
     ///
     /// # Errors
@@ -239,6 +258,7 @@ impl Control {
             status::VERSION => return Err(ControlError::Version),
             status::TOO_MANY => return Err(ControlError::TooMany),
             status::NO_MEMORY => return Err(ControlError::NoMemory),
+            status::NO_AREA => return Err(ControlError::NoArea),
             status::NOT_ALLOWED => return Err(ControlError::NotAllowed),
             other => return Err(ControlError::Rejected(other)),
         }

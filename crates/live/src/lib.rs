@@ -9,6 +9,7 @@
 //! take        pins all segments of all threads at once, copies those still being written
 //! write       the trace file, segment by segment; each is unpinned as soon as it is copied
 //! control     the socket by which others choose what it records
+//! armed       the triggers that this process has armed in it
 //! images      files of modules that were deleted since
 //! ```
 //!
@@ -26,6 +27,7 @@
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
 mod arena;
+mod armed;
 mod control;
 mod error;
 mod find;
@@ -40,9 +42,11 @@ mod take;
 mod write;
 
 pub use arena::{LiveArena, Reached};
+pub use armed::armed;
 pub use control::{Control, ControlError};
 pub use error::LiveError;
 pub use find::{attach, attach_to_file};
 pub use list::{Listed, list};
 pub use process::ProcessFacts;
 pub use take::{SessionFacts, Snapshot, cpu_nanoseconds, now_ticks, take};
+pub use write::write_kept;

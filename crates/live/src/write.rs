@@ -10,7 +10,8 @@ use everycall_format::arena::ClockReading;
 use everycall_format::ect::{NO_PROCESS, ProcessRecord, SnapshotRecord, chunk, image_end, meta, reason};
 use everycall_format::event::WORD_SIZE;
 use everycall_format::hub::origin;
-use everycall_recorder::host;
+use everycall_recorder::triggers::WriteChunk;
+use everycall_recorder::{clock, host};
 use everycall_tracefile::{
     Child, ChunkWriter, Ring, Runs, Segments, Summary, array, bytes_of, is_segment, module_image,
     module_table, texts,
@@ -31,50 +32,14 @@ const SPARE_MAX: usize = 256;
 /// Bytes that are copied at once where the program runs out of segments.
 const RESCUE_MAX: u64 = 256 << 20;
 
-impl Snapshot<'_> {
-    /// Writes the trace file and releases everything. `tool_version` is everycall's. The output
-    /// should be buffered.
-    ///
-    /// # Errors
-    ///
-    /// The output's.
-    pub fn write(mut self, output: impl Write, tool_version: &str) -> io::Result<Summary> {
-        let mut file = ChunkWriter::begin(output)?;
-        let layout = *self.arena.layout();
-        let header = self.arena.header();
-        // The layout was checked when the arena was attached; the header may be overwritten by now.
-        let (ring_size, thread_capacity) = (layout.ring_size, layout.thread_capacity);
-        let mut summary = Summary { ring_size, thread_capacity, ..Summary::of(&header) };
-        // What threads still write over comes first; tables stay.
-        self.rescue_where_needed();
-        file.chunk(chunk::META, &[&self.meta(tool_version)])?;
-        file.chunk(chunk::CLOCK, &[&array(&self.clock_readings())])?;
-        let (process, command) = self.process();
-        file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
-        let modules = self.arena.modules();
-        file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
-        let children = self.arena.children();
-        summary.children = children.iter().map(Child::from).collect();
-        file.chunk(chunk::CHILDREN, &[&array(&children)])?;
-        let dropped = self.arena.dropped();
-        if let Some(session) = &self.session {
-            file.chunk(chunk::SESSION, &[session])?;
-        }
-        self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
-        dropped.add_to(&mut summary);
-        if let Some([record, functions]) = dropped.chunk(SNAPSHOT) {
-            file.chunk(chunk::DROPPED, &[&record, &functions])?;
-        }
-        let mut warnings = Vec::new();
-        images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {
-            let [record, packed] = module_image(module, &bytes)?;
-            file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
-        })?;
-        summary.warnings.extend(warnings);
-        (summary.file_size, _) = file.end()?;
-        Ok(summary)
-    }
+/// The parts of a file beside the threads' events.
+struct Frame<'a> {
+    arena: &'a LiveArena,
+    before: ClockReading,
+    after: ClockReading,
+}
 
+impl Frame<'_> {
     fn command(&self) -> Vec<Vec<u8>> {
         let process = self.arena.process();
         if process.command.is_empty() { vec![process.name.clone()] } else { process.command.clone() }
@@ -122,6 +87,90 @@ impl Snapshot<'_> {
             reserved: 0,
         };
         (record, command)
+    }
+}
+
+/// Writes a file of calls that were kept of a running process since a clock reading: `kept` writes
+/// their chunks. `tool_version` is everycall's; `has_ended`: the process has. The output should be
+/// buffered.
+///
+/// # Errors
+///
+/// The output's.
+pub fn write_kept(
+    arena: &LiveArena,
+    since: &ClockReading,
+    output: impl Write,
+    tool_version: &str,
+    has_ended: bool,
+    kept: &mut dyn FnMut(&mut WriteChunk<'_>) -> io::Result<()>,
+) -> io::Result<Summary> {
+    let mut file = ChunkWriter::begin(output)?;
+    let frame = Frame { arena, before: *since, after: clock::read() };
+    let mut summary = Summary { ring_size: arena.layout().ring_size, ..Summary::of(&arena.header()) };
+    file.chunk(chunk::META, &[&frame.meta(tool_version)])?;
+    file.chunk(chunk::CLOCK, &[&array(&frame.clock_readings())])?;
+    let (mut process, command) = frame.process();
+    process.ending = if has_ended { image_end::ENDED } else { image_end::RUNNING };
+    file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+    let modules = arena.modules();
+    file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
+    kept(&mut |_, kind, payload| file.chunk(kind, &[payload]))?;
+    images::deleted(arena.process().pid, &modules, &mut summary.warnings, |module, bytes| {
+        let [record, packed] = module_image(module, &bytes)?;
+        file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
+    })?;
+    (summary.file_size, _) = file.end()?;
+    Ok(summary)
+}
+
+impl Snapshot<'_> {
+    fn frame(&self) -> Frame<'_> {
+        Frame { arena: self.arena, before: self.before, after: self.after }
+    }
+
+    /// Writes the trace file and releases everything. `tool_version` is everycall's. The output
+    /// should be buffered.
+    ///
+    /// # Errors
+    ///
+    /// The output's.
+    pub fn write(mut self, output: impl Write, tool_version: &str) -> io::Result<Summary> {
+        let mut file = ChunkWriter::begin(output)?;
+        let layout = *self.arena.layout();
+        let header = self.arena.header();
+        // The layout was looked at when it was attached; what the header says now may be scribbled
+        // over.
+        let (ring_size, thread_capacity) = (layout.ring_size, layout.thread_capacity);
+        let mut summary = Summary { ring_size, thread_capacity, ..Summary::of(&header) };
+        // What threads still write over comes first; tables stay.
+        self.rescue_where_needed();
+        file.chunk(chunk::META, &[&self.frame().meta(tool_version)])?;
+        file.chunk(chunk::CLOCK, &[&array(&self.frame().clock_readings())])?;
+        let (process, command) = self.frame().process();
+        file.chunk(chunk::PROCESS, &[&bytes_of(&process), &command])?;
+        let modules = self.arena.modules();
+        file.chunk(chunk::MODULES, &[&module_table(modules.clone(), &mut summary)])?;
+        let children = self.arena.children();
+        summary.children = children.iter().map(Child::from).collect();
+        file.chunk(chunk::CHILDREN, &[&array(&children)])?;
+        let dropped = self.arena.dropped();
+        if let Some(session) = &self.session {
+            file.chunk(chunk::SESSION, &[session])?;
+        }
+        self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
+        dropped.add_to(&mut summary);
+        if let Some([record, functions]) = dropped.chunk(SNAPSHOT) {
+            file.chunk(chunk::DROPPED, &[&record, &functions])?;
+        }
+        let mut warnings = Vec::new();
+        images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {
+            let [record, packed] = module_image(module, &bytes)?;
+            file.chunk(chunk::MODULE_IMAGE, &[&record, &packed])
+        })?;
+        summary.warnings.extend(warnings);
+        (summary.file_size, _) = file.end()?;
+        Ok(summary)
     }
 
     /// Writes the snapshot's threads alone, as chunks of a trace file that has the rest, and
@@ -218,7 +267,7 @@ impl Snapshot<'_> {
 
     /// Nanoseconds that `ticks` take.
     fn nanoseconds(&self, ticks: u64) -> u64 {
-        let readings = self.clock_readings();
+        let readings = self.frame().clock_readings();
         let (Some(first), Some(last)) = (readings.first(), readings.last()) else { return ticks };
         let span = u128::from(last.ticks.saturating_sub(first.ticks)).max(1);
         let time = u128::from(last.monotonic_raw_ns.saturating_sub(first.monotonic_raw_ns));

@@ -97,6 +97,12 @@ impl NamePattern {
             .any(|name| self.regex.is_match(name))
     }
 
+    /// Whether it matches this demangled name, in full or in short form.
+    #[must_use]
+    pub fn matches_text(&self, name: &str) -> bool {
+        self.regex.is_match(name) || self.regex.is_match(&short_name(name))
+    }
+
     /// Those of `names` that are most similar to the pattern, best first.
     pub fn near<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<String> {
         let wanted = last(&self.text).to_lowercase();

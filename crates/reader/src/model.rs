@@ -475,6 +475,8 @@ pub struct KeptCall {
     pub is_call: bool,
     /// Whether it was kept at its entry, so that its end isn't known.
     pub is_entry: bool,
+    /// Whether it was kept when an exception was thrown in it, so that its end isn't known.
+    pub is_throw: bool,
     /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was
     /// noticed.
     pub is_unwound: bool,

@@ -57,6 +57,7 @@ pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording)
         threshold_ticks: record.threshold,
         is_call: record.flags & call_flags::NO_CALL == 0,
         is_entry: record.flags & call_flags::ENTERED != 0,
+        is_throw: record.flags & call_flags::THREW != 0,
         is_unwound: record.flags & call_flags::UNWOUND != 0,
         tail: (record.flags & call_flags::TAIL != 0).then_some(Tail {
             jump_ticks: record.jump_ticks,

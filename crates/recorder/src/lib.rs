@@ -39,6 +39,7 @@ mod tree;
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
 pub use memory::arena::{Arena, MinDuration};
 pub use memory::capacity::Stream;
+pub use memory::contents::{ArenaContents, ArenaFront};
 pub use memory::scan;
 pub use memory::shared_triggers::{Fired, Quiet, SharedTriggers};
 pub use output::rotation::Rotation;

@@ -168,7 +168,7 @@ fn look(arena: &Arc<Arena>, out: &mut Vec<u8>) {
     Names::default().poll(arena, 1024);
     let triggers = SharedTriggers::map(arena).unwrap().unwrap();
     let _ = (triggers.take_posted(), triggers.fired(u32::MAX), triggers.all_sites().count());
-    triggers.scan(arena, &mut Scan::default(), &mut |_| {});
+    triggers.scan(&**arena, &mut Scan::default(), &mut |_| {});
 }
 
 #[test]

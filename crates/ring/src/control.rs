@@ -148,6 +148,8 @@ pub struct Control {
     pub jump_target: AtomicU64,
     /// The code offset in front of that jump; 0 if it is in no module.
     pub jump_code: AtomicU32,
+    /// The number of events when the exception was thrown that is being passed up, its low half.
+    pub raised: AtomicU32,
 }
 
 #[cfg(not(loom))]
@@ -252,6 +254,7 @@ macro_rules! blank_control {
                     jump_ticks: AtomicU64::new(0),
                     jump_target: AtomicU64::new(0),
                     jump_code: AtomicU32::new(0),
+                    raised: AtomicU32::new(0),
                 }
             }
         }

@@ -163,8 +163,8 @@ impl ModuleSymbols {
         })
     }
 
-    /// The C string at an image address, without its end: `None` where the file isn't there, where programs may write, and where no
-    /// end comes within 4,096 bytes.
+    /// The C string at an image address, without its end: `None` where the file isn't there, where
+    /// programs may write, and where no end comes within 4,096 bytes.
     pub fn constant_text(&mut self, image_address: u64) -> Option<Vec<u8>> {
         let file = self.file.as_ref()?;
         let constants = self.constants.get_or_insert_with(|| read(file, Constants::of));

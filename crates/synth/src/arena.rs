@@ -35,7 +35,7 @@ pub fn arena_image(process: &Process) -> Vec<u8> {
     let paths: usize = process.modules.iter().map(|module| module.path.len()).sum();
 
     let mut bytes = Bytes::default();
-    bytes.padded(b"everycal", 8).u32(3).u32(544).u64(size as u64);
+    bytes.padded(b"everycal", 8).u32(4).u32(544).u64(size as u64);
     bytes.u64(ring_size as u64).u64(segment_size as u64);
     bytes.u32(open_capacity as u32).u32(slots as u32).u32(MODULES as u32).u32(CHILDREN as u32);
     bytes.u64(PAGE as u64).u64(children_at as u64).u64(paths_at as u64).u64(PATHS as u64);

@@ -69,7 +69,8 @@ impl SlotDepth {
         self.depth = None;
     }
 
-    /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot, `line` a log line.
+    /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot,
+    /// `line` a log line.
     #[inline]
     pub fn step(
         &mut self,

@@ -11,10 +11,12 @@ use std::sync::Arc;
 use everycall_format::arena::ModuleEntry;
 use everycall_format::trigger::{NEVER, TriggerSite, site_flags};
 use everycall_recorder::FindSites;
+use everycall_recorder::triggers::Thrown;
 use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
 
 use crate::keeper::Outcome;
 use crate::rate::Rate;
+use crate::thrown::Types;
 use crate::trigger::{Condition, Trigger};
 use everycall_patterns::Names;
 
@@ -28,7 +30,8 @@ pub(crate) struct Range {
 
 /// [`TriggerSite::flags`] of a trigger's functions.
 pub(crate) fn flags_of(trigger: &Trigger) -> u32 {
-    if trigger.counts_tails { 0 } else { site_flags::NO_TAIL }
+    let tails = if trigger.counts_tails { 0 } else { site_flags::NO_TAIL };
+    tails | if matches!(trigger.condition, Condition::Threw(..)) { site_flags::THREW } else { 0 }
 }
 
 /// What tells modules apart: path and build id.
@@ -41,13 +44,15 @@ pub struct Functions {
     rate: Arc<Rate>,
     outcome: Arc<Outcome>,
     known: HashMap<Key, Vec<Range>>,
+    types: Types,
 }
 
 impl Functions {
     /// Functions for `triggers`, of which there are at most [`everycall_format::trigger::RULES`].
     #[must_use]
     pub fn new(triggers: Arc<[Trigger]>, rate: Arc<Rate>, outcome: Arc<Outcome>) -> Functions {
-        Functions { triggers, rate, outcome, known: HashMap::new() }
+        let types = Types::new(&triggers);
+        Functions { triggers, rate, outcome, known: HashMap::new(), types }
     }
 
     /// Looks through a file before it runs: how many of its functions each trigger names.
@@ -79,7 +84,11 @@ impl Functions {
     fn ranges(&mut self, path: &[u8], build_id: &[u8], file: &Path) -> &[Range] {
         let key = (path.to_vec(), build_id.to_vec());
         let triggers = &self.triggers;
-        self.known.entry(key).or_insert_with(|| find(triggers, file, build_id))
+        let types = &mut self.types;
+        self.known.entry(key).or_insert_with(|| {
+            types.add_file(triggers, file);
+            find(triggers, file, build_id)
+        })
     }
 }
 
@@ -140,7 +149,10 @@ impl FindSites for Functions {
                 let trigger = triggers.get(range.rule as usize)?;
                 let threshold = match trigger.condition {
                     Condition::Longer(_, ns) => rate.ticks(ns).min(NEVER - 1),
-                    Condition::Percentile(..) | Condition::Entered(_) | Condition::Signal(_) => NEVER,
+                    Condition::Percentile(..)
+                    | Condition::Entered(_)
+                    | Condition::Threw(..)
+                    | Condition::Signal(_) => NEVER,
                 };
                 Some(TriggerSite {
                     first: code(range.start)?,
@@ -154,6 +166,10 @@ impl FindSites for Functions {
             .collect();
         self.outcome.found(&sites);
         sites
+    }
+
+    fn thrown(&self) -> Option<&Thrown> {
+        self.types.thrown()
     }
 
     fn not_armed(&mut self, sites: &[TriggerSite]) {

@@ -97,6 +97,40 @@ impl Outcome {
         self.known().missed_segments
     }
 
+    /// Functions were armed in a process: so many of each trigger, without those of them that had no room.
+    pub fn armed(&self, counts: &[usize], left_out: u32) {
+        let mut known = self.known();
+        for (tally, count) in known.tallies.iter_mut().zip(counts) {
+            tally.functions = *count as u64;
+        }
+        // It isn't said whose they are.
+        if let Some(tally) = known.tallies.iter_mut().max_by_key(|tally| tally.functions) {
+            tally.not_armed = u64::from(left_out);
+            tally.functions = tally.functions.saturating_sub(u64::from(left_out));
+        }
+    }
+
+    /// Whether triggers name more functions than these counts say so far.
+    #[must_use]
+    pub fn names_more(&self, counts: &[usize]) -> bool {
+        let known = self.known();
+        known
+            .tallies
+            .iter()
+            .zip(counts)
+            .any(|(tally, count)| *count as u64 > tally.functions + tally.not_armed)
+    }
+
+    /// The same as [`Outcome::armed`] for a process that has loaded more meanwhile: calls before weren't looked at.
+    pub fn armed_late(&self, counts: &[usize], left_out: u32) {
+        let before: Vec<u64> =
+            self.known().tallies.iter().map(|tally| tally.functions + tally.not_armed).collect();
+        self.armed(counts, left_out);
+        for ((tally, count), before) in self.known().tallies.iter_mut().zip(counts).zip(before) {
+            tally.late += (*count as u64).saturating_sub(before);
+        }
+    }
+
     pub(crate) fn found(&self, sites: &[TriggerSite]) {
         self.count(sites, |tally| tally.functions += 1);
     }
@@ -137,7 +171,7 @@ pub struct Keeper {
     /// How often each trigger fired in each process.
     fired: HashMap<(u32, u32), Fired>,
     /// Of each process that is there.
-    arenas: HashMap<u32, LiveArena>,
+    arenas: HashMap<u32, Arc<LiveArena>>,
     bells: HashMap<u32, u32>,
     /// What we look for ourselves, by process.
     scans: HashMap<u32, ScannedProcess>,
@@ -154,12 +188,18 @@ pub struct Keeper {
     busy_until: Option<Instant>,
     /// Calls that it has kept so far, by trigger.
     taken: Vec<usize>,
+    /// Calls that are kept at most, of all triggers.
+    limit: Option<usize>,
+    /// What threads post of earlier calls is of others' triggers.
+    since: u64,
 }
 
 /// Moments that somebody asks for aren't slow or fast, and none is refused.
 fn policy_of(trigger: &Trigger, policy: Policy) -> Policy {
     match (&trigger.condition, policy.by) {
-        (Condition::Entered(_), KeepBy::Slowest) => Policy { by: KeepBy::First, ..policy },
+        (Condition::Entered(_) | Condition::Threw(..), KeepBy::Slowest) => {
+            Policy { by: KeepBy::First, ..policy }
+        }
         (Condition::Signal(_), KeepBy::Slowest) => Policy { by: KeepBy::Newest, every_ns: 0, ..policy },
         (Condition::Signal(_), _) => Policy { every_ns: 0, ..policy },
         _ => policy,
@@ -196,7 +236,26 @@ impl Keeper {
             rate_due: Instant::now() + PAUSE,
             busy_until: None,
             taken: vec![0; choice_count],
+            limit: None,
+            since: 0,
         }
+    }
+
+    /// The arena of process `number` is this, which was attached. Its triggers are ours since `since`, in ticks.
+    pub fn know(&mut self, number: u32, arena: Arc<LiveArena>, since: u64) {
+        self.arenas.insert(number, arena);
+        self.since = since;
+    }
+
+    /// Keeps no more than so many calls, of all triggers together.
+    pub fn limit(&mut self, calls: usize) {
+        self.limit = Some(calls);
+    }
+
+    /// How many calls are kept so far.
+    #[must_use]
+    pub fn kept(&self) -> usize {
+        self.kept.iter().map(|(rule, id, _)| (*rule, *id)).collect::<HashSet<_>>().len()
     }
 
     /// The calls that were posted since the last look, in the order of their ends.
@@ -204,13 +263,14 @@ impl Keeper {
         &mut self,
         processes: &'w [TriggeredProcess],
     ) -> Vec<(TriggeredCall, &'w TriggeredProcess)> {
-        let mut posted = Vec::new();
+        let mut posted: Vec<(TriggeredCall, _)> = Vec::new();
         for process in processes {
             let bell = process.triggers.bell();
             if self.bells.insert(process.number, bell) != Some(bell) {
                 posted.extend(process.triggers.take_posted().into_iter().map(|call| (call, process)));
             }
         }
+        posted.retain(|(call, _)| call.end_ticks >= self.since);
         posted.sort_by_key(|(call, _)| call.end_ticks);
         posted
     }
@@ -220,6 +280,9 @@ impl Keeper {
         let rule = call.rule as usize;
         let took = call.end_ticks.saturating_sub(call.start_ticks);
         if !self.choices.get(rule).is_some_and(|choice| choice.wants(call.end_ticks, took)) {
+            return;
+        }
+        if self.limit.is_some_and(|limit| self.kept() >= limit) {
             return;
         }
         let is_possible =
@@ -266,8 +329,9 @@ impl Keeper {
         let arena = match self.arenas.entry(process.number) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let (file, layout) = (process.arena.file(), process.arena.layout());
-                place.insert(LiveArena::of_file(file, layout, process.pid).map_err(io::Error::other)?)
+                let (file, layout) = process.arena.file().ok_or(io::ErrorKind::NotFound)?;
+                let arena = LiveArena::of_file(file, layout, process.pid).map_err(io::Error::other)?;
+                place.insert(Arc::new(arena))
             }
         };
         let mut snapshot = everycall_live::take(arena, None).map_err(io::Error::other)?;

@@ -4,6 +4,7 @@
 //! trigger    `handle_request > 20ms`: a pattern and a condition
 //! functions  which functions of a module, as the runtime is told
 //! set        the same in a file, for programs that are started without `record`
+//! thrown     which types of exceptions
 //! rate       nanoseconds and ticks, while the clock is still being measured
 //! scan       what we look for ourselves in what threads write: entries, and percentiles
 //! policy     which calls that met the condition are kept
@@ -29,6 +30,7 @@ mod rate;
 mod scan;
 mod set;
 mod tails;
+mod thrown;
 mod trigger;
 
 pub use everycall_patterns::NamePattern as Pattern;
@@ -37,4 +39,5 @@ pub use keeper::{Keeper, Outcome, Tally};
 pub use policy::{KeepBy, Policy};
 pub use rate::Rate;
 pub use set::{SetBuilder, SetError};
+pub use thrown::unknown_types;
 pub use trigger::{Condition, ParseError, Trigger};

@@ -76,7 +76,7 @@ impl ScannedProcess {
         }
         let mut entered = Vec::new();
         let (durations, open) = (&mut self.durations, &mut self.open);
-        process.triggers.scan(&process.arena, &mut self.scan, &mut |news: News<'_>| {
+        process.triggers.scan(&*process.arena, &mut self.scan, &mut |news: News<'_>| {
             let calls = open.entry(news.owner).or_default();
             if news.is_cut {
                 calls.clear();

@@ -6,11 +6,14 @@ use std::path::{Path, PathBuf};
 
 use everycall_format::Wire;
 use everycall_format::site_set::{
-    MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by,
+    MAGIC, MODULES_MAX, SITES_MAX, SetHeader, SetModule, SetRule, SetSite, VERSION, keep_by, purpose, throws,
 };
+use everycall_format::trigger::NEVER;
 
 use crate::functions::{Range, find, flags_of};
 use crate::policy::{KeepBy, Policy};
+use crate::rate::Rate;
+use crate::thrown::Types;
 use crate::trigger::{Condition, Trigger};
 
 /// Why there can be no such file.
@@ -59,7 +62,10 @@ pub struct SetBuilder<'t> {
     triggers: &'t [Trigger],
     policy: Policy,
     memory: u64,
+    /// Of a running process: how many ticks nanoseconds are.
+    rate: Option<&'t Rate>,
     modules: Vec<Module>,
+    types: Types,
     /// Of each trigger, functions that had no room.
     left_out: Vec<usize>,
 }
@@ -81,14 +87,27 @@ impl<'t> SetBuilder<'t> {
     pub fn new(triggers: &'t [Trigger], policy: Policy, memory: u64) -> Result<SetBuilder<'t>, SetError> {
         for trigger in triggers {
             match trigger.condition {
-                Condition::Longer(..) => {}
+                Condition::Longer(..) | Condition::Threw(..) => {}
                 Condition::Percentile(..) | Condition::Entered(_) => {
                     return Err(SetError::NeedsRecord(trigger.to_string()));
                 }
                 Condition::Signal(_) => return Err(SetError::Signal(trigger.to_string())),
             }
         }
-        Ok(SetBuilder { triggers, policy, memory, modules: Vec::new(), left_out: vec![0; triggers.len()] })
+        Ok(SetBuilder { policy, ..SetBuilder::of(triggers, None, memory) })
+    }
+
+    /// The same for a running process, where somebody keeps the calls who knows the clock.
+    #[must_use]
+    pub fn live(triggers: &'t [Trigger], rate: &'t Rate, memory: u64) -> SetBuilder<'t> {
+        SetBuilder::of(triggers, Some(rate), memory)
+    }
+
+    fn of(triggers: &'t [Trigger], rate: Option<&'t Rate>, memory: u64) -> SetBuilder<'t> {
+        let policy = Policy { keep: 1, by: KeepBy::First, every_ns: 0 };
+        let left_out = vec![0; triggers.len()];
+        let types = Types::new(triggers);
+        SetBuilder { triggers, policy, memory, rate, modules: Vec::new(), types, left_out }
     }
 
     /// Looks through a file: how many of its functions each trigger names. Where there are more than fit, the first ones are taken.
@@ -99,13 +118,23 @@ impl<'t> SetBuilder<'t> {
     pub fn add(&mut self, path: &Path) -> Result<Vec<usize>, SetError> {
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         let build_id = everycall_recorder::build_id_of(&path).unwrap_or_default();
-        let mut functions = find(self.triggers, &path, &build_id);
+        self.add_file(&path, &build_id)
+    }
+
+    /// The same, with the path as it is and a build id that is known.
+    ///
+    /// # Errors
+    ///
+    /// The same.
+    pub fn add_file(&mut self, path: &Path, build_id: &[u8]) -> Result<Vec<usize>, SetError> {
+        self.types.add_file(self.triggers, path);
+        let mut functions = find(self.triggers, path, build_id);
         let count = self.triggers.len() as u32;
         let counts =
             (0..count).map(|rule| functions.iter().filter(|range| range.rule == rule).count()).collect();
         if !functions.is_empty() && !self.modules.iter().any(|module| module.build_id == build_id) {
             if build_id.is_empty() || build_id.len() > 32 {
-                return Err(SetError::NoBuildId(path));
+                return Err(SetError::NoBuildId(path.to_owned()));
             }
             let sites = self.modules.iter().map(|module| module.functions.len()).sum::<usize>();
             let room = (SITES_MAX as usize).saturating_sub(sites).min(functions.len());
@@ -114,7 +143,7 @@ impl<'t> SetBuilder<'t> {
                     *count += 1;
                 }
             }
-            self.modules.push(Module { path, build_id, functions });
+            self.modules.push(Module { path: path.to_owned(), build_id: build_id.to_vec(), functions });
             if self.modules.len() > MODULES_MAX as usize {
                 return Err(SetError::Modules);
             }
@@ -128,6 +157,15 @@ impl<'t> SetBuilder<'t> {
         &self.left_out
     }
 
+    /// The functions by file: its path, its build id and the functions' addresses, in order and apart.
+    pub fn selected(&self) -> impl Iterator<Item = (&Path, &[u8], Vec<(u64, u64)>)> {
+        self.modules.iter().map(|module| {
+            let mut ranges: Vec<_> = module.functions.iter().map(|range| (range.start, range.end)).collect();
+            ranges.dedup();
+            (module.path.as_path(), module.build_id.as_slice(), ranges)
+        })
+    }
+
     /// The file.
     #[must_use]
     pub fn bytes(&self) -> Vec<u8> {
@@ -139,7 +177,18 @@ impl<'t> SetBuilder<'t> {
         };
         let mut payload = Vec::new();
         for ((rule, trigger), left_out) in (0..).zip(self.triggers).zip(&self.left_out) {
-            let Condition::Longer(_, threshold_ns) = trigger.condition else { continue };
+            let threshold_ns = match (&trigger.condition, self.rate) {
+                (Condition::Longer(_, ns), None) => *ns,
+                (Condition::Longer(_, ns), Some(rate)) => rate.ticks(*ns).clamp(1, NEVER - 1),
+                _ => NEVER,
+            };
+            let throws = match &trigger.condition {
+                Condition::Threw(function, of) => {
+                    let types = if of.is_none() { throws::ANY } else { throws::TYPES };
+                    types | if function.is_none() { throws::ANYWHERE } else { 0 }
+                }
+                _ => 0,
+            };
             let (text_offset, text_length) = text(trigger.to_string().as_bytes());
             let functions = self.modules.iter().flat_map(|module| &module.functions);
             put(
@@ -149,6 +198,8 @@ impl<'t> SetBuilder<'t> {
                     every_ns: self.policy.every_ns,
                     keep: self.policy.keep as u32,
                     by: match self.policy.by {
+                        // Those don't last.
+                        KeepBy::Slowest if throws != 0 => keep_by::FIRST,
                         KeepBy::Slowest => keep_by::SLOWEST,
                         KeepBy::First => keep_by::FIRST,
                         KeepBy::Newest => keep_by::NEWEST,
@@ -157,6 +208,7 @@ impl<'t> SetBuilder<'t> {
                     text_offset,
                     text_length,
                     left_out: *left_out as u64,
+                    throws,
                     ..SetRule::default()
                 },
             );
@@ -192,6 +244,8 @@ impl<'t> SetBuilder<'t> {
                 },
             );
         }
+        let types = self.types.thrown().map_or(&[][..], |thrown| &thrown.types);
+        types.iter().for_each(|thrown| put(&mut payload, thrown));
         payload.extend_from_slice(&texts);
         let header = SetHeader {
             magic: MAGIC,
@@ -202,7 +256,9 @@ impl<'t> SetBuilder<'t> {
             rules: self.triggers.len() as u32,
             modules: self.modules.len() as u32,
             sites: first_site,
+            others: types.len() as u32,
             texts: texts.len() as u32,
+            purpose: if self.rate.is_some() { purpose::LIVE } else { purpose::TRIGGERS },
             payload_checksum: crc32fast::hash(&payload),
             ..SetHeader::default()
         };

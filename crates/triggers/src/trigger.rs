@@ -16,6 +16,9 @@ pub enum Condition {
     Percentile(Pattern, f64),
     /// A function is entered.
     Entered(Pattern),
+    /// An exception is thrown: in a call of a function that the first pattern means, or anywhere; of a type that the second one
+    /// means, or of any.
+    Threw(Option<Pattern>, Option<Pattern>),
     /// `record` gets this signal.
     Signal(i32),
 }
@@ -37,7 +40,9 @@ impl Trigger {
         match &self.condition {
             Condition::Longer(pattern, _)
             | Condition::Percentile(pattern, _)
-            | Condition::Entered(pattern) => Some(pattern),
+            | Condition::Entered(pattern)
+            | Condition::Threw(Some(pattern), _) => Some(pattern),
+            Condition::Threw(None, _) => None,
             Condition::Signal(_) => None,
         }
     }
@@ -73,8 +78,20 @@ fn split_tail(name: &str) -> (&str, Option<bool>) {
     split("+tail", true).or_else(|| split("-tail", false)).unwrap_or((name, None))
 }
 
+/// The function's name and the type's in a trigger that waits for exceptions: what is before and behind the word `threw`.
+fn split_threw(text: &str) -> Option<(&str, &str)> {
+    const WORD: &str = "threw";
+    let is_space = |character: Option<char>| character.is_none_or(char::is_whitespace);
+    let (at, _) = text.match_indices(WORD).find(|(at, _)| {
+        is_space(text[..*at].chars().next_back()) && is_space(text[at + WORD.len()..].chars().next())
+    })?;
+    let (function, of) = (text[..at].trim(), text[at + WORD.len()..].trim());
+    // A function of this name.
+    (!of.starts_with('>') && of != "entered").then_some((function, of))
+}
+
 /// What a trigger looks like, for messages.
-const EXAMPLE: &str = "write a function and a time, as in 'handle_request > 20ms'; or > p99, or entered";
+const EXAMPLE: &str = "write a function and a time, as in 'handle_request > 20ms'; or > p99, or entered, or threw std::bad_alloc";
 
 impl FromStr for Trigger {
     type Err = ParseError;
@@ -97,6 +114,21 @@ impl FromStr for Trigger {
         let trigger = |condition| Ok(Trigger { text: text.to_owned(), condition, counts_tails: false });
         let pattern_of =
             |name: &str| Pattern::new(name).map_err(|reason| error(format!("has a bad pattern: {reason}")));
+        if let Some((function, of)) = split_threw(text.trim()) {
+            let (function, tails) = split_tail(function);
+            if function.is_empty() && tails.is_some() {
+                return Err(error(format!("names no function; {EXAMPLE}")));
+            }
+            let pattern = |name: &str| if name.is_empty() { Ok(None) } else { pattern_of(name).map(Some) };
+            let function = pattern(function)?;
+            let of = pattern(if of == "*" { "" } else { of })?;
+            let counts_tails = tails.unwrap_or(true);
+            return Ok(Trigger {
+                text: text.to_owned(),
+                condition: Condition::Threw(function, of),
+                counts_tails,
+            });
+        }
         if let Some((name, "entered")) = text.trim().rsplit_once(char::is_whitespace) {
             if let (name, Some(_)) = split_tail(name.trim()) {
                 return Err(error(format!(
@@ -190,6 +222,30 @@ mod tests {
             assert!(
                 matches!(text.parse::<Trigger>().unwrap().condition, Condition::Signal(found) if found == signal)
             );
+        }
+    }
+
+    #[test]
+    fn triggers_for_exceptions_are_read() {
+        for (text, function, of) in [
+            ("threw", "", ""),
+            ("threw *", "", ""),
+            ("threw std::bad_alloc", "", "std::bad_alloc"),
+            (" app::f threw app::Wrapped<int, 3> ", "app::f", "app::Wrapped<int, 3>"),
+            ("operator new threw", "operator new", ""),
+            ("f-tail threw int", "f", "int"),
+            ("threw threw int", "", "threw int"),
+        ] {
+            let trigger: Trigger = text.parse().unwrap();
+            let Condition::Threw(found, found_of) = &trigger.condition else { panic!("{trigger:?}") };
+            let text_of =
+                |pattern: &Option<Pattern>| pattern.as_ref().map(ToString::to_string).unwrap_or_default();
+            assert_eq!((text_of(found).as_str(), text_of(found_of).as_str()), (function, of), "{text}");
+            assert_eq!(trigger.counts_tails, !text.contains("-tail"));
+        }
+        for text in ["threw > 3ms", "threw entered", "overthrew > 1ms"] {
+            let trigger: Trigger = text.parse().unwrap();
+            assert!(!matches!(trigger.condition, Condition::Threw(..)), "{text}");
         }
     }
 

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 /// Verbs whose `everycall` the documents leave out: `record --stream`.
-const VERBS: [&str; 15] = [
+const VERBS: [&str; 16] = [
     "record",
     "replay",
     "info",
@@ -20,6 +20,7 @@ const VERBS: [&str; 15] = [
     "functions",
     "trace",
     "sessions",
+    "trigger",
 ];
 
 /// A command as it is written.

@@ -296,6 +296,21 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall trace PID 'handle_*' --for 10s -o slow.ect",
         So("everycall trace $SERVER 'handle*' --for 1s -o slow.ect && everycall info slow.ect"),
     ),
+    ("everycall trigger", Not("the verb without what it needs")),
+    (
+        "everycall trigger PID 'handle_* > 20ms' -o FILE",
+        So("everycall trigger $SERVER 'handle_* > 1us' --for 1s -o kept.ect && everycall info kept.ect"),
+    ),
+    (
+        "everycall trigger PID 'f > 20ms' -o FILE",
+        So("everycall trigger $SERVER 'handle_* > 1us' --limit 1 -o kept.ect && everycall info kept.ect"),
+    ),
+    (
+        "everycall trigger PID 'handle_request > 20ms' -o slow.ect",
+        So(
+            "everycall trigger $SERVER 'handle_request > 1us' --for 1s -o slow.ect && everycall info slow.ect",
+        ),
+    ),
     ("EVERYCALL_START=off ./server", So("EVERYCALL_START=off ./server 10")),
     ("EVERYCALL_START=off ./server &", So("EVERYCALL_START=off ./server 10")),
     (

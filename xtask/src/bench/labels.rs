@@ -56,7 +56,13 @@ pub fn run(lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
                 Some(most) if state == "on" => Cell::Target(Target::Most(most), spread.median),
                 _ => Cell::Empty,
             };
-            table.row(vec![Cell::text(what), Cell::text(state), Cell::Measured(spread, 1), Cell::text(format!("{ratio:.2}")), target]);
+            table.row(vec![
+                Cell::text(what),
+                Cell::text(state),
+                Cell::Measured(spread, 1),
+                Cell::text(format!("{ratio:.2}")),
+                target,
+            ]);
         }
     }
     Ok(vec![table])

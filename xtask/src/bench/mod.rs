@@ -39,7 +39,7 @@ parts: cost    an event, in each mode
        stream  events per second that record --stream stores
        triggers an event while a trigger waits for its condition
        min-duration  events of calls that are dropped as they are short, and how much further back a ring reaches
-       labels  labels, instants and spans, beside the clock read
+       labels  labels, instants, spans, counters and log lines, beside the clock read
        switch  all sites of a large program off and on while it runs
        snapshots  what a snapshot takes, and what a thread notices of it
        peers   the tracers that are installed, and everycall, on the same programs";

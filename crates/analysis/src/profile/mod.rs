@@ -190,6 +190,14 @@ impl Profile {
         self
     }
 
+    /// The same, with the time of calls that end in a tail call going on until what they jumped to has ended; at most, where that isn't traced.
+    /// By path it doesn't.
+    #[must_use]
+    pub fn with_tails(mut self) -> Profile {
+        self.cells.follows_tails = true;
+        self
+    }
+
     /// Adds the calls of a trace that pass a filter.
     pub fn add_trace(&mut self, view: &TraceView<'_>, filter: &Filter) {
         let processes = view.processes().iter().map(|process| process.name.clone()).collect();

@@ -3,7 +3,7 @@
 use everycall_timeline::EndKind;
 
 use super::sketch::Sketch;
-use super::walk::EndedCall;
+use super::walk::{EndedCall, WithTail};
 
 /// The sums of some calls.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +17,11 @@ pub struct Sums {
     pub truncated: u64,
     /// Of these, calls that were unwound and whose end isn't known exactly: they took at most the time that is counted.
     pub ended_earlier: u64,
-    /// Of these, calls that ended in a tail call: what they jumped to isn't in their time.
+    /// Of these, calls that ended in a tail call: what they jumped to isn't in their time, unless that was asked for, see
+    /// [`Profile::with_tails`](super::Profile::with_tails).
     pub tail_calls: u64,
+    /// Of these, calls that took at most the time that is counted: with their tail calls, into what isn't traced or not known.
+    pub at_most: u64,
     /// Nanoseconds in the calls and what they called; calls within another call of the same group add nothing.
     pub total_ns: u64,
     /// Nanoseconds in the calls without what they called.
@@ -37,7 +40,7 @@ impl Sums {
     #[inline]
     pub(crate) fn add_call(&mut self, call: &EndedCall, is_outermost: bool, has_own_times: bool) {
         let duration = call.duration_ns();
-        if is_outermost {
+        if is_outermost && !call.goes_on {
             self.total_ns = self.total_ns.saturating_add(duration);
         }
         self.own_ns = self.own_ns.saturating_add(call.own_ns);
@@ -46,6 +49,13 @@ impl Sums {
         }
         self.calls += 1;
         match call.how {
+            _ if call.goes_on => {
+                self.tail_calls += 1;
+                if has_own_times && !call.start_cut {
+                    self.own_times.record(call.own_ns.saturating_add(call.thunk_ns));
+                }
+                return;
+            }
             _ if call.start_cut => self.add_truncated(call.how),
             EndKind::Returned => {}
             EndKind::Jumped => self.tail_calls += 1,
@@ -57,6 +67,19 @@ impl Sums {
             if has_own_times {
                 self.own_times.record(call.own_ns.saturating_add(call.thunk_ns));
             }
+        }
+    }
+
+    /// A call that went on behind a tail call has ended.
+    pub(crate) fn add_tail(&mut self, call: &WithTail, is_outermost: bool) {
+        if is_outermost {
+            self.total_ns = self.total_ns.saturating_add(call.duration_ns);
+        }
+        self.at_most += u64::from(call.is_at_most);
+        if call.is_truncated {
+            self.truncated += 1;
+        } else {
+            self.times.record(call.duration_ns);
         }
     }
 
@@ -90,18 +113,20 @@ impl Sums {
     }
 
     /// All numbers but the sketches, in a fixed order: see [`Sums::NAMES`].
-    pub(crate) fn numbers(&self) -> [u64; 8] {
+    pub(crate) fn numbers(&self) -> [u64; 9] {
         let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
-        [calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, self.untraced_at_most_ns]
+        let untraced_ns = self.untraced_at_most_ns;
+        [calls, unwound, truncated, ended_earlier, tail_calls, self.at_most, total_ns, own_ns, untraced_ns]
     }
 
-    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 8] {
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 9] {
         [
             &mut self.calls,
             &mut self.unwound,
             &mut self.truncated,
             &mut self.ended_earlier,
             &mut self.tail_calls,
+            &mut self.at_most,
             &mut self.total_ns,
             &mut self.own_ns,
             &mut self.untraced_at_most_ns,
@@ -109,12 +134,13 @@ impl Sums {
     }
 
     /// What the numbers are called in outputs for programs.
-    pub const NAMES: [&'static str; 8] = [
+    pub const NAMES: [&'static str; 9] = [
         "calls",
         "unwound",
         "truncated",
         "ended_earlier",
         "tail_calls",
+        "at_most",
         "total_ns",
         "own_ns",
         "untraced_at_most_ns",

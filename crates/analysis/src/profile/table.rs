@@ -6,7 +6,7 @@ use rustc_hash::FxHashMap;
 use super::functions::{FunctionNumber, Functions};
 use super::group::{Grouping, Key};
 use super::sums::Sums;
-use super::walk::{EndedCall, Visitor};
+use super::walk::{EndedCall, Visitor, WithTail};
 
 /// A group's place among [`Cells`].
 type Place = u32;
@@ -26,6 +26,7 @@ pub(crate) struct Cells {
     pub(crate) all: Vec<Cell>,
     places: FxHashMap<Key, Place>,
     pub(crate) has_own_times: bool,
+    pub(crate) follows_tails: bool,
 }
 
 impl Cells {
@@ -52,7 +53,8 @@ impl Cells {
     #[inline]
     pub(crate) fn end(&mut self, place: Place, call: &EndedCall) {
         let cell = &mut self.all[place as usize];
-        cell.open -= 1;
+        // One that goes on behind a tail call is still open.
+        cell.open -= u32::from(!call.goes_on);
         if call.is_shown {
             cell.sums.add_call(call, cell.open == 0, self.has_own_times);
         }
@@ -78,6 +80,8 @@ pub(crate) struct Table<'a> {
     /// Names of processes.
     pub(crate) processes: Vec<String>,
     pub(crate) stack: Vec<Place>,
+    /// The group of the call that ended last.
+    ended: Place,
 }
 
 impl<'a> Table<'a> {
@@ -92,7 +96,7 @@ impl<'a> Table<'a> {
             Grouping::Label(_) => By::Label(None),
             _ => By::Function(Vec::new()),
         };
-        Table { cells, by, grouping: grouping.clone(), trace, processes, stack: Vec::new() }
+        Table { cells, by, grouping: grouping.clone(), trace, processes, stack: Vec::new(), ended: 0 }
     }
 
     #[cold]
@@ -149,6 +153,23 @@ impl Visitor for Table<'_> {
     fn end(&mut self, call: &EndedCall) {
         if let Some(place) = self.stack.pop() {
             self.cells.end(place, call);
+            self.ended = place;
+        }
+    }
+
+    fn follows_tails(&self) -> bool {
+        self.cells.follows_tails
+    }
+
+    fn token(&self) -> u32 {
+        self.ended
+    }
+
+    fn tail_ended(&mut self, token: u32, call: &WithTail) {
+        let cell = &mut self.cells.all[token as usize];
+        cell.open -= 1;
+        if call.is_shown {
+            cell.sums.add_tail(call, cell.open == 0);
         }
     }
 

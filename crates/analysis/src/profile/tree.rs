@@ -162,6 +162,7 @@ mod tests {
                 start_cut: false,
                 is_shown: true,
                 counts: true,
+                goes_on: false,
             });
         }
         tree

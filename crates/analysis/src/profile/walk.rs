@@ -3,6 +3,7 @@
 //! Memory holds the open calls of one thread and the functions that occurred. Only with a label asked for it also holds one number for
 //! each call that has the label.
 
+use std::collections::VecDeque;
 use std::iter::Peekable;
 
 use everycall_export::{Filter, Source as _, Thread};
@@ -35,6 +36,19 @@ pub(crate) struct EndedCall {
     pub(crate) is_shown: bool,
     /// Whether it is a call, and not a thunk's other half.
     pub(crate) counts: bool,
+    /// It goes on behind a tail call: [`Visitor::tail_ended`] follows.
+    pub(crate) goes_on: bool,
+}
+
+/// How long a call took with its tail calls.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WithTail {
+    pub(crate) duration_ns: u64,
+    /// What it jumped to isn't traced, or not known: it took no longer.
+    pub(crate) is_at_most: bool,
+    /// It isn't known when what it jumped to ended.
+    pub(crate) is_truncated: bool,
+    pub(crate) is_shown: bool,
 }
 
 impl EndedCall {
@@ -65,6 +79,21 @@ pub(crate) trait Visitor {
     /// Before each begin, where a label was asked for: its value at the innermost call that has it, the one that begins included.
     fn label(&mut self, in_force: Option<Option<u64>>) {
         let _ = in_force;
+    }
+
+    /// Whether calls go on until what they jumped to has ended.
+    fn follows_tails(&self) -> bool {
+        false
+    }
+
+    /// By what [`Visitor::tail_ended`] tells the call that ended last.
+    fn token(&self) -> u32 {
+        0
+    }
+
+    /// A call that went on has ended.
+    fn tail_ended(&mut self, token: u32, call: &WithTail) {
+        let _ = (token, call);
     }
 
     /// The call of this function that ended last jumped to what isn't traced, which took this time at most.
@@ -119,7 +148,22 @@ struct Open {
     is_within: bool,
     /// The value of the label that the visitor wants.
     label: Option<Option<u64>>,
+    /// The calls that jumped there, one after the other.
+    waiting: VecDeque<Waiting>,
 }
+
+/// A call that ended in a tail call, and goes on until what it jumped to has ended.
+struct Waiting {
+    token: u32,
+    start_ns: u64,
+    end_ns: u64,
+    start_cut: bool,
+    is_shown: bool,
+    is_at_most: bool,
+}
+
+/// So many calls wait for one: of a longer chain of jumps, it isn't known when the first ones ended.
+const WAITING_MAX: usize = 1_000;
 
 /// The call that ended last.
 struct Before {
@@ -191,6 +235,9 @@ struct Walker<'w, P, V> {
     stack: Vec<Open>,
     before: Option<Before>,
     pending: Option<Pending>,
+    /// The calls that end in the tail call that comes next.
+    jumped: VecDeque<Waiting>,
+    follows_tails: bool,
     functions: &'w mut Functions,
     places: &'w mut P,
     visitor: &'w mut V,
@@ -203,6 +250,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         places: &'w mut P,
         visitor: &'w mut V,
     ) -> Walker<'w, P, V> {
+        let follows_tails = visitor.follows_tails();
         Walker {
             window,
             by_name: false,
@@ -214,6 +262,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             stack: Vec::new(),
             before: None,
             pending: None,
+            jumped: VecDeque::new(),
+            follows_tails,
             functions,
             places,
             visitor,
@@ -242,11 +292,13 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         if self.pending.is_some() {
             self.count_thunk();
         }
+        self.tails_end(None, false);
     }
 
     #[inline]
     fn begin(&mut self, begin: &Begin) {
         let place = self.places.get(begin.location, self.functions);
+        let waiting = if self.jumped.is_empty() { VecDeque::new() } else { self.arrive(begin.tail_call) };
         let (mut is_led_to, mut thunk) = (false, None);
         if self.pending.is_some() {
             thunk = self.end_thunk(begin, place);
@@ -271,7 +323,17 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             self.visitor.begin(place.function, from, self.functions);
         }
         let location = begin.location;
-        let open = Open { place, location, inner_ns: 0, suspended_ns: 0, is_led_to, thunk, is_within, label };
+        let open = Open {
+            place,
+            location,
+            inner_ns: 0,
+            suspended_ns: 0,
+            is_led_to,
+            thunk,
+            is_within,
+            label,
+            waiting,
+        };
         self.stack.push(open);
     }
 
@@ -307,7 +369,10 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         if self.pending.is_some() {
             self.count_thunk();
         }
-        let Some(open) = self.stack.pop() else { return };
+        if !self.jumped.is_empty() {
+            self.tails_end(None, false);
+        }
+        let Some(mut open) = self.stack.pop() else { return };
         let index = self.stack.len();
         let duration = end.end_ns.saturating_sub(end.start_ns);
         if let Some(around) = self.stack.last_mut() {
@@ -319,6 +384,9 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         }
         let Open { place, location, is_within, .. } = open;
         self.before = Some(Before { place, location, is_within });
+        if !open.waiting.is_empty() {
+            self.tail_ends(std::mem::take(&mut open.waiting), end);
+        }
         if !is_within {
             return;
         }
@@ -335,6 +403,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             start_cut: end.start_cut,
             is_shown: self.window.shows(end.start_ns, end.end_ns),
             counts: !open.is_led_to,
+            goes_on: false,
         };
         if thunk_shown {
             // The one that was counted as nothing yet.
@@ -344,7 +413,67 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             call.counts = false;
             self.pending = Some(Pending { call, is_within });
         }
+        call.goes_on = self.follows_tails && end.how == EndKind::Jumped && call.counts;
         self.visitor.end(&call);
+        if call.goes_on {
+            self.jumped.push_back(Waiting {
+                token: self.visitor.token(),
+                start_ns: call.start_ns.saturating_sub(call.thunk_ns),
+                end_ns: call.end_ns,
+                start_cut: call.start_cut,
+                is_shown: call.is_shown,
+                is_at_most: false,
+            });
+            if self.jumped.len() > WAITING_MAX
+                && let Some(first) = self.jumped.pop_front()
+            {
+                let end_ns = first.end_ns;
+                self.tell_tail(&first, end_ns, true);
+            }
+        }
+    }
+
+    /// A call begins behind a tail call: those that wait for it, if it is what that led to.
+    #[cold]
+    fn arrive(&mut self, tail_call: TailCall) -> VecDeque<Waiting> {
+        if tail_call == TailCall::No {
+            self.tails_end(None, false);
+        }
+        let mut waiting = std::mem::take(&mut self.jumped);
+        waiting.iter_mut().for_each(|call| call.is_at_most |= tail_call == TailCall::Perhaps);
+        waiting
+    }
+
+    /// What calls jumped to has ended.
+    #[cold]
+    fn tail_ends(&mut self, waiting: VecDeque<Waiting>, end: &End) {
+        self.jumped = waiting;
+        let is_truncated = match end.how {
+            EndKind::Jumped => return,
+            EndKind::Returned | EndKind::Unwound => false,
+            _ => true,
+        };
+        self.tails_end(Some(end.end_ns), is_truncated);
+    }
+
+    /// What the calls that wait jumped to has ended then, or it isn't known when, and they end where they jumped.
+    fn tails_end(&mut self, end_ns: Option<u64>, is_truncated: bool) {
+        while let Some(call) = self.jumped.pop_front() {
+            let end_ns = end_ns.unwrap_or(call.end_ns);
+            self.tell_tail(&call, end_ns, is_truncated);
+        }
+    }
+
+    fn tell_tail(&mut self, call: &Waiting, end_ns: u64, is_truncated: bool) {
+        self.visitor.tail_ended(
+            call.token,
+            &WithTail {
+                duration_ns: end_ns.saturating_sub(call.start_ns),
+                is_at_most: call.is_at_most,
+                is_truncated: is_truncated || call.start_cut,
+                is_shown: call.is_shown,
+            },
+        );
     }
 
     /// What came of a thunk that jumped: a call of its function is one call with it. What it took then.
@@ -389,6 +518,10 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
 
     #[cold]
     fn untraced(&mut self, untraced: &Untraced) {
+        if !self.jumped.is_empty() {
+            self.jumped.iter_mut().for_each(|call| call.is_at_most = true);
+            self.tails_end(Some(untraced.until_ns), false);
+        }
         let Some(before) = self.before.as_ref().filter(|before| before.is_within) else { return };
         if self.window.shows(untraced.at_ns, untraced.until_ns) {
             let at_most = untraced.until_ns.saturating_sub(untraced.at_ns);
@@ -471,7 +604,24 @@ mod tests {
         thunk: &dyn Fn(u64) -> Option<Thunk>,
         name: &str,
     ) -> Sums {
-        let (mut cells, mut functions) = (Cells::default(), Functions::default());
+        sums_of(Cells::default(), events, filter, thunk, name)
+    }
+
+    /// The same, with tail calls.
+    fn sums_with_tails(events: &[TimelineEvent], name: &str) -> Sums {
+        let mut cells = Cells::default();
+        cells.follows_tails = true;
+        sums_of(cells, events, &NOTHING, &|_| None, name)
+    }
+
+    fn sums_of(
+        mut cells: Cells,
+        events: &[TimelineEvent],
+        filter: &Filter,
+        thunk: &dyn Fn(u64) -> Option<Thunk>,
+        name: &str,
+    ) -> Sums {
+        let mut functions = Functions::default();
         let mut table = Table::new(&mut cells, &Grouping::Function, 0, Vec::new());
         let (mut places, window) = (ByTens(thunk), Window::new(filter, u64::MAX));
         let mut walker = Walker::new(&window, &mut functions, &mut places, &mut table);
@@ -601,5 +751,66 @@ mod tests {
         assert_eq!((sum.total_ns, sum.untraced_at_most_ns, sum.tail_calls), (10, 50, 1));
         let long = Filter { min_duration_ns: 55, ..NOTHING };
         assert_eq!(sums(&events, &long, &|_| None, "1").untraced_at_most_ns, 0);
+    }
+
+    #[test]
+    fn with_tail_calls_a_call_goes_on_until_what_it_jumped_to_ends() {
+        let jump = |address, start_ns, end_ns| end_by(address, start_ns, end_ns, EndKind::Jumped);
+        // 1 jumps to 2, which calls 1 and jumps to 3; then 1 jumps to what isn't traced.
+        let events = [
+            begin(90, 0),
+            begin(10, 10),
+            jump(10, 10, 20),
+            begin_by(20, 20, TailCall::Yes),
+            begin(10, 25),
+            end(10, 25, 30),
+            jump(20, 20, 40),
+            begin_by(30, 40, TailCall::Yes),
+            end(30, 40, 70),
+            begin(10, 100),
+            jump(10, 100, 103),
+            TimelineEvent::Untraced(Untraced { at_ns: 103, until_ns: 150, exit: at(10) }),
+            end(90, 0, 200),
+        ];
+        let one = sums_with_tails(&events, "1");
+        // The call in the first one's tail is within it.
+        assert_eq!((one.calls, one.total_ns, one.own_ns, one.tail_calls), (3, 60 + 50, 10 + 5 + 3, 2));
+        assert_eq!((one.times.count(), one.times.sum(), one.at_most), (3, 60 + 5 + 50, 1));
+        let two = sums_with_tails(&events, "2");
+        assert_eq!((two.calls, two.total_ns, two.own_ns, two.times.max()), (1, 50, 15, Some(50)));
+        assert_eq!(sums_with_tails(&events, "3").total_ns, 30);
+        assert_eq!(sums_with_tails(&events, "9").own_ns, 200 - 10 - 20 - 30 - 3);
+        // Without: what `replay` shows.
+        let slices = sums(&events, &NOTHING, &|_| None, "1");
+        assert_eq!((slices.total_ns, slices.times.sum(), slices.untraced_at_most_ns), (18, 18, 47));
+
+        // Nothing is known of what follows the jump, or of its end.
+        let lost = [begin(10, 0), jump(10, 0, 5), begin(20, 9), end(20, 9, 12)];
+        assert_eq!(sums_with_tails(&lost, "1").total_ns, 5);
+        let cut = [
+            begin(10, 0),
+            jump(10, 0, 5),
+            begin_by(20, 5, TailCall::Yes),
+            end_by(20, 5, 9, EndKind::TruncatedAtEnd),
+        ];
+        let cut = sums_with_tails(&cut, "1");
+        assert_eq!((cut.calls, cut.truncated, cut.total_ns, cut.times.count()), (1, 1, 9, 0));
+        let perhaps = [begin(10, 0), jump(10, 0, 5), begin_by(20, 5, TailCall::Perhaps), end(20, 5, 9)];
+        assert_eq!(sums_with_tails(&perhaps, "1").at_most, 1);
+    }
+
+    #[test]
+    fn chains_of_jumps_take_no_more_memory_than_they_may() {
+        let count = 3 * WAITING_MAX as u64;
+        let mut events = Vec::new();
+        for at in 0..count {
+            events.push(begin_by(10, at, if at == 0 { TailCall::No } else { TailCall::Yes }));
+            let how = if at + 1 == count { EndKind::Returned } else { EndKind::Jumped };
+            events.push(end_by(10, at, at + 1, how));
+        }
+        let sum = sums_with_tails(&events, "1");
+        assert_eq!((sum.calls, sum.own_ns), (count, count));
+        assert_eq!(sum.truncated + sum.times.count(), count);
+        assert_eq!(sum.times.count(), WAITING_MAX as u64 + 1);
     }
 }

@@ -249,6 +249,7 @@ fn kept_calls(report: &Report<'_>) -> Value {
             "took_ns": kept.took_ns,
             "threshold_ns": kept.threshold_ns,
             "entered": kept.is_entry,
+            "threw": kept.is_throw,
             "unwound": kept.is_unwound,
             "tail": kept.tail.as_ref().map(|tail| json!({
                 "at_most": tail.is_at_most,

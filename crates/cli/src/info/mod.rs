@@ -40,6 +40,7 @@ struct Report<'a> {
 fn kept_function(kept: &KeptCall) -> &str {
     match &kept.function {
         Some(function) => function,
+        None if kept.is_throw => "(no call was open)",
         None if !kept.is_call => "(no call: asked for)",
         None => "unknown",
     }

@@ -13,7 +13,7 @@ use nix::sys::signal::Signal;
 
 use super::{Report, kept_function};
 use crate::counters;
-use crate::written::{is_signal, named_late, not_armed};
+use crate::written::{is_of_no_function, named_late, not_armed};
 
 /// Columns of the page.
 const WIDTH: usize = 80;
@@ -119,11 +119,16 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let is_of_living = |reason| matches!(reason, Reason::Request | Reason::Trigger);
         let was_asked = report.trace.snapshots().iter().any(|snapshot| is_of_living(snapshot.reason));
         let is_over = report.trace.snapshots().iter().all(|snapshot| snapshot.reason == Reason::ProcessEnd);
+        // Calls that were kept of a program that ran, and nothing else.
+        let is_running = report.trace.snapshots().is_empty()
+            && report.trace.processes().iter().any(|process| process.ending == Ending::Running);
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
-        let why = match (was_asked, is_cut) {
+        let why = match (was_asked || is_running, is_cut) {
             (true, _) => "not yet",
             (false, true) => "unknown: the file is truncated",
-            (false, false) if is_over => "terminated abnormally (cause not recorded in a crash file)",
+            (false, false) if is_over && !report.trace.snapshots().is_empty() => {
+                "terminated abnormally (cause not recorded in a crash file)"
+            }
             (false, false) => "not in this file",
         };
         return why.to_owned();
@@ -395,7 +400,7 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
     for trigger in triggers {
         let not_kept = trigger.fired.saturating_sub(trigger.kept).saturating_sub(trigger.missed);
         let text = String::from_utf8_lossy(&trigger.text);
-        let fired = if is_signal(&text) {
+        let fired = if is_of_no_function(&text) {
             Several(trigger.fired, "time", "times").to_string()
         } else {
             let functions = Several(trigger.functions, "function", "functions");
@@ -432,6 +437,9 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         let mut notes = Vec::new();
         if kept.is_entry {
             notes.push("kept at its entry".to_owned());
+        }
+        if kept.is_throw {
+            notes.push("kept when an exception was thrown in it".to_owned());
         }
         if kept.is_unwound {
             notes.push("unwound by an exception or a jump".to_owned());

@@ -24,6 +24,8 @@ pub struct Load {
     names: NameOptions,
     /// Whether calls are left out.
     has_filter: bool,
+    /// Whether calls go on until what they jumped to has ended.
+    follows_tails: bool,
 }
 
 /// What is told of a file that was read.
@@ -109,7 +111,8 @@ impl Load {
     /// What the options of `report` ask for.
     pub fn new(arguments: &ReportArguments) -> Result<Load, Failure> {
         let full_names = arguments.format != TableFormat::Text;
-        Load::with(arguments.filter.clone(), &arguments.symbols, full_names)
+        let load = Load::with(arguments.filter.clone(), &arguments.symbols, full_names)?;
+        Ok(load.with_tails(arguments.tails))
     }
 
     /// What these options ask for.
@@ -123,7 +126,7 @@ impl Load {
         let options = traces::name_options(symbols);
         let names = NameOptions { full_names: options.full_names || full_names, ..options };
         let has_filter = kept.is_some() || !is_default(&filter);
-        Ok(Load { filter, kept, names, has_filter })
+        Ok(Load { filter, kept, names, has_filter, follows_tails: false })
     }
 
     /// Opens a trace, says what is damaged in it, and lets `with` look at it.
@@ -151,6 +154,17 @@ impl Load {
         Ok(with(&TraceView::new(&trace, &names)))
     }
 
+    /// The same; with `follows_tails`, calls go on until what they jumped to has ended.
+    pub fn with_tails(self, follows_tails: bool) -> Load {
+        Load { follows_tails, ..self }
+    }
+
+    /// One without calls.
+    pub fn profile(&self, by: Grouping) -> Profile {
+        let profile = Profile::by(by);
+        if self.follows_tails { profile.with_tails() } else { profile }
+    }
+
     /// The runs in files, each by function with its own times.
     pub fn runs(&self, paths: &[PathBuf]) -> Result<Vec<(Profile, Run)>, Failure> {
         let mut runs = Vec::new();
@@ -163,7 +177,7 @@ impl Load {
                 runs.extend(stored.into_iter().map(run));
                 continue;
             }
-            let mut profile = Profile::by(Grouping::Function).with_own_times();
+            let mut profile = self.profile(Grouping::Function).with_own_times();
             let ((), run) = self.view(path, |view| {
                 profile.add_trace(view, &self.filter);
                 if profile.calls == 0 {
@@ -229,7 +243,7 @@ impl Load {
         } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
             say!("everycall: no call in {path} passes the filter; leave out some of its options");
         } else {
-            say!("everycall: {path} holds no calls; `everycall info {path}` says what was recorded");
+            say!("everycall: {path} contains no calls; `everycall info {path}` says what was recorded");
         }
     }
 

@@ -66,7 +66,13 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
     if !conditions.is_empty() && arguments.by != Grouping::Function {
         return Err(Failure::new(exit_code::USAGE, "--fail-if is about functions; leave out --by"));
     }
-    let mut profile = Profile::by(arguments.by.clone());
+    if arguments.tails && arguments.by == Grouping::Path {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "--tails is not for paths: what a call jumped to stands beside it there",
+        ));
+    }
+    let mut profile = load.profile(arguments.by.clone());
     let runs = load.add_all(&arguments.traces, &mut profile)?;
     let all = profile.rows(arguments.sort);
     let shown = &all[..limit(arguments).min(all.len())];

@@ -26,7 +26,13 @@ pub fn print(profile: &Profile, paths: &[PathBuf]) {
             Several(late, "call was", "calls were")
         );
     }
-    if sum(|sums| sums.untraced_at_most_ns) > 0 {
+    let at_most = sum(|sums| sums.at_most);
+    if at_most > 0 {
+        say!(
+            "everycall: {} in a tail call into code that isn't traced, or isn't known: their time is the longest possible",
+            Several(at_most, "call ends", "calls end")
+        );
+    } else if sum(|sums| sums.untraced_at_most_ns) > 0 {
         say!(
             "everycall: calls that end in a tail call into code that isn't traced took longer than shown, by at most the time in column \"tail <=\""
         );

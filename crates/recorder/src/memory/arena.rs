@@ -9,7 +9,7 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use everycall_format::Wire;
-use everycall_format::arena::{ArenaHeader, ModuleEntry, PAGE, SegmentEntry, ThreadHeader};
+use everycall_format::arena::{ArenaHeader, ModuleEntry, OpenCall, PAGE, SegmentEntry, ThreadHeader};
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
 use everycall_format::dropped::DroppedHeader;
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
@@ -17,6 +17,7 @@ use everycall_format::trigger::{GROW_TICKS, NEVER, TriggerHeader};
 use everycall_tracefile::Dropped;
 use rustix::fs::Mode;
 
+use crate::memory::contents::ArenaContents;
 use crate::memory::memory_file;
 use crate::memory::shared_pool::SharedPool;
 use crate::sys::proc_files::Name;
@@ -210,6 +211,32 @@ impl Arena {
 
     pub(super) fn read_bytes(&self, offset: u64, bytes: &mut [u8]) {
         memory_file::read_at(&self.file, offset, bytes);
+    }
+}
+
+impl ArenaContents for Arena {
+    fn file(&self) -> Option<(BorrowedFd<'_>, &ArenaHeader)> {
+        Some((Arena::file(self), self.layout()))
+    }
+
+    fn thread_count(&self) -> u32 {
+        Arena::thread_count(self)
+    }
+
+    fn thread(&self, slot: u32) -> ThreadHeader {
+        Arena::thread(self, slot)
+    }
+
+    fn open_calls(&self, slot: u32) -> Vec<OpenCall> {
+        Arena::open_calls(self, slot)
+    }
+
+    fn segment_size(&self) -> u64 {
+        self.layout().segment_size
+    }
+
+    fn read_segment(&self, index: u32, bytes: &mut [u8]) {
+        Arena::read_segment(self, index, bytes);
     }
 }
 

@@ -3,6 +3,7 @@
 
 pub mod arena;
 pub mod capacity;
+pub mod contents;
 pub mod hub;
 mod hub_page;
 pub mod memory_file;

@@ -9,8 +9,7 @@ use everycall_format::arena::{pinned_by, thread_state};
 use everycall_format::event::WORD_SIZE;
 use everycall_tracefile::is_segment;
 
-use crate::memory::arena::Arena;
-use crate::memory::shared_pool::SharedPool;
+use crate::memory::contents::{ArenaContents, ArenaFront};
 
 /// A thread: its slot, and the slot's generation.
 pub type Owner = (u32, u32);
@@ -43,7 +42,12 @@ pub struct Scan {
 
 impl Scan {
     /// Gives what is new in all threads, thread by thread.
-    pub fn pass(&mut self, arena: &Arena, shared: &SharedPool, each: &mut dyn FnMut(News<'_>)) {
+    pub fn pass(
+        &mut self,
+        arena: &dyn ArenaContents,
+        shared: &dyn ArenaFront,
+        each: &mut dyn FnMut(News<'_>),
+    ) {
         let pool = shared.pool();
         let taken = (pool.taken.load(Acquire) as usize).min(pool.entries.len());
         let mut segments: Vec<(Owner, u64, u32)> = Vec::new();
@@ -78,13 +82,13 @@ impl Scan {
 
     fn segment(
         &mut self,
-        arena: &Arena,
-        shared: &SharedPool,
+        arena: &dyn ArenaContents,
+        shared: &dyn ArenaFront,
         (owner, tid): (Owner, u32),
         (number, index, is_newest): (u64, u32, bool),
         each: &mut dyn FnMut(News<'_>),
     ) {
-        self.bytes.resize(arena.layout().segment_size as usize, 0);
+        self.bytes.resize(arena.segment_size() as usize, 0);
         arena.read_segment(index, &mut self.bytes);
         fence(Acquire);
         let Some(entry) = shared.pool().entries.get(index as usize) else { return };

@@ -17,6 +17,8 @@ use everycall_format::arena::ArenaHeader;
 use everycall_ring::{Pool, SegmentEntry};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
+use crate::memory::contents::ArenaFront;
+
 /// A shared mapping of the arena's front.
 #[derive(Debug)]
 pub struct SharedPool {
@@ -89,20 +91,6 @@ impl SharedPool {
         self.word(offset_of!(ArenaHeader, pool_waiters))
     }
 
-    /// The 32-bit field at `offset`; `None` where that isn't one of what is mapped.
-    pub(crate) fn word_at(&self, offset: u64) -> Option<&AtomicU32> {
-        let offset = self.inside(offset, size_of::<AtomicU32>())?;
-        // SAFETY: inside the mapping, aligned; atomics may be shared.
-        Some(unsafe { &*self.base.add(offset).cast() })
-    }
-
-    /// The 64-bit field at `offset`; `None` where that isn't one of what is mapped.
-    pub(crate) fn long_at(&self, offset: u64) -> Option<&AtomicU64> {
-        let offset = self.inside(offset, size_of::<AtomicU64>())?;
-        // SAFETY: inside the mapping, aligned; atomics may be shared.
-        Some(unsafe { &*self.base.add(offset).cast() })
-    }
-
     fn inside(&self, offset: u64, size: usize) -> Option<usize> {
         let offset = usize::try_from(offset).ok()?;
         let end = offset.checked_add(size)?;
@@ -117,6 +105,24 @@ impl SharedPool {
     fn long(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: the offset is that of an aligned 64-bit field of the header, which is mapped.
         unsafe { &*self.base.add(offset).cast() }
+    }
+}
+
+impl ArenaFront for SharedPool {
+    fn word_at(&self, offset: u64) -> Option<&AtomicU32> {
+        let offset = self.inside(offset, size_of::<AtomicU32>())?;
+        // SAFETY: inside the mapping, aligned; atomics may be shared.
+        Some(unsafe { &*self.base.add(offset).cast() })
+    }
+
+    fn long_at(&self, offset: u64) -> Option<&AtomicU64> {
+        let offset = self.inside(offset, size_of::<AtomicU64>())?;
+        // SAFETY: inside the mapping, aligned; atomics may be shared.
+        Some(unsafe { &*self.base.add(offset).cast() })
+    }
+
+    fn pool(&self) -> Pool<'_> {
+        SharedPool::pool(self)
     }
 }
 

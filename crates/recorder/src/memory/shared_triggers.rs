@@ -2,16 +2,18 @@
 
 use std::io;
 use std::mem::offset_of;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicU32, AtomicU64};
 
 use everycall_format::trigger::{
-    CALLS, NEVER, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at, call_state, rule_at,
+    CALLS, NEVER, Sites, TYPES, ThrownType, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_at,
+    call_state, rule_at, type_at,
 };
 
 use crate::memory::arena::Arena;
+use crate::memory::contents::{ArenaContents, ArenaFront};
 use crate::memory::scan::{News, Scan};
-use crate::memory::shared_pool::SharedPool;
 use crate::sys::clock::ticks;
 
 /// Stand in for fields that aren't there.
@@ -40,7 +42,7 @@ pub struct Fired {
 /// The triggers of one arena, in our memory.
 #[derive(Debug)]
 pub struct SharedTriggers {
-    shared: SharedPool,
+    front: Arc<dyn ArenaFront>,
     at: u64,
     capacity: u32,
 }
@@ -54,20 +56,27 @@ impl SharedTriggers {
     pub fn map(arena: &Arena) -> io::Result<Option<SharedTriggers>> {
         let layout = arena.layout();
         let Some(at) = layout.triggers_at() else { return Ok(None) };
-        Ok(Some(SharedTriggers { shared: arena.shared_pool()?, at, capacity: layout.trigger_sites }))
+        let front = Arc::new(arena.shared_pool()?);
+        Ok(Some(SharedTriggers { front, at, capacity: layout.trigger_sites }))
+    }
+
+    /// Those in an area at `at`, with room for `capacity` sites.
+    #[must_use]
+    pub fn in_area(front: Arc<dyn ArenaFront>, at: u64, capacity: u32) -> SharedTriggers {
+        SharedTriggers { front, at, capacity }
     }
 
     /// Looks through what the process's threads write.
-    pub fn scan(&self, arena: &Arena, scan: &mut Scan, each: &mut dyn FnMut(News<'_>)) {
-        scan.pass(arena, &self.shared, each);
+    pub fn scan(&self, arena: &dyn ArenaContents, scan: &mut Scan, each: &mut dyn FnMut(News<'_>)) {
+        scan.pass(arena, &*self.front, each);
     }
 
     fn word(&self, at: u64, field: usize) -> &AtomicU32 {
-        self.shared.word_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.0)
+        self.front.word_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.0)
     }
 
     fn long(&self, at: u64, field: usize) -> &AtomicU64 {
-        self.shared.long_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.1)
+        self.front.long_at(self.at + at + field as u64).unwrap_or(&NO_FIELD.1)
     }
 
     /// Changes when a call was posted.
@@ -160,6 +169,20 @@ impl SharedTriggers {
     fn set_floor(&self) {
         let lowest = self.all_sites().map(|site| site.threshold).min().unwrap_or(NEVER);
         self.long(0, offset_of!(TriggerHeader, floor)).store(lowest, SeqCst);
+    }
+
+    /// Says for which exceptions rules wait: `any` for those of any type, `anywhere` for those in calls of whatever function, a bit for
+    /// each; and of which types.
+    pub fn set_throws(&self, any: u32, anywhere: u32, types: &[ThrownType]) {
+        let types = types.get(..TYPES as usize).unwrap_or(types);
+        for (index, thrown) in (0..).zip(types) {
+            let at = type_at(index);
+            self.long(at, offset_of!(ThrownType, hash)).store(thrown.hash, Relaxed);
+            self.word(at, offset_of!(ThrownType, rules)).store(thrown.rules, Relaxed);
+        }
+        self.word(0, offset_of!(TriggerHeader, thrown_anywhere)).store(anywhere, Release);
+        self.word(0, offset_of!(TriggerHeader, thrown_types)).store(types.len() as u32, Release);
+        self.word(0, offset_of!(TriggerHeader, thrown)).store(any, Release);
     }
 
     /// Says which calls of trigger `rule` aren't wanted.

@@ -28,6 +28,8 @@ struct Found {
 pub(crate) struct Armed {
     triggers: Option<Arc<SharedTriggers>>,
     found: Found,
+    /// Types of exceptions that are in the arena.
+    types: Option<usize>,
 }
 
 impl Armed {
@@ -36,7 +38,7 @@ impl Armed {
         let triggers = SharedTriggers::map(arena).ok().flatten().map(Arc::new);
         let generation = triggers.as_ref().map_or(0, |triggers| triggers.generation());
         let same = parent.filter(|parent| generation != 0 && generation == parent.found.generation);
-        Armed { triggers, found: same.map(|parent| parent.found.clone()).unwrap_or_default() }
+        Armed { triggers, found: same.map(|parent| parent.found.clone()).unwrap_or_default(), types: None }
     }
 
     /// The triggers in the arena.
@@ -59,6 +61,12 @@ impl Armed {
     /// Arms the functions of modules that are new.
     pub fn look(&mut self, modules: &Modules, finder: &mut dyn FindSites) {
         let new = self.find_in_new(modules, finder);
+        if let (Some(thrown), Some(triggers)) = (finder.thrown(), &self.triggers)
+            && self.types != Some(thrown.types.len())
+        {
+            triggers.set_throws(thrown.any, thrown.anywhere, &thrown.types);
+            self.types = Some(thrown.types.len());
+        }
         if new.is_empty() {
             return;
         }

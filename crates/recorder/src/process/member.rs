@@ -93,7 +93,7 @@ impl Member {
         Some(TriggeredProcess {
             number: self.number,
             pid: self.pid,
-            arena: Arc::clone(&self.arena),
+            arena: Arc::<Arena>::clone(&self.arena),
             triggers,
             over: None,
         })

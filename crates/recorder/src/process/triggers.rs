@@ -6,16 +6,32 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use everycall_format::arena::ModuleEntry;
-use everycall_format::trigger::TriggerSite;
+use everycall_format::trigger::{ThrownType, TriggerSite};
 
-use crate::memory::arena::Arena;
+use crate::memory::contents::ArenaContents;
 use crate::memory::shared_triggers::SharedTriggers;
+
+/// For which exceptions triggers wait.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Thrown {
+    /// Rules that wait for those of any type, a bit for each.
+    pub any: u32,
+    /// Rules that wait for them wherever they are thrown, a bit for each; the others do in calls of their functions.
+    pub anywhere: u32,
+    /// Types that rules wait for. New ones come at the end.
+    pub types: Vec<ThrownType>,
+}
 
 /// Knows which functions of a module triggers name.
 pub trait FindSites: Send {
     /// The sites of a module, as code offsets, in order. `file` is the module's, where it could be opened. The program waits for some
     /// seconds at most; what comes later is still good for later calls.
     fn sites(&mut self, module: &ModuleEntry, path: &[u8], file: Option<&File>) -> Vec<TriggerSite>;
+
+    /// For which exceptions triggers wait, as far as modules are known; `None` where they don't.
+    fn thrown(&self) -> Option<&Thrown> {
+        None
+    }
 
     /// There is no room for these in the process: their calls are never looked at.
     fn not_armed(&mut self, sites: &[TriggerSite]);
@@ -32,7 +48,7 @@ pub struct TriggeredProcess {
     /// Its process id.
     pub pid: u32,
     /// Its arena.
-    pub arena: Arc<Arena>,
+    pub arena: Arc<dyn ArenaContents>,
     /// The triggers in it.
     pub triggers: Arc<SharedTriggers>,
     /// When nothing more can come of it, in ticks: it isn't given again.

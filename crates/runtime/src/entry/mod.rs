@@ -3,7 +3,7 @@
 //! ```text
 //! start       reads arguments and environment, maps the arena, switches tracing on
 //! slow        everything that a hook can't finish alone
-//! api         the functions of `everycall.h`; fibers: how it registers fibers
+//! api         the functions of `everycall.h`; fibers: how it registers fibers; log_lines: log lines
 //! xray        what its XRay interface asks
 //! unwinding   calls from the wrappers around throws, landing pads and jumps
 //! modules     traced objects are loaded and unloaded

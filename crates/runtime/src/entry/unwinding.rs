@@ -9,8 +9,9 @@ use crate::state::places::{self, Place};
 use crate::state::{process, recording};
 use crate::sys::text;
 use crate::threads::thread::Thread;
-use crate::threads::{cancellation, contexts, triggers};
+use crate::threads::{cancellation, contexts, throws, triggers};
 use everycall_format::label;
+use everycall_format::trigger::type_hash;
 use everycall_hooks::arch::frame::HOOK_BELOW;
 
 /// See the kit's `runtime.h`: frames are unwound, nothing else happens.
@@ -27,6 +28,8 @@ const HANDLED: u32 = 11;
 const CLEANED: u32 = 13;
 /// A thread is asked to end. Its thread pointer is passed in the place of the stack pointer.
 const CANCEL: u32 = 14;
+/// The unwinder asks a frame whether it catches an exception. The stack pointer means nothing.
+const RAISED: u32 = 15;
 /// With [`CATCH`] or [`CLEANUP`]: the compiler may not call exit hooks for calls that were inlined
 /// into the frame.
 const UNTOLD_ENDS: u32 = 1 << 8;
@@ -61,12 +64,36 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         }
         JUMP | THROW | THREAD_END if calling::is_recording() => {
             // SAFETY: by contract.
-            let text = unsafe { text(name) };
+            let (text, thrown) = unsafe { (text(name), thrown(what, name)) };
             // If the slow path is running, the next event finds the frames that were unwound.
-            let _ = calling::with_thread(|thread| leave(thread, what, hook, text, !name.is_null()));
+            let _ = calling::with_thread(|thread| leave(thread, what, hook, text, !name.is_null(), thrown));
+        }
+        RAISED if calling::is_recording() => {
+            // SAFETY: by contract.
+            if let (text, Some(thrown)) = unsafe { (text(name), thrown(what, name)) } {
+                let _ = calling::with_thread(|thread| raise(thread, text, thrown));
+            }
         }
         _ => {}
     }
+}
+
+/// The exception that is thrown, if a trigger waits for exceptions.
+///
+/// # Safety
+/// `name` is null or a C string.
+unsafe fn thrown(what: u32, name: *const u8) -> Option<Thrown> {
+    let process = process::traced().filter(|_| matches!(what, THROW | RAISED))?;
+    // SAFETY: by contract.
+    let hash = || if name.is_null() { None } else { Some(type_hash(unsafe { text::whole(name) })) };
+    throws::are_wanted(process.arena()).then(|| Thrown { hash: hash() })
+}
+
+/// An exception that a trigger may wait for.
+#[derive(Clone, Copy)]
+struct Thrown {
+    /// Of the name of its type, if that is known.
+    hash: Option<u64>,
 }
 
 /// See [`everycall_hooks::RuntimeTable::landing`].
@@ -94,7 +121,7 @@ unsafe fn text(name: *const u8) -> &'static [u8] {
 
 /// Frames are unwound: something is thrown, the program jumps, or the thread ends. `is_entered`: a
 /// frame is entered meanwhile, to clean up or to catch.
-fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: bool) {
+fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: bool, thrown: Option<Thrown>) {
     let Some(process) = process::traced() else { return };
     if what == JUMP && !contexts::stays_in_jump(process, thread.control, hook) {
         return;
@@ -118,6 +145,21 @@ fn leave(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], is_entered: boo
     if ends_thread {
         triggers::thread_ends(process, thread, ticks);
     }
+    if let Some(Thrown { hash }) = thrown {
+        thread.judge_throw(ticks, hash);
+    }
+}
+
+/// The unwinder asks a frame whether it catches an exception. Only for the first such frame, and
+/// only if no wrapper has seen the throw, this is news.
+fn raise(thread: &Thread<'_>, name: &[u8], thrown: Thrown) {
+    if thread.is_raised() {
+        return;
+    }
+    let record = |ticks| label::record(THROW as u8, ticks, None, name);
+    let ticks = thread.prepare(WORDS_BEFORE + record(0).words().len());
+    thread.ring.push(record(ticks).words());
+    thread.judge_throw(ticks, thrown.hash);
 }
 
 /// A frame is entered again, to clean up or to catch.
@@ -127,6 +169,7 @@ fn land(thread: &Thread<'_>, what: u32, hook: u64, name: &[u8], function: u64, e
         Place::Offset(code) => Some(code),
         Place::Unknown(_) => None,
     };
+    thread.end_raise();
     let words = label::record(what as u8, 0, Some(0), name).words().len();
     let ticks = thread.prepare(WORDS_BEFORE + words);
     thread.drop_below(ticks, hook, false);

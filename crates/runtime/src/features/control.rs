@@ -11,6 +11,7 @@
 #![allow(unsafe_code)] // A thread that gets the process by its address.
 
 use crate::features::live::{self, OUTCOME};
+use crate::features::live_triggers;
 use crate::features::pause;
 use crate::state::process::{Process, process_state};
 use crate::state::selection::{self, HEAD, Selection};
@@ -98,6 +99,8 @@ struct Client {
     /// What follows the request: memory with room for a selection's head before it.
     body: Option<Block>,
     body_length: usize,
+    /// Where its triggers are.
+    area: Option<u32>,
 }
 
 struct Server<'a> {
@@ -171,13 +174,15 @@ impl Server<'_> {
             request: None,
             body: None,
             body_length: 0,
+            area: None,
         });
     }
 
     /// A client is gone, and its session with it.
     fn close(&mut self, place: usize) {
-        if let Some(client) = self.clients.get_mut(place) {
-            *client = None;
+        let gone = self.clients.get_mut(place).and_then(Option::take);
+        if let Some(area) = gone.and_then(|client| client.area) {
+            live_triggers::disarm(self.process, area);
         }
         let had_session = self.locked(|| {
             let had_session = selection::session(place).is_some();
@@ -207,7 +212,9 @@ impl Server<'_> {
 
     /// Does what a request asks. Returns whether the client has got the answer.
     fn answer(&mut self, place: usize, owner: u32, request: &Request, body: Option<Block>) -> bool {
+        let mut armed = (0, 0);
         let status = match request.operation {
+            operation::ARM => self.arm(place, body, &mut armed),
             operation::GET | operation::LIST => status::DONE,
             operation::SET => self.set_base(owner, request, body),
             operation::OPEN => self.open(place, owner, request, body),
@@ -215,6 +222,7 @@ impl Server<'_> {
             _ => status::VERSION,
         };
         let mut reply = refusal(status);
+        (reply.area, reply.left_out) = armed;
         let Some(Some(client)) = self.clients.get(place) else { return false };
         self.locked(|| {
             let base = selection::base();
@@ -281,6 +289,21 @@ impl Server<'_> {
             self.change();
         }
         status::DONE
+    }
+
+    /// Arms a client's functions. `armed`: its area, and how many functions had no room.
+    fn arm(&mut self, place: usize, body: Option<Block>, armed: &mut (u32, u32)) -> u32 {
+        let (Some(Some(client)), Some(body)) = (self.clients.get_mut(place), body) else {
+            return status::BAD_SET;
+        };
+        match live_triggers::arm(self.process, client.area, body) {
+            Err(status) => status,
+            Ok((area, left_out)) => {
+                client.area = Some(area);
+                *armed = (area, left_out);
+                status::DONE
+            }
+        }
     }
 
     fn activate(&self, place: usize) -> u32 {

@@ -8,7 +8,7 @@
 //! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{crash, keeper, live, pause};
+use crate::features::{crash, keeper, live, live_triggers, pause};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -55,6 +55,7 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     }
     recording::begin_child();
     live::begin_child();
+    live_triggers::begin_child();
     let inheritance = inheritance(process);
     let is_on = inheritance.is_some_and(|inheritance| {
         let begun = begin_first(process, &inheritance);

@@ -10,6 +10,7 @@
 use crate::features::snapshot::{self, Moment};
 use crate::state::arena::Arena;
 use crate::state::kept_calls::{Choices, HELPERS, Kept};
+use crate::state::own_triggers;
 use crate::state::process::Process;
 use crate::state::thresholds::{self, Bound};
 use crate::state::trigger_table::Triggers;
@@ -39,6 +40,9 @@ pub(crate) fn arm(folder: &[u8]) -> bool {
 pub(crate) fn begin(arena: &Arena) {
     if let Some(triggers) = Triggers::of(arena) {
         triggers.begin(arena, thresholds::set().map_or(0, |set| set.header().memory));
+        if let Some(set) = thresholds::set() {
+            own_triggers::put_throws(&triggers, set);
+        }
     }
 }
 

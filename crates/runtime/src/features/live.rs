@@ -15,6 +15,7 @@ use crate::features::plain_exits::PlainExits;
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages, SiteList};
 use crate::state::arena::Arena;
+use crate::state::live_areas;
 use crate::state::process::Process;
 use crate::state::recording;
 use crate::state::selection::{self, InModule};
@@ -68,6 +69,10 @@ static CHANGING: AtomicU32 = AtomicU32::new(0);
 
 /// [`Triggers::generation`] of the functions whose tail exits have their own hook.
 static FOLLOWED: AtomicU32 = AtomicU32::new(0);
+
+/// Not 0 in a forked child whose parent had triggers that aren't the child's: tail exits may have
+/// their hook.
+static IS_LEFT: AtomicU32 = AtomicU32::new(0);
 
 /// What became of the sites of all modules when they were last brought into line.
 pub(crate) struct Outcome {
@@ -131,6 +136,9 @@ pub(crate) fn request() {
 pub(crate) fn begin_child() {
     switch::begin_child();
     let had_sessions = selection::begin_child();
+    if live_areas::begin_child() {
+        IS_LEFT.store(1, Relaxed);
+    }
     let was_changing = CHANGING.swap(0, SeqCst) != 0;
     if was_changing || had_sessions {
         request();
@@ -224,10 +232,9 @@ pub(crate) fn follow_tails(arena: &Arena, module: &ModuleDescriptor, image: &Ima
 }
 
 fn follow_tails_of(arena: &Arena, module: &ModuleDescriptor, image: &Image, means: Means) -> u32 {
-    let Some(triggers) = Triggers::of(arena).filter(|triggers| triggers.ranges_with_tails().next().is_some())
-    else {
+    if !Triggers::all(arena).any(|triggers| triggers.ranges_with_tails().next().is_some()) {
         return 0;
-    };
+    }
     // SAFETY: the module is loaded.
     let sites = unsafe { Sites::of(module, &image.text) };
     let whole = whole();
@@ -236,20 +243,23 @@ fn follow_tails_of(arena: &Arena, module: &ModuleDescriptor, image: &Image, mean
     let is_on = |number: &u32| known.is_some_and(|known| marks::is_on(known.marks.of(*number), whole));
     let wrong = switch::switch(&sites, sites.followed().filter(is_on), Switch::On, means).wrong();
     // SAFETY: as above.
-    let calls = unsafe { PlainExits::of(module, &image.text, triggers) };
+    let calls = unsafe { PlainExits::of(module, &image.text, *arena) };
     wrong + switch::switch(&calls, calls.numbers(), Switch::On, means).wrong()
 }
 
 /// Does the same in all modules, if triggers have come since that was last done.
 pub(crate) fn follow_new_tails(process: &'static Process) {
     let arena = process.arena();
-    let Some(generation) = Triggers::of(arena).map(|triggers| triggers.generation()) else { return };
-    if FOLLOWED.load(Relaxed) == generation {
+    let generation = Triggers::of(arena).map_or(0, |triggers| triggers.generation());
+    if FOLLOWED.load(Relaxed) == generation && IS_LEFT.load(Relaxed) == 0 {
         return;
     }
     let mask = system::block_signals();
     if let Some(_lock) = Lock::try_take(&process.module_lock) {
         FOLLOWED.store(generation, Relaxed);
+        if IS_LEFT.swap(0, Relaxed) != 0 {
+            switch_tails(arena, None);
+        }
         let means = Means::live();
         for known in used() {
             // SAFETY: registered modules stay loaded while the lock is held.
@@ -261,6 +271,36 @@ pub(crate) fn follow_new_tails(process: &'static Process) {
         }
     }
     system::set_signal_mask(mask);
+}
+
+/// Gives the tail exits of functions the hooks that triggers now want: those of functions that these
+/// triggers name, or all. The caller holds the module lock.
+pub(crate) fn switch_tails(arena: &Arena, triggers: Option<Triggers>) {
+    let (whole, means) = (whole(), Means::live());
+    for known in used() {
+        // SAFETY: registered modules stay loaded while the lock is held.
+        let Some(module) = (unsafe { known.module.load(Acquire).as_ref() }) else { continue };
+        let Some(image) = Image::of(module.elf_header.load(Relaxed)) else { continue };
+        // SAFETY: as above.
+        let (sites, calls) =
+            unsafe { (Sites::of(module, &image.text), PlainExits::of(module, &image.text, *arena)) };
+        // Sites that are off get their hook when they are switched on.
+        let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
+        let counts = match triggers {
+            Some(triggers) => {
+                let mut counts =
+                    switch::switch(&sites, sites.tail_exits_of(triggers).filter(is_on), Switch::On, means);
+                counts.add(switch::switch(&calls, calls.numbers_of(triggers), Switch::On, means));
+                counts
+            }
+            None => {
+                let mut counts = switch::switch(&sites, sites.tail_exits().filter(is_on), Switch::On, means);
+                counts.add(switch::switch(&calls, calls.all_changed(), Switch::On, means));
+                counts
+            }
+        };
+        arena.count(counter::SITES_UNPATCHED, counts.wrong().into());
+    }
 }
 
 /// The module is about to be unloaded. The caller holds the module lock.

@@ -10,6 +10,7 @@
 //! fork             a forked child gets an arena of its own
 //! pause            recording off and on again, for one thread or all
 //! control          other processes choose what is recorded, through a socket
+//! live_triggers    triggers that others arm while the process runs
 //! min_duration     from which duration on calls are recorded
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
@@ -31,6 +32,7 @@ pub(crate) mod crash;
 pub(crate) mod fork;
 pub(crate) mod keeper;
 pub(crate) mod live;
+pub(crate) mod live_triggers;
 pub(crate) mod marks;
 pub(crate) mod memory_lock;
 pub(crate) mod min_duration;

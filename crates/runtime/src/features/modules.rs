@@ -1,7 +1,7 @@
 //! Traced objects are loaded and unloaded.
 #![allow(unsafe_code)] // A buffer that the lock's holder has.
 
-use crate::features::{calling, fork, live, site_set};
+use crate::features::{calling, fork, live, live_triggers, site_set};
 use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind};
 use crate::state::process::{self, Process, process_state};
@@ -104,6 +104,7 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
             };
             fill(process, arena, &claim, entry, &file);
             site_set::add(process, arena, &entry, &file);
+            live_triggers::add(arena, &entry);
             module.index.store(claim.index, Relaxed);
         }
         None => arena.count(counter::MODULES_WITHOUT_PLACE, 1),

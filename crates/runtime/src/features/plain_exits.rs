@@ -6,12 +6,16 @@
 #![allow(unsafe_code)] // Code of a loaded module, by its addresses.
 
 use crate::features::switch::SiteList;
-use crate::state::trigger_table::Triggers;
+use crate::state::arena::Arena;
+use crate::state::trigger_table::{self, Triggers};
 use crate::sys::image::Text;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_hooks::ModuleDescriptor;
 use everycall_hooks::arch::jump::{self, INSTRUCTION_MAX, Registers};
 use everycall_patch::{Refusal, SITE_SIZE, Site};
+
+/// Where hooks begin.
+const HOOK_ALIGN: u64 = 64;
 
 /// `call`, and what is there while the call's target changes.
 const OPCODES: [u8; 2] = [0xe8, 0xa9];
@@ -20,7 +24,7 @@ const OPCODES: [u8; 2] = [0xe8, 0xa9];
 pub(crate) struct PlainExits<'a> {
     module: &'a ModuleDescriptor,
     text: &'a [Text],
-    triggers: Triggers,
+    arena: Arena,
 }
 
 impl<'a> PlainExits<'a> {
@@ -28,8 +32,8 @@ impl<'a> PlainExits<'a> {
     ///
     /// # Safety
     /// The module stays loaded that long.
-    pub(crate) unsafe fn of(module: &'a ModuleDescriptor, text: &'a [Text], triggers: Triggers) -> Self {
-        PlainExits { module, text, triggers }
+    pub(crate) unsafe fn of(module: &'a ModuleDescriptor, text: &'a [Text], arena: Arena) -> Self {
+        PlainExits { module, text, arena }
     }
 
     fn hook(&self) -> u64 {
@@ -42,8 +46,32 @@ impl<'a> PlainExits<'a> {
         start.wrapping_add(code.wrapping_sub(first).into())
     }
 
-    /// The code offsets of all such calls.
+    /// The code offsets of all such calls in the functions that triggers follow.
     pub(crate) fn numbers(&self) -> impl Iterator<Item = u32> + Clone {
+        self.numbers_in(Triggers::all(&self.arena).flat_map(Triggers::ranges_with_tails))
+    }
+
+    /// The same in the functions that these triggers name.
+    pub(crate) fn numbers_of(&self, triggers: Triggers) -> impl Iterator<Item = u32> + Clone {
+        self.numbers_in(triggers.ranges(|_| true))
+    }
+
+    /// All that lead to the other hook, wherever they are.
+    pub(crate) fn all_changed(&self) -> impl Iterator<Item = u32> + Clone {
+        let start = self.module.start.load(Relaxed);
+        let first = (start as u32).wrapping_sub(self.module.bias_entry.load(Relaxed));
+        let texts = self.text.iter().filter_map(move |text| {
+            let code = |address: u64| Some(first + u32::try_from(address.checked_sub(start)?).ok()?);
+            Some((code(text.start)?, code(text.end)?))
+        });
+        let hook = self.hook();
+        self.numbers_in(texts).filter(move |code| self.target(self.address(*code)) == hook)
+    }
+
+    fn numbers_in(
+        &self,
+        ranges: impl Iterator<Item = (u32, u32)> + Clone,
+    ) -> impl Iterator<Item = u32> + Clone {
         let size = self.module.size.load(Relaxed);
         let start = self.module.start.load(Relaxed);
         let is_there = move |first: u32, end: u32| {
@@ -51,8 +79,7 @@ impl<'a> PlainExits<'a> {
             address.wrapping_sub(start) < size
                 && Text::of(self.text, address, (end - first) as usize).is_some()
         };
-        let ranges = self.triggers.ranges_with_tails().filter(move |(first, end)| is_there(*first, *end));
-        ranges.flat_map(move |(first, end)| {
+        ranges.filter(move |(first, end)| is_there(*first, *end)).flat_map(move |(first, end)| {
             let last = end.saturating_sub(SITE_SIZE as u32);
             (first..last).filter(move |code| self.is_tail_exit(self.address(*code), self.address(end)))
         })
@@ -63,11 +90,11 @@ impl<'a> PlainExits<'a> {
         unsafe { (address as *const u8).read_volatile() }
     }
 
+    /// What is there, as far as the segment goes: it may end behind a function's last jump.
     fn bytes<const SIZE: usize>(&self, address: u64) -> [u8; SIZE] {
         let mut bytes = [0; SIZE];
-        if Text::of(self.text, address, SIZE).is_some() {
-            bytes.iter_mut().zip(address..).for_each(|(byte, at)| *byte = Self::byte(at));
-        }
+        let is_there = |(_, at): &(&mut u8, u64)| Text::of(self.text, *at, 1).is_some();
+        bytes.iter_mut().zip(address..).take_while(is_there).for_each(|(byte, at)| *byte = Self::byte(at));
         bytes
     }
 
@@ -92,6 +119,14 @@ impl<'a> PlainExits<'a> {
         jump::behind_exit(&code, behind, &Registers::default()).is_some()
     }
 
+    /// The hook that compilers' calls lead to: it lies before the exit hook.
+    fn plain_hook(&self) -> Option<u64> {
+        let exit = self.module.exit_hook.load(Relaxed);
+        (1..4096 / HOOK_ALIGN)
+            .map(|steps| exit.wrapping_sub(steps * HOOK_ALIGN))
+            .find(|place| jump::is_plain_exit_hook(&self.bytes::<INSTRUCTION_MAX>(*place), *place, exit))
+    }
+
     fn is_exit_hook(&self, target: u64) -> bool {
         let exit = self.module.exit_hook.load(Relaxed);
         let near = exit.abs_diff(target) < 4096;
@@ -104,7 +139,15 @@ impl SiteList for PlainExits<'_> {
     fn get(&self, number: u32) -> Option<Result<(Site, Text), Refusal>> {
         let address = self.address(number);
         let text = Text::of(self.text, address, SITE_SIZE)?;
-        let site = Site::of_call(address, self.hook()).and_then(|site| site.instead_of(self.target(address)));
+        let (target, hook) = (self.target(address), self.hook());
+        // While a site changes, its target is whole.
+        let site = match trigger_table::follows_tails_of(&self.arena, number) {
+            true => Site::of_call(address, hook).and_then(|site| site.instead_of(target)),
+            false => {
+                let plain = if target == hook { self.plain_hook()? } else { target };
+                Site::of_call(address, plain).and_then(|site| site.instead_of(hook))
+            }
+        };
         Some(site.map(|site| (site, text)))
     }
 }

@@ -104,6 +104,7 @@ fn read_triggers(path: &[u8]) -> Result<SiteSet<'static>, Trouble> {
     let bytes: &'static [u8] = unsafe { core::slice::from_raw_parts(base, length) };
     let set = match SiteSet::parse(bytes, Crc::of) {
         Ok(set) if set.is_selection() => Err(Trouble::NoTriggers),
+        Ok(set) if set.is_live() => Err(Trouble::Damaged),
         Ok(set) => {
             let _ = system::protect(base as u64, length as u64, PROT_READ);
             return Ok(set);
@@ -150,24 +151,48 @@ fn read(path: &[u8], before: usize) -> Result<Block, Trouble> {
 /// holds the module lock.
 pub(crate) fn add(process: &Process, arena: &Arena, entry: &ModuleEntry, file: &MappedFile) {
     let (Some(set), Some(triggers)) = (thresholds::set(), Triggers::of(arena)) else { return };
-    let size = entry.end.saturating_sub(entry.start);
-    let Some(code_end) = u32::try_from(size).ok().and_then(|size| entry.code_start.checked_add(size)) else {
-        return;
-    };
-    let module = set.modules().find(|module| is_same(module, entry));
-    if module.is_none() {
+    let Some((first, code_end)) = code_of(entry) else { return };
+    if !set.modules().any(|module| is_same(&module, entry)) {
         // SAFETY: the scratch buffer is the lock holder's.
         compare_names(set, file.path(unsafe { &*process.scratch() }));
     }
     let mut thresholds = [NEVER; RULES as usize];
     for (threshold, rule) in thresholds.iter_mut().zip(0..set.rule_count()) {
-        *threshold = set.rule(rule).map_or(NEVER, |rule| thresholds::ticks(rule.threshold_ns, Bound::Lower));
+        *threshold = set.rule(rule).map_or(NEVER, |rule| match rule.threshold_ns {
+            NEVER => NEVER,
+            threshold_ns => thresholds::ticks(threshold_ns, Bound::Lower),
+        });
     }
-    let code = |address: u64| {
+    let sites = sites_in(set, entry, &thresholds);
+    if triggers.replace(first, code_end, sites) > 0 && is_heard() && !IS_FULL_TOLD.swap(true, Relaxed) {
+        system::warn(&[
+            b"everycall: ",
+            env::TRIGGERS.as_bytes(),
+            b" names more functions than there is room for, in libraries that are loaded several times; calls of some aren't looked at.\n",
+        ]);
+    }
+}
+
+/// A module's range of code: its first offset, and the one after it.
+pub(crate) fn code_of(entry: &ModuleEntry) -> Option<(u32, u32)> {
+    let size = u32::try_from(entry.end.saturating_sub(entry.start)).ok()?;
+    Some((entry.code_start, entry.code_start.checked_add(size)?))
+}
+
+/// The functions of a module that a set names, with the thresholds of their rules.
+pub(crate) fn sites_in<'a>(
+    set: &SiteSet<'a>,
+    entry: &ModuleEntry,
+    thresholds: &[u64; RULES as usize],
+) -> impl Iterator<Item = TriggerSite> + use<'a> {
+    let (entry, thresholds, set) = (*entry, *thresholds, *set);
+    let size = entry.end.saturating_sub(entry.start);
+    let code = move |address: u64| {
         let offset = address.wrapping_add(entry.base).checked_sub(entry.start)?;
         (offset < size).then(|| u32::try_from(offset).ok()?.checked_add(entry.code_start)).flatten()
     };
-    let sites = module.iter().flat_map(|module| set.sites_of(module)).filter_map(|site| {
+    let module = set.modules().find(|module| is_same(module, &entry));
+    module.into_iter().flat_map(move |module| set.sites_of(&module)).filter_map(move |site| {
         Some(TriggerSite {
             first: code(site.start)?,
             end: code(site.end - 1)?.checked_add(1)?,
@@ -176,17 +201,7 @@ pub(crate) fn add(process: &Process, arena: &Arena, entry: &ModuleEntry, file: &
             threshold: *thresholds.get(site.rule as usize)?,
             ..TriggerSite::default()
         })
-    });
-    if triggers.replace(entry.code_start, code_end, sites) > 0
-        && is_heard()
-        && !IS_FULL_TOLD.swap(true, Relaxed)
-    {
-        system::warn(&[
-            b"everycall: ",
-            env::TRIGGERS.as_bytes(),
-            b" names more functions than there is room for, in libraries that are loaded several times; calls of some aren't looked at.\n",
-        ]);
-    }
+    })
 }
 
 fn is_same(module: &SetModule, entry: &ModuleEntry) -> bool {

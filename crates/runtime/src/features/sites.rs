@@ -3,8 +3,9 @@
 #![allow(unsafe_code)] // Lists of sites that the linker made.
 
 use crate::features::switch::SiteList;
+use crate::state::arena::Arena;
 use crate::state::process::process;
-use crate::state::trigger_table::Triggers;
+use crate::state::trigger_table::{self, Triggers};
 use crate::sys::image::Text;
 use core::mem::offset_of;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,8 +20,8 @@ pub(crate) struct Sites<'a> {
     text: &'a [Text],
     nops: &'a [u8],
     sleds: &'a [u8],
-    /// Those of the process, where it has any.
-    triggers: Option<Triggers>,
+    /// The process's, if it is traced: its triggers say which tail exits have which hook.
+    arena: Option<Arena>,
 }
 
 impl<'a> Sites<'a> {
@@ -29,9 +30,9 @@ impl<'a> Sites<'a> {
     /// # Safety
     /// The module stays loaded that long, and its lists come from its linker.
     pub(crate) unsafe fn of(module: &'a ModuleDescriptor, text: &'a [Text]) -> Sites<'a> {
-        let triggers = process().and_then(|process| Triggers::of(process.arena()));
+        let arena = process().map(|process| *process.arena());
         // SAFETY: by contract.
-        unsafe { Sites { module, text, nops: list(&module.sites), sleds: list(&module.sleds), triggers } }
+        unsafe { Sites { module, text, nops: list(&module.sites), sleds: list(&module.sleds), arena } }
     }
 
     /// The numbers of all sites.
@@ -46,26 +47,40 @@ impl<'a> Sites<'a> {
 
     /// The numbers of the tail exits that triggers follow.
     pub(crate) fn followed(&self) -> impl Iterator<Item = u32> + Clone {
-        self.numbers().filter(|number| self.is_followed(*number))
+        self.tail_exits().filter(|number| {
+            let code = self.code(self.function(*number));
+            self.arena.is_some_and(|arena| trigger_table::follows_tails_of(&arena, code))
+        })
     }
 
-    fn is_followed(&self, number: u32) -> bool {
-        let number = number as usize;
-        let function = match number.checked_sub(self.nops.len() / NopSite::SIZE) {
-            None => entry::<NopSite>(self.nops, number)
-                .filter(|(_, site)| site.kind == site_kind::TAIL_EXIT)
-                .map(|(place, site)| function_of(&site, place)),
-            Some(number) => entry::<XraySled>(self.sleds, number)
-                .filter(|(_, sled)| sled.kind == sled_kind::TAIL_EXIT)
-                .map(|(place, sled)| function_of_sled(&sled, place)),
+    /// The numbers of the tail exits of functions that these triggers name.
+    pub(crate) fn tail_exits_of(&self, triggers: Triggers) -> impl Iterator<Item = u32> + Clone {
+        self.tail_exits()
+            .filter(move |number| triggers.sites_at(self.code(self.function(*number))).next().is_some())
+    }
+
+    /// The numbers of all tail exits.
+    pub(crate) fn tail_exits(&self) -> impl Iterator<Item = u32> + Clone {
+        let is_one = |number: u32| {
+            let number = number as usize;
+            match number.checked_sub(self.nops.len() / NopSite::SIZE) {
+                None => entry::<NopSite>(self.nops, number)
+                    .is_some_and(|(_, site)| site.kind == site_kind::TAIL_EXIT),
+                Some(number) => entry::<XraySled>(self.sleds, number)
+                    .is_some_and(|(_, sled)| sled.kind == sled_kind::TAIL_EXIT),
+            }
         };
-        function.is_some_and(|function| self.follows(function))
+        self.numbers().filter(move |number| is_one(*number))
+    }
+
+    /// The code offset of a function.
+    fn code(&self, function: u64) -> u32 {
+        (function as u32).wrapping_sub(self.module.bias_entry.load(Relaxed))
     }
 
     /// Whether a trigger follows the tail calls of a function.
     fn follows(&self, function: u64) -> bool {
-        let code = (function as u32).wrapping_sub(self.module.bias_entry.load(Relaxed));
-        self.triggers.is_some_and(|triggers| triggers.follows_tails_of(code))
+        self.arena.is_some_and(|arena| trigger_table::follows_tails_of(&arena, self.code(function)))
     }
 
     /// The hook of a tail exit of a function, and the one that it has otherwise.

@@ -11,6 +11,7 @@
 //! places           which module contains an address
 //! trigger_table    armed functions and posted calls
 //! own_triggers     the same, written by the process itself in an arena of its own
+//! live_areas       which clients have triggers, armed while the process runs
 //! thresholds       the thresholds of a set of functions
 //! selection        which functions are recorded
 //! dropped          counts of short calls that are dropped
@@ -36,6 +37,7 @@ pub(crate) mod crash_file;
 pub(crate) mod dropped;
 pub(crate) mod hub;
 pub(crate) mod kept_calls;
+pub(crate) mod live_areas;
 pub(crate) mod local;
 pub(crate) mod module_table;
 pub(crate) mod own_triggers;

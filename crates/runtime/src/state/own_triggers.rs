@@ -8,8 +8,10 @@ use core::sync::atomic::{
     AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
 };
 use everycall_format::Wire;
+use everycall_format::site_set::{SiteSet, throws};
 use everycall_format::trigger::{
-    CALLS, GROW_TICKS, NEVER, RULES, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, call_state,
+    CALLS, GROW_TICKS, NEVER, RULES, TYPES, ThrownType, TriggerHeader, TriggerRule, TriggerSite,
+    TriggeredCall, call_state, type_at,
 };
 
 impl Triggers {
@@ -26,6 +28,49 @@ impl Triggers {
         let mut bytes = [0; TriggerHeader::SIZE];
         header.write(&mut bytes);
         arena.put_bytes(arena.offset_of(self.base as u64), &bytes);
+    }
+
+    /// Writes the header of an area for a client, which has no sites yet. Threads may use `memory`
+    /// bytes beyond their rings.
+    pub(crate) fn begin_live(&self, arena: &Arena, memory: u64) {
+        self.end_live();
+        for rule in (0..RULES).map(|rule| self.rule(rule)) {
+            for count in [
+                field!(rule, TriggerRule, quiet_until, AtomicU64),
+                field!(rule, TriggerRule, bar, AtomicU64),
+                field!(rule, TriggerRule, least, AtomicU64),
+                field!(rule, TriggerRule, fired, AtomicU64),
+                field!(rule, TriggerRule, missed, AtomicU64),
+                field!(rule, TriggerRule, not_armed, AtomicU64),
+            ] {
+                count.store(0, Relaxed);
+            }
+        }
+        for call in (0..CALLS).map(|index| self.call(index)) {
+            // One that is being filled is freed by whoever takes it.
+            let state = field!(call, TriggeredCall, state, AtomicU32);
+            let _ = state.compare_exchange(call_state::POSTED, call_state::FREE, Release, Relaxed);
+        }
+        let segments = memory.checked_div(arena.layout().segment_size).unwrap_or(0);
+        let allowed = u32::try_from(segments).unwrap_or(u32::MAX);
+        field!(self.base, TriggerHeader, segments_allowed, AtomicU32).store(allowed, Relaxed);
+        field!(self.base, TriggerHeader, grow_ticks, AtomicU64).store(GROW_TICKS, Relaxed);
+        self.hear(self.bell());
+        field!(self.base, TriggerHeader, in_use, AtomicU32).store(1, Release);
+    }
+
+    /// Removes what a client's area has.
+    pub(crate) fn end_live(&self) {
+        field!(self.base, TriggerHeader, in_use, AtomicU32).store(0, Relaxed);
+        field!(self.base, TriggerHeader, floor, AtomicU64).store(NEVER, SeqCst);
+        for word in [
+            field!(self.base, TriggerHeader, sites, AtomicU32),
+            field!(self.base, TriggerHeader, thrown, AtomicU32),
+            field!(self.base, TriggerHeader, thrown_anywhere, AtomicU32),
+            field!(self.base, TriggerHeader, thrown_types, AtomicU32),
+        ] {
+            word.store(0, Release);
+        }
     }
 
     /// Replaces the sites in a module's range of code, `first` to `end`, by `sites`, which are in
@@ -130,6 +175,28 @@ impl Triggers {
             field!(rule, TriggerRule, fired, AtomicU64).load(Relaxed),
             field!(rule, TriggerRule, missed, AtomicU64).load(Relaxed),
         )
+    }
+}
+
+/// Writes for which exceptions the rules of a set wait.
+pub(crate) fn put_throws(triggers: &Triggers, set: &SiteSet<'_>) {
+    let rules_with = |throw: u32| {
+        let rules = (0..set.rule_count().min(RULES)).filter_map(|rule| Some((rule, set.rule(rule)?)));
+        rules.filter(|(_, set)| set.throws & throw != 0).fold(0, |all, (rule, _)| all | 1 << rule)
+    };
+    let mut count = 0;
+    for (index, thrown) in (0..TYPES).zip(set.types()) {
+        let place = triggers.at(type_at(index));
+        field!(place, ThrownType, hash, AtomicU64).store(thrown.hash, Relaxed);
+        field!(place, ThrownType, rules, AtomicU32).store(thrown.rules, Relaxed);
+        count += 1;
+    }
+    for (word, value) in [
+        (field!(triggers.base, TriggerHeader, thrown_types, AtomicU32), count),
+        (field!(triggers.base, TriggerHeader, thrown_anywhere, AtomicU32), rules_with(throws::ANYWHERE)),
+        (field!(triggers.base, TriggerHeader, thrown, AtomicU32), rules_with(throws::ANY)),
+    ] {
+        word.store(value, Release);
     }
 }
 

@@ -72,6 +72,8 @@ pub(crate) struct Process {
     pub(crate) kept_calls: KeptCalls,
     /// Its crash file.
     pub(crate) crash: CrashFile,
+    /// Segments that threads have beyond their rings for triggers.
+    pub(crate) segments_beyond: AtomicU32,
     /// Functions whose short calls are counted.
     pub(crate) short_map: ShortMap,
     /// Control block of threads that run untraced. A forked child finds it blank, too: its first

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // Shared memory: fields of structures in the arena, by their addresses.
 
 use crate::state::arena::Arena;
+use crate::state::live_areas;
 use crate::state::process::Process;
 use core::mem::offset_of;
 use core::sync::atomic::{
@@ -10,8 +11,8 @@ use core::sync::atomic::{
 };
 use everycall_format::event::ESCAPE_FIRST;
 use everycall_format::trigger::{
-    CALLS, NEVER, RULES, Sites, TriggerHeader, TriggerRule, TriggerSite, TriggeredCall, WAIT_TICKS, call_at,
-    call_state, rule_at, site_flags,
+    CALLS, LIVE_AREAS, LIVE_SITES, NEVER, RULES, Sites, TYPES, ThrownType, TriggerHeader, TriggerRule,
+    TriggerSite, TriggeredCall, WAIT_TICKS, area_size, call_at, call_state, rule_at, site_flags, type_at,
 };
 use everycall_ring::Control;
 
@@ -20,6 +21,8 @@ use everycall_ring::Control;
 pub(crate) struct Triggers {
     pub(crate) base: *mut u8,
     pub(crate) capacity: u32,
+    /// Whether they are a client's, armed while the process runs.
+    pub(crate) is_live: bool,
 }
 
 /// A function that a trigger names.
@@ -29,14 +32,38 @@ pub(crate) struct Site {
     pub(crate) threshold: u64,
     /// Whether a call goes on behind its tail calls.
     pub(crate) counts_tails: bool,
+    /// Whether its calls are kept when something is thrown in them.
+    pub(crate) is_for_throws: bool,
 }
 
 impl Triggers {
-    /// The triggers of `arena`. `None` if it has no space for any.
+    /// The triggers of `record` or of the process itself in `arena`. `None` if it has no space for
+    /// any.
     pub(crate) fn of(arena: &Arena) -> Option<Triggers> {
         let layout = arena.layout();
-        let at = layout.triggers_at()?;
-        Some(Triggers { base: arena.base().wrapping_add(at as usize), capacity: layout.trigger_sites })
+        let base = arena.base().wrapping_add(layout.triggers_at()? as usize);
+        Some(Triggers { base, capacity: layout.trigger_sites, is_live: false })
+    }
+
+    /// Area `index` for clients' triggers. `None` if there is no such area.
+    pub(crate) fn live(arena: &Arena, index: u32) -> Option<Triggers> {
+        let at = arena.layout().live_triggers_at(index)?;
+        let base = arena.base().wrapping_add(at as usize);
+        Some(Triggers { base, capacity: LIVE_SITES, is_live: true })
+    }
+
+    /// All triggers of `arena`: those of `record` or of the process itself, and those of clients.
+    pub(crate) fn all(arena: &Arena) -> impl Iterator<Item = Triggers> + Clone + use<> {
+        let in_use = live_areas::in_use();
+        let first_live = if in_use == 0 { None } else { Triggers::live(arena, 0) };
+        let areas = (0..LIVE_AREAS).filter(move |index| in_use & 1 << index != 0);
+        let live = first_live.into_iter().flat_map(move |first| {
+            areas.clone().map(move |index| {
+                let before = u64::from(index) * area_size(LIVE_SITES);
+                Triggers { base: first.base.wrapping_add(before as usize), ..first }
+            })
+        });
+        Triggers::of(arena).into_iter().chain(live)
     }
 
     pub(crate) fn floor(&self) -> u64 {
@@ -76,8 +103,8 @@ impl Triggers {
             .map(|site| Site {
                 rule: field!(site, TriggerSite, rule, AtomicU32).load(Relaxed).min(RULES - 1),
                 threshold: field!(site, TriggerSite, threshold, AtomicU64).load(Relaxed),
-                counts_tails: field!(site, TriggerSite, flags, AtomicU32).load(Relaxed) & site_flags::NO_TAIL
-                    == 0,
+                counts_tails: flags_of(site) & site_flags::NO_TAIL == 0,
+                is_for_throws: flags_of(site) & site_flags::THREW != 0,
             })
     }
 
@@ -86,19 +113,48 @@ impl Triggers {
         self.sites_at(code).any(|site| site.counts_tails)
     }
 
-    /// The ranges of code whose tail calls are followed, from index `from` on, with their indices.
+    /// The ranges of code whose tail calls are followed.
     pub(crate) fn ranges_with_tails(self) -> impl Iterator<Item = (u32, u32)> + Clone {
+        self.ranges(|flags| flags & site_flags::NO_TAIL == 0)
+    }
+
+    /// The ranges of code of the functions whose sites have such flags.
+    pub(crate) fn ranges(
+        self,
+        are_meant: impl Fn(u32) -> bool + Clone,
+    ) -> impl Iterator<Item = (u32, u32)> + Clone {
         let sites = self.sites();
-        (0..sites.count).map(move |index| self.at(sites.at(index))).filter_map(|site| {
-            let flags = field!(site, TriggerSite, flags, AtomicU32).load(Relaxed);
+        (0..sites.count).map(move |index| self.at(sites.at(index))).filter_map(move |site| {
             let first = field!(site, TriggerSite, first, AtomicU32).load(Relaxed);
             let end = field!(site, TriggerSite, end, AtomicU32).load(Relaxed);
-            (flags & site_flags::NO_TAIL == 0 && first < end).then_some((first, end))
+            (are_meant(flags_of(site)) && first < end).then_some((first, end))
         })
     }
 
     pub(crate) fn names(&self, code: u32) -> bool {
-        self.sites_at(code).any(|site| site.threshold != NEVER)
+        self.sites_at(code).any(|site| site.threshold != NEVER || site.is_for_throws)
+    }
+
+    /// Whether a trigger waits for exceptions.
+    pub(crate) fn waits_for_throws(&self) -> bool {
+        field!(self.base, TriggerHeader, thrown, AtomicU32).load(Relaxed) != 0
+            || field!(self.base, TriggerHeader, thrown_types, AtomicU32).load(Relaxed) != 0
+    }
+
+    /// The rules that wait for exceptions of the type with this hash, a bit for each.
+    pub(crate) fn rules_for_throw(&self, hash: Option<u64>) -> u32 {
+        let any = field!(self.base, TriggerHeader, thrown, AtomicU32).load(Acquire);
+        let count = field!(self.base, TriggerHeader, thrown_types, AtomicU32).load(Acquire).min(TYPES);
+        let types = (0..count).map(|index| self.at(type_at(index)));
+        let rules = types
+            .filter(|place| Some(field!(*place, ThrownType, hash, AtomicU64).load(Relaxed)) == hash)
+            .map(|place| field!(place, ThrownType, rules, AtomicU32).load(Relaxed));
+        rules.fold(any, |all, rules| all | rules)
+    }
+
+    /// The rules that wait for exceptions wherever they are thrown.
+    pub(crate) fn rules_for_throws_anywhere(&self) -> u32 {
+        field!(self.base, TriggerHeader, thrown_anywhere, AtomicU32).load(Relaxed)
     }
 
     pub(crate) fn rule(&self, index: u32) -> *mut u8 {
@@ -204,6 +260,16 @@ impl Triggers {
         let (floor, count) = floor_and_sites.split_at_mut(size_of::<u64>());
         floor.copy_from_slice(&self.floor().to_le_bytes());
         count.copy_from_slice(&word.to_le_bytes());
+        let mut throws = [0; THROWS];
+        for (bytes, value) in throws.as_chunks_mut().0.iter_mut().zip([
+            field!(self.base, TriggerHeader, thrown, AtomicU32).load(Acquire),
+            field!(self.base, TriggerHeader, thrown_anywhere, AtomicU32).load(Acquire),
+            field!(self.base, TriggerHeader, thrown_types, AtomicU32).load(Acquire),
+        ]) {
+            *bytes = value.to_le_bytes();
+        }
+        let types = field!(self.base, TriggerHeader, thrown_types, AtomicU32).load(Acquire).min(TYPES);
+        let (types_at, types_size) = (self.at(type_at(0)), types as usize * size_of::<ThrownType>());
         let sites = Sites::of(word, self.capacity);
         let address = self.at(sites.at(0));
         let size = u64::from(sites.count) * size_of::<TriggerSite>() as u64;
@@ -214,6 +280,11 @@ impl Triggers {
             floor_and_sites,
             given_up: given_up.to_le_bytes(),
             generation: generation.to_le_bytes(),
+            throws,
+            // SAFETY: as below. The recorder only adds to them.
+            types: (arena.offset_of(types_at as u64), unsafe {
+                core::slice::from_raw_parts(types_at.cast_const(), types_size)
+            }),
             // SAFETY: within the triggers, which are never unmapped. The recorder writes new sites
             // into the other half.
             sites: (arena.offset_of(address as u64), unsafe {
@@ -221,6 +292,15 @@ impl Triggers {
             }),
         }
     }
+}
+
+fn flags_of(site: *mut u8) -> u32 {
+    field!(site, TriggerSite, flags, AtomicU32).load(Relaxed)
+}
+
+/// Whether a trigger follows the tail calls of the function with this code.
+pub(crate) fn follows_tails_of(arena: &Arena, code: u32) -> bool {
+    Triggers::all(arena).any(|triggers| triggers.follows_tails_of(code))
 }
 
 /// A parent's triggers, as its forked child copies them: parts of the arena with their offsets.
@@ -232,8 +312,16 @@ pub(crate) struct Inheritance {
     floor_and_sites: [u8; FLOOR_AND_SITES],
     given_up: [u8; size_of::<u64>()],
     generation: [u8; size_of::<u32>()],
+    throws: [u8; THROWS],
+    types: (u64, &'static [u8]),
     sites: (u64, &'static [u8]),
 }
+
+/// Bytes of the words that say for which exceptions rules wait, from [`TriggerHeader::thrown`] on.
+const THROWS: usize = 3 * size_of::<u32>();
+const _: () = assert!(
+    offset_of!(TriggerHeader, thrown_types) + size_of::<u32>() == offset_of!(TriggerHeader, thrown) + THROWS
+);
 
 /// Bytes of the lowest threshold and the number of sites, which begin the header.
 const FLOOR_AND_SITES: usize = offset_of!(TriggerHeader, sites) + size_of::<u32>();
@@ -243,6 +331,8 @@ impl Inheritance {
     pub(crate) fn put(&self, mut put: impl FnMut(u64, &[u8]) -> bool) -> bool {
         let at = |field: usize| self.at + field as u64;
         put(self.sites.0, self.sites.1)
+            && put(self.types.0, self.types.1)
+            && put(at(offset_of!(TriggerHeader, thrown)), &self.throws)
             && put(self.at, &self.floor_and_sites)
             && put(at(offset_of!(TriggerHeader, given_up)), &self.given_up)
             && put(at(offset_of!(TriggerHeader, generation)), &self.generation)
@@ -271,18 +361,22 @@ impl Inheritance {
 /// its reader hasn't come yet. The reader may wait for a CPU for long, and still finds what was
 /// there.
 pub(crate) fn are_awaited(arena: &Arena) -> bool {
-    Triggers::of(arena).is_some_and(|triggers| triggers.is_awaited())
+    Triggers::all(arena).any(|triggers| triggers.is_awaited())
 }
 
 /// Whether a call of the thread in slot `slot` with this generation waits for its reader.
 pub(crate) fn is_awaited(arena: &Arena, slot: u32, generation: u32) -> bool {
-    Triggers::of(arena)
-        .is_some_and(|triggers| triggers.is_awaited() && triggers.has_call_of(slot, generation))
+    Triggers::all(arena).any(|triggers| triggers.is_awaited() && triggers.has_call_of(slot, generation))
 }
 
 /// The value that hooks compare if `floor` is the lowest threshold.
 fn low_floor(floor: u64) -> u32 {
     u32::try_from(floor.saturating_add(1)).unwrap_or(u32::MAX)
+}
+
+/// The lowest threshold of all triggers.
+fn lowest(arena: &Arena) -> u64 {
+    Triggers::all(arena).map(|triggers| triggers.floor()).min().unwrap_or(NEVER)
 }
 
 /// Updates the thread's floor. While short calls are dropped, it is 0.
@@ -291,12 +385,12 @@ pub(crate) fn look_at_floor(process: &Process, control: &Control) {
         control.trigger_floor.store(floor, SeqCst);
         control.floor.store(if control.short.load(Relaxed) == 0 { floor } else { 0 }, SeqCst);
     };
-    let Some(triggers) = Triggers::of(process.arena()) else { return set(u32::MAX) };
+    let arena = process.arena();
     loop {
-        let floor = triggers.floor();
+        let floor = lowest(arena);
         set(low_floor(floor));
         // A thread that lowered it meanwhile has already lowered ours, before we wrote it.
-        if triggers.floor() == floor {
+        if lowest(arena) == floor {
             return;
         }
     }
@@ -304,20 +398,36 @@ pub(crate) fn look_at_floor(process: &Process, control: &Control) {
 
 /// Updates the floors of all threads after sites were added.
 pub(crate) fn lower_floors(process: &'static Process) {
-    let arena = process.arena();
-    let Some(triggers) = Triggers::of(arena) else { return };
-    let floor = low_floor(triggers.floor());
+    let floor = low_floor(lowest(process.arena()));
     for control in process.controls() {
         control.trigger_floor.fetch_min(floor, SeqCst);
         control.floor.fetch_min(floor, SeqCst);
     }
 }
 
+/// Updates the floors of all threads after sites were taken away. A thread that does it itself at
+/// the same time may keep a floor that is too low until it looks again. The caller holds the module
+/// lock.
+pub(crate) fn raise_floors(process: &'static Process) {
+    let floor = low_floor(lowest(process.arena()));
+    for control in process.controls() {
+        let before = control.trigger_floor.load(SeqCst);
+        // Not if short calls are dropped: then the floor is 0.
+        if before < floor && control.trigger_floor.compare_exchange(before, floor, SeqCst, Relaxed).is_ok() {
+            let _ = control.floor.compare_exchange(before, floor, SeqCst, Relaxed);
+        }
+    }
+    // `record` may have lowered one meanwhile.
+    lower_floors(process);
+}
+
 /// Whether the ring of a thread with a matching call may get one more segment beyond its limit.
 pub(crate) fn may_grow(process: &Process) -> bool {
-    let Some(triggers) = Triggers::of(process.arena()) else { return false };
-    let allowed = field!(triggers.base, TriggerHeader, segments_allowed, AtomicU32).load(Relaxed);
-    field!(triggers.base, TriggerHeader, segments_used, AtomicU32).load(Relaxed) < allowed
+    let arena = process.arena();
+    let allowed = Triggers::all(arena)
+        .map(|triggers| field!(triggers.base, TriggerHeader, segments_allowed, AtomicU32).load(Relaxed))
+        .max();
+    allowed.is_some_and(|allowed| process.segments_beyond.load(Relaxed) < allowed)
 }
 
 /// Counts the segments that the thread's ring has beyond its limit.
@@ -327,12 +437,14 @@ pub(crate) fn count_beyond(process: &Process, control: &Control) {
     if before == beyond {
         return;
     }
+    let used = &process.segments_beyond;
+    if beyond > before {
+        used.fetch_add(beyond - before, Relaxed);
+    } else {
+        used.fetch_sub(before - beyond, Relaxed);
+    }
+    // For whoever looks from outside.
     if let Some(triggers) = Triggers::of(process.arena()) {
-        let used = field!(triggers.base, TriggerHeader, segments_used, AtomicU32);
-        if beyond > before {
-            used.fetch_add(beyond - before, Relaxed);
-        } else {
-            used.fetch_sub(before - beyond, Relaxed);
-        }
+        field!(triggers.base, TriggerHeader, segments_used, AtomicU32).store(used.load(Relaxed), Relaxed);
     }
 }

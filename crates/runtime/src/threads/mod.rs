@@ -8,6 +8,7 @@
 //! thread       a thread, as the slow path sees it
 //! divert       what sends a thread's next event to the slow path
 //! triggers     calls of armed functions that took long; tails: those that end in a tail call
+//! throws       exceptions that triggers wait for
 //! short_calls  calls that are dropped because they were short
 //! quick_marks  the program's marks, without the slow path
 //! advance      space in the ring; room: space on the disk
@@ -32,4 +33,5 @@ pub(crate) mod short_calls;
 pub(crate) mod stacks;
 pub(crate) mod tails;
 pub(crate) mod thread;
+pub(crate) mod throws;
 pub(crate) mod triggers;

@@ -20,7 +20,7 @@
 
 use crate::state::places::{self, Place};
 use crate::state::process::Process;
-use crate::state::trigger_table::Triggers;
+use crate::state::trigger_table::{self, Triggers};
 use crate::sys::system;
 use crate::threads::open_calls::{self, Frame, JumpFacts, LastJump};
 use crate::threads::stacks::bounds;
@@ -65,10 +65,13 @@ impl Thread<'_> {
 
     /// The jump by which the innermost call ends, if a trigger follows it.
     fn followed_jump(&self, frame: Frame, behind: u64) -> Option<Jump> {
-        let triggers = Triggers::of(self.process.arena()).filter(|triggers| triggers.has_sites())?;
+        let arena = self.process.arena();
+        if !Triggers::all(arena).any(|triggers| triggers.has_sites()) {
+            return None;
+        }
         let call = self.open.innermost_call()?;
         if !frame.is_start()
-            || self.open.jumped_to_innermost().is_none() && !triggers.follows_tails_of(call.code)
+            || self.open.jumped_to_innermost().is_none() && !trigger_table::follows_tails_of(arena, call.code)
         {
             return None;
         }
@@ -96,8 +99,7 @@ impl Thread<'_> {
         };
         let Some(call) = self.open.innermost_call() else { return };
         let before = self.open.jumped_to_innermost().and_then(|call| call.jump);
-        let follows =
-            Triggers::of(self.process.arena()).is_some_and(|triggers| triggers.follows_tails_of(call.code));
+        let follows = trigger_table::follows_tails_of(self.process.arena(), call.code);
         let last = LastJump { ticks, target: through_stub(self.process, target), code };
         triggers::judge_jump(self, &call, last);
         // One that calls itself in turn, through others perhaps, would fill the stack: the first

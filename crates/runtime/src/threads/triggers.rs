@@ -16,7 +16,7 @@ use crate::threads::open_calls::{LastJump, OpenCallFacts, OpenCalls};
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
 use everycall_format::event::{EXIT, Word};
-use everycall_format::trigger::{TriggeredCall, call_flags, jumped};
+use everycall_format::trigger::{NO_CODE, TriggeredCall, call_flags, jumped};
 use everycall_ring::GrowRequest;
 
 /// The innermost open call of `thread` ends at `ticks`: posts it if a trigger wants it.
@@ -39,15 +39,17 @@ pub(crate) fn judge_jump(thread: &Thread<'_>, call: &OpenCallFacts, jump: LastJu
 }
 
 fn judge_call(thread: &Thread<'_>, left: Left, is_wanted: impl Fn(&Site) -> bool) {
-    let Some(triggers) = Triggers::of(thread.process.arena()) else { return };
-    for site in triggers.sites_at(left.call.code).filter(is_wanted) {
-        if left.took() <= site.threshold {
-            continue;
-        }
-        // Sites of a set hold a lower bound of the threshold until the clock's rate is known.
-        let threshold = thresholds::exact_threshold(site.rule).unwrap_or(site.threshold);
-        if left.took() > threshold && left.before(thread, &site) <= threshold {
-            post(&triggers, thread, Site { threshold, ..site }, &left);
+    for triggers in Triggers::all(thread.process.arena()) {
+        for site in triggers.sites_at(left.call.code).filter(&is_wanted) {
+            if left.took() <= site.threshold {
+                continue;
+            }
+            // Sites of a set hold a lower bound of the threshold until the clock's rate is known.
+            let exact = if triggers.is_live { None } else { thresholds::exact_threshold(site.rule) };
+            let threshold = exact.unwrap_or(site.threshold);
+            if left.took() > threshold && left.before(thread, &site) <= threshold {
+                post(&triggers, thread, Site { threshold, ..site }, &left);
+            }
         }
     }
 }
@@ -76,8 +78,9 @@ pub(crate) fn thread_ends(process: &Process, thread: &Thread<'_>, ticks: u64) {
 
 /// Whether a trigger wants a call.
 fn is_wanted(process: &Process, left: &Left) -> bool {
-    Triggers::of(process.arena())
-        .is_some_and(|triggers| triggers.sites_at(left.call.code).any(|site| left.took() > site.threshold))
+    let takes_long =
+        |triggers: Triggers| triggers.sites_at(left.call.code).any(|site| left.took() > site.threshold);
+    Triggers::all(process.arena()).any(takes_long)
 }
 
 /// How a call ended.
@@ -166,6 +169,27 @@ impl Fallen {
     }
 }
 
+/// An exception was thrown in `call`, or in none, and a trigger waits for that.
+pub(crate) fn post_throw(
+    triggers: &Triggers,
+    thread: &Thread<'_>,
+    rule: u32,
+    call: Option<OpenCallFacts>,
+    ticks: u64,
+) {
+    let site = Site { rule, threshold: 1, counts_tails: true, is_for_throws: true };
+    let mut left = match call {
+        Some(call @ OpenCallFacts { jump: Some(_), .. }) => Left::fallen(thread, call, ticks),
+        Some(call) => Left::at(call, ticks),
+        None => {
+            let none = OpenCallFacts { code: NO_CODE, ticks: ticks.saturating_sub(1), stamp: 1, jump: None };
+            Left { flags: call_flags::NO_CALL, ..Left::at(none, ticks) }
+        }
+    };
+    left.flags |= call_flags::THREW;
+    post(triggers, thread, site, &left);
+}
+
 /// Events before the entry of a call that began in the thread's current segment.
 fn events_before_entry(thread: &Thread<'_>, call: &OpenCallFacts) -> u64 {
     let (before, words) = thread.ring.current();
@@ -189,7 +213,7 @@ fn is_counted(word: u64) -> bool {
 #[cold]
 fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     let process = thread.process;
-    if !triggers.fire(site.rule, left.ticks, left.took()) {
+    if !triggers.fire(site.rule, left.ticks, left.took().max(1)) {
         return;
     }
     // The thread may have ended when the call is kept.
@@ -225,6 +249,8 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
     };
     triggers.post(entry, &call);
     match hub::hub() {
+        // The client looks.
+        _ if triggers.is_live => {}
         Some(hub) => {
             hub.ring();
         }
@@ -236,9 +262,15 @@ fn post(triggers: &Triggers, thread: &Thread<'_>, site: Site, left: &Left) {
 /// The clock's upper half has changed. From now on, exits of open calls that a trigger names come
 /// to the slow path, because 32 bits no longer hold their duration.
 pub(crate) fn divert_armed_calls(process: &Process, open: &OpenCalls<'_>) {
-    if let Some(triggers) = Triggers::of(process.arena()).filter(|triggers| triggers.has_sites()) {
-        open.divert(|code| triggers.names(code));
+    let armed = with_sites(process);
+    if armed.clone().next().is_some() {
+        open.divert(|code| armed.clone().any(|triggers| triggers.names(code)));
     }
+}
+
+/// The triggers that name functions.
+fn with_sites(process: &Process) -> impl Iterator<Item = Triggers> + Clone + use<> {
+    Triggers::all(process.arena()).filter(Triggers::has_sites)
 }
 
 /// The thread's segment ends. If a call that a trigger names is open, returns the number of the
@@ -246,8 +278,9 @@ pub(crate) fn divert_armed_calls(process: &Process, open: &OpenCalls<'_>) {
 /// that were entered in this segment are stamped with the number of events before them.
 pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Option<u64> {
     let control = thread.control;
-    let arena = process.arena();
-    let triggers = Triggers::of(arena).filter(|triggers| triggers.has_sites())?;
+    let armed = with_sites(process);
+    armed.clone().next()?;
+    let names = |code: u32| armed.clone().any(|triggers| triggers.names(code));
     let events = thread.ring.events();
     let before = control.looked_depth.load(Relaxed);
     // Each event may have ended one call: the calls below are unchanged since then.
@@ -260,7 +293,7 @@ pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Opti
     }
     let mut new = 0;
     thread.open.each_from(same, |place, call| {
-        if triggers.names(call.code) {
+        if names(call.code) {
             if outermost == 0 {
                 outermost = place + 1;
             }
@@ -268,7 +301,7 @@ pub(crate) fn look_at_open_calls(process: &Process, thread: &Thread<'_>) -> Opti
         }
     });
     if new > 0 {
-        stamp(&triggers, thread, same);
+        stamp(names, thread, same);
     }
     control.matching.store(outermost, Relaxed);
     control.looked_depth.store(depth, Relaxed);
@@ -294,7 +327,7 @@ fn events_of_stamp(events: u64, stamp: u32) -> u64 {
 /// Stamps the calls from index `from` on that triggers name and that have no stamp. Their entries
 /// are in the current segment in the same order, except for those of signal handlers that came
 /// between a hook's two writes.
-fn stamp(triggers: &Triggers, thread: &Thread<'_>, from: u32) {
+fn stamp(names: impl Fn(u32) -> bool, thread: &Thread<'_>, from: u32) {
     let (mut events, words) = thread.ring.current();
     let mut words = words.iter();
     let mut next = || {
@@ -305,7 +338,7 @@ fn stamp(triggers: &Triggers, thread: &Thread<'_>, from: u32) {
     let mut last = None;
     thread.open.stamp_from(from, |word| {
         let code = word as u32 & !EXIT;
-        if !triggers.names(code) {
+        if !names(code) {
             return None;
         }
         let is_it = |found: u64| found & !u64::from(EXIT) == word & !u64::from(EXIT);

@@ -1,0 +1,288 @@
+//! `everycall trigger`: keeps calls of a running program that meet a condition.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::slice;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use everycall_control::{Module, SelectionSet};
+use everycall_format::control::Reply;
+use everycall_io::outfile::folder_of;
+use everycall_io::say;
+use everycall_live::{Control, ControlError, LiveArena};
+use everycall_patterns::FunctionTable;
+use everycall_recorder::{KeepCalls, TriggeredProcess, clock};
+use everycall_triggers::{Condition, Keeper, Outcome, Rate, SetBuilder, SetError, Trigger};
+use everycall_units::{Duration as Shown, Several};
+use nix::sys::signal::{SigSet, Signal};
+
+use crate::arguments::LiveTriggerArguments;
+use crate::control::{Program, notes};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::output::{Destination, Output};
+use crate::snapshot::default_output;
+use crate::triggers::{checked, memory, nothing_found, policy, refuse_short, say_unknown_types};
+use crate::written;
+
+/// The process's number in the file.
+const PROCESS: u32 = 0;
+/// Time between two looks at the process and its modules.
+const PROCESS_PAUSE: Duration = Duration::from_millis(50);
+/// Time between two looks at what threads have posted, at most.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
+/// Bytes of a session's name that are the triggers' texts.
+const NAME_MAX: usize = 32;
+
+/// Runs the verb.
+pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
+    let triggers = checked(&arguments.conditions)?;
+    if let Some(trigger) = triggers.iter().find(|trigger| matches!(trigger.condition, Condition::Signal(_))) {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            format!(
+                "`{trigger}` is for `everycall record`; `everycall snapshot {}` keeps the moment",
+                arguments.pid
+            ),
+        ));
+    }
+    everycall_recorder::outlive_size_limit();
+    let mut program = Program::attach(arguments.pid)?;
+    if program.arena.drops_short_calls() {
+        refuse_short(&triggers)?;
+    }
+    let rate = Arc::new(Rate::measure());
+    let mut functions = Functions { triggers: &triggers, rate: &rate, memory: memory(&arguments.keep) };
+    let found = functions.find(&program)?;
+    for (trigger, count) in triggers.iter().zip(&found.counts) {
+        if trigger.pattern().is_some() && *count == 0 {
+            return Err(Failure::new(exit_code::FAILED, nothing_found(trigger, &found.files)));
+        }
+    }
+    say_unknown_types(&triggers, &found.files);
+    let output = Destination::new(arguments.output.as_deref(), || default_output(program.arena.process()));
+    let file = Output::create(&output)?;
+    let since = clock::read();
+    // From here on they end the wait, not us.
+    let signals = Signals::begin();
+    let mut control = program.connect()?;
+    let area = arm(&program, &mut control, &triggers, &found)?;
+    let armed = Arc::new(program.armed(area.area)?);
+    let outcome = Arc::new(Outcome::new(&triggers));
+    outcome.armed(&found.counts, area.left_out);
+    let mut policy = policy(&arguments.keep);
+    if let (Some(limit), None) = (arguments.limit, arguments.keep.keep) {
+        policy.keep = policy.keep.max(limit as usize);
+    }
+    let folder = folder_of(&output.path).to_owned();
+    let mut keeper =
+        Keeper::new(Arc::clone(&triggers), Arc::clone(&rate), Arc::clone(&outcome), policy, folder);
+    if !arguments.quiet {
+        begin_text(arguments, &program, &triggers, &found);
+    }
+    if let Some(limit) = arguments.limit {
+        keeper.limit(limit as usize);
+    }
+    keeper.know(PROCESS, Arc::clone(&program.arena), area.ticks);
+    let arena: Arc<LiveArena> = Arc::clone(&program.arena);
+    let mut process =
+        TriggeredProcess { number: PROCESS, pid: arguments.pid, arena, triggers: armed, over: None };
+    let begin = Instant::now();
+    let mut modules = found.modules;
+    let mut process_due = Instant::now() + PROCESS_PAUSE;
+    let mut has_ended = false;
+    loop {
+        let pause = keeper.look(slice::from_ref(&process), &[]).min(LOOK_PAUSE);
+        let rest = arguments.time.map(|time| Duration::from_nanos(time).saturating_sub(begin.elapsed()));
+        let is_enough = arguments.limit.is_some_and(|limit| keeper.kept() >= limit as usize);
+        if has_ended || is_enough || rest.is_some_and(|rest| rest.is_zero()) {
+            break;
+        }
+        if process_due <= Instant::now() {
+            process_due = Instant::now() + PROCESS_PAUSE;
+            has_ended = program.has_ended();
+            if has_ended {
+                process.over = Some(clock::ticks());
+                continue;
+            }
+            let now = program.module_count();
+            if now != modules {
+                modules = now;
+                arm_more(&mut functions, &program, &mut control, &outcome);
+            }
+        }
+        if signals.wait(rest.map_or(pause, |rest| rest.min(pause))) {
+            break;
+        }
+    }
+    if !has_ended {
+        let _ = keeper.look(slice::from_ref(&process), &[]);
+    }
+    drop(control);
+    signals.end();
+    let summary = file.write(|file| {
+        everycall_live::write_kept(
+            &program.arena,
+            &since,
+            file,
+            env!("CARGO_PKG_VERSION"),
+            has_ended,
+            &mut |write| keeper.write(write),
+        )
+    })?;
+    if !arguments.quiet {
+        if has_ended {
+            say!("everycall: {program} has ended");
+        }
+        say!(
+            "everycall: {} of {program} kept in {}",
+            Several(keeper.kept() as u64, "call", "calls"),
+            output.path.display()
+        );
+        written::print_triggers(&outcome, &output.path);
+        written::print_warnings(&summary);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the triggers name in a process.
+struct Found {
+    /// For the process: a set of functions.
+    set: Vec<u8>,
+    /// The same functions as a selection: they have to be recorded.
+    selection: Vec<Module>,
+    /// Of each trigger, how many functions it names.
+    counts: Vec<usize>,
+    files: Vec<PathBuf>,
+    /// Modules that the process had loaded so far.
+    modules: u64,
+}
+
+/// Finds the functions that triggers name.
+struct Functions<'a> {
+    triggers: &'a [Trigger],
+    rate: &'a Rate,
+    memory: u64,
+}
+
+impl Functions<'_> {
+    fn find(&mut self, program: &Program) -> Result<Found, Failure> {
+        let modules = program.module_count();
+        let tables = program.tables()?;
+        let refused = |error: SetError| Failure::new(exit_code::FAILED, error.to_string());
+        let mut set = SetBuilder::live(self.triggers, self.rate, self.memory);
+        let mut counts = vec![0; self.triggers.len()];
+        for table in &tables {
+            let added = set.add_file(table.path(), table.build_id()).map_err(refused)?;
+            counts.iter_mut().zip(added).for_each(|(sum, count)| *sum += count);
+        }
+        let selection = set.selected().map(|(path, build_id, ranges)| Module {
+            path: path.to_owned(),
+            build_id: build_id.to_vec(),
+            ranges,
+        });
+        Ok(Found {
+            selection: selection.collect(),
+            set: set.bytes(),
+            counts,
+            files: tables.iter().map(FunctionTable::path).map(PathBuf::from).collect(),
+            modules,
+        })
+    }
+}
+
+/// Has the process record and arm the functions.
+fn arm(
+    program: &Program,
+    control: &mut Control,
+    triggers: &[Trigger],
+    found: &Found,
+) -> Result<Reply, Failure> {
+    let failed = |error: ControlError| program.failed(&error);
+    if !found.selection.is_empty() {
+        let rules = triggers.iter().filter_map(|trigger| Some(format!("+ {}", trigger.pattern()?))).collect();
+        let selection = SelectionSet { rules, others: false, modules: found.selection.clone() };
+        let bytes = selection.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))?;
+        control.open(&name_of(triggers), &bytes).map_err(failed)?;
+        let reply = control.activate().map_err(failed)?;
+        notes(program, &reply);
+    }
+    control.arm(&found.set).map_err(failed)
+}
+
+/// What `everycall sessions` shows.
+fn name_of(triggers: &[Trigger]) -> String {
+    let texts: Vec<String> = triggers.iter().map(ToString::to_string).collect();
+    let mut text = texts.join(", ");
+    let end = (0..=NAME_MAX.min(text.len())).rev().find(|end| text.is_char_boundary(*end));
+    text.truncate(end.unwrap_or(0));
+    format!("trigger {text}")
+}
+
+/// Modules were loaded since: arms the functions in these, too.
+fn arm_more(functions: &mut Functions<'_>, program: &Program, control: &mut Control, outcome: &Outcome) {
+    // A module that can't be read leaves the others as they are.
+    let Ok(found) = functions.find(program) else { return };
+    if outcome.names_more(&found.counts)
+        && let Ok(area) = arm(program, control, functions.triggers, &found)
+    {
+        outcome.armed_late(&found.counts, area.left_out);
+    }
+}
+
+fn begin_text(arguments: &LiveTriggerArguments, program: &Program, triggers: &[Trigger], found: &Found) {
+    for (trigger, count) in
+        triggers.iter().zip(&found.counts).filter(|(trigger, _)| trigger.pattern().is_some())
+    {
+        say!("everycall: `{trigger}` names {}", Several(*count as u64, "function", "functions"));
+    }
+    let until = match (arguments.time, arguments.limit) {
+        (Some(ns), _) => format!("for {}", Shown { ns }),
+        (None, Some(_)) => "until there are enough".to_owned(),
+        (None, None) => "until interrupted (ctrl-C)".to_owned(),
+    };
+    say!("everycall: {program}: keeping calls {until}");
+}
+
+/// Signals that end the wait.
+struct Signals {
+    set: SigSet,
+    received: Receiver<()>,
+}
+
+impl Signals {
+    fn begin() -> Signals {
+        let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
+        let (send, received) = channel();
+        let is_blocked = set.thread_block().is_ok();
+        let wait = move || {
+            let _ = set.wait();
+            let _ = send.send(());
+        };
+        let waiter = std::thread::Builder::new().name("signals".to_owned()).spawn(wait);
+        if !is_blocked || waiter.is_err() {
+            // They end us; the process notices that.
+            let _ = set.thread_unblock();
+        }
+        Signals { set, received }
+    }
+
+    /// Waits; whether one came.
+    fn wait(&self, time: Duration) -> bool {
+        match self.received.recv_timeout(time) {
+            Ok(()) => true,
+            Err(RecvTimeoutError::Timeout) => false,
+            Err(RecvTimeoutError::Disconnected) => {
+                std::thread::sleep(time);
+                false
+            }
+        }
+    }
+
+    /// From here on they end us.
+    fn end(self) {
+        let _ = self.set.thread_unblock();
+    }
+}

@@ -1,0 +1,67 @@
+//! Triggers that a client has armed in a running process: where it finds what threads post, and all
+//! that keeping calls needs.
+
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+
+use everycall_format::arena::{ArenaHeader, OpenCall, ThreadHeader};
+use everycall_format::event::WORD_SIZE;
+use everycall_format::trigger::LIVE_SITES;
+use everycall_recorder::{ArenaContents, ArenaFront, SharedTriggers};
+use everycall_ring::Pool;
+
+use crate::arena::LiveArena;
+
+impl ArenaFront for LiveArena {
+    fn word_at(&self, offset: u64) -> Option<&AtomicU32> {
+        self.mapping().u32_at(offset)
+    }
+
+    fn long_at(&self, offset: u64) -> Option<&AtomicU64> {
+        self.mapping().u64_at(offset)
+    }
+
+    fn pool(&self) -> Pool<'_> {
+        LiveArena::pool(self)
+    }
+}
+
+impl ArenaContents for LiveArena {
+    fn file(&self) -> Option<(BorrowedFd<'_>, &ArenaHeader)> {
+        None
+    }
+
+    fn thread_count(&self) -> u32 {
+        LiveArena::thread_count(self)
+    }
+
+    fn thread(&self, slot: u32) -> ThreadHeader {
+        let thread = if slot < LiveArena::thread_count(self) { LiveArena::thread(self, slot) } else { None };
+        thread.unwrap_or_default()
+    }
+
+    fn open_calls(&self, slot: u32) -> Vec<OpenCall> {
+        LiveArena::open_calls(self, &ArenaContents::thread(self, slot))
+    }
+
+    fn segment_size(&self) -> u64 {
+        self.layout().segment_size
+    }
+
+    fn read_segment(&self, index: u32, bytes: &mut [u8]) {
+        let pool = LiveArena::pool(self);
+        let words = if index < self.layout().segment_capacity { pool.segment(index) } else { &[] };
+        for (place, word) in bytes.as_chunks_mut::<WORD_SIZE>().0.iter_mut().zip(words) {
+            *place = word.load(Relaxed).to_le_bytes();
+        }
+    }
+}
+
+/// The triggers in an area of an arena for clients; `None` where there is no such area.
+#[must_use]
+pub fn armed(arena: &Arc<LiveArena>, area: u32) -> Option<SharedTriggers> {
+    let at = arena.layout().live_triggers_at(area)?;
+    let front: Arc<dyn ArenaFront> = Arc::<LiveArena>::clone(arena);
+    Some(SharedTriggers::in_area(front, at, LIVE_SITES))
+}
