@@ -247,11 +247,11 @@ pub struct LiveTriggerArguments {
     /// Process id, as `everycall ps` lists it
     #[arg(value_name = "PID")]
     pub pid: u32,
-    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc', as in `everycall
-    /// record --trigger`, whose help says more
+    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc'; see --trigger in
+    /// `everycall record --help`
     #[arg(id = "trigger", required = true, value_name = "CONDITION")]
     pub conditions: Vec<Trigger>,
-    /// How long to record, such as 10s [default: until ctrl-C or the end of the program]
+    /// How long to keep calls, such as 10s [default: until Ctrl-C or the end of the program]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<u64>,
     /// End when this many calls are kept
@@ -549,13 +549,13 @@ pub struct ReportArguments {
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
-    /// Time of calls that end in a tail call: until what they jumped to has ended, as --trigger takes it
+    /// Count the time of tail calls: a call lasts until the function that it jumps to has ended
     ///
-    /// At most, where that isn't traced. In the table, and in comparisons. Without this, such a call ends at
-    /// its jump, as in `replay`.
+    /// As --trigger does, in the table and in comparisons. If that function isn't traced, the time is
+    /// an upper limit. Without this option, such a call ends at its jump, as in `replay`.
     #[arg(long)]
     pub tails: bool,
-    /// Columns that the table may take [default: the terminal's width]
+    /// Width of the table in characters [default: the terminal's width]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
     #[command(flatten)]
@@ -602,8 +602,8 @@ pub struct ReportViewArguments {
 pub struct DiffArguments {
     /// Compare these runs, the old ones, with those of --against
     ///
-    /// With several runs on each side, changes beyond the noise between runs are told, and all others are
-    /// not. `--diff old.ect new.ect` compares two files.
+    /// With several runs on each side, changes larger than the noise between runs are marked *.
+    /// `--diff old.ect new.ect` compares two files.
     #[arg(long, value_name = "OLD", num_args = 1.., conflicts_with_all = ["callers", "callees", "tree", "slowest", "never", "explain", "traces"])]
     pub diff: Vec<PathBuf>,
     /// The new runs
@@ -623,10 +623,10 @@ pub struct MergeArguments {
     /// File to write, for `report`
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Add all runs up into one, instead of keeping each for `report --diff`
+    /// Add up all runs, instead of storing each one for `report --diff`
     #[arg(long)]
     pub sum: bool,
-    /// Time of calls that end in a tail call: until what they jumped to has ended, as `report --tails`
+    /// Count the time of tail calls, as `report --tails` does
     #[arg(long)]
     pub tails: bool,
     /// Print no report at the end

@@ -143,7 +143,8 @@ pub fn say_unknown_types(triggers: &[Trigger], files: &[PathBuf]) {
             [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
         };
         say!(
-            "everycall: no type of `{pattern}` in {}{near}; waiting for it all the same, as a library may throw it",
+            "everycall: no type of `{pattern}` in {}{near}; waiting for it nevertheless, because a library may \
+            throw it",
             files.join(", ")
         );
     }
