@@ -175,6 +175,13 @@ pub struct RecordArguments {
     /// info` shows the counts.
     #[arg(long, value_name = "TIME", value_parser = min_duration)]
     pub min_duration: Option<u64>,
+    /// Keep the cost of tracing below this share of the program's CPU time, such as 3%
+    ///
+    /// The runtime measures what an event costs and switches off the functions that are called most, while the program
+    /// runs, until the rest fits, and on again when the load falls. `everycall info` and the timeline show what was off,
+    /// and when.
+    #[arg(long, value_name = "SHARE", value_parser = budget, allow_hyphen_values = true)]
+    pub budget: Option<String>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -868,6 +875,17 @@ fn order(text: &str) -> Result<Order, String> {
         let names: Vec<_> = Order::NAMED.iter().map(|(name, _)| *name).collect();
         format!("write one of: {}", names.join(", "))
     })
+}
+
+/// What tracing may cost: the text is the program's to read.
+fn budget(text: &str) -> Result<String, String> {
+    match everycall_format::budget::parse(text.as_bytes()) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!(
+            "write {}, as in: everycall record --budget 3% ./app",
+            everycall_format::budget::ALLOWED
+        )),
+    }
 }
 
 fn format() -> impl clap::builder::TypedValueParser<Value = Format> {

@@ -41,6 +41,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     // It stays open for as long as processes of the program may start.
     let only = only::prepare(&arguments)?;
     launch.environment.extend(only.as_ref().map(|only| (env::ONLY, only.path())));
+    launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts: nobody wants to find out after an hour that there is no place for
     // the trace.
@@ -87,6 +88,9 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
             match why_untraced.filter(|_| !summary.traced) {
                 Some(why) => written::print_untraced(summary, &launch.program, why, &output),
                 None => written::print(summary, &output, Moment::Run),
+            }
+            if let Some(budget) = arguments.budget.as_ref().filter(|_| summary.traced) {
+                say!("  --budget {budget}: `everycall info {}` has what was off, and when", output.display());
             }
             outcome.iter().for_each(|outcome| written::print_triggers(outcome, &output));
         }

@@ -14,6 +14,10 @@ pub const START: &str = "EVERYCALL_START";
 /// [dropped](crate::dropped).
 pub const MIN_DURATION: &str = "EVERYCALL_MIN_DURATION";
 
+/// The limit on the cost of tracing, as a share of the CPU time that the program takes without
+/// tracing: see [`crate::budget`].
+pub const BUDGET: &str = "EVERYCALL_BUDGET";
+
 /// How much of ended threads is retained, and how long: a size, and a time after a comma, such as
 /// `64M` or `16M,10s`; a time without a unit is in seconds.
 pub const KEEP_ENDED: &str = "EVERYCALL_KEEP_ENDED";

@@ -8,7 +8,7 @@
 //! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{crash, keeper, live, live_triggers, pause};
+use crate::features::{budget, crash, keeper, live, live_triggers, pause};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -69,6 +69,7 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     if is_on {
         // Its parent's sessions aren't its own.
         pause::update(process);
+        let _ = budget::start(process);
     }
     is_on
 }
