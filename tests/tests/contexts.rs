@@ -75,7 +75,7 @@ fn fibers_go_from_thread_to_thread() {
 }
 
 #[test]
-fn a_scheduler_tells_of_its_fibers() {
+fn a_scheduler_registers_its_fibers() {
     let place = Place::new("contexts-api");
     for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT] {
         let options = ["-O1", "-g", "-fno-optimize-sibling-calls", "fiber_api.c"];
@@ -97,7 +97,7 @@ fn a_scheduler_tells_of_its_fibers() {
 }
 
 #[test]
-fn boost_context_tells_of_its_stacks() {
+fn boost_context_registers_its_stacks() {
     let place = Place::new("contexts-boost");
     let run = |command: &mut Command| assert!(command.status().expect("gcc and ar run").success());
     let (object, archive) = (place.file("fcontext.o"), place.file("libboost_context.a"));

@@ -155,7 +155,7 @@ fn root_takes_no_memory_of_another_users_recorder() {
 }
 
 #[test]
-fn claimed_memory_is_nobody_elses() {
+fn claimed_memory_belongs_to_one_process() {
     if !has_other_user() {
         return;
     }
@@ -292,7 +292,7 @@ impl Drop for Attacker {
 }
 
 #[test]
-fn builds_link_nobody_elses_runtime() {
+fn builds_link_only_the_users_own_runtime() {
     const MARK: &str = "somebody-elses-runtime";
     if !has_other_user() {
         return;

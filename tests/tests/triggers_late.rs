@@ -40,7 +40,7 @@ fn a_library_waits_until_its_functions_are_named() {
 }
 
 #[test]
-fn functions_that_nobody_named_in_time_are_counted() {
+fn functions_named_too_late_are_counted() {
     let place = Place::new("triggers-too-late");
     let (program, plugin) = build(&place);
     let options = [&TRIGGER[..], &KEEP_ALL].concat();

@@ -107,7 +107,7 @@ fn cores_hold_what_the_arena_holds_however_they_are_packed() {
 }
 
 #[test]
-fn a_core_says_whose_it_is() {
+fn a_core_names_its_process() {
     let process = basic();
     let bytes = core_of(&process).file();
     let core = Core::open(file(&bytes), None).unwrap();

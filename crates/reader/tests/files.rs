@@ -191,7 +191,7 @@ fn damage_costs_the_damaged_chunk() {
 }
 
 #[test]
-fn a_cut_chunk_of_events_gives_what_is_there() {
+fn a_truncated_events_chunk_gives_its_complete_events() {
     let process = basic();
     let bytes = File::of(&process);
     let (at, _) = *chunks(&bytes).iter().find(|(_, kind)| *kind == 7).unwrap();
@@ -294,7 +294,7 @@ fn words_in_compact_form_come_back() {
 }
 
 #[test]
-fn a_cut_chunk_in_compact_form_gives_what_is_there() {
+fn a_truncated_compact_chunk_gives_its_complete_events() {
     let process = basic();
     let bytes = File::of_compact(&process);
     let written: Vec<u64> = process.threads[0].ring.segments().flatten().copied().collect();

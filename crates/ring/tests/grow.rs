@@ -50,7 +50,7 @@ fn stands(pool: &Pool<'_>) -> bool {
 }
 
 #[test]
-fn whoever_ends_first_leaves_the_others_theirs() {
+fn the_first_request_to_end_leaves_the_others() {
     let memory = Memory::default();
     let pool = memory.pool();
     // The first request is for a shorter or a longer time.

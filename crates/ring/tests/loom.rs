@@ -165,7 +165,7 @@ fn by_the_segment_record() {
 
 /// Two threads take segments and give them back: none has what the other has, none is lost.
 #[test]
-fn the_pool_is_nobodys_twice() {
+fn no_segment_of_the_pool_has_two_owners() {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 100_000;
     builder.check(|| {
@@ -193,7 +193,7 @@ fn the_pool_is_nobodys_twice() {
 /// Two processes request at the same time: the request lasts as long as one of them needs it; then
 /// it is withdrawn.
 #[test]
-fn a_request_stands_as_long_as_anybody_asks() {
+fn a_request_lasts_until_the_last_requester_ends() {
     const NOW: u64 = 1 << 32;
     loom::model(|| {
         let memory = Arc::new(Memory::new(RING, 0, SEGMENT_WORDS));
