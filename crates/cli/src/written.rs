@@ -377,11 +377,16 @@ mod tests {
         let tally = Tally { text: "f > 1ms".into(), functions: 3, late: 1, ..Tally::default() };
         let never = trigger_text(&tally);
         assert!(
-            never.starts_with("f > 1ms: never, in 3 functions; the first calls of 1 function weren't"),
+            never.starts_with(
+                "f > 1ms: never, in 3 functions; the first calls of 1 function were not checked"
+            ),
             "{never}"
         );
         let met = trigger_text(&Tally { fired: 2, kept: 2, ..tally });
-        assert!(met.starts_with("f > 1ms: 2 calls, 2 kept; the first calls of 1 function weren't"), "{met}");
+        assert!(
+            met.starts_with("f > 1ms: 2 calls, 2 kept; the first calls of 1 function were not checked"),
+            "{met}"
+        );
     }
 
     #[test]
@@ -429,7 +434,7 @@ mod tests {
         assert!(whole.contains("Before the snapshot there are"), "{whole}");
         assert!(whole.contains("EVERYCALL_RING_SIZE=4M") && !whole.contains("everything"), "{whole}");
         let enough = shown(Moment::Snapshot(Some(20_000_000)));
-        assert!(enough.contains("all of the last 20.0 ms"), "{enough}");
+        assert!(enough.contains("every thread for the last 20.0 ms"), "{enough}");
         assert!(!enough.contains("lost") && !enough.contains("rings"), "{enough}");
         let short = shown(Moment::Snapshot(Some(21_000_000)));
         assert!(short.contains("1 thread lost its oldest calls"), "{short}");
