@@ -1,7 +1,9 @@
-//! The budget of a traced process: the CPU time that its tracing may take, as a share of what the program takes without.
+//! The budget of a traced process: the CPU time that its tracing may take, as a share of what the
+//! program takes without.
 //!
-//! What the runtime does to keep it are instants in the ring of a thread of its own, [`THREAD`]. Functions have no names there:
-//! an instant names one by its process and its code offset ([`Function`]).
+//! What the runtime does to keep it are instants in the ring of a thread of its own, [`THREAD`].
+//! Functions have no names there: an instant names one by its process and its code offset
+//! ([`Function`]).
 
 /// The name of the thread that keeps the budget.
 pub const THREAD: &str = "everycall-limit";
@@ -19,15 +21,19 @@ pub mod instant {
     pub const BUDGET: &str = "budget";
     /// What an event costs by the measurement at the start, in picoseconds.
     pub const EVENT: &str = "budget: cost of an event, ps";
-    /// What tracing cost lately, in millionths of the program's CPU time; before functions go off or on.
+    /// What tracing cost lately, in millionths of the program's CPU time; before functions go off
+    /// or on.
     pub const COST: &str = "budget: cost, millionths";
-    /// A function goes off; behind it a [`Function`](super::Function). The value is how often it was called per second of CPU time.
+    /// A function goes off; behind it a [`Function`](super::Function). The value is how often it
+    /// was called per second of CPU time.
     pub const OFF: &str = "budget: off ";
     /// A function goes on again. The value is how often it was called when it went off.
     pub const ON: &str = "budget: on ";
-    /// The sites of a function can't be switched. The value is how often it is called per second of CPU time.
+    /// The sites of a function can't be switched. The value is how often it is called per second of
+    /// CPU time.
     pub const STUCK: &str = "budget: can't go off ";
-    /// Nothing is left that could go off, and tracing costs more than the budget: how much, in millionths.
+    /// Nothing is left that could go off, and tracing costs more than the budget: how much, in
+    /// millionths.
     pub const OUT_OF_REACH: &str = "budget: out of reach, cost in millionths";
 }
 

@@ -1,8 +1,8 @@
-//! What isn't run as it is written: placeholders, commands that need something around them, and
-//! those that can't be run here.
+//! Commands that aren't run as written: placeholders, commands that need preparations, and those
+//! that can't be run here.
 
-/// What stands for something in the documents, and what it stands for in the test: names of
-/// variables that are set for each command.
+/// Placeholders of the documents and their values in the test: names of variables that are set for
+/// each command.
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("PID", "$SERVER"),
     ("CORE", "core.1234"),
@@ -18,7 +18,7 @@ pub const PLACEHOLDERS: [(&str, &str); 9] = [
 /// How a command is run.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// By this line of shell, which has it in it as far as that can be.
+    /// By this line of shell, which contains the command as far as possible.
     So(&'static str),
     /// It can't be: why.
     Not(&'static str),

@@ -128,7 +128,7 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
         let why = match (was_asked || is_running, is_cut) {
             (true, _) => "not yet",
-            (false, true) => "unknown: the file ends before that",
+            (false, true) => "unknown: the file is truncated",
             (false, false) if is_over && !report.trace.snapshots().is_empty() => {
                 "terminated abnormally (cause not recorded in a crash file)"
             }
