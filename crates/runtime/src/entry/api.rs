@@ -6,7 +6,7 @@
 
 use crate::features::calling::{WORDS_BEFORE, own_control, uninterrupted, with_control, with_thread, within};
 use crate::features::snapshot::{self, Sink};
-use crate::features::{min_duration, modules, pause};
+use crate::features::{fork, min_duration, pause};
 use crate::state::process::{Process, traced};
 use crate::state::recording;
 use crate::sys::errors::error;
@@ -144,7 +144,7 @@ pub(crate) unsafe extern "C" fn record_thread(record: u32, frame: u64) -> i32 {
 /// See [`everycall_hooks::RuntimeTable::record_process`].
 pub(crate) unsafe extern "C" fn record_process(record: u32, frame: u64) -> i32 {
     // A forked child whose sites are off has not recorded an event yet.
-    let Some(process) = modules::traced() else { return error::NOT_TRACED };
+    let Some(process) = fork::traced() else { return error::NOT_TRACED };
     uninterrupted(process, || {
         if record == 0 {
             pause::disable(process);
@@ -198,7 +198,7 @@ pub(crate) unsafe extern "C" fn ring_size(bytes: u64) -> i32 {
 
 /// See [`everycall_hooks::RuntimeTable::min_duration`].
 pub(crate) unsafe extern "C" fn set_min_duration(nanoseconds: u64) -> i32 {
-    let Some(process) = modules::traced() else { return error::NOT_TRACED };
+    let Some(process) = fork::traced() else { return error::NOT_TRACED };
     uninterrupted(process, || {
         let result = min_duration::change(process, nanoseconds);
         let active = |control: &&Control| control.state.load(Relaxed) == state::ACTIVE;

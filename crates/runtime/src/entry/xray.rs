@@ -2,8 +2,8 @@
 #![allow(unsafe_code)] // Called by the program through a table, with its objects and events.
 
 use crate::features::calling::{WORDS_BEFORE, with_thread};
+use crate::features::fork;
 use crate::features::live::Refused;
-use crate::features::modules;
 use crate::features::xray::{self, Functions, handler};
 use crate::state::process::{Process, process};
 use crate::state::{local, recording};
@@ -78,7 +78,7 @@ pub(crate) unsafe extern "C" fn xray(
             0
         }
         // A forked child starts to be traced here, with its parent's objects.
-        _ => modules::traced().map_or(0, |_| control(process, operation, object, first, second, third)),
+        _ => fork::traced().map_or(0, |_| control(process, operation, object, first, second, third)),
     }
 }
 

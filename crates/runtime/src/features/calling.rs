@@ -1,7 +1,7 @@
 //! Actions on the calling thread: its signals are blocked, its context is found, and its hooks are
 //! kept from interfering.
 
-use crate::features::{keeper, modules};
+use crate::features::{fork, keeper};
 use crate::state::process::{Process, traced};
 use crate::state::{local, recording};
 use crate::sys::errors::error;
@@ -68,7 +68,7 @@ pub(crate) fn aside(process: &Process, work: impl FnOnce() -> i32) -> i32 {
 
 /// Runs `change` with the calling thread, which begins if it hasn't yet. So does a forked child.
 pub(crate) fn with_control(change: impl FnOnce(&Thread<'_>, &'static Process)) -> Result<(), i32> {
-    let process = modules::traced().ok_or(error::NOT_TRACED)?;
+    let process = fork::traced().ok_or(error::NOT_TRACED)?;
     let pointer = everycall_hooks::stack_pointer();
     let result = aside(process, || match contexts::current(process, pointer).map(|found| found.control) {
         Some(control) if !begin::is_left_out(control) => {

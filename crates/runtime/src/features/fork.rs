@@ -39,6 +39,17 @@ struct Inheritance {
     slots_barred: u32,
 }
 
+/// The process, if it is traced. A forked child starts to be traced here.
+pub(crate) fn traced() -> Option<&'static Process> {
+    let process = process::process()?;
+    let on = match process.state.load(Acquire) {
+        process_state::ON => true,
+        process_state::BLANK => begin(process),
+        _ => false,
+    };
+    on.then_some(process)
+}
+
 /// Starts tracing a child, at its first event or module. Returns whether the child is traced from
 /// now on. Threads that come at the same time wait for the first one; a signal handler that
 /// interrupts it doesn't.

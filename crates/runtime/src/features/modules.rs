@@ -4,15 +4,13 @@
 use crate::features::{calling, fork, live, live_triggers, site_set};
 use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind};
-use crate::state::process::{self, Process, process_state};
+use crate::state::process::{self, Process};
 use crate::state::trigger_table::{self, Triggers};
 use crate::state::{dropped, hub, slow_stacks};
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
 use crate::sys::mapped_file::MappedFile;
-use core::sync::atomic::{
-    AtomicU32, Ordering::Acquire, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst,
-};
+use core::sync::atomic::{AtomicU32, Ordering::Relaxed, Ordering::Release, Ordering::SeqCst};
 use everycall_format::arena::{ModuleEntry, counter, module_flags, module_state};
 use everycall_format::event::{ESCAPE_FIRST, EXIT, NO_PLACE_FIRST};
 use everycall_format::label;
@@ -25,22 +23,11 @@ const NOT_REGISTERED: u32 = u32::MAX;
 /// Set when the program itself is unloaded: it is ending, and nothing more is unmapped.
 static ENDING: AtomicU32 = AtomicU32::new(0);
 
-/// The process, if it is traced. A forked child starts to be traced here.
-pub(crate) fn traced() -> Option<&'static Process> {
-    let process = process::process()?;
-    let on = match process.state.load(Acquire) {
-        process_state::ON => true,
-        process_state::BLANK => fork::begin(process),
-        _ => false,
-    };
-    on.then_some(process)
-}
-
 /// Registers a module whose hooks shall call this slow path. See
 /// [`everycall_hooks::RuntimeTable::register`].
 pub(crate) fn register(module: &ModuleDescriptor, slow_path: SlowCall) {
     module.index.store(NOT_REGISTERED, Relaxed);
-    let Some(process) = traced() else { return };
+    let Some(process) = fork::traced() else { return };
     take_in(process, module, slow_path);
     live::follow(process);
 }
@@ -174,7 +161,7 @@ fn fill(process: &Process, arena: &Arena, claim: &Claim, mut entry: ModuleEntry,
 
 /// The module is about to be unloaded. See [`everycall_hooks::RuntimeTable::unregister`].
 pub(crate) fn unregister(module: &ModuleDescriptor) {
-    let Some(process) = traced() else { return };
+    let Some(process) = fork::traced() else { return };
     if module.abi.load(Relaxed) != RUNTIME_ABI {
         return;
     }
