@@ -24,7 +24,8 @@ const HOOKS: [&str; 8] = [
     "everycall_exit",
     "everycall_tail_exit",
 ];
-/// Functions that clang names though they exist only inlined: `x86_64/inlined.rs` of the hooks says why.
+/// Functions that clang names though they exist only inlined: `x86_64/inlined.rs` of the hooks says
+/// why.
 const INLINED: [&str; 8] = [
     "_ZNSt7__cxx1112basic_stringIcSt11char_traitsIcESaIcEE17_M_use_local_dataEv",
     "_ZNSt7__cxx1112basic_stringIwSt11char_traitsIwESaIwEE17_M_use_local_dataEv",
@@ -39,7 +40,7 @@ const INLINED: [&str; 8] = [
 const BUILT: [&str; 3] = ["everycall-rt.o", "everycall-module.o", "libeverycall.so"];
 /// Sources of wrappers: of each there is an object for shared objects, and one for executables.
 const WRAPPERS: [&str; 6] = ["jumps", "exceptions", "cleaned", "fibers", "boost_context", "memory_lock"];
-/// Archives, and the wrappers whose objects lie in them.
+/// Archives, and the wrappers whose objects they contain.
 const ARCHIVED: [(&str, &[&str]); 2] = [("cleanups", &["cleanups"]), ("xray", &["xray", "xray_log"])];
 const HEADERS: [&str; 4] = [
     "include/everycall.h",
@@ -50,7 +51,7 @@ const HEADERS: [&str; 4] = [
 /// Behind the names of wrappers for executables.
 const EXECUTABLE: &str = "-executable";
 const TABLE: &str = "everycall_runtime_v1";
-/// What the dynamic linker tells debuggers.
+/// The entry that the dynamic linker keeps for debuggers.
 const OBJECTS: &str = "_r_debug";
 /// Undefined symbols that the program's linker resolves, or leaves null.
 const WEAK: [&str; 9] = [
@@ -122,7 +123,7 @@ fn main() {
     println!("cargo::rustc-env=EVERYCALL_KIT_CHECKSUM={:016x}", checksum(&files));
 }
 
-/// The kit's files: their names and where they lie.
+/// The kit's files: their names and where they are.
 fn files(out: &Path, manifest: &Path) -> Vec<(String, PathBuf)> {
     let wrappers = ["", EXECUTABLE]
         .into_iter()
@@ -145,7 +146,8 @@ fn wrapper_object(name: &str, suffix: &str) -> String {
     format!("everycall-{}{suffix}.o", name.replace('_', "-"))
 }
 
-/// FNV-1a over all files. Made here, as compilers are called through the kit thousands of times in a build.
+/// FNV-1a over all files. Made here, as compilers are called through the kit thousands of times in
+/// a build.
 fn checksum(files: &[(String, PathBuf)]) -> u64 {
     files
         .iter()
@@ -207,7 +209,8 @@ fn object(
     kept
 }
 
-/// Few sections instead of one for each function: a third of what an object costs the linker of each program.
+/// Few sections instead of one for each function: a third of what an object costs the linker of
+/// each program.
 const MERGED: &str = "SECTIONS {
     .text 0 : { *(.text .text.*) }
     .rodata 0 : { *(.rodata .rodata.*) }
@@ -229,7 +232,8 @@ fn merge(out: &Path, object: &Path, name: &str) {
         .arg(out.join(name)));
 }
 
-/// Compiles one of the wrappers, which need nothing but the runtime's table and the functions that they wrap.
+/// Compiles one of the wrappers, which need only the runtime's table and the functions that they
+/// wrap.
 fn wrapper(out: &Path, folder: &Path, name: &str, suffix: &str) -> PathBuf {
     println!("cargo::rerun-if-changed={}", folder.display());
     let object = out.join(wrapper_object(name, suffix));

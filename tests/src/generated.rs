@@ -9,7 +9,7 @@ use everycall_synth::Rng;
 const CALLS_MAX: usize = 400;
 /// Calls that exceptions leave at least.
 const LEFT_MIN: usize = 4;
-/// Statements of one function at most, with those of all that is inlined into it.
+/// Limit on the statements of one function, with those of all calls inlined into it.
 const SIZE_MAX: usize = 150;
 /// Times that functions call themselves or one around them, in all.
 const RECURSIONS: u32 = 4;
@@ -246,7 +246,7 @@ fn write_all(body: &[Statement], text: &mut String) {
 struct Maker<'r> {
     rng: &'r mut Rng,
     program: Program,
-    /// The function or class at hand; only those behind it are there.
+    /// The current function or class; only later ones can be used.
     function: usize,
     class: usize,
 }
@@ -284,7 +284,7 @@ impl Maker<'_> {
         Turn { counter, of, at: self.rng.below(of.into()) as u32 }
     }
 
-    /// What a destructor does: nothing leaves it.
+    /// The body of a destructor: no exception leaves it.
     fn careful(&mut self) -> Vec<Statement> {
         let mut body = vec![Statement::Leaf];
         if self.rng.one_in(2) {

@@ -1,10 +1,10 @@
 //! Which modules of a crate import each other, read from its sources: circles, and layers that
 //! import upwards.
 //!
-//! A module is a file. What counts is any path to another module, in `use` or anywhere else, also
-//! within macros; tests (what `#[cfg(test)]` precedes), comments and documentation don't. A module
-//! that only hands on names of the modules inside it (`pub use`) doesn't import them: whoever takes
-//! such a name imports the module that it comes from.
+//! A module is a file. Any path to another module counts, in `use` or anywhere else, also within
+//! macros; tests (after `#[cfg(test)]`), comments and documentation don't. A module that only
+//! re-exports names of the modules inside it (`pub use`) doesn't import them: the module that uses
+//! such a name imports the module that defines it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -190,7 +190,7 @@ fn word(token: Option<&TokenTree>) -> Option<String> {
 fn scan(tokens: TokenStream, module: &mut Module, inline: &mut usize) {
     let tokens: Vec<TokenTree> = tokens.into_iter().collect();
     let mut at = 0;
-    // A visibility stands before the word.
+    // A visibility precedes the word.
     let mut is_visible = false;
     while let Some(token) = tokens.get(at) {
         if let Some(behind) = behind_test(&tokens, at) {

@@ -1,4 +1,5 @@
-//! A program's own account of its calls (`tests/oracle/journal.h`), and a trace held against it.
+//! A program's own account of its calls (`tests/oracle/journal.h`), and its comparison with a
+//! trace.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fs::File;
@@ -13,7 +14,7 @@ use crate::workloads::FunctionTable;
 const HEADER: usize = 4096;
 /// Numbers before a thread's events.
 const THREAD_HEADER: usize = 8;
-/// Events that are kept of each thread.
+/// Events stored of each thread.
 pub const EVENTS: usize = 1 << 18;
 
 /// What one thread did last.
@@ -28,7 +29,7 @@ pub struct Account {
     pub events: Vec<(u64, bool)>,
 }
 
-/// What a file says; nothing where the program died before it made it.
+/// The contents of a file; nothing if the program died before it made the file.
 ///
 /// # Panics
 /// Where the file isn't a journal.
@@ -52,18 +53,18 @@ pub fn read(path: &Path) -> Vec<Account> {
     (0..threads).map(account).collect()
 }
 
-/// How a thread's end in a trace stands to its own account.
+/// How a thread's end in a trace differs from its own account.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// The trace has the entry of a function that hadn't come to its own account yet.
+    /// The trace has the entry of a function that is not in the account yet.
     OneMore,
     /// Both end with the same event.
     Same,
-    /// The function was left by its own account, and hadn't come to the exit's event yet.
+    /// The account has the exit of a function, and the exit's event is missing.
     OneLess,
 }
 
-/// A thread of a trace that is its own account, as far as it goes.
+/// A thread of a trace equals its own account, as far as that goes.
 #[derive(Clone, Copy, Debug)]
 pub struct Agreement {
     /// How they end.
@@ -72,9 +73,9 @@ pub struct Agreement {
     pub compared: usize,
 }
 
-/// Holds each thread of the trace in `file` against its account: by event, from the newest one back
-/// to where the ring begins. Functions that aren't `kept` in the journal are left out. `ring` is
-/// how many events a full ring has at least; `None`: everything is there.
+/// Compares each thread of the trace in `file` with its account: event by event, from the newest
+/// one back to where the ring begins. Functions that aren't `kept` in the journal are left out.
+/// `ring` is the least number of events in a full ring; `None`: no event may be missing.
 ///
 /// # Errors
 /// The first difference, as a sentence.
@@ -153,7 +154,7 @@ fn newest_events<'t>(
             TimelineEvent::End(end) if end.how == EndKind::Returned => add(end.location.image_address, true)?,
             TimelineEvent::Begin(_) => {}
             TimelineEvent::End(end) if end.how == EndKind::TruncatedAtEnd => {}
-            // One event may be missing; what else is there than calls would be wrong.
+            // One event may be missing; anything else that isn't a call is an error.
             TimelineEvent::Loss(loss) if loss.count == Some(1) => {}
             other => return Err(format!("thread {}: {other:?}", info.tid)),
         }

@@ -32,7 +32,7 @@ pub use place::{Mode, Place, Recording, everycall, programs, successful};
 pub use standing::Standing;
 pub use trace::{Call, Tally, ThreadTrace, TraceView, all, text, unsure};
 
-/// A number that a variable of the environment asks for.
+/// A number from an environment variable.
 #[must_use]
 pub fn number_asked(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()

@@ -3,8 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A group inside the one that the test runs in, or beside it; removed when dropped, once nobody is
-/// in it.
+/// A group inside the one that the test runs in, or beside it; removed when dropped, once it
+/// contains no process.
 #[derive(Debug)]
 pub struct MemoryLimit(PathBuf);
 
@@ -57,7 +57,7 @@ impl MemoryLimit {
 
 impl Drop for MemoryLimit {
     fn drop(&mut self) {
-        // Whoever was killed may take a moment to be gone.
+        // A killed process may take a moment to end.
         for _ in 0..100 {
             if fs::remove_dir(&self.0).is_ok() {
                 return;
@@ -73,8 +73,8 @@ enum Version {
     Two,
 }
 
-/// The group in which groups can be made whose memory is limited: the one that this process is in,
-/// or one around it.
+/// The group in which groups with limited memory can be made: the one of this process, or one of
+/// its parents.
 fn parent() -> Result<(PathBuf, Version), String> {
     let read = |path: &str| fs::read_to_string(path).map_err(|error| format!("{path}: {error}"));
     let (groups, mounts) = (read("/proc/self/cgroup")?, read("/proc/self/mounts")?);

@@ -10,8 +10,8 @@ use std::process::Command;
 pub struct Mount(PathBuf);
 
 impl Mount {
-    /// Mounts one at `name` in the test's folder, for its owner alone; `None`, and a line that says
-    /// so, where that isn't allowed here.
+    /// Mounts one at `name` in the test's folder, for its owner alone. `None`, with a printed
+    /// reason, if that isn't allowed here.
     pub fn new(place: &Place, name: &str, arguments: &[&str]) -> Option<Mount> {
         let path = place.file(name);
         fs::create_dir(&path).unwrap();

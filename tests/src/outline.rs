@@ -13,9 +13,9 @@
 //! worker                              the next thread, or fiber: a stack of its own
 //! ```
 //!
-//! Marks behind a name: `!` unwound, `=>` it jumped to the next one, `~` open at the end, `?`
-//! nobody knows when it ended, `^` its entry is missing. An exit that fits nothing is a line of its
-//! own, `<exit of f>`; lost events are `<n lost>`.
+//! Marks behind a name: `!` unwound, `=>` it jumped to the next one, `~` open at the end, `?` exact
+//! end unknown, `^` its entry is missing. An orphan exit is a line of its own, `<exit of f>`; lost
+//! events are `<n lost>`.
 
 use std::fmt::Write as _;
 use std::fs::File;
@@ -137,7 +137,7 @@ fn of_file(
                     let name = everycall_export::type_name(name).unwrap_or_default();
                     moment(format!("*{what} {name}").trim_end().to_owned(), depth);
                 }
-                // A stack that was suspended and goes on: nothing is missing.
+                // A stack that was suspended and is resumed: nothing is missing.
                 TimelineEvent::Gap(gap) if gap.why == GapKind::Suspended => {}
                 TimelineEvent::Gap(_) => moment("<gap>".into(), depth),
             }

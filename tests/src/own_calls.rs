@@ -1,6 +1,6 @@
-//! Traces of `standing.c` in short: whether each thread has calls of its own alone, in the form
-//! that the source gives them. No tree is kept and no name is copied, so that thousands of traces
-//! of a million events can be looked at.
+//! Checks traces of `standing.c`: whether each thread has only its own calls, in the form of the
+//! source. It stores no tree and copies no name, so that thousands of traces of a million events
+//! can be checked.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,7 +10,7 @@ use everycall_timeline::{End, EndKind, ThreadInfo, TimelineEvent, Trace};
 
 use crate::trace::Names;
 
-/// What was found where nothing is wrong.
+/// The counts if nothing is wrong.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Found {
     /// Threads that work on.
@@ -88,7 +88,8 @@ pub fn check(path: &Path) -> Result<Found, String> {
     Ok(found)
 }
 
-/// Whether events are those of a thread of this form, with nothing between them, before or behind.
+/// Whether the events are those of a thread of this form, with nothing before, between or after
+/// them.
 fn follows(
     form: &Form,
     events: impl Iterator<Item = TimelineEvent>,

@@ -1,4 +1,4 @@
-//! A temporary folder, the binary under test, and what is built and run with it.
+//! A temporary folder, the binary under test, and the programs that are built and run with it.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -147,8 +147,8 @@ impl Place {
         command
     }
 
-    /// Compiles and links through the prefix; sources that end with `.c` go to the C compiler, if
-    /// there are only such. Relative sources lie in the folder or in `tests/programs`.
+    /// Compiles and links through the prefix; sources that end with `.c` are compiled by the C
+    /// compiler if there are no others. Relative sources are in the folder or in `tests/programs`.
     ///
     /// # Panics
     /// Where the build fails.
@@ -219,7 +219,7 @@ impl Recording {
     }
 }
 
-/// Runs a command that has to succeed; what it printed to standard output.
+/// Runs a command that must succeed, and returns its standard output.
 ///
 /// # Panics
 /// Where it fails.

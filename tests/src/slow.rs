@@ -8,7 +8,7 @@ use crate::{Mode, Place};
 
 /// What the compiler is given for `slow.c`.
 pub const SLOW: [&str; 4] = ["-O2", "-fno-optimize-sibling-calls", "-pthread", "slow.c"];
-/// Every call that met a trigger's condition is to be kept.
+/// Every call that met a trigger's condition must be kept.
 pub const KEEP_ALL: [&str; 6] = ["--keep", "1000", "--keep-by", "first", "--keep-every", "0"];
 
 /// A call, by the program's own clock, in ticks.
@@ -36,7 +36,7 @@ impl OwnCall {
         OwnCall { begin, first, last, end }
     }
 
-    /// Whether a kept call may be this one: a tracer's times lie between those of the program.
+    /// Whether a kept call may be this one: a tracer's times are within those of the program.
     #[must_use]
     pub fn is(&self, kept: &KeptCall) -> bool {
         (self.begin..=self.first).contains(&kept.start_ticks)
@@ -69,7 +69,7 @@ pub struct SlowWays {
 }
 
 impl SlowWays {
-    /// A slow call is there of each.
+    /// There is a slow call of each.
     pub const FUNCTIONS: [&str; 5] = ["over_epoch", "asleep", "thrown", "in_child", "plugged"];
 
     /// Builds both.
@@ -99,7 +99,7 @@ impl SlowWays {
     /// What the program printed of its call of `name`.
     ///
     /// # Panics
-    /// Where it printed nothing of it.
+    /// It printed nothing about it.
     #[must_use]
     pub fn own_call(printed: &str, name: &str) -> OwnCall {
         let line = printed.lines().find_map(|line| line.strip_prefix(name));

@@ -1,4 +1,4 @@
-//! A program that stands or works while a test looks at it from outside.
+//! A program that waits or works while a test observes it from outside.
 
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -77,7 +77,7 @@ impl Standing {
         self
     }
 
-    /// Tells it to go on, and waits until it is ready again.
+    /// Lets it continue, and waits until it is ready again.
     ///
     /// # Panics
     /// Where it isn't.
@@ -88,7 +88,7 @@ impl Standing {
         assert_eq!(line, "ready\n");
     }
 
-    /// Ends it. How it ended, and what it printed.
+    /// Ends it. Returns how it ended, and its output.
     ///
     /// # Panics
     /// Where what it printed is no text.
@@ -106,7 +106,7 @@ impl Standing {
         self.child.id()
     }
 
-    /// Asks for a snapshot, which has to work. Its file, and what was said.
+    /// Takes a snapshot, which must succeed. Returns its file and the command's messages.
     ///
     /// # Panics
     /// Where it doesn't.

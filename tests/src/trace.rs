@@ -18,7 +18,7 @@ pub struct Call {
     pub how: EndKind,
     /// Whether its entry is missing.
     pub start_cut: bool,
-    /// Whether nobody knows that the call around it made it.
+    /// Whether its caller is uncertain.
     pub caller_unsure: bool,
     /// From, in nanoseconds since the trace's origin.
     pub start_ns: u64,
@@ -83,11 +83,11 @@ pub struct ThreadTrace {
     pub calls: Vec<Call>,
     /// By function.
     pub tallies: BTreeMap<String, Tally>,
-    /// Events that are known to be missing.
+    /// Events known to be missing.
     pub losses: u64,
-    /// Exits that closed nothing.
+    /// Orphan exits.
     pub orphans: u64,
-    /// The threads that went on with the stack when it had been suspended.
+    /// The threads that resumed the stack after it had been suspended.
     pub resumed_by: Vec<u32>,
 }
 
@@ -121,7 +121,7 @@ impl ThreadTrace {
 }
 
 impl TraceView {
-    /// Decodes a whole trace. Trees are kept, so this is for small traces; see
+    /// Decodes a whole trace. It stores trees, so this is for small traces; see
     /// [`TraceView::tallies_only`].
     ///
     /// # Panics
@@ -140,7 +140,7 @@ impl TraceView {
         Self::decode(path, false)
     }
 
-    /// Decodes the moment of a kept call: the view, and when the call began and ended, in
+    /// Decodes the snapshot of a kept call: the view, and when the call began and ended, in
     /// nanoseconds since the origin.
     ///
     /// # Panics
@@ -263,7 +263,7 @@ impl TraceView {
         self.tallies().get(function).map_or(0, |tally| tally.entries)
     }
 
-    /// Events that are known to be missing.
+    /// Events known to be missing.
     #[must_use]
     pub fn losses(&self) -> u64 {
         self.threads.iter().map(|thread| thread.losses).sum()
@@ -279,7 +279,7 @@ impl TraceView {
     }
 }
 
-/// Of pairs of places, only what is certain; no jumps.
+/// Only what is certain about pairs of places; no jumps.
 struct Certain<'n>(&'n RefCell<Names>);
 
 impl Code for Certain<'_> {

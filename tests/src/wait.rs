@@ -21,8 +21,8 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// Waits until a file's size is the same in 20 looks at 25 ms distance, and more than nothing:
-/// whoever writes it has come to a halt.
+/// Waits until a file's size is the same, and not 0, in 20 readings at 25 ms distance: its writer
+/// has stopped.
 ///
 /// # Panics
 /// As [`until`].
@@ -38,7 +38,7 @@ pub fn until_written(file: &Path) {
     });
 }
 
-/// Waits until a process has ended, be it that nobody has asked for its end yet.
+/// Waits until a process has ended, even if its parent hasn't waited for it yet.
 ///
 /// # Panics
 /// As [`until`].

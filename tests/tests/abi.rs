@@ -76,7 +76,8 @@ fn arguments_and_results_of_every_class_are_kept() {
         let first = modes[0];
         let compiler = if is_cxx { first.cxx } else { first.cc };
         let source = &sources[usize::from(first.cc != "gcc")][usize::from(is_cxx)];
-        // Warnings are about vectors in functions with attributes: gcc mentions its own past.
+        // Warnings are about vectors in functions with attributes: gcc mentions that its ABI has
+        // changed.
         let flags = ["-w", level, "-pthread", source];
         let untraced = place.file(&format!("untraced-{compiler}{level}"));
         successful(place.command(compiler).args(flags).arg("-o").arg(&untraced));
@@ -108,7 +109,7 @@ fn assert_same(expected: &str, found: &str, what: &str) {
     assert_eq!(expected.lines().count(), found.lines().count(), "{what}");
 }
 
-/// The hooks have run in each call, or the rest shows nothing.
+/// The hooks must have run in each call; otherwise the rest shows nothing.
 fn assert_all_are_traced(place: &Place, name: &str, program: &Path) {
     let recording = place.record(&["--ring-size", "8M"], program, &["3000"]);
     assert!(recording.output.status.success(), "{name}: {:?}", recording.output);
@@ -142,7 +143,7 @@ fn write_probe(place: &Place) {
     );
 }
 
-/// The flags with which the compilers' own code touches no register in the functions looked at.
+/// The flags with which the compilers' own code changes no register in the tested functions.
 const PROBE_FLAGS: [&str; 6] = ["-w", "-O2", "-fomit-frame-pointer", "-pthread", "probe.c", "probe.S"];
 
 #[test]
@@ -261,7 +262,7 @@ fn the_generated_program_notices_what_hooks_must_not_do() {
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     };
     let good = run("nop").expect("hooks that do nothing harm nothing");
-    // Not r10, the static chain: gcc itself saves it around the call. The probe looks at it.
+    // Not r10, the static chain: gcc itself saves it around the call. The probe checks it.
     let mut changes = vec![
         "xorl %eax, %eax", // results; variadic arguments in vector registers
         "xorl %edx, %edx", // arguments, second halves of results

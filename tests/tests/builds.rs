@@ -1,5 +1,5 @@
 //! Builds with options that change the code around calls, and programs under other tools: the same
-//! results as without us, nothing for sanitizers to say, and every call in the trace.
+//! results as without everycall, no reports by sanitizers, and every call in the trace.
 //! `EVERYCALL_FULL=1` takes every option in every mode.
 
 use std::path::Path;
@@ -139,8 +139,8 @@ fn stripped() {
     }
 }
 
-/// Under gdb, valgrind, strace and perf the program does what it does without us, traced. (Not
-/// everywhere may perf count.)
+/// Under gdb, valgrind, strace and perf the program behaves as without everycall, and is traced.
+/// (perf may not be allowed to count everywhere.)
 #[test]
 fn under_other_tools() {
     let place = Place::new("tools");
@@ -194,8 +194,8 @@ fn needed(file: &Path) -> Vec<String> {
     needed
 }
 
-/// C's cleanups are wrapped only where there are some: other programs in C have nothing to do with
-/// the unwinder's library.
+/// C's cleanups are wrapped only if there are some: other programs in C don't need the unwinder's
+/// library.
 #[test]
 fn programs_in_c_need_the_libraries_that_they_need_without_us() {
     let place = Place::new("needed");

@@ -1,5 +1,5 @@
-//! `everycall.h`: what programs say and ask is in the trace, in every mode, in C and C++; without
-//! everycall it does nothing.
+//! `everycall.h`: the labels, spans and requests of programs are in the trace, in every mode, in C
+//! and C++; without everycall they have no effect.
 
 use std::path::PathBuf;
 
@@ -66,8 +66,8 @@ fn marks_and_gaps_are_on_the_timeline_in_every_mode() {
             ] {
                 assert_eq!(lines(text), count, "{what}: {text}\n{shown}");
             }
-            // The frame that longjmp left ends before the label, which belongs to the one that
-            // landed.
+            // The frame that longjmp unwound ends before the label, which belongs to the function
+            // that it jumped to.
             let order: Vec<usize> =
                 ["unwound", "@ landed"].iter().map(|text| shown.find(text).unwrap_or_default()).collect();
             assert!(order.is_sorted() && order[0] > 0, "{what}\n{shown}");

@@ -44,7 +44,7 @@ fn what_the_ring_held_at_the_request_whatever_comes_later() {
         for name in ["descriptor.ect", "callback.ect"] {
             assert_eq!(opened(&place, name).tallies(), all.tallies(), "{mode:?} {name}");
         }
-        // Taken in a traced callback of another one's writing, with that one held.
+        // Taken in a traced callback while another snapshot is written, whose segments are pinned.
         let within = opened(&place, "within.ect");
         assert!((61_000..66_000).contains(&(calls(&within, "work") + calls(&within, "leaf"))), "{mode:?}");
         let shown = successful(place.command(everycall()).args(["replay", "last.ect"]));

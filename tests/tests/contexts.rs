@@ -47,7 +47,7 @@ fn each_stack_is_a_track() {
     let place = Place::new("contexts");
     for switches in ["ucontext", "assembly", "jumps"] {
         for memory in ["static", "heap", "mapped", "local"] {
-            // Nobody can know of a stack within another that nobody has told of.
+            // A stack within another one can't be detected unless it is registered.
             if (switches, memory) != ("assembly", "local") {
                 check(&place, Mode::GCC_NOPS, [switches, memory, "1"]);
             }
@@ -75,7 +75,7 @@ fn fibers_go_from_thread_to_thread() {
 }
 
 #[test]
-fn a_scheduler_tells_of_its_fibers() {
+fn a_scheduler_registers_its_fibers() {
     let place = Place::new("contexts-api");
     for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT] {
         let options = ["-O1", "-g", "-fno-optimize-sibling-calls", "fiber_api.c"];
@@ -97,7 +97,7 @@ fn a_scheduler_tells_of_its_fibers() {
 }
 
 #[test]
-fn boost_context_tells_of_its_stacks() {
+fn boost_context_registers_its_stacks() {
     let place = Place::new("contexts-boost");
     let run = |command: &mut Command| assert!(command.status().expect("gcc and ar run").success());
     let (object, archive) = (place.file("fcontext.o"), place.file("libboost_context.a"));
@@ -140,10 +140,11 @@ fn thousands_of_fibers() {
     let lost = |trace: &TraceView| trace.counters[counter::FIBER_EVENTS];
     let (sum, whole, left, trace) = record("live", 3000);
     assert_eq!((&*sum, whole, left, lost(&trace)), ("9000\n", 3000, 0, 0));
-    // More than have room: those that have it are whole, of the others every event is counted.
+    // More fibers than there are rings: those with a ring are complete, and every event of the
+    // others is counted.
     let (sum, whole, left, trace) = record("live", 5000);
     assert_eq!((&*sum, whole, left, lost(&trace)), ("15000\n", 4095, 0, 905 * 6));
-    // As many as one likes, one after the other. Of what ended 64 MiB are kept.
+    // Any number of fibers, one after the other. Up to 64 MiB of ended ones are retained.
     for (kind, each) in [("gone", 1), ("idle", 3)] {
         let (sum, whole, left, trace) = record(kind, 9000);
         assert_eq!((sum, lost(&trace)), (format!("{}\n", 9000 * each), 0), "{kind}");

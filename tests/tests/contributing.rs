@@ -32,7 +32,7 @@ fn files_that_are_named_are_there() {
     }
 }
 
-/// What isn't there would be noticed.
+/// The test would fail if these were missing.
 #[test]
 fn names_of_files_are_found() {
     let text = "`crates/format/src/event.rs` and [docs](docs/format.md), `crates/export/src/NAME.rs`, `cargo xtask test`, `a/b`, `tests/gone.rs`";

@@ -1,5 +1,5 @@
-//! `EVERYCALL_CRASH`: what a process leaves that dies, whatever kills it, and that one that ends
-//! well leaves nothing.
+//! `EVERYCALL_CRASH`: the file of a process that dies, in whichever way; a process that ends
+//! normally leaves none.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use everycall_tests::{Mode, Mount, Place, TraceView, everycall, successful};
 
-/// A folder that nobody else may write to.
+/// A folder that other users may not write to.
 fn folder(place: &Place, name: &str) -> PathBuf {
     let path = place.file(name);
     fs::create_dir(&path).unwrap();
@@ -181,7 +181,8 @@ fn found_and_read_while_its_process_lives_and_after() {
     let of = listed["processes"].as_array().unwrap().iter().find(|process| process["pid"] == pid).unwrap();
     assert_eq!(of["crash_file"].as_str().unwrap(), file.to_str().unwrap());
     assert!(of["recorder_pid"].is_null());
-    // Folders of other programs that run are looked at, too: those of the tests beside this one.
+    // Folders of other running programs are searched, too: those of the tests that run at the same
+    // time.
     let files_of = |listed: &serde_json::Value| {
         let all = listed["crash_files"].as_array().unwrap();
         all.iter().filter(|file| file["pid"] == pid).cloned().collect::<Vec<_>>()
@@ -215,7 +216,8 @@ fn found_and_read_while_its_process_lives_and_after() {
     );
     assert!(shown(&["replay"]).contains("leaf"));
     successful(place.command(everycall()).args(["export", "-f", "vizviewer", "-o", "x.json"]).arg(file));
-    // It is a file like any other: what was scribbled or cut ends in a sentence.
+    // It is a file like any other: if it is overwritten or truncated, commands end with an error
+    // message.
     let bytes = place.file("cut.arena");
     for size in [0, 7, 100, 4096, 10_000, 5_000_000] {
         successful(place.command("cp").arg("--sparse=always").arg(file).arg(&bytes));
@@ -227,8 +229,8 @@ fn found_and_read_while_its_process_lives_and_after() {
     }
 }
 
-/// What the folder may be, and what is said where it may not. The program runs as ever, and can be
-/// asked for snapshots.
+/// Which folders are allowed, and the messages for others. The program runs as usual, and snapshots
+/// can be taken of it.
 #[test]
 fn folders_that_will_not_do() {
     let place = Place::new("crash-folders");
@@ -336,7 +338,7 @@ fn full_disks_and_those_that_become_full() {
     }
 }
 
-/// Programs with more rights than whoever started them ignore the variable.
+/// Programs with more rights than the user who started them ignore the variable.
 #[test]
 fn setuid_programs_write_no_file() {
     let place = Place::new("crash-setuid");

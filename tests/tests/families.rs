@@ -1,5 +1,5 @@
-//! Programs that make processes: each runs as without us, and each is in the trace with what it
-//! did, as its own.
+//! Programs that make processes: each runs as without everycall, and each is in the trace with its
+//! own calls.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -28,7 +28,8 @@ fn run(program: &Path, arguments: &[&str]) -> Output {
     Command::new(program).args(arguments).output().expect("the program runs")
 }
 
-/// Records the program in each mode, sees that it does as without hooks, and looks at the trace.
+/// Records the program in each mode, compares its behaviour with that without hooks, and checks the
+/// trace.
 fn in_each_mode(name: &str, arguments: &[&str], options: &[&str], look: impl Fn(Mode, &TraceView)) {
     let place = Place::new(name);
     let expected = run(&plain(&place), arguments);
@@ -98,7 +99,7 @@ fn both_sides_of_a_fork() {
         assert_eq!(calls(trace, child, "parent_work"), 0, "{mode:?}");
         assert_eq!(calls(trace, child, "leaf"), 1000 + 1 + 1, "{mode:?}");
         assert_eq!(threads(trace, child).count(), 2, "{mode:?}");
-        // Within one clock: the child's calls lie between the parent's fork and its end.
+        // Both use one clock: the child's calls are between the parent's fork and its end.
         let main = threads(trace, parent).next().unwrap();
         let span = (main.calls[0].start_ns, main.calls[0].end_ns);
         for thread in threads(trace, child) {
@@ -206,8 +207,8 @@ fn daemons() {
     }
 }
 
-/// A daemon that makes its first traced call when its parent is long gone is waited for, or listed
-/// as one that isn't followed.
+/// A daemon that makes its first traced call long after its parent has ended is waited for, or
+/// listed as not followed.
 #[test]
 fn daemons_that_begin_late() {
     let place = Place::new("late-daemon");
@@ -303,7 +304,7 @@ fn a_childs_first_event_needs_little_stack() {
     }
 }
 
-/// Every child has its own calls, its parent has its own, and nobody hangs.
+/// Every child has its own calls, its parent has its own, and no process hangs.
 #[test]
 fn thousands_of_forks() {
     let full = std::env::var_os("EVERYCALL_FULL").is_some();
@@ -355,8 +356,8 @@ fn without_following_children_are_listed() {
     });
 }
 
-/// Whoever of them makes a traced call: also children of children that are only listed themselves,
-/// or not even that.
+/// Any of them may make a traced call: also children of children that are only listed, or not even
+/// that.
 #[test]
 fn without_following_grandchildren_are_listed() {
     for (arguments, children) in [("lineage", 10), ("daemon", 1)] {
@@ -366,7 +367,7 @@ fn without_following_grandchildren_are_listed() {
     }
 }
 
-/// What they need to be without their parents' arenas isn't taken from what they may have.
+/// Memory that they need without their parents' arenas is not taken from their limit.
 #[test]
 fn children_that_arent_followed_have_all_of_their_memory() {
     in_each_mode("limited", &["limited"], &["--no-follow"], |mode, trace| {
@@ -374,7 +375,7 @@ fn children_that_arent_followed_have_all_of_their_memory() {
     });
 }
 
-/// Forks go on when there is nobody to follow them.
+/// Forks succeed when no process follows them.
 #[test]
 fn a_killed_recorder_harms_no_family() {
     let place = Place::new("killed");

@@ -1,6 +1,6 @@
-//! Snapshots and streams where something is in their way: a disk that becomes full, a limit, a
-//! folder that may not be written to, somebody else who asks or streams at the same time. There is
-//! a sentence, and the program goes on.
+//! Snapshots and streams with obstacles: a full disk, a limit, a folder without write permission,
+//! another snapshot or stream at the same time. An error message is printed, and the program
+//! continues.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -31,7 +31,7 @@ impl Standing {
         children.split_whitespace().next().unwrap().parse().unwrap()
     }
 
-    /// Ends it: what it said, and whether all was well.
+    /// Ends it. Returns its messages, and whether it succeeded.
     fn end(mut self) -> (String, bool) {
         drop(self.0.stdin.take());
         let mut said = String::new();
@@ -52,7 +52,7 @@ fn standing(place: &Place) -> PathBuf {
     place.build(Mode::GCC_NOPS, &["-O1", "standing.c", "-pthread"], "standing")
 }
 
-/// A stream holds segments of its own; so does who asks. Each gets all.
+/// A stream pins segments of its own, and so does a snapshot. Each gets all.
 #[test]
 fn a_snapshot_beside_a_stream() {
     let place = Place::new("beside");
@@ -79,7 +79,7 @@ fn a_snapshot_beside_a_stream() {
         let (said, well) = running.end();
         assert!(well, "{options:?}: {said}");
         if options.contains(&"--stall") {
-            assert!(said.contains("every event is there"), "{said}");
+            assert!(said.contains("no event was lost"), "{said}");
             let trace = TraceView::tallies_only(&place.file("stream.ect"));
             assert_eq!(trace.calls("waiting_leaf"), 15_000, "{options:?}");
         }
@@ -99,7 +99,7 @@ fn streams_of_programs_that_fork() {
             let output = command.output().unwrap();
             let said = String::from_utf8_lossy(&output.stderr).into_owned();
             assert!(output.status.success() && said.contains("in 2 processes"), "{how}: {said}");
-            assert!(said.contains("every event is there"), "{how}: {said}");
+            assert!(said.contains("no event was lost"), "{how}: {said}");
             let trace = TraceView::tallies_only(&place.file("forks.ect"));
             assert_eq!(trace.warnings, [] as [String; 0], "{mode:?} {how}");
             // Two threads and twice the first one; the child's.
@@ -137,13 +137,13 @@ fn disks_that_become_full_meanwhile() {
     std::thread::sleep(std::time::Duration::from_millis(500));
     let left: Vec<_> = fs::read_dir(disk.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left, ["other"], "nothing stays");
-    // Nothing is held any more: another one gets all.
+    // No segment is pinned any more: another snapshot gets all.
     successful(place.command(everycall()).args(["snapshot", "-q", "-o", "well.ect", &pid]));
     let trace = TraceView::tallies_only(&place.file("well.ect"));
     assert_eq!(trace.threads.iter().filter(|thread| &*thread.info.name == "blocked").count(), 8);
     assert!(running.end().1);
 
-    // A stream: what is there until then can be read; the program ends as ever.
+    // A stream: the events until then can be read; the program ends as usual.
     fs::remove_file(disk.path().join("other")).unwrap();
     let stream = disk.path().join("stream.ect");
     for options in [&["--stream"][..], &["--stream", "--stall"]] {

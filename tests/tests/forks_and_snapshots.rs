@@ -1,4 +1,4 @@
-//! Forks while parent and children are asked for snapshots: nobody hangs, and nobody has another
+//! Forks while snapshots are taken of parent and children: no process hangs, and none has another
 //! one's calls.
 //!
 //! `EVERYCALL_FORKS` is how many there are to be; `cargo xtask storms` takes ten thousand.
@@ -11,9 +11,9 @@ use std::time::{Duration, Instant};
 use everycall_reader::Origin;
 use everycall_tests::{Mode, Place, Standing, Tally, TraceView, everycall};
 
-/// Where nobody says how many.
+/// The default number.
 const FORKS: u32 = 400;
-/// What all of a child takes on a machine that does much else.
+/// The time limit for a child, on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 fn forks() -> u32 {
@@ -27,7 +27,7 @@ fn children(pid: u32) -> Vec<u32> {
     children.flat_map(|text| text.split_whitespace().flat_map(str::parse).collect::<Vec<u32>>()).collect()
 }
 
-/// A snapshot of a process that may be gone: its file.
+/// A snapshot of a process that may have ended. Returns its file.
 fn ask(place: &Place, pid: u32) -> Option<PathBuf> {
     let file = place.file("asked.ect");
     let _ = std::fs::remove_file(&file);

@@ -7,10 +7,10 @@ use everycall_tests::{Mode, Place, number_asked, unsure};
 
 /// Programs in one source.
 const AT_ONCE: u64 = 12;
-/// Programs unless told otherwise.
+/// Programs by default.
 const PROGRAMS: u64 = 24;
 
-/// The first calls that differ, in the order of time, with what is around.
+/// The first calls that differ, in the order of time, with their neighbours.
 fn difference(wanted: &str, got: &str) -> String {
     let at = wanted.bytes().zip(got.bytes()).take_while(|(one, other)| one == other).count();
     let around =
@@ -50,8 +50,8 @@ fn the_calls_of_generated_programs_are_those_that_they_make() {
                 runs += 1;
                 let unsure = unsure(&call.inside).len();
                 if unsure > 0 && mode == Mode::CLANG19_FINSTRUMENT {
-                    // Code that the compiler has made one of that of several places doesn't tell
-                    // which of them it is.
+                    // Code that the compiler merged from several places doesn't show which of them
+                    // it is.
                     if wanted != got {
                         println!("{what}: marked calls are shown elsewhere");
                         marked += 1;

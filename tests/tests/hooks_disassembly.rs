@@ -1,8 +1,8 @@
 //! What the hooks do to registers, proved from their machine code, and the code itself against
 //! golden files.
 //!
-//! A failure of `golden` after a wanted change of the hooks: look at the difference, then run the
-//! test with `EVERYCALL_BLESS=1`, which writes the golden files anew.
+//! If `golden` fails after an intended change of the hooks: check the difference, then run the test
+//! with `EVERYCALL_BLESS=1`, which rewrites the golden files.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -179,7 +179,7 @@ fn hook_functions(code: &Code) -> Vec<(String, u64, u64)> {
 
 // The proof.
 
-/// What a register or a place on the stack holds: something known plus a number of bytes.
+/// The value of a register or a place on the stack: a known value plus a number of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Value {
     base: Base,
@@ -188,9 +188,9 @@ struct Value {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Base {
-    /// What the register held when the hook was called.
+    /// The register's value when the hook was called.
     Initial(Register),
-    /// Something else: each has a number.
+    /// Any other value: each has a number.
     Other(u32),
 }
 
@@ -281,10 +281,10 @@ impl State {
     }
 }
 
-/// Follows every way through a hook to its `ret` and asserts that all registers are what they were.
-/// The runtime's Rust function is taken at its word: it keeps what the ABI has it keep. Returns the
+/// Follows every path through a hook to its `ret` and asserts that all registers have their old
+/// values. The runtime's Rust function is assumed to preserve what the ABI requires. Returns the
 /// most bytes of the thread's own stack that the hook uses, until it changes to the slow path's
-/// stack. (Where all of those are taken, it goes on where it is.)
+/// stack. (If all of those stacks are in use, it continues on the current one.)
 fn prove(code: &Code, hook: &str) -> i64 {
     let mut ways = vec![State::new(code.functions[hook].0)];
     let (mut returns, mut lowest, mut calls) = (0, 0, 0);
@@ -509,7 +509,7 @@ fn the_runtime_leaves_upper_halves_masks_and_modes_alone() {
 }
 
 impl Code {
-    /// Whether hooks or their way into the slow path lie there.
+    /// Whether the address is in hooks or in their way into the slow path.
     fn is_hook(&self, address: u64) -> bool {
         self.functions.iter().any(|(name, (start, size))| {
             (HOOKS.contains(&&name[..]) || name.starts_with(SLOW_PREFIX))
@@ -520,8 +520,8 @@ impl Code {
 
 #[test]
 fn the_proof_sees_what_hooks_must_not_do() {
-    // push rax; <change>; pop rax; ret - and a way through the slow path's call, which a proof
-    // wants to see.
+    // push rax; <change>; pop rax; ret - and a path through the slow path's call, which the proof
+    // requires.
     let hook = |change: &[u8]| {
         let mut bytes = vec![0x75, 0x01, 0xc3]; // jne +1; ret
         bytes.push(0x50);

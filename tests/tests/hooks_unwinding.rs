@@ -70,7 +70,7 @@ fn a_debugger_finds_the_callers_at_every_instruction() {
                 assert!(allowed, "{label}: at {at:?} the callers were {stack:?}");
             }
         }
-        // Each instruction that runs in good times was looked at, below each function.
+        // Each instruction that normally runs was checked, below each function.
         let hooks: &[&str] = match mode.name {
             "finstrument" => &["__cyg_profile_func_enter", "__cyg_profile_func_exit"],
             "fentry" => &["__fentry__", "__return__", "everycall_entry", "everycall_exit"],

@@ -1,5 +1,5 @@
-//! Modes that report calls before they are inlined: what is left by jumps and exceptions of what
-//! shares a frame.
+//! Modes that report calls before they are inlined: calls unwound by jumps and exceptions through a
+//! shared frame.
 
 use std::path::Path;
 
@@ -116,8 +116,8 @@ fn exceptions_in_objects_that_another_compiler_links() {
     }
 }
 
-/// Without debugging information, calls whose caller isn't known say so, or a call's exit stands
-/// alone.
+/// Without debugging information, a call is marked as having an uncertain caller, or its exit is an
+/// orphan.
 #[test]
 fn what_is_not_known_of_inlined_calls_is_marked() {
     let place = Place::new("inlined-stripped");
@@ -173,7 +173,7 @@ fn a_threads_end_leaves_what_was_inlined_when_it_is_cleaned_up() {
     }
 }
 
-/// glibc gets to the cleanup handlers of C without -fexceptions by a jump of its own.
+/// glibc runs the cleanup handlers of C without -fexceptions by a jump of its own.
 #[test]
 fn cleanup_handlers_at_a_threads_end_stand_below_the_frame_that_cleans_up() {
     let place = Place::new("thread-ends");

@@ -1,6 +1,6 @@
-//! `kill -9` at random moments, and the kernel's where memory is short: whatever the program was
-//! doing, the file can be read, and of what each thread did last at most one event is missing, by a
-//! journal that the program itself keeps in memory that outlives it.
+//! `kill -9` at random moments, and the kernel's out-of-memory killer: whatever the program was
+//! doing, the file can be read, and at most one of each thread's last events is missing. The oracle
+//! is a journal that the program itself writes into memory that outlives it.
 //!
 //! `EVERYCALL_KILLS` is how many there are to be of each program and keeper; `cargo xtask kills`
 //! takes a thousand under `record` and a thousand with crash files.
@@ -18,7 +18,7 @@ use everycall_tests::memory_limit::MemoryLimit;
 use everycall_tests::workloads::{Build, Linkage, Workload};
 use everycall_tests::{Mode, Place, everycall};
 
-/// Kills of one program where nobody says how many.
+/// Kills of one program by default.
 const COUNT: u32 = 6;
 /// The latest moment after the start.
 const LATEST_MS: u64 = 400;
@@ -26,7 +26,7 @@ const LATEST_MS: u64 = 400;
 const LONGEST: Duration = Duration::from_secs(120);
 /// Bytes after which the kernel ends a program that takes more.
 const MEMORY: u64 = 64 << 20;
-/// What gcc is told so that functions call the journal, none is inlined, and the standard library's
+/// gcc's options so that functions call the journal, none is inlined, and the standard library's
 /// are left out.
 const JOURNALLED: [&str; 5] = [
     "-O1",
@@ -45,8 +45,8 @@ enum Keeper {
     CrashFile(&'static str),
 }
 
-/// Who keeps the events, and how many of a thread are there at least once its ring was full: the
-/// segment that was being cleared is not, and each begins with a few words that aren't events.
+/// Which process stores the events, and the least number of them in a thread's full ring: the
+/// segment that was being cleared is missing, and each begins with a few words that aren't events.
 #[derive(Clone, Copy, Debug)]
 struct Way {
     keeper: Keeper,
@@ -111,12 +111,12 @@ impl Scene<'_> {
         self.place.file("journal")
     }
 
-    /// Nobody else may write to it.
+    /// Other users must not write to it.
     fn crashes(&self) -> PathBuf {
         self.place.file("crashes")
     }
 
-    /// Starts it, ends it at the moment if there is one, and gives what was said at its end.
+    /// Starts it, kills it at the moment, if any, and returns its messages.
     fn run(&self, way: &Way, after: Option<Duration>) -> String {
         for file in [self.trace(), self.journal()] {
             let _ = fs::remove_file(file);
@@ -156,7 +156,7 @@ impl Scene<'_> {
                 },
             };
             std::thread::sleep(after);
-            // It can't be another one's: nobody has buried it.
+            // The id can't be another process's: this one has not been waited for.
             let status = Command::new("kill").args(["-9", &pid.to_string()]).status();
             assert!(status.expect("kill runs").success());
         }
@@ -292,8 +292,8 @@ fn threaded_cpp_with_a_crash_file() {
     threaded_cpp("kills-crash-cpp", &CRASH_FILES);
 }
 
-/// The kernel ends it, at whichever instruction it needed memory: in a group with its recorder, and
-/// in one of its own.
+/// The kernel kills it at any instruction that needs memory: in a group with its recorder, and in
+/// one of its own.
 #[test]
 fn out_of_memory() {
     let Some(limit) = MemoryLimit::new("hungry", MEMORY) else { return };

@@ -1,6 +1,6 @@
-//! Files of more than 4 GiB. The compact form makes few of that size out of what a test has time to
-//! record: here the chunks of a stream are written again, by the one writer of trace files, with
-//! chunks of a kind that nobody knows between them, whose zeros take no room on the disk.
+//! Files of more than 4 GiB. In the compact form, a test can't record that much: so the chunks of a
+//! stream are written again, by the one writer of trace files, with chunks of an unknown kind
+//! between them, whose zeros take no room on the disk.
 
 use std::fs::File;
 use std::io::{self, Seek, SeekFrom, Write};
@@ -11,7 +11,7 @@ use everycall_format::ect::{CHUNK_ALIGN, ChunkHeader, FileHeader, chunk};
 use everycall_tests::{Mode, Place, everycall, successful};
 use everycall_tracefile::ChunkWriter;
 
-/// No kind that there is: readers go over it.
+/// An unused kind: readers skip it.
 const UNKNOWN: u32 = 0x7fff_0001;
 /// Bytes of each such chunk, and of all: beyond what 32 bits count.
 const HOLE: usize = 256 << 20;
@@ -75,7 +75,7 @@ fn beyond_what_32_bits_count() {
     let bytes = std::fs::read(&small).unwrap();
     let chunks = chunks(&bytes);
 
-    // And once more, in a file that the same writer goes on to.
+    // And again, in a file that the same writer continues.
     let zeros = vec![0; HOLE];
     let mut writer = ChunkWriter::begin(Sparse(File::create(&large).unwrap())).unwrap();
     with_holes(&chunks, &mut writer, &zeros);
@@ -117,7 +117,7 @@ fn beyond_what_32_bits_count() {
             assert!(exported(file, options) == whole, "{options:?}");
         }
     }
-    // Cut where only 64 bits reach: what lies before the cut is there.
+    // Truncated beyond 32 bits: the part before is read.
     let cut = first - (bytes.len() as u64 / 4);
     File::options().write(true).open(&large).unwrap().set_len(cut).unwrap();
     let output = place.command(everycall()).arg("info").arg(&large).output().unwrap();

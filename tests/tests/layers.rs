@@ -18,7 +18,7 @@ fn the_runtimes_layers_import_downwards() {
     let imports = imports_of("runtime");
     let upward: Vec<String> = imports.upward(&RUNTIME).iter().map(ToString::to_string).collect();
     assert!(upward.is_empty(), "{upward:#?}");
-    // Were it read wrongly, nothing would be found.
+    // If it was read wrongly, nothing would be found.
     assert!(
         imports.modules() > 50 && imports.all().len() > 150,
         "{}: {}",

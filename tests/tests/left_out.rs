@@ -1,4 +1,5 @@
-//! Functions that are left out of a build: which have calls in the trace, in each mode that can do it.
+//! Functions that are left out of a build: which have calls in the trace, in each mode that can do
+//! it.
 
 use everycall_tests::{Mode, Place, everycall};
 
@@ -19,7 +20,8 @@ const CALLS: [(&str, u64); 10] = [
     ("main", 1),
 ];
 
-/// The functions that are recorded, by their places in [`CALLS`]; others have no calls, and those that are have all.
+/// The recorded functions, by their places in [`CALLS`]: the others have no calls in the trace, and
+/// these have all.
 fn recorded(place: &Place, mode: Mode, options: &[&str], name: &str) -> (Vec<usize>, String) {
     let arguments = [options, &["-O2", "left_out.cpp"]].concat();
     let program = place.build(mode, &arguments, name);
@@ -63,7 +65,8 @@ fn every_option_leaves_out_the_same_in_every_mode() {
             let (found, output) = recorded(&place, mode, options, &name);
             let mut expected = expected.to_vec();
             if mode.name == "xray" && options.iter().any(|option| option.contains("has:loop")) {
-                // clang's handler of `catcher` jumps back to the function's end; gcc moves it to a cold part.
+                // clang's handler of `catcher` jumps back to the function's end; gcc moves it to a
+                // cold part.
                 expected.retain(|index| *index != 7);
                 expected.extend(options[0].contains('!').then_some(7));
             }
@@ -93,7 +96,7 @@ fn what_cannot_be_done_is_refused() {
         (&["--not", "@bad.txt"], "gcc", "bad.txt:2"),
         (&["--not", "@no.txt"], "gcc", "no.txt can't be read"),
         (&["--not", "addr:0x10"], "gcc", "a compiler doesn't know"),
-        (&["--only"], "gcc", "wants a pattern"),
+        (&["--only"], "gcc", "needs a pattern"),
         (&["--mode", "finstrument", "--not", "f"], "gcc", "mode finstrument can't leave functions out"),
         (&["--mode", "after-inlining", "--not", "f"], Mode::CLANG19_XRAY.cc, "after-inlining can't"),
     ] {

@@ -1,5 +1,5 @@
-//! Code before `main`, after it, at the ends of threads and processes: the program does what it
-//! does without us, and what the design says is recorded.
+//! Code before `main`, after it, and at the ends of threads and processes: the program behaves as
+//! without everycall, and the events that the design promises are recorded.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};

@@ -84,11 +84,11 @@ impl Scene {
     }
 }
 
-/// A sentence of ours is there unless all went well.
+/// A message of everycall's is printed unless it succeeded.
 fn ends_well(output: &Output, what: &str) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!said.contains("panicked"), "{what}: {}\n{said}", output.status);
-    // Whoever has too little memory to start at all is the dynamic linker's matter.
+    // If there is too little memory to start at all, the dynamic linker reports it.
     if output.status.code() == Some(127) && said.contains("error while loading shared libraries") {
         return;
     }
@@ -116,7 +116,7 @@ fn without_threads() {
             let trace = TraceView::open(&scene.place.file("a.ect"));
             let calls = (trace.calls("pair"), trace.calls("leaf"));
             if words[1] == "--trigger" {
-                // A kept call's snapshot has them once more.
+                // A kept call's snapshot contains them again.
                 let is_kept = said.contains(" 1 kept") || words[2] != "leaf>1ns";
                 assert!(calls.0 >= 4000 && is_kept, "{calls:?} {said}");
             } else {
@@ -165,7 +165,8 @@ fn with_little_memory() {
     let scene = Scene::new("little-memory");
     for megabytes in [8, 12, 16, 20, 24, 32, 48, 64, 96, 160, 300, 600] {
         let limit = format!("--as={}", megabytes << 20);
-        // Where not even its own code fits, the kernel and the dynamic linker say so, or don't.
+        // If not even its own code fits, the kernel or the dynamic linker reports it, or nothing
+        // does.
         if !scene.run(&["prlimit", &limit], &["--version".to_owned()]).status.success() {
             assert!(megabytes < 48, "everycall alone takes more than {megabytes} MB");
             continue;
@@ -213,14 +214,15 @@ fn with_image(trace: &Path, length: u64) -> Vec<u8> {
     file.end().unwrap().1
 }
 
-/// Modules' files in a trace unpack to what programs' files may be, not to what is said.
+/// Modules' files in a trace unpack to at most the size that programs' files may have, not to the
+/// size that the trace claims.
 #[test]
 fn a_trace_that_unpacks_to_far_more() {
     let place = Place::new("unpacks");
     let program = place.build(Mode::GCC_NOPS, &["-O1", "stream.c", "-pthread"], "stream");
     let trace = place.record(&["-q"], &program, &["1", "100"]).file;
     for (length, is_refused) in [(1 << 20, false), (1 << 30, true), (1 << 40, true)] {
-        // What isn't written is as good as zeros: nobody looks behind the limit.
+        // Unwritten bytes read as zeros: nothing is read beyond the limit.
         let bytes = with_image(&trace, length.min(2 << 30));
         assert!(bytes.len() < 300_000);
         let file = place.file("large.ect");
@@ -237,7 +239,7 @@ fn a_trace_that_unpacks_to_far_more() {
     }
 }
 
-/// Whoever asks has the limit; the program hasn't.
+/// The command has the limit; the program hasn't.
 #[test]
 fn a_snapshot_with_little_memory() {
     let place = Place::new("little-memory-live");

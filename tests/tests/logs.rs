@@ -1,4 +1,5 @@
-//! Log lines and counters: what `printf` of the C library writes, in the same order, in every thread, handler and process; in C and C++.
+//! Log lines and counters: what `printf` of the C library writes, in the same order, in every
+//! thread, handler and process; in C and C++.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -58,7 +59,8 @@ fn lines_are_what_printf_writes() {
         assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
         let events = events(&place, &recording);
         let (written, wanted) = (logged(&events), journal(&recording));
-        // A handler may run between a line and its journal's: its own lines are in order, and so are those that it interrupted.
+        // A handler may run between a line and its journal's: its own lines are in order, and so
+        // are those that it interrupted.
         let part = |lines: &Lines, of_handler: bool| -> Lines {
             let is_it = |line: &&String| line.starts_with("handler") == of_handler;
             lines.iter().map(|(tid, lines)| (*tid, lines.iter().filter(is_it).cloned().collect())).collect()

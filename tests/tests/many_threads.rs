@@ -1,5 +1,5 @@
-//! A hundred thousand threads, one after the other and together: what they needed goes to those
-//! that follow, and memory stays where it is.
+//! A hundred thousand threads, one after the other and together: later threads reuse the memory of
+//! earlier ones, and memory use stays constant.
 
 use std::process::Command;
 use std::sync::{Mutex, PoisonError};
@@ -35,8 +35,8 @@ impl Use {
     }
 }
 
-/// Ended threads are kept for the time that was asked for, where a thread goes on that makes calls,
-/// and no new ones come.
+/// Ended threads are retained for the configured time if another thread makes calls and no new
+/// threads begin.
 #[test]
 fn ended_threads_are_kept_for_their_time() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -89,8 +89,8 @@ fn memory_is_back_where_it_was() {
         standing.go_on();
         let late = Use::of(&standing);
         println!("{together} at a time: {early:?}, then {late:?}");
-        // Kept are 1 MiB of 8 KiB each, the living ones, and those whose end nobody has noticed
-        // yet.
+        // Retained are 1 MiB of 8 KiB each, the living ones, and those whose end hasn't been
+        // noticed yet.
         assert!(late.slots <= 512 && late.slots <= early.slots + 32, "{together}: {early:?}, {late:?}");
         assert!(late.resident_kib <= early.resident_kib + 512, "{together}: {early:?}, {late:?}");
         assert!(late.mappings <= early.mappings + 64, "{together}: {early:?}, {late:?}");

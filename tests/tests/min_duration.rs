@@ -1,5 +1,5 @@
-//! `record --min-duration`: short calls are dropped and counted. What is kept and what was dropped
-//! is every call that the program made, by its own counts.
+//! `record --min-duration`: short calls are dropped and counted. Recorded and dropped calls
+//! together are all calls that the program made, by its own counts.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -80,8 +80,8 @@ fn kept_and_dropped_calls_are_all_calls_in_every_mode() {
             assert_eq!(info["dropped_calls"]["min_duration_ns"], 5000, "{label}");
             assert_eq!(info["dropped_calls"]["calls_in_covered_time"], sum, "{label}");
             assert_eq!(info["orphan_exits"], 0, "{label}");
-            // Long calls, and those that called one, are all there; so are those that were left by
-            // a jump.
+            // All long calls, and all that contain one, are recorded; so are those that were left
+            // by a jump.
             for name in ["slow", "outer", "run", "main", "jumped"] {
                 assert_eq!(dropped.get(name), None, "{label}: {name}");
             }
@@ -112,11 +112,11 @@ fn callers(name: &str) -> Option<&'static [&'static str]> {
     })
 }
 
-/// Calls stand within their callers. Returns their number.
+/// Calls are within their callers. Returns their number.
 fn is_nested(what: &str, around: Option<&str>, calls: &[Call]) -> u64 {
     let one = |call: &Call| {
-        // The signal's handler may interrupt a hook: its calls then stand beside the call that the
-        // hook is of.
+        // The signal's handler may interrupt a hook: its calls are then beside the call of that
+        // hook.
         let allowed = callers(&call.name)
             .is_none_or(|callers| around.map_or(callers.is_empty(), |around| callers.contains(&around)));
         // What began before the events has lost the calls around it that ended within them.
@@ -261,7 +261,7 @@ fn what_makes_no_sense_is_refused_with_what_works() {
         let error = String::from_utf8_lossy(&output.stderr);
         assert!(!output.status.success() && error.contains(said), "{options:?}: {error}");
     }
-    // A variable that isn't understood is said, and changes nothing.
+    // A variable with an invalid value causes a message, and has no effect.
     let output =
         Command::new(&program).args(["1", "1"]).env("EVERYCALL_MIN_DURATION", "soon").output().unwrap();
     let error = String::from_utf8_lossy(&output.stderr);

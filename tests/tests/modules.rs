@@ -1,5 +1,5 @@
 //! Traced code in executables of every kind, in shared objects, linked and loaded, in mixed modes,
-//! and in hosts that know nothing of us.
+//! and in hosts without the runtime.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

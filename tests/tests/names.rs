@@ -1,6 +1,6 @@
-//! What programs call themselves: threads that name themselves and then wait, titles that are
-//! written over the command line, other folders. A trace has the newest names, and the words and
-//! the folder that the program was started with, whoever makes it.
+//! Names that programs give themselves: threads that name themselves and then wait, titles that are
+//! written over the command line, other folders. A trace has the newest names, and the command line
+//! and folder of the start, whichever command writes it.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -117,8 +117,8 @@ fn command_lines_are_there_to_their_ends() {
     drop(child.stdin.take());
     assert!(child.wait().unwrap().success());
     check(Path::new(&own), &program, &words, "its own");
-    // With words that stay as they are, and that `record` reads from the kernel while the process
-    // is there.
+    // With a command line that isn't changed, and that `record` reads from the kernel while the
+    // process runs.
     let program = place.build(Mode::GCC_NOPS, &["-O1", "family.c", "-pthread"], "family");
     let words = [&["fork", long.as_str()][..], &many].concat();
     let recording = place.record(&["-q"], &program, &words);
@@ -126,14 +126,13 @@ fn command_lines_are_there_to_their_ends() {
     for process in &trace.processes {
         let command: Vec<&[u8]> = process.command[1..].iter().map(Vec::as_slice).collect();
         let is_whole = command.iter().copied().eq(words.iter().map(|word| word.as_bytes()));
-        // One that has ended before `record` looks is cut, which shows.
+        // If the process has ended before `record` reads it, the command line is visibly truncated.
         let is_cut = command.last().is_some_and(|word| word.ends_with(b"..."));
         assert!(is_whole || is_cut, "{} words", command.len());
     }
 }
 
-/// Where the program is in a namespace of process ids of its own, its threads have other numbers
-/// for us.
+/// If the program is in another namespace of process ids, its threads have other ids here.
 #[test]
 fn names_of_threads_in_other_namespaces() {
     let place = Place::new("names-namespace");

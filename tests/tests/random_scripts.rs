@@ -1,6 +1,6 @@
 //! Random scripts of calls, throws, catches, jumps, tail calls, signals, destructors, library loads
-//! and switches of stacks: what is recorded of each stack is what the program itself knows to have
-//! happened, line by line. `EVERYCALL_SCRIPTS` says how many are run in each mode.
+//! and switches of stacks: the events recorded of each stack are those that the program itself
+//! reports, line by line. `EVERYCALL_SCRIPTS` says how many are run in each mode.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -12,10 +12,10 @@ use everycall_tests::outline::whole_outline;
 use everycall_tests::selections::all_but;
 use everycall_tests::{Mode, Place, TraceView, everycall, number_asked};
 
-/// Scripts of a mode unless told otherwise.
+/// Scripts of a mode by default.
 const SCRIPTS: u64 = 200;
-/// Scripts that one process runs: each begins a stack or two, and a process keeps 4096 at most,
-/// those that are gone included.
+/// Scripts that one process runs: each begins a stack or two, and a process can have at most 4096,
+/// including ended ones.
 const AT_ONCE: u64 = 1000;
 /// Lines shown before a difference.
 const SHOWN: usize = 30;
@@ -212,7 +212,8 @@ fn what_isnt_switched_is_seen_while_others_are() {
             .filter(|line| !is_exit_of_switched(line))
             .map(|line| line.strip_suffix("=>").map_or(line.clone(), str::to_owned))
             .collect();
-        // Hooks within a function's body pair exits with entries by function: see docs/limits-details.md.
+        // Hooks within a function's body pair exits with entries by function: see
+        // docs/limits-details.md.
         if !mode.is_body() {
             differences.extend(difference(&truth, &seen).map(|text| format!("{mode:?}, {text}")));
         }

@@ -1,5 +1,5 @@
-//! Signals to `record` once its program has ended: nothing is left that they could be passed on to,
-//! so they end it, whatever it waits for.
+//! Signals to `record` after its program has ended: there is no process left to pass them on to, so
+//! they end it, whatever it waits for.
 
 use std::fs::{self, OpenOptions};
 use std::io::{ErrorKind, Read};
@@ -47,8 +47,8 @@ int main(int count, char **words)
 }
 "#;
 
-/// How long `record` may go on after a signal: no measure of its speed, but the end of a test in
-/// which it doesn't listen.
+/// How long `record` may run on after a signal: not a measure of its speed, but the end of a test
+/// in which it ignores the signal.
 const LONGEST: Duration = Duration::from_secs(60);
 
 /// Waits until the program has ended and its recorder has noticed.
@@ -81,7 +81,7 @@ fn send(signal: &str, child: &Child) {
     successful(Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]));
 }
 
-/// Whoever reads the trace has stopped reading.
+/// The reader of the trace has stopped reading.
 #[test]
 fn writing_that_gets_no_further() {
     let place = Place::new("no-further");
@@ -89,7 +89,7 @@ fn writing_that_gets_no_further() {
     let program = place.build(Mode::GCC_NOPS, &["-O1", "calls.c"], "calls");
     let fifo = place.file("trace.fifo");
     successful(Command::new("mkfifo").arg(&fifo));
-    // Calls of uneven length don't pack well: what the ring holds is more than a pipe does.
+    // Calls of uneven length don't pack well: the ring's events are more than fit into a pipe.
     for signal in ["TERM", "HUP", "INT", "QUIT"] {
         let reader = OpenOptions::new().read(true).custom_flags(0o4000).open(&fifo).unwrap();
         let mut command = place.command(everycall());
@@ -142,7 +142,7 @@ fn the_same_signal_again_while_the_trace_is_written() {
             std::thread::sleep(Duration::from_millis(1));
         }
         send(signal, &child);
-        // Nonblocking: there may be nothing for a while.
+        // Nonblocking: there may be no data for a while.
         let mut bytes = Vec::new();
         let status = loop {
             match reader.read_to_end(&mut bytes) {
@@ -162,7 +162,7 @@ fn the_same_signal_again_while_the_trace_is_written() {
     }
 }
 
-/// With `--wait`, the trace is written when nobody wants to wait any longer.
+/// With `--wait`, a signal ends the wait, and the trace is written.
 #[test]
 fn waiting_for_others_that_go_on() {
     let place = Place::new("go-on");

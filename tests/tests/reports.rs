@@ -120,7 +120,8 @@ struct Computed {
 impl Computed {
     fn of(calls: &[&Printed]) -> Computed {
         let mut computed = Computed { calls: calls.len() as u64, ..Computed::default() };
-        // Calls of one thread nest or follow each other: what lies within an earlier one adds nothing.
+        // Calls of one thread nest or follow each other: what lies within an earlier one adds
+        // nothing.
         let mut spans: Vec<_> = calls.iter().map(|call| (call.thread, call.start_ns, call.dur_ns)).collect();
         spans.sort_by_key(|(thread, start_ns, dur_ns)| (*thread, *start_ns, std::cmp::Reverse(*dur_ns)));
         let mut until = ((0, 0), 0);
@@ -677,7 +678,7 @@ fn what_cannot_be_is_said() {
     };
     assert!(stderr(&["--callers", "cuntdown"], 1).contains("countdown"));
     assert!(stderr(&["--slowest", "/[/"], 2).contains("`/[/`"));
-    assert!(stderr(&["--function", "nothing_like_it"], 0).contains("passes the filter"));
+    assert!(stderr(&["--function", "nothing_like_it"], 0).contains("matches the filter options"));
     assert!(stderr(&["--label", "nothing"], 0).contains("no label"));
     assert!(stderr(&["--sort", "speed"], 2).contains("p99.9"));
     assert!(stderr(&["--by", "colour"], 2).contains("label:NAME"));
@@ -700,7 +701,8 @@ fn what_cannot_be_is_said() {
 fn with_tails_calls_go_on_until_what_they_jumped_to_has_ended() {
     let place = Place::new("report-tails");
     let (file, _) = recorded(&place, &built(&place, Mode::GCC_NOPS), "300");
-    // Independently: a call that a jump made is the rest of the call that jumped, and what is jumped to without being traced is the rest, too.
+    // Independently: a call that a jump made is the rest of the call that jumped, and what is
+    // jumped to without being traced is the rest, too.
     let mut command = place.command(everycall());
     let text = successful(command.args(["replay", "-f", "json"]).arg(&file));
     let mut durations: BTreeMap<String, Vec<u64>> = BTreeMap::new();

@@ -1,6 +1,6 @@
-//! Programs that write over the shared memory they are recorded in, while their threads run and
-//! fork: whatever they write there, every command of ours ends in time, with a file or a sentence,
-//! and no file grows beyond what was in the memory.
+//! Programs that overwrite the shared memory that they are recorded in, while their threads run and
+//! fork: whatever they write, every command ends in time, with a file or an error message, and no
+//! file becomes larger than the memory allows.
 //!
 //! `EVERYCALL_SCRIBBLE_SECONDS` is how long; `cargo xtask scribbles` takes ten minutes.
 //! `EVERYCALL_SCRIBBLE_SEED` repeats one run.
@@ -15,11 +15,11 @@ use std::time::{Duration, Instant};
 
 use everycall_tests::{Mode, Place, everycall, number_asked};
 
-/// Where nobody says how long.
+/// The default time.
 const SECONDS: u64 = 15;
 /// How long a program runs.
 const RUN: Duration = Duration::from_millis(500);
-/// A program that has written over its own hooks' memory may well run for ever: it is ended then.
+/// A program that has overwritten its own hooks' memory may run for ever: then it is killed.
 const PROGRAM_MAX: Duration = Duration::from_secs(3);
 /// The longest that a command of ours takes on a machine that has time for it.
 const COMMAND_MAX: Duration = Duration::from_secs(10);
@@ -28,7 +28,8 @@ const COMMAND_MAX: Duration = Duration::from_secs(10);
 const CPU_MAX: Duration = Duration::from_secs(5);
 /// ... up to this.
 const BUSY_MAX: Duration = Duration::from_secs(60);
-/// What a file may have beside what was in memory: tables, descriptions of the machine, one buffer.
+/// What a file may contain beyond the contents of memory: tables, descriptions of the machine, one
+/// buffer.
 const SLACK: u64 = 4 << 20;
 /// Between two looks.
 const PAUSE: Duration = Duration::from_millis(10);
@@ -45,7 +46,7 @@ const WAYS: [&[&str]; 8] = [
     &["--wait"],
 ];
 
-/// A command, and what is said of it where it fails.
+/// A command, and its description in failures.
 struct Running {
     child: Child,
     what: String,
@@ -91,7 +92,7 @@ impl Running {
                 break status;
             }
             if self.is_late(since, cpu) {
-                // Where it hangs, for whoever looks for that.
+                // Where it hangs, for debugging.
                 let pid = self.child.id().to_string();
                 let stacks = ["-p", &pid, "-batch", "-ex", "thread apply all bt 16"];
                 let stacks = Command::new("gdb").args(stacks).output();
@@ -123,15 +124,15 @@ fn cpu_time(pid: u32) -> Duration {
     Duration::from_millis(10 * ticks)
 }
 
-/// Whether more want to run than there are CPUs.
+/// Whether more threads want to run than there are CPUs.
 fn is_busy() -> bool {
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let cpus = std::thread::available_parallelism().map_or(1, usize::from) as f64;
     load.split(' ').next().and_then(|load| load.parse::<f64>().ok()).is_some_and(|load| load > 1.5 * cpus)
 }
 
-/// A verb that looks at something: it ends with 0, or with 1 and a sentence, and what it says holds
-/// no number that can't be.
+/// A reading verb: it ends with 0, or with 1 and a message, and its output contains no impossible
+/// number.
 fn looks(place: &Place, words: &[&str]) -> String {
     let mut command = place.command(everycall());
     command.args(words);
@@ -182,7 +183,7 @@ fn measure(pid: u32, sizes: &mut HashMap<u64, u64>) {
     }
 }
 
-/// Bytes of what stands in a folder.
+/// Bytes of the files in a folder.
 fn size_of(folder: &Path) -> u64 {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     entries.filter_map(|entry| entry.metadata().ok()).map(|data| data.len()).sum()
@@ -210,7 +211,8 @@ impl Drop for Group {
     }
 }
 
-/// Records the program, looks at it meanwhile if `asks`, and ends it when it takes too long.
+/// Records the program, runs reading commands meanwhile if `asks`, and kills it when it takes too
+/// long.
 fn recorded(place: &Place, program: &Path, seed: u64) {
     let way = WAYS[(seed % WAYS.len() as u64) as usize];
     let (asks, is_told_to_end) = ((seed / 8).is_multiple_of(3), seed / 8 % 3 == 1);

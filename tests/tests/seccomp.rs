@@ -10,8 +10,8 @@ fn program(place: &Place, mode: Mode) -> std::path::PathBuf {
     place.build(mode, &["-O1", "seccomp.c", "-pthread"], &format!("seccomp-{}", mode.label()))
 }
 
-/// Where a filter refuses what a thread's begin needs, new threads run untraced and are counted;
-/// those that have begun go on.
+/// If a filter refuses the calls that a thread's begin needs, new threads run untraced and are
+/// counted; earlier ones stay traced.
 #[test]
 fn refused() {
     let place = Place::new("refused");

@@ -1,5 +1,5 @@
-//! What other users can do to a traced program, and what they can't: `docs/security.md`. The other
-//! user is a real one, so these tests want root.
+//! What other users can and can't do to a traced program: `docs/security.md`. The other user is a
+//! real one, so these tests need root.
 
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
@@ -32,8 +32,8 @@ fn mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// Copies a program. Another process does: as long as one that another test forks has it open to be
-/// written, nobody can execute it.
+/// Copies a program. Another process does so: while a process forked by another test has it open
+/// for writing, it can't be executed.
 fn copy(from: &Path, to: &Path) {
     successful(Command::new("cp").args([from, to]));
 }
@@ -135,7 +135,7 @@ fn root_takes_no_memory_of_another_users_recorder() {
         assert!(!maps.contains("/memfd:everycall"), "{maps}");
         assert!(maps.contains(SEGMENT) && said.contains("isn't a recorder of this program's user"), "{said}");
     }
-    // Nor what else has the form of one: a file of root's, a device, a pipe that nobody writes.
+    // Nor other entries of this form: a file of root's, a device, a pipe without a writer.
     let hub = waiting.memory("/memfd:everycall-hub").remove(0).0;
     let plain = place.file("hub");
     fs::write(&plain, fs::read(&hub).unwrap()).unwrap();
@@ -155,7 +155,7 @@ fn root_takes_no_memory_of_another_users_recorder() {
 }
 
 #[test]
-fn claimed_memory_is_nobody_elses() {
+fn claimed_memory_belongs_to_one_process() {
     if !has_other_user() {
         return;
     }
@@ -177,7 +177,7 @@ fn claimed_memory_is_nobody_elses() {
         assert_eq!(*mode, if *inode == own { 0o600 } else { 0o1600 });
     }
 
-    // As a process does that has it and has been taken over since: it offers its own memory to the
+    // Like a process that has it and has been taken over since: it offers its own memory to the
     // next one.
     let signal = |signal: &str| {
         successful(Command::new("kill").arg(signal).arg(waiting.recorder.id().to_string()));
@@ -292,7 +292,7 @@ impl Drop for Attacker {
 }
 
 #[test]
-fn builds_link_nobody_elses_runtime() {
+fn builds_link_only_the_users_own_runtime() {
     const MARK: &str = "somebody-elses-runtime";
     if !has_other_user() {
         return;
@@ -381,7 +381,7 @@ fn in_sticky_folders_files_are_their_owners() {
     assert_eq!((facts.uid(), facts.mode() & 0o7777), (0, 0o600));
 }
 
-/// Neither a recording nor a program without one is another user's to look at.
+/// Another user can read neither a recording nor a program without one.
 #[test]
 fn another_user_reaches_nothing() {
     if !has_other_user() {

@@ -89,7 +89,7 @@ fn functions_are_recorded_as_selected() {
     }
 }
 
-/// A session records what it names in addition, and is gone with its owner.
+/// A session records its functions in addition, and ends with its owner.
 #[test]
 fn sessions_end_with_their_connections() {
     let place = Place::new("selection-sessions");
@@ -198,7 +198,7 @@ fn a_hundred_sessions_come_and_go() {
     }
 }
 
-/// What isn't a request ends its own connection, and nothing else.
+/// An invalid request ends its own connection, and has no other effect.
 #[test]
 fn strangers_on_the_socket_change_nothing() {
     let place = Place::new("selection-strangers");
@@ -210,7 +210,7 @@ fn strangers_on_the_socket_change_nothing() {
     control.open("red", &only(&program, &["red"])).unwrap();
     let before = control.activate().unwrap();
     let good = only(&program, &["green"]);
-    // Damaged sets are refused, and the session that is there stays.
+    // Damaged sets are refused, and the current session stays.
     for (place, change) in [(0, 1), (8, 1), (24, 1), (good.len() - 1, 1), (40, 255)] {
         let mut bad = good.clone();
         bad[place] ^= change;
@@ -275,7 +275,7 @@ fn asked(place: &Place, words: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), String::from_utf8(said).unwrap())
 }
 
-/// A command that has to work, and what it printed.
+/// A command that must succeed. Returns its output.
 fn done(place: &Place, words: &[&str]) -> String {
     let (code, said) = asked(place, words);
     assert_eq!(code, Some(0), "{words:?}: {said}");
@@ -361,7 +361,7 @@ fn functions_are_switched_by_commands() {
             "{said}"
         );
         assert_eq!(step(&mut standing), [20, 20, 0], "{mode:?}");
-        // Nothing that matches nothing changes anything.
+        // A pattern that matches nothing changes nothing.
         for (words, wanted) in [
             (&["enable", &pid, "blau"][..], "there is blue"),
             (&["disable", &pid, "red", "gren"], "there is green"),

@@ -1,5 +1,5 @@
-//! Signals anywhere in a hook: their handlers' calls are all there, nothing else is lost, and a
-//! handler that jumps away or a SIGKILL costs at most the event that was being written.
+//! Signals anywhere in a hook: all calls of their handlers are recorded, nothing else is lost, and
+//! a handler that jumps away or a SIGKILL costs at most the event that was being written.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -109,7 +109,7 @@ fn a_signal_anywhere_in_the_slow_path() {
                 ["slow", &slow, stride].into_iter().chain(more.iter().copied()).collect();
             place.record(&["--ring-size", "64K"], &program, &arguments)
         };
-        // The small ring doesn't hold it all: what it holds has to be whole.
+        // The small ring can't hold all events: those that it holds must be complete.
         for recording in [record(&[]), record(&["jump"])] {
             assert!(recording.output.status.success(), "{mode:?}: {recording:?}");
             let trace = recording.trace();
@@ -135,7 +135,7 @@ fn killed_after_every_instruction_of_a_hook() {
             assert_eq!(tallies["checkpoint"], both(1), "{mode:?} after {after}");
             let victim = tallies.get("victim").copied().unwrap_or_default();
             let leaf = tallies.get("victim_leaf").copied().unwrap_or_default();
-            // One round, cut anywhere: a prefix of entry, entry, exit, exit.
+            // One round, truncated anywhere: a prefix of entry, entry, exit, exit.
             let prefix = [victim.entries, leaf.entries, leaf.exits, victim.exits];
             assert!(prefix.is_sorted_by(|a, b| a >= b), "{mode:?} after {after}: {prefix:?}");
             assert!(trace.losses() <= 1, "{mode:?} after {after}");

@@ -27,7 +27,7 @@ impl Run {
         let printed = place.file("printed");
         command.env("EVERYCALL_SNAPSHOT_FOLDER", &folder).stdin(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.stdout(File::create(&printed).unwrap()).spawn().unwrap();
-        // A program that stays has done all when it says so and when nobody writes files any more.
+        // A program that keeps running is done when it says so and no more files are written.
         let tasks = format!("/proc/{}/task", child.id());
         let is_busy = || fs::read_dir(&tasks).is_ok_and(|tasks| tasks.count() != 1);
         let is_over = || fs::read_to_string(&printed).is_ok_and(|text| text.ends_with("\nend\n"));
@@ -70,7 +70,7 @@ impl Run {
         String::from_utf8_lossy(&self.output.stderr).into_owned()
     }
 
-    /// What came of the only trigger, when the last call was kept.
+    /// The result of the only trigger after the last call was kept.
     fn trigger(&self) -> &Trigger {
         let (_, _, triggers) = self.kept.values().next_back().expect("a kept call");
         let [trigger] = &triggers[..] else { panic!("{triggers:?}") };
@@ -134,7 +134,7 @@ fn exactly_the_slow_calls_become_files() {
     }
 }
 
-/// A file is a trace of its own: nobody has to say which call.
+/// Each file is a trace of its own: no option is needed to choose the call.
 #[test]
 fn a_kept_call_is_shown_without_its_number() {
     let place = Place::new("sets-shown");
@@ -146,7 +146,7 @@ fn a_kept_call_is_shown_without_its_number() {
     let plain = shown(&["replay"]);
     assert!(plain.contains("handle") && plain.contains("leaf"), "{plain}");
     assert_eq!(plain, shown(&["replay", "--kept", "1"]));
-    // It is told from all others, in every output.
+    // It is marked in every output.
     let lines: Vec<&str> = plain.lines().collect();
     let marked: Vec<usize> =
         (0..lines.len()).filter(|line| lines[*line].contains("@ kept call = 1")).collect();
@@ -167,7 +167,7 @@ fn a_kept_call_is_shown_without_its_number() {
     assert!(info.contains("Most calls"), "{info}");
 }
 
-/// The files that stay are those that the options ask for, in the folder; what the others were is
+/// The files that remain are those that the options select, in the folder; the other calls are
 /// counted.
 #[test]
 fn files_of_calls_that_go_are_removed() {
@@ -196,7 +196,7 @@ fn files_of_calls_that_go_are_removed() {
             }
             "newest" => assert!(numbers[0] > 1 || own.len() <= 3, "{label}: {numbers:?}"),
             _ if is_one => assert!(kept.len() <= 3, "{label}"),
-            // Nothing that was told of in time and was clearly slower is missing.
+            // No call that was announced in time and was clearly slower is missing.
             _ => assert!(slower <= 3 + trigger.missed, "{label}: {slower}, {trigger:?}"),
         }
     }
@@ -240,7 +240,7 @@ fn slow_calls_of_every_kind() {
     }
 }
 
-/// What can't be used is said in one sentence, and the program goes on.
+/// An unusable set causes one message, and the program continues.
 #[test]
 fn sets_that_are_none() {
     let place = Place::new("sets-bad");
@@ -358,8 +358,8 @@ fn what_can_not_be_resolved_is_said() {
     assert!(place.file("slow.ecs").exists());
 }
 
-/// Programs with more rights than whoever started them ignore the variable; others take a set from
-/// their user or from root alone.
+/// Programs with more rights than the user who started them ignore the variable; others only accept
+/// a set from their user or from root.
 #[test]
 fn sets_of_strangers() {
     let place = Place::new("sets-strangers");

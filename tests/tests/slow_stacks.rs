@@ -1,5 +1,5 @@
-//! The stacks of the slow path hold its deepest chain of calls, whichever way it goes: read from
-//! the machine code.
+//! The stacks of the slow path are large enough for its deepest chain of calls: read from the
+//! machine code.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! `EVERYCALL_SNAPSHOT_SIGNAL`: a signal writes a snapshot, and the program notices nothing of it.
+//! `EVERYCALL_SNAPSHOT_SIGNAL`: a signal writes a snapshot, without an effect on the program.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
@@ -86,7 +86,7 @@ impl Running {
         });
     }
 
-    /// Ends it; what it said since it was ready.
+    /// Ends it; returns its messages since it was ready.
     fn end(mut self) -> String {
         drop(self.child.stdin.take());
         let mut said = String::new();
@@ -113,7 +113,7 @@ fn each_signal_writes_one_and_nothing_is_disturbed() {
         for number in 1..=3 {
             running.signal(USR2);
             running.wait_for(number);
-            // The file is there just before its thread is gone, and a signal that comes in between
+            // The file exists just before its thread has ended, and a signal that comes in between
             // is counted.
             while fs::read_dir(format!("/proc/{pid}/task")).unwrap().count() > 1 {
                 std::thread::sleep(Duration::from_millis(1));
@@ -122,7 +122,7 @@ fn each_signal_writes_one_and_nothing_is_disturbed() {
         for (file, number) in running.files().iter().zip(1..) {
             let facts = fs::metadata(file).unwrap();
             assert_eq!((facts.permissions().mode() & 0o7777, facts.is_file()), (0o600, true));
-            // The kernel keeps 15 bytes of a name.
+            // The kernel stores 15 bytes of a name.
             let name = program.file_name().unwrap().to_string_lossy().chars().take(15).collect::<String>();
             assert!(file.ends_with(format!("{name}-{pid}-{number}.ect")), "{file:?}");
             let trace = TraceView::open(file);

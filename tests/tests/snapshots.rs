@@ -1,5 +1,5 @@
-//! Snapshots of programs that run on: whatever their threads do, whoever asks at the same time, and
-//! whatever becomes of those who ask.
+//! Snapshots of running programs: whatever their threads do, however many snapshots are taken at
+//! the same time, and whatever happens to the processes that take them.
 
 use std::fs::File;
 use std::io::Read;
@@ -15,8 +15,8 @@ fn program(place: &Place, mode: Mode) -> PathBuf {
     place.build(mode, &["-O1", "standing.c", "-pthread"], "standing")
 }
 
-/// What the trace has to be: blocked threads whole, busy ones without gap, and each with calls of
-/// its own alone.
+/// The expected trace: blocked threads complete, busy ones without gap, and each with only its own
+/// calls.
 fn check(trace: &TraceView, blocked: usize, busy: usize, calls: u64, note: &str) {
     assert_eq!(trace.warnings, [] as [String; 0], "{note}");
     let named =
@@ -37,7 +37,7 @@ fn check(trace: &TraceView, blocked: usize, busy: usize, calls: u64, note: &str)
         assert!(thread.tallies.keys().all(|name| own.contains(name)), "{note}: {:?}", thread.tallies);
         let [call] = &thread.calls[..] else { panic!("{note}: {}", thread.calls.len()) };
         let work = format!("{}({} {})", own[0], own[1], own[1]);
-        // The first and the last one may be cut.
+        // The first and the last one may be truncated.
         let inner = call.inside.len().saturating_sub(1);
         for call in call.inside.get(1..inner).unwrap_or_default() {
             assert_eq!(call.text(), work, "{note}");
@@ -92,8 +92,8 @@ fn eight_busy_threads_while_others_come_and_go() {
         let (file, said) = standing.snapshot(&place, &[]);
         let note = || format!("{number}: {said}");
         let found = own_calls::check(&file).unwrap_or_else(|why| panic!("{why}\n{}", note()));
-        // On a slow machine the program may fill all memory first, which is counted. What is there
-        // is right all the same.
+        // On a slow machine the program may fill all memory first, which is counted. The rest is
+        // right nevertheless.
         if said.contains("were overwritten before") {
             late += 1;
         } else {
@@ -112,8 +112,8 @@ fn eight_busy_threads_while_others_come_and_go() {
     assert_eq!(standing.pinned(), (0, 0));
 }
 
-/// Everything that the rings held is there, also where they are full, and `--last` asks for less of
-/// it.
+/// Everything that the rings contained is in the snapshot, also if they are full; `--last` writes
+/// less of it.
 #[test]
 fn full_rings_of_blocked_threads_and_the_last_part_of_them() {
     let place = Place::new("full");
@@ -181,8 +181,8 @@ fn several_ask_at_once_and_for_several() {
     assert!(of(standing.pid)["recorder_pid"].is_null());
 }
 
-/// Whoever is done first takes nothing from the others: what the ring held at the request is there
-/// whole, less a segment.
+/// A process that finishes first takes nothing from the others: the ring's contents at the request
+/// are complete, except for a segment.
 #[test]
 fn two_ask_at_once_again_and_again_and_each_gets_all() {
     let place = Place::new("overlap");
@@ -206,7 +206,7 @@ fn two_ask_at_once_again_and_again_and_each_gets_all() {
                 let trace = TraceView::tallies_only(&place.file(&name));
                 let busy = trace.threads.iter().find(|thread| &*thread.info.name == "busy-0").unwrap();
                 let events: u64 = busy.tallies.values().map(|tally| tally.entries + tally.exits).sum();
-                // The segment that is being cleared isn't there, and the newest one may just have
+                // The segment that is being cleared is missing, and the newest one may just have
                 // begun.
                 assert!(events >= (ring - 2) * segment, "{who} {round}: {events}\n{said}");
                 std::fs::remove_file(place.file(&name)).unwrap();
@@ -224,13 +224,13 @@ fn two_ask_at_once_again_and_again_and_each_gets_all() {
     assert_eq!(header.grow_until, 0, "nobody asks any more");
 }
 
-/// Whoever is killed while it holds segments is cleaned up after by the next one.
+/// If a process is killed while it has segments pinned, the next one unpins them.
 #[test]
 fn askers_that_die() {
     let place = Place::new("dying");
     let program = program(&place, Mode::GCC_NOPS);
     let standing = Standing::alone(&program, &["2", "2", "0", "3000"]);
-    // Nobody reads the pipe, so it holds what it couldn't write yet.
+    // The pipe has no reader, so segments that couldn't be written yet stay pinned.
     let mut command = place.command(everycall());
     let mut stuck = command
         .args(["snapshot", "-q", "-o", "/dev/stdout", &standing.pid.to_string()])
@@ -257,7 +257,7 @@ fn askers_that_die() {
         snapshots.find(|(_, said)| !said.contains("were overwritten before")).expect("one in time");
     check(&TraceView::open(&file), 2, 2, 3000, &said);
     assert_eq!(standing.pinned(), (0, 0));
-    // Memory comes back: what is used beyond the rings goes, as threads go on.
+    // Memory is returned: segments beyond the rings' size go as threads continue.
     wait::until("memory beyond the rings is given back", || {
         let header = standing.header();
         header.segments_in_use <= header.ring_segments
@@ -323,7 +323,7 @@ fn bad_requests_end_in_a_sentence_and_the_program_goes_on() {
     assert_eq!(standing.pinned(), (0, 0));
 }
 
-/// A program whose memory was refused a shared segment says so, and runs.
+/// A program whose shared segment was refused reports it, and runs.
 #[test]
 fn programs_that_the_system_refuses_a_segment() {
     let place = Place::new("unreachable");
@@ -348,7 +348,8 @@ fn programs_that_the_system_refuses_a_segment() {
     assert!(said.contains("another container") && said.contains("nsenter"), "{said}");
 }
 
-/// Shared memory is input like any file: whatever is in it, whoever asks gets a file or a sentence.
+/// Shared memory is untrusted input like any file: whatever it contains, a command ends with a file
+/// or an error message.
 #[test]
 fn scribbled_memory() {
     let place = Place::new("scribbled");

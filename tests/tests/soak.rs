@@ -1,6 +1,5 @@
-//! A program that does everything that programs do, for as long as one likes, alone and under
-//! `record`, while it is asked for snapshots from outside and takes some of itself: nothing grows,
-//! nothing fails.
+//! A program that does everything that programs do, for any time, alone and under `record`, while
+//! snapshots are taken from outside and by itself: nothing grows, nothing fails.
 //!
 //! `EVERYCALL_SOAK_SECONDS` is how long; `cargo xtask soak` takes an hour.
 
@@ -11,9 +10,9 @@ use std::time::{Duration, Instant};
 
 use everycall_tests::{Mode, Place, Standing, TraceView};
 
-/// Where nobody says how long.
+/// The default time.
 const SECONDS: u64 = 10;
-/// Between two looks at the processes; snapshots are taken at every fourth.
+/// Between two readings of the processes; snapshots are taken at every fourth.
 const PAUSE: Duration = Duration::from_millis(250);
 /// So that memory of ended threads is soon as much as it may become.
 const SETTINGS: [(&str, &str); 2] = [("EVERYCALL_KEEP_ENDED", "2M"), ("EVERYCALL_RING_SIZE", "128K")];
@@ -135,16 +134,16 @@ impl Watched {
     }
 }
 
-/// What may be more at the end than early: where more snapshots than before come together, threads
-/// go on into segments that nobody had before, which stay in the pool; where ended threads aren't
-/// noticed for a while, others begin with stacks of open calls that nobody had before, which stay
-/// as well and are two mappings each; a batch of brief threads; and half a KiB for each of `things`
-/// that are kept to the end.
+/// What may be more at the end than early: if more snapshots than before coincide, threads take
+/// segments that were never used before, which stay in the pool; if ended threads aren't noticed
+/// for a while, others begin with open-call stacks that were never used before, which stay as well
+/// and are two mappings each; a batch of brief threads; and half a KiB for each of `things` that
+/// are retained to the end.
 fn known_growth(things: u64) -> Use {
     Use { resident_kib: (6 << 10) + things / 2, descriptors: 1, mappings: 160, threads: 4, segments: 64 }
 }
 
-/// The same of `record`, which keeps the arenas of the 64 processes that ended last: on a slow
+/// The same of `record`, which retains the arenas of the 64 processes that ended last: on a slow
 /// machine, these come late.
 fn known_growth_of_recorder(things: u64) -> Use {
     Use { descriptors: 1 + 64, ..known_growth(things) }
@@ -153,11 +152,11 @@ fn known_growth_of_recorder(things: u64) -> Use {
 /// What is known of snapshots that aren't as they should be (docs/limits.md).
 #[derive(Clone, Copy, Debug, Default)]
 struct Odd {
-    /// Some calls have no names: those of a library have none in a snapshot that is taken in the
-    /// very moment in which the library's entry is written again.
+    /// Some calls have no names: those of a library have none in a snapshot that is taken at the
+    /// very moment in which the library's entry is rewritten.
     nameless: u32,
-    /// Whoever asked waited so long for a CPU that segments were overwritten meanwhile, which it
-    /// says.
+    /// The snapshot waited so long for a CPU that segments were overwritten meanwhile, which it
+    /// reports.
     late: u32,
 }
 

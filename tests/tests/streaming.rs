@@ -1,5 +1,5 @@
-//! `record --stream`: whatever threads write is in the file or counted as lost, whoever is slow,
-//! stopped or killed.
+//! `record --stream`: all events that threads write are in the file or counted as lost, whichever
+//! process is slow, stopped or killed.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
@@ -15,7 +15,7 @@ use everycall_timeline::ThreadInfo;
 /// So little memory that threads have to wait, or lose events.
 const SCARCE: [&str; 4] = ["--ring-size", "64K", "--stream-memory", "64K"];
 const MODES: [Mode; 4] = [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT, Mode::CLANG19_XRAY];
-/// How long a program may take that nobody serves any more.
+/// How long a program without a recorder may take.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn record(place: &Place, options: &[&str], program: &Path, arguments: &[&str], file: &Path) -> Output {
@@ -28,7 +28,7 @@ fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// Events that are in a trace, and those of which it says that they are missing.
+/// Events in a trace, and events that it reports as missing.
 fn events(trace: &TraceView) -> (u64, u64) {
     let infos = || trace.threads.iter().map(|thread| &thread.info);
     let missing = infos().map(|info| info.losses + info.missing + info.lost_busy).sum();
@@ -100,8 +100,8 @@ fn leveldb_as_counted() {
     check(Workload::LEVELDB);
 }
 
-/// The recorder stands still for a while: what is overwritten then is counted, and shown where it
-/// is missing.
+/// The recorder is stopped for a while: events overwritten then are counted, and shown where they
+/// are missing.
 #[test]
 fn losses_are_counted_exactly() {
     let place = Place::new("stream-losses");
@@ -134,7 +134,7 @@ fn threads_wait_for_a_slow_recorder() {
     assert_eq!(trace.warnings, [""; 0]);
     assert_eq!(events(&trace), (events_of(2, 200_000), 0));
     assert!(trace.threads.iter().all(|thread| thread.info.is_complete), "{trace:?}");
-    assert!(said(&output).contains("threads waited ") && said(&output).contains("every event is there"));
+    assert!(said(&output).contains("threads waited ") && said(&output).contains("no event was lost"));
 }
 
 /// Threads that end at once leave all that they did, though their places are given to others.
@@ -168,8 +168,8 @@ fn a_killed_program_leaves_everything() {
     assert_eq!(trace.main().info.open_calls, 1);
 }
 
-/// Nobody waits for a recorder that is gone, not even while its parent leaves it a zombie; its file
-/// can be read.
+/// No thread waits for a recorder that has ended, even while its parent leaves it a zombie; its
+/// file can be read.
 #[test]
 fn the_program_outlives_its_recorder() {
     let place = Place::new("stream-orphan");
@@ -203,7 +203,7 @@ fn a_full_disk_is_no_matter_of_the_program() {
     assert!(said(&output).contains("can't write /dev/full"), "{}", said(&output));
 }
 
-/// A stream in several files: each can be read on its own, together they have everything once.
+/// A stream in several files: each can be read on its own, together they contain everything once.
 #[test]
 fn files_follow_each_other() {
     let place = Place::new("stream-files");

@@ -1,5 +1,5 @@
 //! Sites go off and on while all threads run, whatever else happens to the process.
-//! `EVERYCALL_SWITCHINGS` says how often in each test.
+//! `EVERYCALL_SWITCHINGS` is the number of switches in each test.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ const MODES: [Mode; 5] =
     [Mode::GCC_NOPS, Mode::CLANG19_XRAY, Mode::CLANG22_XRAY, Mode::GCC_FENTRY, Mode::GCC_FINSTRUMENT];
 /// Those with sites.
 const SITED: [Mode; 2] = [Mode::GCC_NOPS, Mode::CLANG19_XRAY];
-/// How a program says that the system can't do what it was to try.
+/// The program's message if the system doesn't support what it was to try.
 const CANT: i32 = 77;
 
 fn times() -> String {
@@ -57,8 +57,8 @@ fn results_stay_right_while_sites_are_switched() {
     }
 }
 
-/// Sites are NOPs while tracing is off, and a thread that could not notice says all the same that
-/// it missed something.
+/// Sites are NOPs while tracing is off, and a thread that could not notice it still reports the
+/// gap.
 #[test]
 fn a_thread_that_noticed_nothing_has_its_gap() {
     let place = Place::new("switching-phases");
@@ -91,8 +91,8 @@ fn children_forked_in_the_middle_of_a_switch_are_whole() {
     }
 }
 
-/// Where text must not be written it isn't: the program goes on, is off and on by its hooks alone,
-/// or stays off.
+/// If text must not be written, it isn't: the program continues, is switched by its hooks alone, or
+/// stays off.
 #[test]
 fn hardened_processes_are_left_alone() {
     let place = Place::new("switching-hardened");
@@ -151,8 +151,8 @@ fn killed_in_the_middle_of_a_switch() {
     }
 }
 
-/// Breakpoints at the sites themselves: what gdb has put there stays, and what is there when it is
-/// gone, runs.
+/// Breakpoints at the sites themselves: gdb's bytes stay, and after their removal the original
+/// bytes run.
 #[test]
 fn breakpoints_and_switches_leave_each_other_alone() {
     if Command::new("gdb").arg("--version").output().is_err() {
@@ -162,7 +162,7 @@ fn breakpoints_and_switches_leave_each_other_alone() {
     let place = Place::new("switching-gdb");
     for mode in SITED {
         let program = place.build(mode, &["-O2", "-no-pie", "switching.c", "-pthread"], mode.name);
-        // All functions' first bytes: hit some times, then deleted, while the program goes on
+        // All functions' first bytes: hit some times, then deleted, while the program keeps
         // switching.
         let symbols = successful(place.command("nm").arg(&program));
         let address =

@@ -1,5 +1,5 @@
 //! `record --trigger` on calls that end in tail calls: by the program's own clock, none that took
-//! too long is missing, and whatever is kept in excess says that it took at most so long.
+//! too long is missing, and every call kept in excess is marked as an upper limit.
 
 use std::fs::File;
 use std::path::Path;
@@ -76,8 +76,8 @@ fn own_calls(printed: &str) -> (u64, Vec<Own>) {
     (rate.parse().expect("a rate"), calls.collect())
 }
 
-/// Calls that met the condition and couldn't be kept, as the machine was too busy; and those that
-/// were kept.
+/// Calls that met the condition and couldn't be kept, because the machine was too busy; and those
+/// that were kept.
 fn kept(file: &Path) -> (u64, Vec<Kept>) {
     let trace = TraceFile::open(File::open(file).unwrap()).unwrap();
     let recording = trace.recording();
@@ -95,8 +95,8 @@ fn build(place: &Place, mode: Mode, level: &str) -> std::path::PathBuf {
     place.build(mode, &[level, "-pthread", "tails.cpp", library.to_str().unwrap()], "tails")
 }
 
-/// Records `calls` random calls. How many were kept, and how many of these as lasting at most so
-/// long.
+/// Records `calls` random calls. Returns how many were kept, and how many of these with an upper
+/// limit.
 fn check(mode: Mode, level: &str, calls: &str, seed: &str) -> (usize, usize) {
     let label = format!("{} {level}", mode.label());
     let place = Place::new("tail-calls");
@@ -158,14 +158,14 @@ fn no_slow_call_escapes_by_a_tail_call() {
         for level in ["-O2", "-O0"] {
             let (kept, at_most) = check(mode, level, "5000", &seed.to_string());
             assert!(kept > 30, "{} {level}: {kept}", mode.label());
-            // Only optimised code has tail calls, and in the last modes the exit hook comes behind
-            // what is called.
+            // Only optimised code has tail calls, and in the last modes the exit hook comes after
+            // the callee.
             assert_eq!(at_most > 0, level == "-O2" && !mode.is_body(), "{} {level}: {at_most}", mode.label());
         }
     }
 }
 
-/// Whatever happens behind the jump, the call is kept, with all its time.
+/// Whatever happens after the jump, the call is kept, with its whole time.
 #[test]
 fn nothing_behind_the_jump_hides_a_slow_call() {
     const ALONE: [&str; 2] = ["handle_thread", "handle_last"];
@@ -205,7 +205,7 @@ fn nothing_behind_the_jump_hides_a_slow_call() {
     }
 }
 
-/// Whoever doesn't want tail calls to count says so.
+/// An option excludes tail calls.
 #[test]
 fn tail_calls_count_only_where_they_are_wanted() {
     let place = Place::new("tail-ways-without");

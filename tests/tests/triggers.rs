@@ -1,5 +1,5 @@
-//! `record --trigger`: the calls that are kept are those that took too long by the program's own
-//! clock, with all that they called.
+//! `record --trigger`: the kept calls are those that took too long by the program's own clock, with
+//! all that they called.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,7 +22,7 @@ fn kept(file: &Path) -> (Vec<Trigger>, Vec<KeptCall>) {
     (recording.triggers.clone(), recording.kept.clone())
 }
 
-/// Entries and exits of its thread from a kept call's entry to its exit, in its moment.
+/// Entries and exits of its thread from a kept call's entry to its exit, in its snapshot.
 fn events_of(file: &Path, call: &KeptCall) -> u64 {
     let file = TraceFile::open(File::open(file).unwrap()).unwrap();
     let snapshot = file.recording().snapshots.iter().position(|snapshot| snapshot.number == call.snapshot);
@@ -43,9 +43,9 @@ fn is_same((tid, own): &(u32, OwnCall), kept: &KeptCall) -> bool {
     *tid == kept.tid && own.is(kept)
 }
 
-/// The kept calls are exactly those over the threshold: whatever comes between the program's clock
-/// and ours, a call of which it knows that it took longer is kept, and one of which it knows that
-/// it took less isn't.
+/// The kept calls are exactly those over the threshold. The program's clock and the trace's differ
+/// by delays in between: a call that took longer by the program's lower bound is kept, and one that
+/// took less by its upper bound isn't.
 fn check(recording: &Recording, threshold_us: u64, label: &str) -> (u64, Vec<KeptCall>) {
     let (rate, own) = own_calls(&recording.stdout());
     let (triggers, kept) = kept(&recording.file);
@@ -102,8 +102,8 @@ fn exactly_the_slow_calls_are_kept() {
     }
 }
 
-/// While a call is open that may be kept, its thread's ring takes what it needs, up to the limit;
-/// beyond that, what is missing is counted.
+/// While a call is open that may be kept, its thread's ring takes the memory it needs, up to the
+/// limit; beyond that, missing events are counted.
 #[test]
 fn long_calls_are_whole_as_far_as_memory_allows() {
     const WORKS: u64 = 50_000;
@@ -144,7 +144,7 @@ fn the_slowest_calls_stay() {
     let (triggers, kept) = kept(&recording.file);
     assert_eq!((kept.len(), triggers[0].kept), (3, 3));
     assert!(triggers[0].fired > 3, "{triggers:?}");
-    // Nothing that was told of in time and was clearly slower is missing.
+    // No call that was announced in time and was clearly slower is missing.
     let least = kept.iter().map(|call| call.end_ticks - call.start_ticks).min().unwrap();
     let slower = own.iter().filter(|(_, own)| own.last - own.first > least).count() as u64;
     assert!(slower <= 3 + triggers[0].missed, "{slower} {triggers:?}");
@@ -161,7 +161,7 @@ fn what_makes_no_sense_is_said_before_the_program_starts() {
         (&["--trigger", "handel > 1ms"][..], "there is handle"),
         (&["--trigger", "handle"], "has no condition"),
         (&["--trigger", "handle > 0us"], "above 0"),
-        (&["--trigger", "handle > soon"], "for a time"),
+        (&["--trigger", "handle > soon"], "instead of a time"),
         (&["--trigger", "signal KILL"], "signal USR1"),
         (&["--keep", "3"], "--trigger"),
         (&["--trigger", "handle > 1ms", "--keep", "0"], "--keep"),
@@ -182,7 +182,7 @@ fn what_makes_no_sense_is_said_before_the_program_starts() {
     }
 }
 
-/// A signal to `record` keeps the moment, and the program gets nothing of it.
+/// A signal to `record` keeps the moment, and isn't passed on to the program.
 #[test]
 fn signals_to_record_keep_the_moment() {
     let place = Place::new("triggers-signal");
@@ -262,7 +262,7 @@ fn entries_and_percentiles() {
     let (rate, own) = own_calls(&recording.stdout());
     let (triggers, kept) = kept(&recording.file);
     assert!(triggers[0].fired > 0 && !kept.is_empty(), "{said}");
-    // One in a thousand is slow: what is kept is slower than most, and the threshold lies below the
+    // One in a thousand is slow: kept calls are slower than most, and the threshold is below the
     // slow ones.
     for call in &kept {
         let took = call.end_ticks - call.start_ticks;
@@ -303,8 +303,8 @@ fn fast_calls_after_each_other_leave_the_memory_to_others() {
     assert_eq!(events_of(&recording.file, &kept[0]), 2 * (400_000 + 2));
 }
 
-/// Calls that `pthread_exit` leaves are kept once: when it is called, or when what is cleaned up
-/// says that they are over.
+/// Calls that `pthread_exit` unwinds are kept once: when it is called, or when a cleanup shows that
+/// they have ended.
 #[test]
 fn calls_that_the_end_of_a_thread_leaves() {
     let place = Place::new("triggers-exiting");
@@ -324,8 +324,8 @@ fn calls_that_the_end_of_a_thread_leaves() {
     }
 }
 
-/// Of 44,000 functions that a pattern names, the last is watched as the first is. Of more than a
-/// million, some aren't, and that is said wherever the triggers are.
+/// Of 44,000 functions that match a pattern, the last one is armed like the first. Of more than a
+/// million, some aren't, and all outputs with triggers say so.
 #[test]
 fn patterns_name_many_functions() {
     const FUNCTIONS: usize = 44_000;
@@ -336,7 +336,7 @@ fn patterns_name_many_functions() {
         text.push_str(&format!("void fun_{number}(void) {{ sink = {number}; {slow} }}\n"));
     }
     let last = FUNCTIONS - 1;
-    // What is kept is written while the program runs.
+    // Kept calls are written while the program runs.
     text.push_str(&format!(
         "int main(void) {{ fun_1(); usleep(500000); fun_{last}(); usleep(500000); return 0; }}\n"
     ));

@@ -1,5 +1,5 @@
-//! `record --trigger` while the recorder is slow: functions of a library are looked at from their
-//! first call on, and where the program couldn't wait for that, it is said.
+//! `record --trigger` while the recorder is slow: functions of a library are armed from their first
+//! call on, and if the program couldn't wait for that, the report says so.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -19,7 +19,7 @@ fn build(place: &Place) -> (PathBuf, PathBuf) {
     (place.build(Mode::GCC_NOPS, &["-O1", "late_names.c", "-ldl"], "late_names"), plugin)
 }
 
-/// Milliseconds that loading took, what came of the trigger, and what `record` said.
+/// Milliseconds that loading took, the trigger's result, and `record`'s messages.
 fn outcome(recording: &Recording) -> (u64, Trigger, String) {
     let took = recording.stdout().trim().parse().unwrap();
     let file = TraceFile::open(File::open(&recording.file).unwrap()).unwrap();
@@ -36,11 +36,11 @@ fn a_library_waits_until_its_functions_are_named() {
     let (took, trigger, said) = outcome(&recording);
     assert!((400..9000).contains(&took), "{took} ms");
     assert_eq!((trigger.functions, trigger.late, trigger.fired), (1, 0, 1), "{said}");
-    assert!(!said.contains("weren't looked at"), "{said}");
+    assert!(!said.contains("were not checked"), "{said}");
 }
 
 #[test]
-fn functions_that_nobody_named_in_time_are_counted() {
+fn functions_named_too_late_are_counted() {
     let place = Place::new("triggers-too-late");
     let (program, plugin) = build(&place);
     let options = [&TRIGGER[..], &KEEP_ALL].concat();
@@ -48,7 +48,7 @@ fn functions_that_nobody_named_in_time_are_counted() {
     let (took, trigger, said) = outcome(&recording);
     assert!((9900..19_900).contains(&took), "{took} ms");
     assert_eq!((trigger.functions, trigger.late, trigger.fired), (1, 1, 0), "{said}");
-    assert!(said.contains("never, in 1 function; the first calls of 1 function weren't looked at"), "{said}");
+    assert!(said.contains("never, in 1 function; the first calls of 1 function were not checked"), "{said}");
     let info = place.command(everycall()).arg("info").arg(&recording.file).output().unwrap();
     let page = String::from_utf8_lossy(&info.stdout).replace("\n  ", " ");
     assert!(page.contains("the first calls of 1 function"), "{page}");
@@ -57,7 +57,7 @@ fn functions_that_nobody_named_in_time_are_counted() {
     assert!(String::from_utf8_lossy(&info.stdout).contains("\"functions_named_late\": 1"));
 }
 
-/// A recorder that dies holds nobody up.
+/// A recorder that dies doesn't delay the program.
 #[test]
 fn nobody_waits_for_a_dead_recorder() {
     let place = Place::new("triggers-dead");
@@ -70,8 +70,8 @@ fn nobody_waits_for_a_dead_recorder() {
     assert!((250..9900).contains(&took), "{took} ms");
 }
 
-/// A recorder that gets no CPU for a second finds all of a call that was kept, whatever became of
-/// its thread meanwhile.
+/// A recorder that gets no CPU for a second finds all of a kept call, whatever happened to its
+/// thread meanwhile.
 #[test]
 fn kept_calls_wait_for_a_recorder_that_is_late() {
     let place = Place::new("triggers-kept-late");

@@ -39,7 +39,8 @@ fn libraries_take_turns_at_one_address() {
     for mode in MODES {
         for build_id in [true, false] {
             let options: &[&str] = if build_id { &["-Wl,--build-id"] } else { &["-Wl,--build-id=none"] };
-            // Without build ids nobody knows that a library came back: each time is another module.
+            // Without build ids, a library that is loaded again can't be recognized: each time it
+            // is another module.
             let turns = if build_id { turns } else { 50 };
             let names = ["alpha", "gamma"];
             let file = |name: &str| format!("{name}-{build_id}-{}.so", mode.label());
@@ -91,7 +92,7 @@ fn a_library_is_replaced_under_its_path() {
         let arguments = ["turns", "1", same, renames.to_str().unwrap(), same];
         let recording = place.record(&[], &program, &arguments);
         assert_eq!(recording.stdout(), "5\n", "{mode:?}: {recording:?}");
-        // The old one's file is gone from its path: the trace has it.
+        // The old file is no longer at its path: the trace contains it.
         let text = successful(place.command(everycall()).arg("replay").arg(&recording.file));
         let names: Vec<&str> = text
             .lines()
@@ -122,7 +123,7 @@ fn namespaces() {
     }
 }
 
-/// Libraries so large that the code space is used up: ranges are given on, and calls keep the names
+/// Libraries so large that the code space is used up: ranges are reused, and calls have the names
 /// of their time.
 #[test]
 fn more_code_than_the_space_holds() {
@@ -193,7 +194,7 @@ fn more_libraries_than_the_table_holds() {
     if std::env::var_os("EVERYCALL_FULL").is_none() {
         return; // The dynamic linker takes minutes for what follows.
     }
-    // All at once: those without an entry are counted, and their calls are there, nested and
+    // All at once: modules without an entry are counted, and their calls are recorded, nested and
     // without a name.
     let recording = place.record(&["--ring-size", "16M"], &program, &arguments("hold"));
     assert!(recording.output.status.success(), "{recording:?}");

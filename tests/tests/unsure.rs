@@ -1,5 +1,5 @@
-//! Slices say what is unknown: when a frame was unwound, that a call may not be called by the one
-//! around it, and who went on with a stack.
+//! Slices say what is unknown: when a frame was unwound, that a call's caller is uncertain, and
+//! which thread resumed a stack.
 
 use everycall_tests::{Call, Mode, Place, TraceView, all, text, unsure};
 use everycall_timeline::EndKind;
@@ -90,7 +90,8 @@ fn destructors_at_a_threads_end_may_not_be_called_from_where_they_are_shown() {
     }
 }
 
-/// Of a cancelled thread whose frames have nothing to clean up, nobody tells that it has left them.
+/// If a cancelled thread's frames have no cleanups, the runtime isn't notified that they were
+/// unwound.
 #[test]
 fn destructors_of_a_cancelled_thread_may_not_be_called_from_where_they_are_shown() {
     let place = Place::new("unsure-cancelled");

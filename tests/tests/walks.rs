@@ -92,8 +92,8 @@ fn profiler(place: &Place) -> PathBuf {
     library
 }
 
-/// SQLite as other tests compile it, too; LevelDB with frame pointers, as those compile that want
-/// to be profiled.
+/// SQLite as other tests compile it, too; LevelDB with frame pointers, which programs for profiling
+/// are compiled with.
 #[test]
 fn profilers_walk_real_programs() {
     let place = Place::new("profiled");

@@ -1,10 +1,10 @@
-//! Real programs in every mode of their compiler: what they print stays the same, their traces hold
-//! the calls that other means count, and everything that is made of a trace can be made of theirs.
+//! Real programs in every mode of their compiler: their output stays the same, their traces contain
+//! the calls that other tools count, and all exports work.
 //!
 //! By default at one level of optimisation, the larger ones in half of the modes each; with
-//! `EVERYCALL_FULL=1` at all of them, and with the flags that change what a linker does. Sources
-//! come by cargo, objects are kept in the target folder. The page check needs chromium, node, npm
-//! and python3; `EVERYCALL_SKIP_BROWSER=1` leaves it out.
+//! `EVERYCALL_FULL=1` at all levels, and with the flags that change what a linker does. cargo
+//! downloads the sources, and objects stay in the target folder. The page check needs chromium,
+//! node, npm and python3; `EVERYCALL_SKIP_BROWSER=1` leaves it out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -47,7 +47,7 @@ fn modes(workload: &Workload) -> impl Iterator<Item = Mode> {
     Mode::ALL.into_iter().enumerate().filter(is_tried).map(|(_, mode)| mode)
 }
 
-/// A ring that holds every small run.
+/// A ring that can hold every small run.
 const RING: &str = "256M";
 
 fn is_full() -> bool {
@@ -100,7 +100,7 @@ fn check(workload: Workload) {
             let build = Build { workload, mode: Some(mode), flags };
             let label = build.label();
             let case = Case { build, mode, place: &place, small: &small, large: &large };
-            // What is wrong in one mode doesn't hide what is wrong in another.
+            // An error in one mode doesn't hide errors in another.
             match catch_unwind(AssertUnwindSafe(|| case.check())) {
                 Ok(found) => println!("{label}: {found}, {:.1} s", start.elapsed().as_secs_f64()),
                 Err(_) => failed.push(label),
@@ -153,7 +153,7 @@ impl Case<'_> {
         assert_eq!(stdout_of(&mut self.run(&program, self.build.workload.small)), self.small, "{label}");
     }
 
-    /// A run that rings hold as a whole, against the oracle.
+    /// A run that fits into the rings, against the oracle.
     fn check_counts(&self, label: &str, traced: &Path) -> u64 {
         let workload = self.build.workload;
         let with_oracle = self.place.file(&format!("{label}-oracle"));
@@ -207,8 +207,8 @@ impl Case<'_> {
                 assert_eq!(total.unwound, 0, "{label}: nothing is left without an exit");
                 continue;
             }
-            // Errors and yields leave by luaD_throw, which never returns; what lies between it and
-            // the protected call is left with it.
+            // Errors and yields leave by luaD_throw, which never returns; the calls between it and
+            // the protected call are unwound.
             let throws = thread.functions["luaD_throw"];
             assert!(throws.entries > 100, "{label}: {throws:?}");
             assert_eq!((throws.exits, throws.unwound), (0, throws.entries), "{label}");
@@ -219,7 +219,7 @@ impl Case<'_> {
         }
     }
 
-    /// A run that overwrites a ring of default size: what is left can be shown in all ways.
+    /// A run that overwrites a ring of default size: the rest can be exported in all formats.
     fn check_default_ring(&self, label: &str, traced: &Path) -> u64 {
         let file = self.place.file(&format!("{label}-large.ect"));
         let output = self.record(&[], traced, self.build.workload.large, &file);
@@ -464,7 +464,7 @@ mod hooks {
                 // Behind its hook, or itself the place that becomes one; `__cyg_profile` hooks are
                 // called earlier.
                 let has_exit = match mode.name {
-                    // Or the one that the site begins with while it is off.
+                    // Or the instruction that the site begins with while it is off.
                     "nops" => exits.contains(&(at - 5)) || exits.contains(at),
                     "fentry" => exits.contains(&(at - 5)),
                     "xray" => exits.contains(at),
@@ -480,9 +480,9 @@ mod hooks {
         format!("{count} functions hooked")
     }
 
-    /// What compilers make by themselves, without a function in the source to trace: thunks (they
-    /// go on in the function proper), initialisers of files, clang's terminate handler, and what is
-    /// split off a function that has its `__cyg_profile` hooks already.
+    /// Functions that compilers generate, without source to trace: thunks (they continue in their
+    /// target), initialisers of files, clang's terminate handler, and parts split off a function
+    /// that has its `__cyg_profile` hooks already.
     fn is_left_out(mode: Mode, name: &str) -> bool {
         image::is_thunk(name)
             || (mode.is_body() && name.contains(".part."))

@@ -1,7 +1,8 @@
-//! Programs that were written for XRay: they do the same with its own runtime and with ours.
+//! Programs that were written for XRay behave the same with its own runtime and with everycall's.
 //!
-//! What they print with compiler-rt's XRay is kept in `golden/xray_*.txt`. Where that runtime is installed (Debian: `libclang-rt-19-dev`, or
-//! the folders of such packages in `EVERYCALL_COMPILER_RT`, separated by colons), they are run with it, too.
+//! Their output with compiler-rt's XRay is in `golden/xray_*.txt`. If that runtime is installed
+//! (Debian: `libclang-rt-19-dev`, or the folders of such packages in `EVERYCALL_COMPILER_RT`,
+//! separated by colons), they are run with it, too.
 
 use everycall_tests::{Mode, Place, everycall, number_asked, programs, successful};
 use std::path::{Path, PathBuf};
@@ -9,7 +10,8 @@ use std::process::Command;
 
 const MODES: [Mode; 2] = [Mode::CLANG19_XRAY, Mode::CLANG22_XRAY];
 const USUAL: [&str; 4] = ["-std=c++17", "-Wall", "-Wextra", "-fxray-instrument"];
-/// How such programs are built: levels at which they make the same calls, linkers, kinds of executables.
+/// How such programs are built: levels at which they make the same calls, linkers, kinds of
+/// executables.
 const BUILDS: [&[&str]; 4] = [
     &["-O1"],
     &["-O2", "-fuse-ld=lld"],
@@ -31,7 +33,7 @@ fn compiler_rt(compiler: &str, name: &str) -> Option<PathBuf> {
     roots.chain([PathBuf::from("/usr")]).map(|root| root.join(&file)).find(|path| path.exists())
 }
 
-/// Builds with compiler-rt's XRay, if that is there.
+/// Builds with compiler-rt's XRay, if that is installed.
 fn build_for_xray(
     place: &Place,
     mode: Mode,
@@ -140,7 +142,8 @@ fn libraries_are_objects_of_their_own() {
     check(&program.expect("built"), &library, "-rt");
 }
 
-/// Handlers that throw, jump, set errno and registers, fork, are cancelled; threads that patch at random.
+/// Handlers that throw, jump, set errno and registers, fork, are cancelled; threads that patch at
+/// random.
 #[test]
 fn nothing_comes_to_harm() {
     let place = Place::new("xray-harm");

@@ -1,6 +1,8 @@
-//! Puts all event words of a trace into compact form, or takes them out of it: what `cargo xtask bench decode` measures.
+//! Puts all event words of a trace into compact form, or takes them out of it: what `cargo xtask
+//! bench decode` measures.
 //!
-//! The CPU time of one pass, in ns, goes into the file that BENCH_REGION names. Prints the bytes of each word.
+//! The CPU time of one pass, in ns, goes into the file that BENCH_REGION names. Prints the bytes of
+//! each word.
 
 use std::fs::File;
 

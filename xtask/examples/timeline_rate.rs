@@ -1,4 +1,5 @@
-//! Makes the timelines of all threads of a trace, and nothing of them: what `cargo xtask bench decode` measures.
+//! Makes the timelines of all threads of a trace, and writes nothing: `cargo xtask bench decode`
+//! measures it.
 //!
 //! Prints the number of the timeline's events.
 

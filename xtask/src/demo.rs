@@ -44,7 +44,7 @@ pub fn run() -> Result<(), String> {
     verb(&["export", "-f", "vizviewer", "-o", "demo.json", "demo.ect"]).run()?;
     verb(&["export", "-f", "perfetto", "-o", "demo.perfetto-trace", "demo.ect"]).run()?;
     verb(&["replay", "demo.ect"]).run_into(&folder.join("demo.txt"))?;
-    // The tree is printed by another process: what is printed here must be out by then.
+    // Another process prints the tree, so everything printed here must be written before.
     let _ = std::io::stdout().flush();
     verb(&["replay", "--min-duration", SHORTEST_SHOWN, "demo.ect"]).run()?;
 

@@ -1,13 +1,13 @@
-//! System packages that a task needs: looks for what they bring, installs what is missing where it
-//! may, else names the command.
+//! System packages that a task needs: finds missing ones, installs them if it may, and otherwise
+//! prints the command that does.
 
 use std::path::Path;
 use std::process::Command;
 
 use crate::step::Step;
 
-/// A Debian package and the program, or the file by its whole path, by which it is known to be
-/// there.
+/// A Debian package, and the program, or the file by its whole path, that shows that it is
+/// installed.
 pub type Package = (&'static str, &'static str);
 
 /// What the demo needs.
@@ -73,7 +73,7 @@ pub fn ensure(packages: &[Package]) -> Result<(), String> {
         .map_err(|error| format!("{error}; these packages are needed: {list}"))
 }
 
-/// Whether a program is in the search path, or a file is there.
+/// Whether a program is in the search path, or a file exists.
 pub fn is_installed(program: &str) -> bool {
     if program.starts_with('/') {
         return Path::new(program).exists();

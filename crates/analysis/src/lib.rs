@@ -7,6 +7,7 @@
 //! profile         TraceView -> Profile          calls, own and total time per function
 //! kept_calls      Trace + SymbolNames -> Vec<KeptCall>
 //! dropped_calls   Trace + SymbolNames -> DroppedCalls    short calls that were only counted
+//! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
 //! crash_files     the arenas that processes left behind
 //! ```
 //!
@@ -35,6 +36,7 @@
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod budget;
 pub mod crash_files;
 pub mod diff;
 mod dropped;
@@ -46,6 +48,7 @@ mod source_notes;
 mod totals;
 mod view;
 
+pub use budget::{Budget, CostlyFunction, budget, is_of_budget};
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};

@@ -1,11 +1,14 @@
 //! The timeline of a trace with pairings checked by symbols, as outputs want it.
 
+use std::collections::BTreeMap;
+
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::KeptCall;
 use everycall_timeline::{
     Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace,
 };
 
+use crate::budget::named_marks;
 use crate::names::SymbolNames;
 
 /// The timeline, whose pairings the symbols may veto, with the jumps that the code tells. Calls that triggers kept have a label that says
@@ -16,6 +19,8 @@ pub struct TraceView<'t> {
     names: &'t SymbolNames<'t>,
     /// By index of a thread in the trace.
     kept: Vec<Vec<KeptAt>>,
+    /// Names of marks that are about functions.
+    named: BTreeMap<MarkName, String>,
 }
 
 /// The name of the label of kept calls.
@@ -77,7 +82,13 @@ impl<'t> TraceView<'t> {
     /// A view of `trace` with names from `names`.
     pub fn new(trace: &'t Trace<'t>, names: &'t SymbolNames<'t>) -> TraceView<'t> {
         let kept = trace.threads().iter().map(|thread| kept_of(trace, thread)).collect();
-        TraceView { trace, source: TraceSource::new(trace, None), names, kept }
+        TraceView {
+            trace,
+            source: TraceSource::new(trace, None),
+            names,
+            kept,
+            named: named_marks(trace, names),
+        }
     }
 
     /// The trace that is viewed.
@@ -139,7 +150,11 @@ impl export::Source for TraceView<'_> {
     }
 
     fn mark_name(&self, name: export::MarkName) -> &str {
-        if name == KEPT_NAME { KEPT } else { self.source.mark_name(name) }
+        match self.named.get(&name) {
+            Some(named) => named,
+            None if name == KEPT_NAME => KEPT,
+            None => self.source.mark_name(name),
+        }
     }
 
     fn log_line(&self, line: export::MarkName) -> String {

@@ -68,28 +68,26 @@ pub enum Verb {
     Snapshot(SnapshotArguments),
     /// Record more functions of a running program, or all of them
     ///
-    /// Takes effect while all threads run. Without a pattern, all functions are recorded again.
+    /// The program is not stopped. Without a pattern, all functions are recorded again.
     Enable(SelectArguments),
     /// Stop recording functions of a running program, or all of them
     ///
-    /// Functions that are off cost nothing (in modes nops and xray). Without a pattern, nothing is
-    /// recorded any more.
+    /// Functions that are switched off cost nothing in modes nops and xray. Without a pattern, no
+    /// function is recorded any more.
     Disable(SelectArguments),
-    /// List the functions of a program that can be recorded; for a running program, also which are
-    /// recorded
+    /// List the functions that can be recorded and, for a running program, which of them are on
     Functions(FunctionsArguments),
     /// Record some functions of a running program for a while, and write their trace
     ///
-    /// What others record is not affected. When this command ends, in whichever way, functions that
-    /// only it recorded are switched off again.
+    /// Other recordings of the program are not affected. When this command ends, for any reason, the
+    /// functions that only it recorded are switched off again.
     Trace(TraceArguments),
     /// Keep calls of a running program that meet a condition, such as 'handle_request > 20ms'
     ///
-    /// As `everycall record --trigger`, for a program that runs already, with or without `record`.
-    /// When this command ends, in whichever way, the program is as before.
+    /// Like `everycall record --trigger`, for a program that is running, with or without `record`.
+    /// When this command ends, for any reason, the program runs as before.
     Trigger(LiveTriggerArguments),
-    /// List the sessions of a running program: which processes record functions with `everycall
-    /// trace`
+    /// List which processes record functions of a running program with `everycall trace`
     Sessions(SessionsArguments),
     /// List running traced programs, and crash files of programs that have died
     Ps(PsArguments),
@@ -101,7 +99,7 @@ pub enum Verb {
     Core(CoreArguments),
     /// Print a command for gdb that takes a snapshot of a live process or a core
     ///
-    /// In gdb: source <(everycall gdb-script), or keep it in a file; then: everycall snapshot FILE
+    /// Save it as a file and load it in gdb with `source`; then run in gdb: everycall snapshot FILE
     GdbScript,
     /// Show what a trace contains, and what is missing in it
     Info(InfoArguments),
@@ -177,13 +175,20 @@ pub struct RecordArguments {
     /// info` shows the counts.
     #[arg(long, value_name = "TIME", value_parser = min_duration)]
     pub min_duration: Option<u64>,
+    /// Keep the cost of tracing below this share of the program's CPU time, such as 3%
+    ///
+    /// The runtime measures what an event costs and switches off the functions that are called most, while the program
+    /// runs, until the rest fits, and on again when the load falls. `everycall info` and the timeline show what was off,
+    /// and when.
+    #[arg(long, value_name = "SHARE", value_parser = budget, allow_hyphen_values = true)]
+    pub budget: Option<String>,
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
-    /// The program has no traced functions itself, but starts one that has
+    /// The program has no traced functions itself, but starts a traced program
     #[arg(long)]
     pub launcher: bool,
-    /// Record the program alone; processes that it forks or starts are listed, but not traced
+    /// Record only the program itself; its child processes are listed, but not traced
     #[arg(long)]
     pub no_follow: bool,
     /// Wait for all recorded processes, not only for the program
@@ -214,9 +219,9 @@ pub struct TriggerArguments {
     /// thrown in it; 'f threw': of any type; 'threw app::*': in whatever call); 'signal USR1' or 'signal USR2' (sent to this command,
     /// not to the program).
     ///
-    /// A call of f that ends in a tail call goes on until what it jumped to ends, as if it were
-    /// written 'f+tail > 20ms'; if that isn't traced, it is kept as "at most" what passed until the
-    /// thread's next event. 'f-tail > 20ms': f's own time alone.
+    /// If f ends in a tail call, the time includes the function that it jumps to ('f+tail > 20ms'
+    /// means the same). If that function isn't traced, the time ends at the thread's next event and
+    /// is shown as "at most". 'f-tail > 20ms' excludes tail calls.
     #[arg(long, value_name = "CONDITION")]
     pub trigger: Vec<Trigger>,
     #[command(flatten)]
@@ -249,11 +254,11 @@ pub struct LiveTriggerArguments {
     /// Process id, as `everycall ps` lists it
     #[arg(value_name = "PID")]
     pub pid: u32,
-    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc', as in `everycall
-    /// record --trigger`, whose help says more
+    /// Which calls: 'f > 20ms', 'f > p99', 'f entered', 'f threw std::bad_alloc'; see --trigger in
+    /// `everycall record --help`
     #[arg(id = "trigger", required = true, value_name = "CONDITION")]
     pub conditions: Vec<Trigger>,
-    /// How long, such as 10s [default: until ctrl-C or the end of the program]
+    /// How long to keep calls, such as 10s [default: until Ctrl-C or the end of the program]
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: Option<u64>,
     /// End when this many calls are kept
@@ -295,22 +300,23 @@ A PATTERN is a function's name, demangled or mangled, in which * stands for any 
   file:GLOB          declared in this source file
   module:GLOB        in this program or library
   addr:0x1234        at this address, as `nm` shows it; also addr:0x1000-0x2000
-  size:<20           by the number of instructions: <, <=, =, >=, >
-  has:loop           with a loop
-  @FILE              the patterns in a list, one on each line, with + (record) or - (leave out) before them
-Conditions are combined by ' & ', and turned round by '!': 'net_* & !size:<20'";
+  size:<20           number of instructions; also <=, =, >=, >
+  has:loop           contains a loop
+  @FILE              the patterns in this file, one per line, each after
+                     + (record) or - (leave out)
+Combine conditions with ' & ' and negate them with '!': 'net_* & !size:<20'";
 
 /// `enable` and `disable`.
 #[derive(Debug, Args)]
 #[command(after_help = PATTERNS)]
 pub struct SelectArguments {
     /// Process id, as `everycall ps` lists it
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process_id)]
     pub pid: u32,
-    /// Functions; all of them without one
+    /// Functions [default: all]
     #[arg(value_name = "PATTERN")]
     pub patterns: Vec<String>,
-    /// Forget what was selected before
+    /// Replace the earlier selection: all other functions are off (`disable`: on)
     #[arg(long, requires = "patterns")]
     pub only: bool,
     /// Print no report
@@ -322,10 +328,10 @@ pub struct SelectArguments {
 #[derive(Debug, Args)]
 #[command(after_help = PATTERNS)]
 pub struct FunctionsArguments {
-    /// Process id, or program or library
+    /// Process id, or path of a program or library
     #[arg(value_name = "PID|FILE")]
     pub of: String,
-    /// Functions; all of them without one
+    /// Functions [default: all]
     #[arg(value_name = "PATTERN")]
     pub patterns: Vec<String>,
     /// Output format: text for people, JSON for programs
@@ -338,19 +344,19 @@ pub struct FunctionsArguments {
 #[command(after_help = PATTERNS)]
 pub struct TraceArguments {
     /// Process id, as `everycall ps` lists it
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process_id)]
     pub pid: u32,
-    /// Functions; with --within or --crossing, all functions if none are named
+    /// Functions; required unless --within or --crossing is given [default then: all]
     #[arg(required_unless_present_any = ["within", "crossing"], value_name = "PATTERN")]
     pub patterns: Vec<String>,
-    /// How long, such as 10s
+    /// How long to record, such as 10s
     #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
     pub time: u64,
-    /// Record only what happens within calls of functions that this pattern matches, these calls
-    /// included; may be given several times
+    /// Record only calls of functions that this pattern matches, and all that they call; may be
+    /// given several times
     #[arg(long, value_name = "PATTERN")]
     pub within: Vec<String>,
-    /// Record only calls from one module into another, or from code that isn't traced
+    /// Record only calls that come from another module or from code that isn't traced
     #[arg(long)]
     pub crossing: bool,
     /// Record only this thread: its number, its name (with * and ?), or `new` for threads that
@@ -413,7 +419,7 @@ fn parse_count(text: &str) -> Result<u64, String> {
 #[derive(Debug, Args)]
 pub struct SessionsArguments {
     /// Process id, as `everycall ps` lists it
-    #[arg(value_name = "PID")]
+    #[arg(value_name = "PID", value_parser = process_id)]
     pub pid: u32,
     /// Output format: text for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
@@ -426,7 +432,7 @@ pub struct OnlyArguments {
     /// Record only functions that this pattern matches, or those of a list (@FILE); may be given
     /// several times
     ///
-    /// `everycall enable --help` says what patterns are.
+    /// `everycall enable --help` describes patterns.
     #[arg(long, value_name = "PATTERN")]
     pub only: Vec<String>,
     /// Leave out functions that this pattern matches, or those of a list (@FILE); may be given
@@ -451,7 +457,7 @@ pub struct SnapshotArguments {
     #[arg(short, long)]
     pub quiet: bool,
     /// Process ids, as `everycall ps` lists them
-    #[arg(required = true, value_name = "PID")]
+    #[arg(required = true, value_name = "PID", value_parser = process_id)]
     pub pids: Vec<u32>,
 }
 
@@ -472,11 +478,11 @@ pub struct CoreArguments {
     /// Trace file to write [default: the core's name and .ect, in the current folder]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
-    /// The program's file, if it is not at the path that it ran from
+    /// The program's file, if it is no longer at the path that it ran from
     #[arg(long, value_name = "FILE")]
     pub exe: Option<PathBuf>,
-    /// Process whose calls to extract, if the core contains memory of several
-    #[arg(long, value_name = "PID")]
+    /// Process whose calls to extract, if the core contains the memory of several processes
+    #[arg(long, value_name = "PID", value_parser = process_id)]
     pub pid: Option<u32>,
     /// Print no report at the end
     #[arg(short, long)]
@@ -488,7 +494,7 @@ pub struct CoreArguments {
 /// `man`.
 #[derive(Debug, Args)]
 pub struct ManArguments {
-    /// Verb whose page to print; that of the whole command unless told otherwise
+    /// Verb whose page to print [default: the page of the whole command]
     #[arg(conflicts_with = "install")]
     pub verb: Option<String>,
     /// Write all pages into the folder man1 below this one
@@ -550,13 +556,13 @@ pub struct ReportArguments {
     /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
-    /// Time of calls that end in a tail call: until what they jumped to has ended, as --trigger takes it
+    /// Count the time of tail calls: a call lasts until the function that it jumps to has ended
     ///
-    /// At most, where that isn't traced. In the table, and in comparisons. Without this, such a call ends at
-    /// its jump, as in `replay`.
+    /// As --trigger does, in the table and in comparisons. If that function isn't traced, the time is
+    /// an upper limit. Without this option, such a call ends at its jump, as in `replay`.
     #[arg(long)]
     pub tails: bool,
-    /// Columns that the table may take [default: the terminal's width]
+    /// Width of the table in characters [default: the terminal's width]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
     #[command(flatten)]
@@ -603,8 +609,8 @@ pub struct ReportViewArguments {
 pub struct DiffArguments {
     /// Compare these runs, the old ones, with those of --against
     ///
-    /// With several runs on each side, changes beyond the noise between runs are told, and all others are
-    /// not. `--diff old.ect new.ect` compares two files.
+    /// With several runs on each side, changes larger than the noise between runs are marked *.
+    /// `--diff old.ect new.ect` compares two files.
     #[arg(long, value_name = "OLD", num_args = 1.., conflicts_with_all = ["callers", "callees", "tree", "slowest", "never", "explain", "traces"])]
     pub diff: Vec<PathBuf>,
     /// The new runs
@@ -624,10 +630,10 @@ pub struct MergeArguments {
     /// File to write, for `report`
     #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// Add all runs up into one, instead of keeping each for `report --diff`
+    /// Add up all runs, instead of storing each one for `report --diff`
     #[arg(long)]
     pub sum: bool,
-    /// Time of calls that end in a tail call: until what they jumped to has ended, as `report --tails`
+    /// Count the time of tail calls, as `report --tails` does
     #[arg(long)]
     pub tails: bool,
     /// Print no report at the end
@@ -809,6 +815,10 @@ const SIZE_MIN: u64 = 64 << 10;
 /// Nanoseconds: files of less time are as many as the recorder's looks.
 const FILE_AGE_MIN: u64 = 100_000_000;
 
+fn process_id(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| "write a process id; `everycall ps` lists the traced processes".to_owned())
+}
+
 fn ring_size(text: &str) -> Result<u64, String> {
     parse_ring_size(text.as_bytes()).ok_or_else(|| format!("write {RING_SIZE_ALLOWED}"))
 }
@@ -865,6 +875,17 @@ fn order(text: &str) -> Result<Order, String> {
         let names: Vec<_> = Order::NAMED.iter().map(|(name, _)| *name).collect();
         format!("write one of: {}", names.join(", "))
     })
+}
+
+/// What tracing may cost: the text is the program's to read.
+fn budget(text: &str) -> Result<String, String> {
+    match everycall_format::budget::parse(text.as_bytes()) {
+        Some(_) => Ok(text.to_owned()),
+        None => Err(format!(
+            "write {}, as in: everycall record --budget 3% ./app",
+            everycall_format::budget::ALLOWED
+        )),
+    }
 }
 
 fn format() -> impl clap::builder::TypedValueParser<Value = Format> {

@@ -178,7 +178,7 @@ impl Program {
             _ => {}
         }
         for trouble in troubles {
-            say!("everycall: {trouble}; its functions are left as they are");
+            say!("everycall: {trouble}; its functions are unchanged");
         }
         Ok(tables)
     }
@@ -205,7 +205,7 @@ impl Program {
         }
         if module.build_id.get(..length) != Some(table.build_id()) {
             return Err(format!(
-                "{} isn't the file any more that the process has loaded; restart the process",
+                "{} has changed since the process loaded it; restart the process",
                 path.display()
             ));
         }
@@ -283,7 +283,8 @@ pub fn notes(program: &Program, reply: &Reply) {
     }
     if reply.foreign > 0 {
         say!(
-            "everycall: {} not switched: other bytes are there, such as a debugger's breakpoints; remove those and repeat the command",
+            "everycall: {} not switched: their code was changed by something else, such as a debugger's \
+            breakpoints; remove those and repeat the command",
             Several(reply.foreign, "site", "sites")
         );
     }

@@ -45,7 +45,8 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let cut = core.cut().map_err(|error| failed(&error))?;
     if cut > 0 {
         snapshot.add_missing(format!(
-            "the core was cut, and {} of everycall's memory are missing in it; raise the limit of cores (ulimit -c unlimited)",
+            "the core is truncated: {} of everycall's memory are missing in it; raise the limit of cores \
+            (ulimit -c unlimited)",
             Size(cut)
         ));
     }
@@ -59,7 +60,7 @@ pub fn run(arguments: &CoreArguments) -> Result<ExitCode, Failure> {
     let readings = snapshot.start().filter(|_| crash.is_none()).map_or(vec![], readings_of_this_boot);
     if readings.is_empty() && crash.is_none() {
         snapshot.add_warning(
-            "the core is of another machine or of an earlier boot of this one, so the counter's rate isn't known: times are \
+            "the core is from another machine or from before a reboot, so the clock's rate is unknown: times are \
              ticks, shown as nanoseconds"
                 .to_owned(),
         );

@@ -22,7 +22,7 @@ const MEANINGS: [&str; counter::COUNT] = [
     "snapshot signals coalesced with one already in progress",
     "snapshots for signals that could not be written: no folder, no disk space, or too many at once",
     "events of fibers not recorded: no free ring",
-    "times that others changed which functions are recorded, with `everycall enable`, `disable` or `trace`",
+    "times that `everycall enable`, `disable` or `trace` changed which functions are recorded",
     "sites off at the end because their functions are not selected; their calls are missing",
 ];
 

@@ -145,7 +145,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
 /// The path of this program.
 fn this_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(|error| {
-        Failure::new(exit_code::FAILED, format!("can't find out where this program lies: {error}"))
+        Failure::new(exit_code::FAILED, format!("can't find the path of this program: {error}"))
     })
 }
 

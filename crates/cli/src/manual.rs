@@ -21,8 +21,7 @@ pub fn man(arguments: &ManArguments) -> Result<ExitCode, Failure> {
             None => "everycall".to_owned(),
         };
         let page = pages.into_iter().find(|page| page.name == wanted).ok_or_else(|| {
-            let sentence =
-                format!("there is no page of this name: {wanted}; `everycall --help` lists the verbs");
+            let sentence = format!("there is no manual page {wanted}; `everycall --help` lists the verbs");
             Failure::new(exit_code::USAGE, sentence)
         })?;
         print(&page.text)?;

@@ -23,7 +23,8 @@ static ALLOCATOR: Noting = Noting;
 static HAS_FAILED: AtomicBool = AtomicBool::new(false);
 static EXIT_CODE: AtomicI32 = AtomicI32::new(1);
 
-const SENTENCE: &[u8] = b"everycall: there is no memory left for this; raise the limit (ulimit -v, a control group), or ask for less\n";
+const SENTENCE: &[u8] =
+    b"everycall: out of memory; raise the limit (ulimit -v, a control group), or ask for less\n";
 
 fn note(address: *mut u8) -> *mut u8 {
     if address.is_null() {

@@ -78,7 +78,8 @@ pub fn resolved(arguments: &OnlyArguments, files: &[PathBuf], brings_more: bool)
     all_match(&selection, &added, &outcome, &tables)?;
     if brings_more && !selection.others() {
         say!(
-            "everycall: of libraries and programs that are loaded later, nothing is recorded; name them in `everycall resolve --only`"
+            "everycall: nothing is recorded of libraries and programs that are loaded later; name them in \
+            `everycall resolve --only`"
         );
     }
     say!(

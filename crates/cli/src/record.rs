@@ -41,6 +41,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     // It stays open for as long as processes of the program may start.
     let only = only::prepare(&arguments)?;
     launch.environment.extend(only.as_ref().map(|only| (env::ONLY, only.path())));
+    launch.environment.extend(arguments.budget.as_ref().map(|budget| (env::BUDGET, budget.into())));
     let why_untraced = carries_runtime.then(|| program::why_untraced(&launch.program));
     // Before the program starts: nobody wants to find out after an hour that there is no place for
     // the trace.
@@ -88,12 +89,15 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
                 Some(why) => written::print_untraced(summary, &launch.program, why, &output),
                 None => written::print(summary, &output, Moment::Run),
             }
+            if let Some(budget) = arguments.budget.as_ref().filter(|_| summary.traced) {
+                say!("  --budget {budget}: `everycall info {}` has what was off, and when", output.display());
+            }
             outcome.iter().for_each(|outcome| written::print_triggers(outcome, &output));
         }
         Ok(_) => {}
         Err(failure) => {
             if is_there && !failure.is_quiet() {
-                say!("everycall: {} holds what was written before", output.display());
+                say!("everycall: {} contains what was written before that", output.display());
             }
             return Ok(not_written(failure, status));
         }
@@ -141,8 +145,8 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         return Err(Failure::new(
             exit_code::USAGE,
             format!(
-                "{} is no option of record; `everycall record --help` lists them, and a program of this name is given by its \
-                 path, such as ./-app",
+                "{} is not an option of record; `everycall record --help` lists them. For a program with this \
+                name, write its path, such as ./-app",
                 program.display()
             ),
         ));
@@ -154,10 +158,7 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         Prospect::Traced if preload => {
             return Err(Failure::new(
                 exit_code::NOT_RECORDED,
-                format!(
-                    "{} carries the runtime, and a second one can't be loaded; leave out --preload",
-                    program.display()
-                ),
+                format!("{} contains the runtime already; leave out --preload", program.display()),
             ));
         }
         Prospect::TracedLibraries => preload = true,
@@ -171,8 +172,8 @@ fn prepare(arguments: &RecordArguments) -> Result<(Launch, bool), Failure> {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
-                "{} runs with rights of its own (setuid, setgid or capabilities), so nothing can be loaded into it; record a copy \
-                 without these",
+                "{} has setuid, setgid or capabilities, so nothing can be preloaded into it; record a copy \
+                without them",
                 program.display()
             ),
         ));
@@ -195,7 +196,8 @@ fn preload_library() -> Result<PathBuf, Failure> {
         return Err(Failure::new(
             exit_code::NOT_RECORDED,
             format!(
-                "{} can't be preloaded, because the dynamic linker takes spaces and colons for separators; set XDG_CACHE_HOME to a \
+                "{} can't be preloaded, because the dynamic linker treats spaces and colons as separators; set \
+                XDG_CACHE_HOME to a \
                  folder without them",
                 library.display()
             ),

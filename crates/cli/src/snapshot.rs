@@ -19,7 +19,7 @@ pub fn run(arguments: &SnapshotArguments) -> Result<ExitCode, Failure> {
     if arguments.output.is_some() && arguments.pids.len() > 1 {
         return Err(Failure::new(
             exit_code::USAGE,
-            "-o names one file, but several processes were named; omit -o, and each gets a file PROGRAM-PID.ect",
+            "-o names one file, but several processes were named; without -o, each gets a file PROGRAM-PID.ect",
         ));
     }
     everycall_recorder::outlive_size_limit();

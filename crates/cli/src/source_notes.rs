@@ -11,7 +11,7 @@ pub fn sentence(note: &SourceNote) -> String {
     let why = note.refusal.as_ref().map(|refusal| format!(": {}", reason(refusal))).unwrap_or_default();
     let is = if note.count == 1 { "is" } else { "are" };
     let what = match note.problem {
-        SourceProblem::Missing => "not shown; --map-source OLD=NEW says where sources lie",
+        SourceProblem::Missing => "not shown; use --map-source OLD=NEW to say where they are",
         SourceProblem::Withheld => {
             "left out; --source-folder FOLDER allows those of a folder, --any-source all"
         }
@@ -51,7 +51,8 @@ mod tests {
         };
         assert_eq!(
             sentence(&note(3)),
-            "3 source files (the first is a.c: No such file) are not shown; --map-source OLD=NEW says where sources lie"
+            "3 source files (the first is a.c: No such file) are not shown; use --map-source OLD=NEW to say \
+            where they are"
         );
         assert!(sentence(&note(1)).starts_with("1 source file (a.c: No such file) is not shown;"));
     }

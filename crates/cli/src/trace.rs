@@ -71,7 +71,8 @@ pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
     let summary = file.write(|file| snapshot.write(file, env!("CARGO_PKG_VERSION")))?;
     if some_threads && summary.threads.is_empty() {
         say!(
-            "everycall: no thread of {program} was chosen by --thread; `everycall info` of a snapshot lists them"
+            "everycall: no thread of {program} matches --thread; to list its threads, take a snapshot and run \
+            `everycall info`"
         );
     }
     if !quiet {

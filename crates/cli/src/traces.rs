@@ -103,10 +103,10 @@ pub fn explain_emptiness(
     if let Some(label) = &filter.label
         && !view.has_label(&label.name)
     {
-        say!("everycall: no label in {trace} is called {}; `everycall info {trace}` lists them", label.name);
+        say!("everycall: no label in {trace} is named `{}`; `everycall info {trace}` lists them", label.name);
     } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
-        say!("everycall: no call in {trace} passes the filter; leave out some of its options");
+        say!("everycall: no call in {trace} matches the filter options; remove some of them");
     } else {
-        say!("everycall: {trace} holds no calls; `everycall info {trace}` says what was recorded");
+        say!("everycall: {trace} contains no calls; `everycall info {trace}` shows what was recorded");
     }
 }

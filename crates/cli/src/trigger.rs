@@ -42,10 +42,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
     if let Some(trigger) = triggers.iter().find(|trigger| matches!(trigger.condition, Condition::Signal(_))) {
         return Err(Failure::new(
             exit_code::USAGE,
-            format!(
-                "`{trigger}` is for `everycall record`; `everycall snapshot {}` keeps the moment",
-                arguments.pid
-            ),
+            format!("`{trigger}` is for `everycall record`; use `everycall snapshot {}`", arguments.pid),
         ));
     }
     everycall_recorder::outlive_size_limit();

@@ -34,8 +34,8 @@ pub fn prepare(
     if arguments.stream {
         return Err(Failure::new(
             exit_code::USAGE,
-            "a stream holds every call, so there is none left to keep for --trigger; leave out --stream, or find the slow calls in what it has \
-             written: everycall replay --function handle_request --min-duration 20ms",
+            "--trigger can't be combined with --stream, which writes every call; leave out --stream, or find \
+            the slow calls in its file: everycall replay --function handle_request --min-duration 20ms",
         ));
     }
     let rate = Arc::new(Rate::measure());
@@ -64,7 +64,7 @@ pub fn checked(triggers: &[Trigger]) -> Result<Arc<[Trigger]>, Failure> {
         count if count > RULES as usize => Err(Failure::new(
             exit_code::USAGE,
             format!(
-                "{count} triggers are more than the {RULES} that there can be; * in a pattern names many functions"
+                "{count} triggers are too many: at most {RULES} are possible; * in a pattern matches many functions"
             ),
         )),
         _ => Ok(triggers.iter().cloned().collect()),
@@ -80,7 +80,8 @@ pub fn refuse_short(triggers: &[Trigger]) -> Result<(), Failure> {
         Some(trigger) => Err(Failure::new(
             exit_code::USAGE,
             format!(
-                "'{trigger}' needs every call of its function, and --min-duration drops the short ones; leave one of the two out, or \
+                "'{trigger}' needs every call of its function, but --min-duration drops short calls; leave out \
+                one of the two, or \
                  give the trigger a time, as in: 'handle_request > 20ms'"
             ),
         )),
@@ -142,7 +143,8 @@ pub fn say_unknown_types(triggers: &[Trigger], files: &[PathBuf]) {
             [some @ .., last] => format!("; there are {} and {last}", some.join(", ")),
         };
         say!(
-            "everycall: no type of `{pattern}` in {}{near}; waiting for it all the same, as a library may throw it",
+            "everycall: no type of `{pattern}` in {}{near}; waiting for it nevertheless, because a library may \
+            throw it",
             files.join(", ")
         );
     }

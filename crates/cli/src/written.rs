@@ -19,7 +19,7 @@ const NAMED_MAX: usize = 4;
 /// Prints to standard error that nothing was traced of a program that carries the runtime.
 pub fn print_untraced(summary: &Summary, program: &OsStr, why: &str, output: &Path) {
     let mut text = format!(
-        "everycall: nothing was traced, though {} carries everycall's runtime: {why}; {} holds no calls\n",
+        "everycall: nothing was traced, though {} contains everycall's runtime: {why}; {} contains no calls\n",
         program.display(),
         output.display()
     );
@@ -92,7 +92,7 @@ fn trigger_text(tally: &Tally) -> String {
     match (functions, fired) {
         (0, 0) if is_signal(text) => format!("{text}: never received"),
         (0, 0) if is_of_no_function(text) => format!("{text}: never"),
-        (0, 0) => format!("{text}: no function of that name was loaded"),
+        (0, 0) => format!("{text}: no function with that name was loaded"),
         (_, 0) => {
             format!("{text}: never, in {}{}", Several(*functions, "function", "functions"), unseen)
         }
@@ -118,8 +118,7 @@ pub fn named_late(functions: u64) -> String {
     match functions {
         0 => String::new(),
         count => format!(
-            "; the first calls of {} weren't looked at: the program couldn't wait longer until record had found them in a \
-             library",
+            "; the first calls of {} were not checked: record took too long to find them in a library",
             Several(count, "function", "functions")
         ),
     }
@@ -150,8 +149,8 @@ fn write_text(out: &mut String, summary: &Summary, output: &Path, moment: Moment
         writeln!(
             out,
             "everycall: nothing was traced: no program with everycall's runtime was started. Build it through the prefix, \
-             as in `everycall cc -- g++ -O2 -g app.cpp -o app`; where a program without it loads traced libraries or plugins, add --preload; \
-             {file} holds no calls"
+             as in `everycall cc -- g++ -O2 -g app.cpp -o app`; if an untraced program loads traced libraries or plugins, add --preload; \
+             {file} contains no calls"
         )?;
         return warnings(out, summary);
     }
@@ -197,7 +196,7 @@ fn stream(out: &mut String, summary: &Summary) -> fmt::Result {
         writeln!(out, "  {} came before it", Several(earlier, "file", "files"))?;
     }
     if summary.lost() == 0 {
-        return writeln!(out, "  every event is there");
+        return writeln!(out, "  complete: no event was lost");
     }
     if summary.missing > 0 {
         writeln!(
@@ -248,7 +247,7 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         cut.retain(|thread| thread.reach_ns < last_ns);
     }
     if summary.off {
-        writeln!(out, "  tracing was off: {} says so", env::START)?;
+        writeln!(out, "  tracing was off from the start, as {} says", env::START)?;
     }
     if summary.is_incomplete && cut.is_empty() {
         // What threads wrote can't be told then.
@@ -262,17 +261,17 @@ fn reach(out: &mut String, summary: &Summary, moment: Moment) -> fmt::Result {
         return stream(out, summary);
     }
     if let (true, Moment::Snapshot(Some(last_ns))) = (cut.is_empty(), moment) {
-        return writeln!(out, "  every thread is there with all of the last {}", Duration { ns: last_ns });
+        return writeln!(out, "  complete: every thread for the last {}", Duration { ns: last_ns });
     }
     if cut.is_empty() && summary.counters[counter::THREADS_RECYCLED] > 0 {
         return writeln!(
             out,
-            "  at most {} threads are kept; each of these is there from its first call to its last",
+            "  at most {} threads are kept; each of these is complete from its first call to its last",
             Count(summary.thread_capacity.into())
         );
     }
     if cut.is_empty() {
-        return writeln!(out, "  every thread is there from its first call to its last");
+        return writeln!(out, "  complete: every thread from its first call to its last");
     }
     writeln!(
         out,
@@ -378,11 +377,16 @@ mod tests {
         let tally = Tally { text: "f > 1ms".into(), functions: 3, late: 1, ..Tally::default() };
         let never = trigger_text(&tally);
         assert!(
-            never.starts_with("f > 1ms: never, in 3 functions; the first calls of 1 function weren't"),
+            never.starts_with(
+                "f > 1ms: never, in 3 functions; the first calls of 1 function were not checked"
+            ),
             "{never}"
         );
         let met = trigger_text(&Tally { fired: 2, kept: 2, ..tally });
-        assert!(met.starts_with("f > 1ms: 2 calls, 2 kept; the first calls of 1 function weren't"), "{met}");
+        assert!(
+            met.starts_with("f > 1ms: 2 calls, 2 kept; the first calls of 1 function were not checked"),
+            "{met}"
+        );
     }
 
     #[test]
@@ -407,7 +411,7 @@ mod tests {
         assert!(shown.contains("1.20 ms  of thread 1 worker\\u{1b}1"), "{shown}");
         assert!(shown.contains("export -f vizviewer -o app.json app.ect"), "{shown}");
         summary.threads.remove(0);
-        assert!(text(&summary, Path::new("app.ect"), Moment::Run).contains("every thread is there"));
+        assert!(text(&summary, Path::new("app.ect"), Moment::Run).contains("complete: every thread"));
     }
 
     #[test]
@@ -430,7 +434,7 @@ mod tests {
         assert!(whole.contains("Before the snapshot there are"), "{whole}");
         assert!(whole.contains("EVERYCALL_RING_SIZE=4M") && !whole.contains("everything"), "{whole}");
         let enough = shown(Moment::Snapshot(Some(20_000_000)));
-        assert!(enough.contains("all of the last 20.0 ms"), "{enough}");
+        assert!(enough.contains("every thread for the last 20.0 ms"), "{enough}");
         assert!(!enough.contains("lost") && !enough.contains("rings"), "{enough}");
         let short = shown(Moment::Snapshot(Some(21_000_000)));
         assert!(short.contains("1 thread lost its oldest calls"), "{short}");

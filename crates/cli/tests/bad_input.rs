@@ -22,7 +22,7 @@ fn programs_that_cant_be_traced() {
     here.fail("record -o t.ect -- ./noise", 126, &["./noise", "neither an ELF file nor a script"]);
     here.fail("record -o t.ect -- ./cut", 126, &["./cut", "link it again"]);
     here.fail("record -o t.ect -- ./plain.c", 126, &["./plain.c", "can't be executed"]);
-    here.fail("record -o t.ect -- ./nowhere", 127, &["./nowhere", "isn't there"]);
+    here.fail("record -o t.ect -- ./nowhere", 127, &["./nowhere", "does not exist"]);
     here.fail("record -o t.ect -- .", 126, &["is a folder"]);
     here.fail("record", 2, &["PROGRAM"]);
     assert!(!here.files().iter().any(|name| name.contains("ect")), "{:?}", here.files());
@@ -64,9 +64,9 @@ fn programs_that_never_come_to_the_runtime() {
     assert_eq!(bare.code, Some(4), "{bare:?}");
     for words in [
         "nothing was traced",
-        "./bare carries everycall's runtime",
+        "./bare contains everycall's runtime",
         "-nostartfiles",
-        "bare.ect holds no calls",
+        "bare.ect contains no calls",
     ] {
         assert!(bare.stderr.contains(words), "no {words:?} in {bare:?}");
     }
@@ -79,8 +79,8 @@ fn compilers_and_modes() {
     here.write("plain.c", "int main(void) { return 0; }\n");
     here.fail("cc -- no-such-gcc plain.c", 127, &["no-such-gcc"]);
     here.fail("cc -- ./no-such-gcc plain.c", 127, &["./no-such-gcc"]);
-    here.fail("cc -- ./plain.c x", 126, &["./plain.c", "can't be executed"]);
-    here.fail("cc -- ./ x", 126, &["can't be executed"]);
+    here.fail("cc -- ./plain.c x", 126, &["./plain.c", "is not executable"]);
+    here.fail("cc -- ./ x", 126, &["is not executable"]);
     here.fail("cc --mode xray -- gcc plain.c", 2, &["xray", "gcc"]);
     here.fail("cc --mode nonsense -- gcc plain.c", 2, &["nonsense", "nops"]);
     // What the compiler says is its own.
@@ -338,8 +338,9 @@ fn options_that_make_no_sense() {
         ("export -f nonsense t.ect", "vizviewer, chrome, perfetto, csv"),
         ("replay --depth 0 t.ect", "--depth"),
         ("nonsense", "nonsense"),
-        ("record --bogus -- ./app", "--bogus is no option"),
-        ("record -o t.ect -x ./app", "-x is no option"),
+        ("snapshot app", "write a process id; `everycall ps` lists"),
+        ("record --bogus -- ./app", "--bogus is not an option"),
+        ("record -o t.ect -x ./app", "-x is not an option"),
     ] {
         here.fail(line, 2, &[word]);
     }

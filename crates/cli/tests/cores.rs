@@ -122,7 +122,7 @@ fn a_core_holds_what_record_sees_in_every_mode() {
         let said = here.succeed("core core").stderr;
         assert!(said.contains("core of crash (process "), "{mode}: {said}");
         assert!(said.contains("ended by signal 6 (SIGABRT), with 2 live threads"), "{mode}: {said}");
-        assert!(said.contains("3 threads") && said.contains("every thread is there"), "{mode}: {said}");
+        assert!(said.contains("3 threads") && said.contains("complete: every thread"), "{mode}: {said}");
         assert_eq!(written(&here, "core.ect"), written(&here, "record.ect"), "{mode}");
         let recorded = calls(&here, "record.ect");
         let of = |thread: &str, function: &str| {
@@ -235,20 +235,20 @@ fn cut_cores_and_cores_without_our_memory_say_so() {
     let mut pages = (0..core.len()).step_by(4096);
     let at = pages.rfind(|at| core[*at..].starts_with(b"everycal\x03\0\0\0")).unwrap();
     here.write("headers", &core[..500]);
-    here.fail("core headers", 1, &["cut at byte 500", "ulimit -c unlimited"]);
+    here.fail("core headers", 1, &["truncated at byte 500", "ulimit -c unlimited"]);
     here.write("early", &core[..at]);
-    here.fail("core early", 1, &["was cut", "bytes are missing", "ulimit -c unlimited"]);
+    here.fail("core early", 1, &["is truncated", "bytes are missing", "ulimit -c unlimited"]);
     here.write("late", &core[..at + (200 << 10)]);
     let said = here.succeed("core late").stderr;
-    assert!(said.contains("the core was cut") && said.contains("are missing in it"), "{said}");
-    assert!(!said.contains("every thread is there"), "{said}");
+    assert!(said.contains("the core is truncated") && said.contains("are missing in it"), "{said}");
+    assert!(!said.contains("complete: every thread"), "{said}");
     here.succeed("replay late.ect");
 
     // The kernel's own way to cut: it stops within the file, whose holes don't count.
     leave_core(&here, "ulimit -c 100; ./crash");
     let said = here.run("core -o tiny.ect core").stderr;
-    assert!(said.contains("was cut") && said.contains("ulimit -c unlimited"), "{said}");
-    assert!(!said.contains("no traced function") && !said.contains("every thread is there"), "{said}");
+    assert!(said.contains("is truncated") && said.contains("ulimit -c unlimited"), "{said}");
+    assert!(!said.contains("no traced function") && !said.contains("complete: every thread"), "{said}");
 
     assert_eq!(here.shell("g++ -O1 -g -pthread crash.cpp -o crash").code, Some(0));
     leave_core(&here, "./crash");

@@ -29,7 +29,7 @@ fn a_program_is_built_recorded_and_shown() {
     let run = here.run("record -o app.ect -- ./app 7");
     assert_eq!((run.code, &*run.stdout), (Some(7), "done\n"), "{run:?}");
     assert!(
-        run.stderr.contains("2 threads") && run.stderr.contains("every thread is there"),
+        run.stderr.contains("2 threads") && run.stderr.contains("complete: every thread"),
         "{}",
         run.stderr
     );
@@ -106,7 +106,7 @@ fn the_ring_size_that_is_named_holds_everything() {
     let small = here.run("record --ring-size 64K -o small.ect -- ./loop").stderr;
     assert!(small.contains("--ring-size 512K would have held everything"), "{small}");
     let enough = here.run("record --ring-size 512K -o enough.ect -- ./loop").stderr;
-    assert!(enough.contains("every thread is there"), "{enough}");
+    assert!(enough.contains("complete: every thread"), "{enough}");
     let info: Value = serde_json::from_str(&here.succeed("info --format json enough.ect").stdout).unwrap();
     assert_eq!(info["calls"], 30_001);
     // What was overwritten isn't there, but main's beginning is known all the same.
@@ -240,7 +240,7 @@ fn scripts_may_start_traced_programs() {
     assert_eq!((run.code, &*run.stdout), (Some(3), "done\n"), "{run:?}");
     let off = here.command().env("EVERYCALL_START", "off").args(["record", "--", "./app"]).output().unwrap();
     let off = String::from_utf8_lossy(&off.stderr);
-    assert!(off.contains("tracing was off: EVERYCALL_START"), "{off}");
+    assert!(off.contains("tracing was off from the start, as EVERYCALL_START"), "{off}");
     let nothing = here.run("record -o nothing.ect -- sh -c true");
     assert_eq!(nothing.code, Some(0));
     assert!(

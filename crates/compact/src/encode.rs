@@ -9,7 +9,7 @@ use crate::token::{self, AGAIN, AGAIN_MAX, LONG, LONG_END, PLAIN, SAME, SAME_MAX
 const WORD_MAX: usize = 9;
 /// Words between two checks of the output's capacity.
 const BLOCK: usize = 128;
-/// Bytes of a block: its words, what was held back before it, and what [`Block::put`] writes behind
+/// Bytes of a block: its words, those held back before it, and what [`Block::put`] writes behind
 /// the end.
 const ROOM: usize = BLOCK * WORD_MAX + 8;
 /// Shorter runs of one word are encoded word by word.

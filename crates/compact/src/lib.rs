@@ -15,10 +15,10 @@
 //! high half   difference to the last time
 //! ```
 //!
-//! Encoder and decoder keep the same tables, which begin empty with each call: words that were
-//! encoded together must be decoded together, and need nothing else. `docs/format.md` has the
-//! layout byte by byte. If you change it, existing files can't be read any more, so give the new
-//! layout another number in `everycall_format::ect::encoding`.
+//! Encoder and decoder build the same tables, which are empty at the beginning of each call: words
+//! that were encoded together must be decoded together, and need nothing else. `docs/format.md` has
+//! the layout byte by byte. If you change it, existing files can't be read any more, so give the
+//! new layout another number in `everycall_format::ect::encoding`.
 // Invalid input leads to an error, never to a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 #![no_std]

@@ -10,7 +10,7 @@ const RECENT: usize = 1 << RECENT_BITS;
 const CALLED: usize = 1 << CALLED_BITS;
 /// Places of the dictionary.
 pub const KNOWN: usize = 1 << KNOWN_BITS;
-/// Bits by which each word shifts `history`; so it depends on the last 11 words.
+/// Bits by which each word shifts `history`: the hash depends on the last 11 words.
 const HISTORY_SHIFT: u32 = 6;
 /// 2⁶⁴ divided by the golden ratio: spreads keys over the upper bits of a product.
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;

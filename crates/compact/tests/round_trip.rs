@@ -39,7 +39,7 @@ fn both_append() {
 #[test]
 fn calls_take_little() {
     let mut rng = Rng::new(2);
-    // A call tree that is walked again and again; each time the clock tells something else.
+    // A call tree that is repeated with different times.
     let tree = calls(&mut rng, 1_000, 0);
     let mut ticks = 0_u64;
     let mut words = Vec::new();

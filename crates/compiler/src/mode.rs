@@ -123,7 +123,7 @@ impl FromStr for Mode {
     fn from_str(name: &str) -> Result<Mode, String> {
         Mode::ALL.into_iter().find(|mode| mode.name() == name).ok_or_else(|| {
             let all = Mode::ALL.map(Mode::name).join(", ");
-            format!("`{name}` is no mode; the modes are {all}")
+            format!("`{name}` is not a mode; the modes are {all}")
         })
     }
 }

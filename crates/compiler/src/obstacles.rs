@@ -22,7 +22,7 @@ fn other_family(mode: Mode, family: Family) -> Option<String> {
     let works = |mode: &Mode| mode.works_with(family);
     let modes = Mode::ALL.into_iter().filter(works).map(Mode::name).collect::<Vec<_>>().join(", ");
     let family = family.name();
-    Some(format!("{family} can't do mode {mode}; the modes of {family} are {modes}"))
+    Some(format!("{family} does not support mode {mode}; its modes are {modes}"))
 }
 
 /// Machines that names of cross-compilers begin with.
@@ -72,7 +72,7 @@ fn sleds_beside_calls(mode: Mode, invocation: &Invocation) -> Option<String> {
 fn option_of(mode: Mode, obstacle: &Obstacle) -> Option<String> {
     match obstacle {
         Obstacle::Target(option) => {
-            Some(format!("{option} asks for code of another machine; only x86-64 Linux can be traced"))
+            Some(format!("{option} compiles for another machine; only x86-64 Linux can be traced"))
         }
         Obstacle::LargeModel => Some(format!(
             "-mcmodel=large puts functions out of the hooks' reach in mode {mode}; use -mcmodel=medium"
@@ -81,7 +81,8 @@ fn option_of(mode: Mode, obstacle: &Obstacle) -> Option<String> {
             "gcc writes hook calls of mode fentry in AT&T syntax even with -masm=intel, which can't be assembled; use mode nops or finstrument".to_owned(),
         ),
         Obstacle::ClaimsHooks(option) if matches!(mode, Mode::Nops | Mode::Fentry) => Some(format!(
-            "{option} takes gcc's entry and exit hooks for something else, so mode {mode} can't have them; leave it out or use mode finstrument"
+            "{option} already uses gcc's entry and exit hooks, so mode {mode} can't use them; leave it out or \
+            use mode finstrument"
         )),
         Obstacle::IntelSyntax | Obstacle::ClaimsHooks(_) => None,
     }

@@ -96,14 +96,15 @@ impl Chosen {
         for rule in selection.rules() {
             if rule.pattern.asks_for_link() {
                 return Err(Failure::refused(format!(
-                    "the pattern \"{}\" asks for a module or an address, which a compiler doesn't know; name functions, \
+                    "the pattern \"{}\" contains a module or an address, which are unknown while compiling; \
+                    name functions, \
                      source files or sizes, as in: --not 'file:net/*.c'",
                     rule.pattern
                 )));
             }
             if rule.pattern.text().contains('\n') {
                 return Err(Failure::refused(
-                    "a pattern contains a line end; write one pattern for each option",
+                    "a pattern contains a line break; write one pattern per option",
                 ));
             }
         }
@@ -158,7 +159,7 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
         match arg.as_bytes() {
             b"--help" | b"-h" => return Ok(Request::Help),
             b"--mode" => {
-                let name = rest.next().ok_or("--mode wants the name of a mode after it")?;
+                let name = rest.next().ok_or("--mode needs the name of a mode, as in: --mode nops")?;
                 mode = Some(name.to_string_lossy().parse()?);
             }
             b"--" => return Ok(Request::Run { mode, chosen, command: rest.collect() }),
@@ -166,9 +167,10 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
                 mode = Some(String::from_utf8_lossy(&other[7..]).parse()?)
             }
             b"--only" | b"--not" => {
-                let pattern = rest.next().filter(|word| word != "--").ok_or_else(|| {
-                    format!("{} wants a pattern after it, as in: --not 'size:<10'", arg.display())
-                })?;
+                let pattern = rest
+                    .next()
+                    .filter(|word| word != "--")
+                    .ok_or_else(|| format!("{} needs a pattern, as in: --not 'size:<10'", arg.display()))?;
                 let patterns = if arg == "--only" { &mut chosen.only } else { &mut chosen.not };
                 patterns.push(pattern.to_string_lossy().into_owned());
             }
@@ -180,7 +182,7 @@ fn cc_arguments(args: Vec<OsString>) -> Result<Request, String> {
             }
             other if other.starts_with(b"-") => {
                 return Err(format!(
-                    "unknown option `{}`; before `--` stand only --mode MODE, --only PATTERN and --not PATTERN",
+                    "unknown option `{}`; the options before `--` are --mode MODE, --only PATTERN and --not PATTERN",
                     arg.display()
                 ));
             }
@@ -254,7 +256,7 @@ fn take_mode(args: &mut Vec<OsString>) -> Result<Option<Mode>, Failure> {
 fn not_found(compiler: &OsStr) -> Failure {
     if compiler.as_bytes().contains(&b'/') && Path::new(compiler).exists() {
         let sentence = format!(
-            "`{}` is there, but can't be executed; name a compiler, and see that it is marked as a program (chmod +x)",
+            "`{}` is not executable; name a compiler, and make sure that it is executable (chmod +x)",
             compiler.display()
         );
         return Failure { sentence, code: EXIT_NOT_RUN };
@@ -287,7 +289,7 @@ fn options(
     let family = compiler::family_of(compiler).ok_or_else(|| {
         let compiler = compiler.display();
         Failure::refused(format!(
-            "`{compiler}` is neither gcc nor clang, the compilers that can be told to call hooks"
+            "`{compiler}` is neither gcc nor clang, and other compilers are not supported"
         ))
     })?;
     let mode = mode.unwrap_or_else(|| Mode::default_of(family, invocation.optimises_at_link));

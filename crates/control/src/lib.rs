@@ -1,9 +1,9 @@
-//! Selections of functions as a traced process gets them.
+//! Selections of functions in the form that a traced process receives.
 //!
 //! ```text
 //! resolve  a selection's rules, and what they select in some files
-//! set      the site set that says so, with the rules it was made by, so that whoever changes a
-//!          selection can begin with what is there
+//! set      the site set that results, with the rules that it was made from, so that a later
+//!          change of the selection can start from them
 //! ```
 
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

@@ -24,9 +24,10 @@ pub struct Module {
 /// Which functions are recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SelectionSet {
-    /// The rules it was made by, `+ PATTERN` or `- PATTERN`; the last one that matches decides.
+    /// The rules that it was made from, `+ PATTERN` or `- PATTERN`; the last one that matches
+    /// decides.
     pub rules: Vec<String>,
-    /// Whether functions are recorded that no rule matches, and those of other modules.
+    /// Whether functions that no rule matches, and those of other modules, are recorded.
     pub others: bool,
     /// What that means for these modules.
     pub modules: Vec<Module>,

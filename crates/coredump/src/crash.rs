@@ -10,11 +10,11 @@ use everycall_reader::ReadAt;
 pub struct CrashFacts {
     /// Its name, of 15 bytes at most.
     pub name: Vec<u8>,
-    /// The words of its command line, as far as they were kept: about 1,900 bytes.
+    /// The words of its command line, truncated after about 1,900 bytes.
     pub command: Vec<Vec<u8>>,
     /// The folder that it was started in; empty if that isn't known.
     pub folder: Vec<u8>,
-    /// The kernel's id of the boot that it ran in, as `/proc/sys/kernel/random/boot_id` has it.
+    /// The kernel's id of the boot that it ran in, from `/proc/sys/kernel/random/boot_id`.
     pub boot: Vec<u8>,
     /// Clock readings from its lifetime; at most two.
     pub latest: Vec<ClockReading>,

@@ -1,4 +1,4 @@
-//! An ELF core: which memory lies where in the file, and what its notes say about the process.
+//! An ELF core: which memory is where in the file, and what its notes say about the process.
 
 use std::collections::BTreeMap;
 
@@ -18,11 +18,11 @@ const PT_NOTE: u32 = elf::PT_NOTE.0;
 const NT_PRSTATUS: u32 = elf::NT_PRSTATUS.0;
 const NT_PRPSINFO: u32 = elf::NT_PRPSINFO.0;
 const NT_FILE: u32 = elf::NT_FILE.0;
-/// Program headers that are looked at; kernels write at most 2^24 or so.
+/// Limit on program headers that are read; kernels write at most 2^24 or so.
 const PROGRAM_HEADERS_MAX: u64 = 1 << 24;
 /// Program headers that are read together.
 const BATCH: u64 = 1024;
-/// Notes that are looked at: a few per thread.
+/// Limit on notes that are read; there are a few per thread.
 const NOTES_MAX: u32 = 1 << 20;
 /// Bytes of a list of mapped files.
 const FILES_MAX: u64 = 16 << 20;
@@ -129,7 +129,7 @@ pub(crate) fn outline(bytes: &[u8]) -> Result<Outline, CoreError> {
     })
 }
 
-/// The program header in `bytes`: its type and where its bytes lie.
+/// The program header in `bytes`: its type and the place of its bytes.
 pub(crate) fn program_header(bytes: &[u8]) -> (u32, Load) {
     let load = Load { offset: u64_at(bytes, 8), address: u64_at(bytes, 16), size: u64_at(bytes, 32) };
     (u32_at(bytes, 0), load)

@@ -11,7 +11,7 @@ use everycall_reader as reader;
 pub enum CoreError {
     /// The device failed.
     Io(io::Error),
-    /// The file is no core; this is what it is.
+    /// The file is not a core; the value says what it is.
     NotACore(&'static str),
     /// It is packed in a way that isn't unpacked here; the command that does it.
     Packed {
@@ -27,7 +27,7 @@ pub enum CoreError {
         /// What the decoder said.
         source: io::Error,
     },
-    /// There was no room for what was unpacked.
+    /// There was no room for the unpacked data.
     Temporary(io::Error),
     /// A core of another kind of machine.
     OtherMachine(&'static str),
@@ -44,10 +44,10 @@ pub enum CoreError {
         process: String,
         /// The core's list of mapped files has our memory.
         listed: bool,
-        /// How much is missing at the core's end, in bytes.
+        /// How many bytes are missing at the core's end.
         cut: u64,
     },
-    /// The process kept it in a crash file, which cores leave out.
+    /// The process stored its calls in a crash file, which cores leave out.
     CrashFile {
         /// What the core's notes say about its process.
         process: String,
@@ -58,10 +58,10 @@ pub enum CoreError {
     OtherProcess {
         /// What the core's notes say about its process.
         process: String,
-        /// The processes whose memory is there.
+        /// The processes whose memory the core contains.
         found: Vec<u32>,
     },
-    /// Our memory is there, but can't be read.
+    /// The core contains everycall's memory, but it can't be read.
     Arena(reader::Error),
 }
 
@@ -79,7 +79,7 @@ impl fmt::Display for CoreError {
             }
             CoreError::Unpack { format, source } => write!(
                 out,
-                "can't be unpacked as {format}: {source}; the file is damaged or was cut: get it once more"
+                "can't be unpacked as {format}: {source}; the file is damaged or truncated: copy it again"
             ),
             CoreError::Temporary(source) => {
                 write!(out, "there is no room to unpack it: {source}; set TMPDIR to a folder with more room")
@@ -89,14 +89,15 @@ impl fmt::Display for CoreError {
             }
             CoreError::CutHeaders { available } => write!(
                 out,
-                "the core was cut at byte {available}, within its headers, so nothing in it can be found; raise the limit of \
+                "the core is truncated at byte {available}, within its headers, so nothing in it can be found; \
+                raise the limit of \
                  cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in coredump.conf)"
             ),
-            CoreError::Broken(what) => write!(out, "the core is damaged: {what}; get it once more"),
+            CoreError::Broken(what) => write!(out, "the core is damaged: {what}; copy it again"),
             CoreError::NoArena { process, cut, .. } if *cut > 0 => write!(
                 out,
-                "the core of {process} was cut, {cut} bytes are missing at its end, and none of everycall's memory is in what \
-                 is there; raise the limit of cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in \
+                "the core of {process} is truncated: {cut} bytes are missing at its end, and the rest contains none of everycall's \
+                 memory; raise the limit of cores (ulimit -c unlimited, or ProcessSizeMax= and ExternalSizeMax= in \
                  coredump.conf)"
             ),
             CoreError::CrashFile { process, path } => write!(

@@ -58,7 +58,7 @@ enum Kind {
     Lz4,
 }
 
-/// What a file is. It stands at its beginning afterwards.
+/// Returns what a file is. Its position is at its beginning afterwards.
 fn kind(file: &mut File) -> Result<Kind, CoreError> {
     let mut head = Vec::new();
     file.seek(SeekFrom::Start(0))?;

@@ -1,4 +1,4 @@
-//! Memory of the process, wherever its bytes lie in the core.
+//! Memory of the process, wherever its bytes are in the core.
 
 use std::io;
 
@@ -24,14 +24,14 @@ impl<'a> Window<'a> {
         Window { file, loads, base, size: size.min(u64::MAX - base) }
     }
 
-    /// The bytes of `load` that are in the file, without a word that is cut: half an event would be
-    /// a wrong one.
+    /// The bytes of `load` that are in the file, without a truncated word: half an event would be a
+    /// wrong one.
     fn there(&self, load: &Load) -> io::Result<u64> {
         let available = self.file.size()?.saturating_sub(load.offset);
         Ok(if available < load.size { available & !(WORD - 1) } else { load.size })
     }
 
-    /// Bytes in this range that the core should have and that lie beyond the end of its file.
+    /// Bytes in this range that the core should contain and that are beyond the end of its file.
     pub fn cut(&self) -> io::Result<u64> {
         let end = self.base + self.size;
         let mut missing = 0_u64;

@@ -50,7 +50,7 @@ impl<'a> Snapshot<'a> {
     /// Reading fails.
     pub fn read(image: &'a ArenaImage<'a>, facts: Option<&'a ProcessFacts>) -> Result<Snapshot<'a>, Error> {
         let (entries, paths) = image.module_entries()?;
-        // All paths together are no longer than what is there for them.
+        // The paths together are no longer than the available bytes.
         let mut room = paths.len();
         let with_path = |module: ModuleEntry| {
             let (from, length) = (module.path_offset as usize, module.path_length as usize);
@@ -104,7 +104,7 @@ impl<'a> Snapshot<'a> {
     }
 
     /// When the process wrote its newest event, in nanoseconds since 1970, as far as its clocks
-    /// tell.
+    /// show it.
     #[must_use]
     pub fn reached_realtime_ns(&self) -> Option<u64> {
         let last = self.clock.last().filter(|last| last.realtime_ns != 0)?;
@@ -198,7 +198,7 @@ impl<'a> Snapshot<'a> {
         Ok(summary)
     }
 
-    /// Words of the command line, as far as they are known: the kernel keeps its beginning, with
+    /// Words of the command line, as far as they are known: the kernel stores its beginning, with
     /// blanks between the words.
     fn command(&self) -> Vec<&[u8]> {
         if let Some(crash) = self.crash.as_ref().filter(|crash| !crash.command.is_empty()) {

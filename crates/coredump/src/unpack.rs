@@ -1,8 +1,8 @@
 //! Packed cores, unpacked into a temporary file that has no name.
 //!
-//! Only what a reader will ask for is kept: the headers, the notes, and memory that is, or may be,
-//! ours. The rest of a core, most of it, is unpacked and forgotten; its place in the file is a
-//! hole.
+//! Only the parts that a reader needs are stored: the headers, the notes, and memory that is or may
+//! be everycall's. The rest of a core, most of it, is unpacked and discarded; its place in the file
+//! is a hole.
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom, Write};
@@ -14,11 +14,11 @@ use crate::arena;
 use crate::elf::{self, FILE_HEADER, Load, PROGRAM_HEADER};
 use crate::error::CoreError;
 
-/// Bytes of headers and notes that are kept at most.
+/// Limit on stored bytes of headers and notes.
 const KEPT_MAX: u64 = 1 << 30;
-/// Bytes of our memory that are kept at most.
+/// Limit on stored bytes of everycall's memory.
 const ARENA_MAX: u64 = 64 << 30;
-/// Program headers must lie within so many bytes from the file's beginning.
+/// Program headers must be within so many bytes from the file's beginning.
 const HEADERS_MAX: u64 = 16 << 20;
 /// Bytes that are copied at a time.
 const BLOCK: usize = 64 << 10;
@@ -57,7 +57,7 @@ impl<R: Read> Sieve<R> {
             false => return Err(CoreError::NotACore("something else, packed")),
         };
         let Some(count) = outline.program_headers else {
-            // Their number lies behind everything else.
+            // Their number is behind everything else.
             let command = if self.format == "lz4" { "lz4 -d" } else { "zstd -d" };
             return Err(CoreError::Packed { format: self.format, command });
         };
@@ -106,7 +106,7 @@ impl<R: Read> Sieve<R> {
         Ok(())
     }
 
-    /// The next `count` bytes, which are kept; fewer at the end.
+    /// The next `count` bytes, which are stored; fewer at the end.
     fn take(&mut self, count: usize) -> Result<Vec<u8>, CoreError> {
         let mut bytes = Vec::new();
         let read = (&mut self.input).take(count as u64).read_to_end(&mut bytes);
@@ -119,7 +119,7 @@ impl<R: Read> Sieve<R> {
         }
     }
 
-    /// Keeps the next `count` bytes, or as many as there are, and tells how many.
+    /// Stores the next `count` bytes, or as many as there are, and returns how many.
     fn copy(&mut self, count: u64) -> Result<u64, CoreError> {
         self.pass(count, true)
     }

@@ -1,4 +1,5 @@
-//! Cores, whole, packed, split, cut and hostile: what comes out is what the arena itself holds.
+//! Cores that are whole, packed, split, truncated or hostile: the result must be what the arena
+//! contains.
 
 use std::fs::File;
 use std::io::{Cursor, Seek, Write};
@@ -106,7 +107,7 @@ fn cores_hold_what_the_arena_holds_however_they_are_packed() {
 }
 
 #[test]
-fn a_core_says_whose_it_is() {
+fn a_core_names_its_process() {
     let process = basic();
     let bytes = core_of(&process).file();
     let core = Core::open(file(&bytes), None).unwrap();
@@ -120,7 +121,7 @@ fn a_core_says_whose_it_is() {
     assert_eq!(trace.recording().meta.arguments, [&b"./app"[..], b"--fast", b"7"]);
     assert_eq!(trace.recording().processes[0].pid, process.pid);
 
-    // A debugger's: the process went on.
+    // As written by a debugger: the process continued.
     let core = SynthCore { is_kernels: false, ..core_of(&process) }.file();
     let trace = TraceFile::open(trace_of(&Core::open(file(&core), None).unwrap())).unwrap();
     assert_eq!(trace.recording().process_end, None);
@@ -177,7 +178,7 @@ fn forked_children_have_their_parents_memory_too() {
         "an image of another"
     );
     assert!(Core::open(file(&arena_image(&parent)), Some(parent.pid)).is_ok());
-    // Nobody says whose the core is.
+    // The core doesn't say which process it is from.
     core.pid = 0;
     assert!(sentence(&core.file(), None).contains("--pid"));
 }
@@ -195,7 +196,7 @@ fn what_is_no_core_is_named() {
         (b"\xfd7zXZ\0\0", "`xz -d`"),
         (&[0x1f, 0x8b, 8, 0], "`gzip -d`"),
         (b"everycall trace\n....", "everycall info"),
-        (b"\x7fELF\x01\x01\x01", "cut at byte 7, within its headers"),
+        (b"\x7fELF\x01\x01\x01", "truncated at byte 7, within its headers"),
         (&[&b"\x7fELF\x01\x01\x01"[..], &[0; 60]].concat(), "32-bit"),
     ];
     for (bytes, words) in cases {
@@ -219,7 +220,8 @@ fn a_core_without_our_memory_says_why() {
     assert!(said.contains("100 bytes are missing at its end"), "{said}");
 }
 
-/// Wherever a core was cut: either a sentence says so, or what is there comes out, with a count of what isn't.
+/// A core truncated anywhere: either an error says so, or the rest is shown, with a count of what
+/// is missing.
 #[test]
 fn cut_cores_lose_only_their_end() {
     let process = basic();
@@ -232,7 +234,7 @@ fn cut_cores_lose_only_their_end() {
             Err(error) => {
                 let said = error.to_string();
                 assert!(
-                    said.contains("cut") || length == 0 || said.contains("expected a core"),
+                    said.contains("truncated") || length == 0 || said.contains("expected a core"),
                     "{length}: {said}"
                 );
             }
@@ -242,7 +244,7 @@ fn cut_cores_lose_only_their_end() {
                     let whole = expected.iter().find(|known| known.tid == thread.tid).unwrap();
                     for (number, words) in &thread.segments {
                         let (_, all) = whole.segments.iter().find(|(each, _)| each == number).unwrap();
-                        // What is missing is an empty word: a lost event, and counted.
+                        // A missing word is read as an empty one: a lost event, which is counted.
                         let same = |(all, word): (&u64, &u64)| all == word || *word == 0;
                         assert!(words.len() <= all.len() && all.iter().zip(words).all(same), "{length}");
                     }
@@ -313,7 +315,7 @@ fn damage_is_survived() {
     }
 }
 
-/// Sizes that no memory holds are refused before anything is allocated for them.
+/// Sizes larger than any memory are rejected before anything is allocated for them.
 #[test]
 fn tables_of_any_size_are_refused() {
     let mut arena = arena_image(&basic());

@@ -1,4 +1,5 @@
-//! Linker names on standard input, one a line, as names on standard output; those that are none stay.
+//! Linker names on standard input, one a line, as names on standard output; those that are none
+//! stay.
 
 use std::io::{self, BufRead, BufWriter, Write};
 

@@ -17,7 +17,7 @@ impl<'a> Parser<'a> {
             [b'T', b'y' | b'n' | b't' | b'p' | b'k'] => return None,
             [b'T', _] => return self.template_parameter(),
             [b'f', b'p'] => return self.function_parameter(),
-            // `fL` with a level of digits is a parameter, else a fold.
+            // `fL` with a level in digits is a parameter; otherwise it is a fold.
             [b'f', b'L'] if self.peek_at(2).is_ascii_digit() => return self.function_parameter(),
             [b'f', b'l' | b'r' | b'L' | b'R'] => return self.fold(),
             [b'0'..=b'9', _] | [b'o' | b'd', b'n'] | [b's', b'r'] => return self.unresolved_name(is_global),

@@ -1,9 +1,9 @@
 //! C++ linker names (Itanium C++ ABI) as people write them, in the spelling of GNU `c++filt`.
 //!
-//! Names come from strangers' files. Parsing makes at most one node for each byte, or little more,
-//! and prints what the nodes say; since nodes are shared (substitutions), a short name may stand
-//! for a text without end: depth, steps and the text's size are bounded, and a name beyond any
-//! bound is `None`. No `unsafe`, nothing that panics, no state between names.
+//! Names come from untrusted files. Parsing makes little more than one node for each byte. Because
+//! nodes are shared (substitutions), a short name may stand for an endless text: depth, steps and
+//! the text's size are bounded, and a name beyond any bound is `None`. No `unsafe`, no panics, no
+//! state between names.
 //!
 //! What the grammar's words mean is in the
 //! [ABI](https://itanium-cxx-abi.github.io/cxx-abi/abi.html#mangling); the functions of the parser
@@ -24,8 +24,8 @@ mod types;
 pub use print::TEXT_MAX;
 pub use short::short_name;
 
-/// The function or object that a linker name is that of: `void f<int>(int)` for `_Z1fIiEvT_`.
-/// `None` for what is no such name.
+/// The function or object that a linker name stands for: `void f<int>(int)` for `_Z1fIiEvT_`.
+/// `None` if it is not such a name.
 #[must_use]
 pub fn demangle(linkage_name: &str) -> Option<String> {
     let rest = linkage_name.strip_prefix("_Z").or_else(|| linkage_name.strip_prefix("__Z"))?;

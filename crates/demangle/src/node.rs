@@ -1,5 +1,5 @@
-//! What a name is made of. Nodes lie in one table and refer to each other by index; several may
-//! refer to one.
+//! The parts of a name. Nodes are in one table and refer to each other by index; several may refer
+//! to one.
 
 /// Index of a node.
 pub(crate) type Id = u32;

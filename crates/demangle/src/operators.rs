@@ -2,7 +2,7 @@
 
 use crate::operators::Kind::{Binary, Call, Index, Member, NameOnly, Postfix, Prefix, Special, Word};
 
-/// How an operator's operands stand in an expression.
+/// Where an operator's operands are placed in an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     Prefix,

@@ -23,9 +23,9 @@ pub(crate) struct Parser<'a> {
     pub(crate) nodes: Vec<Node<'a>>,
     pub(crate) lists: Vec<Id>,
     pub(crate) substitutions: Vec<Id>,
-    /// The arguments that `T_`, `T0_` .. stand for, by level.
+    /// The arguments that `T_`, `T0_` ... stand for, by level.
     pub(crate) levels: Vec<Vec<Id>>,
-    /// `T_` may stand for an argument that comes later: in the type of a conversion.
+    /// In the type of a conversion, `T_` may stand for an argument that comes later.
     pub(crate) may_refer_forward: bool,
     pub(crate) forward: Vec<(Id, u32)>,
     /// Lambdas whose parameters are being read: `T_` may be an `auto`.
@@ -91,7 +91,7 @@ impl<'a> Parser<'a> {
         self.eat(byte).then_some(())
     }
 
-    /// Text up to where `is_part` doesn't hold.
+    /// Text up to the first byte for which `is_part` is false.
     pub(crate) fn take_while(&mut self, is_part: impl Fn(u8) -> bool) -> &'a str {
         let start = self.at.min(self.text.len());
         let rest = &self.text.as_bytes()[start..];
@@ -197,7 +197,7 @@ impl<'a> Parser<'a> {
         if self.is_at_encoding_end() {
             return Some(name);
         }
-        // clang's enable_if attribute isn't part of what is shown.
+        // clang's enable_if attribute isn't shown.
         if self.eat_text("Ua9enable_ifI") {
             self.until_end(Self::template_argument)?;
         }
@@ -323,7 +323,7 @@ impl<'a> Parser<'a> {
                 if parser.peek() == b'I' {
                     return parser.with_arguments(name, state);
                 }
-                // An abbreviation that has a scope of its own: none is a function's name.
+                // An abbreviation with a scope of its own: none is a function's name.
                 None
             }
             _ => {

@@ -1,15 +1,15 @@
 //! Names and types as text.
 //!
-//! A type may stand around what has it: `void (*f())(int)`. So each is printed in two parts, what
-//! comes before (`left`) and what comes behind (`right`).
+//! A type may be written around the name that has it: `void (*f())(int)`. So each is printed in two
+//! parts, the part before the name (`left`) and the part behind it (`right`).
 
 use crate::node::{Function, Id, List, Node, Qualifiers, Reference};
 
-/// Longest text that a name may stand for, in bytes.
+/// Limit on the text of one name, in bytes.
 pub const TEXT_MAX: usize = 32 << 10;
 /// Nodes within each other.
 const DEPTH_MAX: u32 = 400;
-/// Nodes that are looked at, however often each.
+/// Limit on visits of nodes, repeated ones included.
 const STEPS_MAX: u32 = 1 << 18;
 
 /// The text of a node.
@@ -36,12 +36,12 @@ pub(crate) struct Printer<'p, 'a> {
     pub(crate) out: String,
     depth: u32,
     steps: u32,
-    /// Which one of each pack is meant, within an expansion.
+    /// The current element of each pack within an expansion.
     pub(crate) element: Option<u32>,
     /// Lambdas with a signature that is being printed.
     lambdas: u32,
-    /// Arguments of the functions that have been begun, each with the place of what is around it,
-    /// from 1.
+    /// Arguments of the functions whose printing has begun, each with the place of the enclosing
+    /// one, from 1.
     templates: Vec<(List, Scope)>,
     /// The function to whose arguments `T_` refers.
     template: Scope,
@@ -88,7 +88,7 @@ impl<'p, 'a> Printer<'p, 'a> {
         self.right(id)
     }
 
-    /// Elements with commas between those that leave any text.
+    /// The elements, separated by commas, except those whose text is empty.
     pub(crate) fn list(&mut self, list: List) -> Option<()> {
         let lists = self.lists;
         self.comma_separated(list.of(lists).iter().copied())
@@ -112,10 +112,10 @@ impl<'p, 'a> Printer<'p, 'a> {
         Some(())
     }
 
-    /// What a parameter stands for in `scope`: its argument, and of a pack the element that is
-    /// meant, with the scope of that. `None` if that can't be known. Names are made shorter with
-    /// parameters in them, so that one that was read within one function may be meant as another's:
-    /// the function counts that is being printed.
+    /// The argument of a parameter in `scope` (of a pack, its current element), with the scope of
+    /// that argument. `None` if it can't be known. Substitutions may contain parameters, so one
+    /// that was read within one function may be used in another: the function being printed
+    /// decides.
     fn argument(&self, id: Id, scope: Scope) -> Option<(Id, Scope)> {
         let Node::Parameter(index, read) = self.node(id)? else { return None };
         if self.lambdas > 0 {
@@ -172,7 +172,7 @@ impl<'p, 'a> Printer<'p, 'a> {
         None
     }
 
-    /// Does something where `T_` means what it means in `scope`.
+    /// Runs a closure in which `T_` has the meaning that it has in `scope`.
     fn within<T>(&mut self, scope: Scope, with: impl FnOnce(&mut Self) -> Option<T>) -> Option<T> {
         let outer = std::mem::replace(&mut self.template, scope);
         let result = with(self);
@@ -485,7 +485,7 @@ impl<'p, 'a> Printer<'p, 'a> {
         Some(())
     }
 
-    /// Whether a result's left part ends inside of a parenthesis, where what follows stands close.
+    /// Whether a result's left part ends inside a parenthesis, after which no space is written.
     fn is_open(&mut self, id: Id, scope: Scope) -> Option<bool> {
         self.step(|printer| {
             let (id, scope) = printer.resolved(id, scope)?;
@@ -539,10 +539,11 @@ impl<'p, 'a> Printer<'p, 'a> {
         Some(())
     }
 
-    /// The class's own name, as constructors have it: without scopes, arguments and tags.
+    /// The class's own name, as constructors use it: without scopes, arguments and tags.
     fn last_name(&mut self, id: Id) -> Option<()> {
         self.step(|printer| match printer.node(id)? {
-            // A class without a name: as `c++filt` has it, the name of the one around it.
+            // A class without a name is printed as in `c++filt`: with the name of the enclosing
+            // one.
             Node::Nested(scope, name) if matches!(printer.node(name)?, Node::Unnamed(_)) => {
                 printer.last_name(scope)
             }

@@ -82,8 +82,8 @@ impl Printer<'_, '_> {
             }
             Node::Prefix(op, operand) => {
                 self.put(op);
-                // The address of a member function is that of its name, unless its qualifiers tell
-                // which one it is.
+                // The address of a member function is printed as its name, unless only its
+                // qualifiers identify it.
                 match (op, self.node(operand)?) {
                     ("&", Node::Encoding(name, function))
                         if matches!(self.node(name)?, Node::Nested(..))

@@ -8,8 +8,8 @@
 //! | what has a name of its own: `std::basic_string<char>` | `std::string` |
 //! | `> >` | `>>` |
 //!
-//! All else stays. It works on the text, so that names out of debugging information are shortened
-//! alike.
+//! Everything else stays. The rules apply to text, so that names from debugging information are
+//! shortened alike.
 
 /// Brackets within each other; a name with more stays as it is.
 const DEPTH_MAX: u32 = 128;
@@ -144,7 +144,7 @@ impl Reader<'_> {
         } else {
             let is_symbol = |c: char| "+-*/%^&|~!=<>,".contains(c);
             let all = after.find(|c| !is_symbol(c)).unwrap_or(after.len());
-            // `operator<<int>` is how some write `operator< <int>`; the longest operator is meant.
+            // `operator<<int>` is how some write `operator< <int>`; the longest operator is used.
             let longest = ["<=>", "<<=", ">>=", "->*"].iter().any(|op| after.starts_with(op));
             all.min(if longest { 3 } else { 2 })
         };
@@ -171,7 +171,7 @@ impl Reader<'_> {
     }
 }
 
-/// Appends template arguments to the name that begins at `begin`, without those that are defaults.
+/// Appends template arguments to the name that begins at `begin`, except those that are defaults.
 fn with_arguments(out: &mut String, begin: usize, mut arguments: Vec<String>) {
     if let Some(template) = out[begin..].strip_prefix("std::") {
         drop_defaults(template, &mut arguments);

@@ -4,7 +4,7 @@ use crate::node::{Id, List, Node};
 use crate::parser::Parser;
 
 impl<'a> Parser<'a> {
-    /// `I .. E`. Those of a function's own name (`is_own`) are what `T_` stands for from here on.
+    /// `I .. E`. From here on, `T_` refers to the arguments of a function's own name (`is_own`).
     pub(crate) fn template_arguments(&mut self, is_own: bool) -> Option<List> {
         self.expect(b'I')?;
         let plain = std::mem::replace(&mut self.is_plain_conversion, false);

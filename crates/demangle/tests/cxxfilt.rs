@@ -1,7 +1,7 @@
 //! Names as `c++filt` reads them, of the C++ libraries that this machine has.
 //!
-//! A sample of them unless `EVERYCALL_ALL_NAMES` is set. What may differ is listed in docs/symbols.md ("Spelling"); each such difference
-//! has its function here.
+//! A sample of them unless `EVERYCALL_ALL_NAMES` is set. What may differ is listed in
+//! docs/symbols.md ("Spelling"); each such difference has its function here.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -14,7 +14,7 @@ use everycall_demangle::{demangle, short_name};
 
 /// Folders with libraries.
 const FOLDERS: [&str; 3] = ["/usr/lib/x86_64-linux-gnu", "/usr/lib/gcc/x86_64-linux-gnu", "/usr/lib"];
-/// Libraries that are looked at in any case, by the beginnings of their names.
+/// Libraries that are always read, by the beginnings of their names.
 const ALWAYS: [&str; 4] = ["libstdc++.so", "libc++.so", "libLLVM", "libclang-cpp"];
 /// Symbols that are compared of a sample.
 const SAMPLE: usize = 30_000;
@@ -65,7 +65,7 @@ fn by_cxxfilt(names: &[String]) -> Vec<String> {
     String::from_utf8_lossy(&output.stdout).lines().map(str::to_owned).collect()
 }
 
-/// `c++filt` leaves a comma where an empty pack was, and then takes the next `>` for one that needs no space.
+/// `c++filt` prints a comma for an empty pack, and then omits the space before the next `>`.
 fn without_empty_packs(name: &str) -> String {
     let mut name = name.replace(", , ", ", ").replace("(, ", "(").replace("<, ", "<");
     while name.contains(">>") {
@@ -97,11 +97,12 @@ fn without_outer_parameters(name: &str) -> String {
     out
 }
 
-/// Whether two readings differ in no more than what is listed.
+/// Whether two results differ only in the ways listed.
 fn is_same(symbol: &str, ours: &str, theirs: &str) -> bool {
     let (ours, theirs) = (without_empty_packs(ours), without_empty_packs(theirs));
     ours == theirs
-        // `c++filt` takes parameters of the function around for those of another template, or drops the first one.
+        // `c++filt` mistakes parameters of the enclosing function for those of another template, or
+        // drops the first one.
         || symbol.starts_with("_ZZ") && without_outer_parameters(&ours) == without_outer_parameters(&theirs)
 }
 
@@ -139,7 +140,8 @@ fn names_are_those_of_cxxfilt() {
     assert!(count == 0, "{count} of {} names differ:\n{}", names.len(), different.join("\n"));
 }
 
-/// What `c++filt` of binutils 2.40 leaves: constraints, and parameters in the names of templates. As newer ones read them.
+/// What `c++filt` of binutils 2.40 leaves: constraints, and parameters in the names of templates.
+/// As newer ones read them.
 #[test]
 fn newer_names_are_read() {
     for (name, want) in [

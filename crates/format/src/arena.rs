@@ -17,20 +17,23 @@
 //! live_triggers_at       as at triggers_at, for each of those who arm functions while the process runs
 //! ```
 //!
-//! Rules of access: the header's sizes and offsets are written once, by whoever makes the arena,
-//! before anybody else sees it. A thread's header and open-call stack are written by that thread alone. Counts only grow.
-//! Readers take every number as input from a stranger: they check it against the arena's size.
+//! Rules of access: the process that makes the arena writes the header's sizes and offsets once,
+//! before any other process sees it. Only its own thread writes a thread's header and open-call
+//! stack. Counts only grow. Readers treat every number as untrusted input: they check it against
+//! the arena's size.
 //!
-//! **Rings.** A thread's ring is a list of segments out of the pool that all threads share. It takes one after
-//! the other, until its ring is full; from then on it goes on in its oldest one. Its segments have numbers, from 0. Whose a segment is
-//! stands in the segment table. Before a thread goes on in a segment that was used before, it marks it as being cleared, clears it from its
-//! start, writes the segment record, publishes the number in [`ThreadHeader::segment`] and only then
-//! takes the mark away.
+//! **Rings.** A thread's ring is a list of segments from the pool that all threads share. It takes
+//! one after the other until its ring is full; from then on it overwrites its oldest one. Its
+//! segments have numbers, from 0. The segment table says which thread owns a segment. Before a
+//! thread writes to a segment that was used before, it marks it as being cleared, clears it from
+//! its start, writes the segment record, publishes the number in [`ThreadHeader::segment`] and only
+//! then removes the mark.
 //!
-//! **Pins.** Whoever wants a segment to stay (a snapshot, the recorder) sets its bit in
-//! [`SegmentEntry::pins`]. A thread that finds a bit of others in its oldest segment leaves it to them and takes another one from
-//! the pool; the last one to unpin it gives it back to the pool. So a snapshot never makes a thread wait. Where the pool has
-//! nothing to give, the thread takes its oldest segment all the same, whoever has pinned it.
+//! **Pins.** A process that needs a segment to stay (a snapshot, the recorder) sets its bit in
+//! [`SegmentEntry::pins`]. A thread whose oldest segment has such a bit leaves that segment and
+//! takes another one from the pool; the last one to unpin it returns it to the pool. So a snapshot
+//! never makes a thread wait. If the pool is empty, the thread overwrites its oldest segment
+//! although it is pinned.
 //!
 //! **Open-call stack.** Entries follow the sentinel without a hole; the first one whose word is zero
 //! ends it (a hook writes the word last, and clears it first when the call ends).
@@ -109,7 +112,7 @@ wire_struct! {
         pub segments_offset: u64,
         /// Entries of the segment table.
         pub segment_capacity: u32,
-        /// Segments that may be in use beyond those of the threads' rings, because somebody has pinned them.
+        /// Segments that may be in use beyond those of the threads' rings, because they are pinned.
         pub extra_segments: u32,
         /// Process that made the arena and reads it; 0 for a private one.
         pub recorder_pid: u32,
@@ -131,15 +134,15 @@ wire_struct! {
         pub segments_taken: u32,
         /// Segments that belong to a thread or are pinned.
         pub segments_in_use: u32,
-        /// Segments that the rings of all threads may hold together.
+        /// Segments that the rings of all threads together may have.
         pub ring_segments: u32,
         /// One of [`stream`].
         pub stream: u32,
         /// Segments that were given back: low half the index of the last one, plus 1; upper half a
         /// counter of changes.
         pub free_segments: u64,
-        /// Until then (ticks) threads take new segments rather than their oldest: somebody is about to pin them. The low byte counts
-        /// those who ask.
+        /// Until then (ticks) threads take new segments instead of their oldest, because a snapshot
+        /// is about to pin them. The low byte counts the requests.
         pub grow_until: u64,
         /// Changes when the recorder gives segments back; a shared futex.
         pub pool_bell: u32,
@@ -153,9 +156,10 @@ wire_struct! {
         pub counters: [u64; COUNTERS],
         /// The traced process that it was forked from, directly or not; 0 for none.
         pub forked_from: u32,
-        /// Functions that [triggers](crate::trigger) may name; 0 where the arena has no room for triggers.
+        /// Functions that [triggers](crate::trigger) may name; 0 where the arena has no room for
+        /// triggers.
         pub trigger_sites: u32,
-        /// Not 0: somebody wants to reach the [control socket](crate::control).
+        /// Not 0: another process wants to connect to the [control socket](crate::control).
         pub control_asked: u32,
         /// One of [`crate::control::control_state`].
         pub control_state: u32,
@@ -168,7 +172,7 @@ wire_struct! {
 
 /// [`ArenaHeader::state`].
 pub mod process_state {
-    /// Nobody has claimed the arena.
+    /// The arena is not in use.
     pub const WAITING: u32 = 0;
     /// A traced process writes it, tracing is on.
     pub const TRACING: u32 = 1;
@@ -186,27 +190,29 @@ pub mod counter {
     pub const SEGMENTS_RECYCLED: usize = 2;
     /// Modules that the code space had no room for at all, and which stayed off.
     pub const MODULES_UNTRACED: usize = 3;
-    /// Sites that did not hold the expected bytes, or could not be written.
+    /// Sites that did not contain the expected bytes, or could not be written.
     pub const SITES_UNPATCHED: usize = 4;
     /// Module paths that were not found or not stored.
     pub const PATHS_MISSING: usize = 5;
     /// Forked children, which ran untraced.
     pub const FORKED_CHILDREN: usize = 6;
-    /// Events of addresses that lie in no module.
+    /// Events of addresses outside all modules.
     pub const UNKNOWN_CODE: usize = 7;
     /// Module messages that the recorder did not answer in time.
     pub const RECORDER_LATE: usize = 8;
-    /// Second runtimes in the process, which stood aside.
+    /// Second runtimes in the process, which stay off.
     pub const SECOND_RUNTIMES: usize = 9;
     /// Modules of another version, which stayed off.
     pub const MODULES_OF_OTHER_VERSION: usize = 10;
-    /// Ticks that threads waited for the recorder to store what they had written.
+    /// Ticks that threads waited until the recorder had stored their events.
     pub const STALL_TICKS: usize = 11;
-    /// Modules that found no entry or code range left: their calls are those of an unknown module.
+    /// Modules for which there was no entry or code range left: their calls are those of an unknown
+    /// module.
     pub const MODULES_WITHOUT_PLACE: usize = 12;
     /// Entries of unloaded modules that were given to others.
     pub const MODULE_ENTRIES_REUSED: usize = 13;
-    /// Times that a crash file got no more room on its disk; forked children that got none are among them.
+    /// Times that a crash file got no more room on its disk; forked children that got none are
+    /// among them.
     pub const CRASH_NO_ROOM: usize = 14;
     /// Signals for a snapshot that came while another one was being written for such a signal.
     pub const SIGNALS_BUSY: usize = 15;
@@ -216,7 +222,7 @@ pub mod counter {
     pub const FIBER_EVENTS: usize = 17;
     /// How many times other processes have changed which functions are recorded.
     pub const SELECTIONS: usize = 18;
-    /// Sites that are off now because nobody has selected their functions. This one may fall.
+    /// Sites that are off now because their functions are not selected. This counter may fall.
     pub const SITES_NOT_SELECTED: usize = 19;
     /// How many there are so far; later ones of [`COUNTERS`](super::COUNTERS) are 0.
     pub const COUNT: usize = 20;
@@ -230,7 +236,8 @@ wire_struct! {
         pub state: u32,
         /// A set of [`module_flags`].
         pub flags: u32,
-        /// Where the path begins, from the arena's `paths_offset` (in files: in the chunk's strings).
+        /// Where the path begins, from the arena's `paths_offset` (in files: in the chunk's
+        /// strings).
         pub path_offset: u32,
         /// Bytes of the path; 0 where it isn't known.
         pub path_length: u32,
@@ -254,7 +261,7 @@ wire_struct! {
         pub sites: u32,
         /// Sites of these that could not be switched on.
         pub sites_unpatched: u32,
-        /// Device of the file that was mapped (as `stat` has it); 0 where unknown.
+        /// Device of the file that was mapped (from `stat`); 0 if unknown.
         pub device: u64,
         /// Its inode.
         pub inode: u64,
@@ -315,8 +322,8 @@ pub mod child_kind {
 pub mod stream {
     /// Segments stay for as long as the ring has room for them.
     pub const OFF: u32 = 0;
-    /// Finished segments are pinned for the recorder ([`crate::arena::pinned_by::RECORDER`]); where there is no room,
-    /// the oldest ones are overwritten.
+    /// Finished segments are pinned for the recorder ([`crate::arena::pinned_by::RECORDER`]); where
+    /// there is no room, the oldest ones are overwritten.
     pub const ON: u32 = 1;
     /// As before; where there is no room, the thread waits for it.
     pub const STALL: u32 = 2;
@@ -360,7 +367,8 @@ wire_struct! {
     pub struct SegmentEntry [40] {
         /// A set of [`pinned_by`]; 0 where it is in the pool.
         pub pins: u32,
-        /// Index, plus 1, of the segment that its thread went on to; in the pool, of the next one.
+        /// Index, plus 1, of the segment that its thread continued in; in the pool, of the next
+        /// one.
         pub next: u32,
         /// Its thread's slot.
         pub slot: u32,
@@ -398,21 +406,25 @@ wire_struct! {
         pub orphan_exits: u64,
         /// Events that were dropped because the slow path was busy.
         pub lost_busy: u64,
-        /// Events deeper than the open-call stack; they are in the ring all the same.
+        /// Events beyond the depth limit of the open-call stack; they are in the ring nevertheless.
         pub deep: u64,
         /// Zero.
         pub reserved: u64,
         /// When the thread was found to have ended; 0 before.
         pub end_ticks: u64,
-        /// The same by `CLOCK_MONOTONIC`, in nanoseconds; 0 where ended threads aren't kept for a time.
+        /// The same by `CLOCK_MONOTONIC`, in nanoseconds; 0 if ended threads aren't retained for a
+        /// time.
         pub end_ns: u64,
-        /// Segments that its ring may hold.
+        /// Limit on the segments of its ring.
         pub ring_segments: u32,
-        /// Number of the fiber that has the slot, from 1; 0 for a thread. The fiber's `tid` is that of the thread that ran it last.
+        /// Number of the fiber that has the slot, from 1; 0 for a thread. The fiber's `tid` is that
+        /// of the thread that ran it last.
         pub fiber: u32,
-        /// Its open-call stack: index, plus 1; 0 where an ended thread had no open calls, and its stack is another's.
+        /// Its open-call stack: index, plus 1; 0 where an ended thread had no open calls, and its
+        /// stack is another's.
         pub open_calls: u32,
-        /// Index, plus 1, of the slot of the thread that was found to have ended after it, or of the next free slot.
+        /// Index, plus 1, of the slot of the thread that was found to have ended after it, or of
+        /// the next free slot.
         pub next: u32,
         /// Zero.
         pub reserved_as_well: u64,
@@ -425,25 +437,27 @@ pub mod thread_state {
     pub const FREE: u32 = 0;
     /// A thread writes it, or has ended and left it.
     pub const USED: u32 = 1;
-    /// A thread has it or had it, and nobody may read it now.
+    /// A thread uses or used it, and it must not be read now.
     pub const CLAIMED: u32 = 2;
-    /// Its thread has ended; what it wrote is kept.
+    /// Its thread has ended; its events are retained.
     pub const ENDED: u32 = 3;
 }
 
 wire_struct! {
-    /// A call that has not returned. Slot 0 of the stack is a sentinel with the highest stack pointer.
+    /// A call that has not returned. Slot 0 of the stack is a sentinel with the highest stack
+    /// pointer.
     pub struct OpenCall [24] {
-        /// Its entry's event word; 0 behind the last one. The exit bit is set in a thread's first call,
-        /// and the lowest bit of its stack pointer: no exit hook takes it for its own, so the runtime
+        /// Its entry's event word; 0 behind the last one. In a thread's first call, the exit bit
+        /// and the lowest bit of the stack pointer are set: no exit hook matches it, so the runtime
         /// sees the call end.
         pub word: u64,
         /// Stack pointer in the hook; compared only with others of the same stack.
         pub stack_pointer: u64,
         /// Upper half of the counter at its entry: the start is `ticks_high << 32 | word >> 32`.
         pub ticks_high: u32,
-        /// Of a call that a [trigger](crate::trigger) names and that has been open since an earlier segment: low half of the number of
-        /// events that its thread wrote before its entry, 1 for 0; else 0. An entry that stands for a [jump](crate::trigger::jump_word) has another one.
+        /// Of a call that a [trigger](crate::trigger) names and that has been open since an earlier
+        /// segment: low half of the number of events that its thread wrote before its entry, 1 for
+        /// 0; else 0. An entry that stands for a [jump](crate::trigger::jump_word) has another one.
         pub stamp: u32,
     }
 }
@@ -460,13 +474,14 @@ pub const CHILD_CAPACITY: u32 = 1024;
 pub const PATHS_SIZE: u64 = 1 << 20;
 /// Largest segment.
 pub const SEGMENT_SIZE_MAX: u64 = 64 << 10;
-/// Segments per ring, where that keeps them within [`SEGMENT_SIZE_MAX`].
+/// Segments per ring, if these are at most [`SEGMENT_SIZE_MAX`].
 pub const SEGMENTS_PER_RING: u64 = 16;
 /// Default bytes of segments that may be pinned beyond the threads' rings.
 pub const EXTRA_SIZE: u64 = 64 << 20;
 
 impl SegmentEntry {
-    /// Whether the segment holds what the entry says: somebody has it, and it isn't being cleared.
+    /// Whether the segment's contents are those that the entry describes: it has an owner, and
+    /// isn't being cleared.
     #[must_use]
     pub const fn is_readable(&self) -> bool {
         self.pins != 0 && self.pins & pinned_by::CLEARING == 0
@@ -475,7 +490,8 @@ impl SegmentEntry {
 
 impl ArenaHeader {
     /// The header of an arena with `thread_capacity` slots, rings of `ring_size` bytes (a power of
-    /// two, see [`crate::env`]) and at least `extra_size` bytes of segments that may be pinned beyond them; everything else has its default.
+    /// two, see [`crate::env`]) and at least `extra_size` bytes of segments that may be pinned
+    /// beyond them; everything else has its default.
     #[must_use]
     pub fn with_layout(ring_size: u64, thread_capacity: u32, extra_size: u64) -> ArenaHeader {
         ArenaHeader::with_triggers(ring_size, thread_capacity, extra_size, 0)
@@ -569,25 +585,25 @@ impl ArenaHeader {
         self.dropped_offset + dropped::function_at(place)
     }
 
-    /// Where a thread slot's counts of dropped calls lie.
+    /// Where a thread slot's counts of dropped calls are.
     #[must_use]
     pub const fn dropped_counts_at(&self, slot: u32) -> u64 {
         self.open_calls_at(self.thread_capacity) + slot as u64 * dropped::COUNTS_SIZE
     }
 
-    /// Where the entry of segment `index` of the pool lies.
+    /// Where the entry of segment `index` of the pool is.
     #[must_use]
     pub const fn segment_entry_at(&self, index: u32) -> u64 {
         self.segment_table_offset + index as u64 * size_of::<SegmentEntry>() as u64
     }
 
-    /// Where segment `index` of the pool lies.
+    /// Where segment `index` of the pool is.
     #[must_use]
     pub const fn segment_at(&self, index: u32) -> u64 {
         self.segments_offset + index as u64 * self.segment_size
     }
 
-    /// Where the header of thread `index` lies.
+    /// Where the header of thread `index` is.
     #[must_use]
     pub const fn thread_at(&self, index: u32) -> u64 {
         self.threads_offset + index as u64 * size_of::<ThreadHeader>() as u64
@@ -650,7 +666,7 @@ pub const fn open_call_bytes(capacity: u32) -> u64 {
 }
 
 impl ArenaHeader {
-    /// Where the triggers lie: behind the paths. `None` where the arena has no room for any.
+    /// Where the triggers are: behind the paths. `None` if the arena has no room for any.
     #[must_use]
     pub const fn triggers_at(&self) -> Option<u64> {
         if self.trigger_sites == 0 {
@@ -662,8 +678,8 @@ impl ArenaHeader {
         }
     }
 
-    /// Where the triggers lie of those who arm functions while the process runs: there are [`trigger::LIVE_AREAS`] such areas. `None`
-    /// where the arena has no room for them.
+    /// Where the triggers lie of those who arm functions while the process runs: there are
+    /// [`trigger::LIVE_AREAS`] such areas. `None` where the arena has no room for them.
     #[must_use]
     pub const fn live_triggers_at(&self, index: u32) -> Option<u64> {
         let Some(segments) = (self.segment_capacity as u64).checked_mul(self.segment_size) else {
@@ -680,7 +696,7 @@ impl ArenaHeader {
         }
     }
 
-    /// Whether the triggers lie before what comes behind them.
+    /// Whether the triggers end before the next part begins.
     pub(crate) fn triggers_fit(&self) -> bool {
         self.trigger_sites == 0
             || self

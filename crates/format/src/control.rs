@@ -1,9 +1,9 @@
 //! The control socket: how other processes change what a traced process records.
 //!
-//! The traced process listens on a Unix stream socket with a name of the kernel's choice in the
-//! abstract namespace ([`ArenaHeader::control_name`](crate::arena::ArenaHeader)), but only once
-//! somebody has asked for it ([`ArenaHeader::control_asked`](crate::arena::ArenaHeader)) or if it
-//! starts with tracing off. Only the process's own user and root are answered.
+//! The traced process listens on a Unix stream socket with a name that the kernel chose in the
+//! abstract namespace ([`ArenaHeader::control_name`](crate::arena::ArenaHeader)), but only after a
+//! request ([`ArenaHeader::control_asked`](crate::arena::ArenaHeader)) or if it starts with tracing
+//! off. It only answers its own user and root.
 //!
 //! ```text
 //! client                                process
@@ -11,13 +11,14 @@
 //!                                <--    Reply, `length` bytes
 //! ```
 //!
-//! One request at a time per connection. Selections of functions are [site sets](crate::site_set) whose
-//! purpose is [`SELECTION`](crate::site_set::purpose::SELECTION). The base selection stays until it is replaced. A session's
-//! selection ends with its connection, however that ends.
+//! One request at a time per connection. Selections of functions are [site sets](crate::site_set)
+//! whose purpose is [`SELECTION`](crate::site_set::purpose::SELECTION). The base selection stays
+//! until it is replaced. A session's selection ends with its connection, however that ends.
 //!
 //! A function's sites are on if tracing is on and the base selection or a session names it.
 //!
-//! A connection may also arm functions: [triggers](crate::trigger) of its own compare their calls until it ends.
+//! A connection may also arm functions: [triggers](crate::trigger) of its own compare their calls
+//! until it ends.
 
 use crate::wire::wire_struct;
 
@@ -43,7 +44,7 @@ wire_struct! {
         pub operation: u32,
         /// Bytes that follow: a site set, at most [`crate::site_set::SIZE_MAX`]; or none.
         pub length: u64,
-        /// Operation `SET`: 1 to record what the selection names, 0 to record nothing.
+        /// Operation `SET`: 1 to record what the selection contains, 0 to record nothing.
         pub on: u32,
         /// Zero.
         pub reserved: [u32; 3],
@@ -56,7 +57,8 @@ wire_struct! {
 pub mod operation {
     /// What is recorded now. The base selection follows the reply, if there is one.
     pub const GET: u32 = 1;
-    /// Replaces the base selection with the set that follows, or with all functions if none follows.
+    /// Replaces the base selection with the set that follows, or with all functions if none
+    /// follows.
     pub const SET: u32 = 2;
     /// Makes the set that follows the connection's session. It isn't active yet.
     pub const OPEN: u32 = 3;
@@ -64,8 +66,10 @@ pub mod operation {
     pub const ACTIVATE: u32 = 4;
     /// The sessions: [`Session`](super::Session) rows follow the reply.
     pub const LIST: u32 = 5;
-    /// Arms the functions of the set that follows, whose purpose is [`LIVE`](crate::site_set::purpose::LIVE), in the place of those that
-    /// the connection has armed before. The reply's `area` says where they are. They are disarmed when the connection ends.
+    /// Arms the functions of the set that follows, whose purpose is
+    /// [`LIVE`](crate::site_set::purpose::LIVE), in the place of those that the connection has
+    /// armed before. The reply's `area` says where they are. They are disarmed when the connection
+    /// ends.
     pub const ARM: u32 = 6;
 }
 
@@ -90,7 +94,7 @@ wire_struct! {
         pub has_base: u32,
         /// Sites that call their hooks now.
         pub sites_on: u64,
-        /// Sites that don't, because nobody wants them.
+        /// Sites that don't, because their functions are not selected.
         pub sites_off: u64,
         /// Sites that are left as they are because others have changed their bytes.
         pub foreign: u64,
@@ -100,9 +104,10 @@ wire_struct! {
         pub ticks: u64,
         /// How long switching took, ticks.
         pub took: u64,
-        /// How many times what is recorded has changed.
+        /// How often the recorded functions have changed.
         pub changes: u64,
-        /// Operation `ARM`: index of the area with the connection's triggers (`ArenaHeader::live_triggers_at`).
+        /// Operation `ARM`: index of the area with the connection's triggers
+        /// (`ArenaHeader::live_triggers_at`).
         pub area: u32,
         /// Operation `ARM`: functions that had no room.
         pub left_out: u32,

@@ -1,14 +1,15 @@
-//! What a process was when it began, in the header page: a program may write another title over its command line, and go to another
-//! folder. In crash files, arenas that outlive their process, there is also what nobody could tell later.
+//! Facts about a process from its start, in the header page: a program may overwrite its command
+//! line with a title, and change its folder. Crash files, arenas that outlive their process, also
+//! contain facts that can't be found out later.
 
 use crate::arena::{ClockReading, PAGE, PINNERS, PINNERS_OFFSET, PinnerEntry};
 use crate::wire::{Wire, wire_struct};
 
 /// How the names of crash files end.
 pub const ENDING: &str = ".arena";
-/// Where the record lies in the arena.
+/// Where the record is in the arena.
 pub const CRASH_OFFSET: u64 = 2048;
-/// Bytes of the command line and of the folder that are kept.
+/// Limit on the stored bytes of the command line and of the folder.
 pub const COMMAND_MAX: usize = PAGE as usize - CRASH_OFFSET as usize - size_of::<CrashRecord>();
 /// "crashrec".
 pub const CRASH_MAGIC: u64 = u64::from_le_bytes(*b"crashrec");
@@ -20,8 +21,8 @@ pub const OPEN_CALL_CAPACITY: u32 = 1 << 14;
 const _: () = assert!(PINNERS_OFFSET + PINNERS as u64 * size_of::<PinnerEntry>() as u64 <= CRASH_OFFSET);
 
 wire_struct! {
-    /// A process at its begin. The words of its command line follow, each ended by a zero byte (unless there was no room for all), then the
-    /// folder that it began in.
+    /// A process at its begin. The words of its command line follow, each ended by a zero byte
+    /// (unless there was no room for all), then the folder that it began in.
     pub struct CrashRecord [192] {
         /// [`CRASH_MAGIC`] or [`BEGIN_MAGIC`].
         pub magic: u64,
@@ -54,7 +55,8 @@ pub struct Beginning<'a> {
 }
 
 impl<'a> Beginning<'a> {
-    /// What stands in the bytes at [`CRASH_OFFSET`], which may be anybody's. `None` where there is no record.
+    /// The record in the bytes at [`CRASH_OFFSET`], which may contain anything. `None` if there is
+    /// no record.
     #[must_use]
     pub fn parse(bytes: &'a [u8]) -> Option<Beginning<'a>> {
         let record = CrashRecord::read(bytes)?;
@@ -68,7 +70,7 @@ impl<'a> Beginning<'a> {
         Some(Beginning { command, folder: folder.unwrap_or(&[]), name: record.name })
     }
 
-    /// Whether the command line is there to its end.
+    /// Whether the command line is complete.
     #[must_use]
     pub fn has_whole_command(&self) -> bool {
         self.command.last() == Some(&0)

@@ -1,4 +1,5 @@
-//! Short calls that are dropped: how many there were of each function, as both sides see it in the arena.
+//! Short calls that are dropped: how many there were of each function, as both sides see it in the
+//! arena.
 //!
 //! ```text
 //! dropped_offset of the arena's header
@@ -8,12 +9,13 @@
 //!   counts: for each thread slot u64[FUNCTIONS]; that at place 0 is the sum of the others
 //! ```
 //!
-//! A function gets a place when its first short call ends, which is recorded. From then on, its short calls are counted there: each
-//! thread counts in its own slot's array, with one addition for each call, so whatever stops it, the sums are right. A slot's next
-//! thread goes on with the same array. The arrays are address space: memory is what is used.
+//! A function gets a place when its first short call ends, which is recorded. From then on, its
+//! short calls are counted there: each thread counts in its own slot's array, with one addition for
+//! each call, so the sums are right wherever it is interrupted. A slot's next thread continues the
+//! same array. The arrays are address space; only used parts take memory.
 //!
-//! Code offsets may be given to another module. Its functions get places of their own; by the time of its first short call, a
-//! place's function is known.
+//! Code offsets may be given to another module. Its functions get places of their own; by the time
+//! of its first short call, a place's function is known.
 
 use crate::wire::{PAGE, wire_struct};
 
@@ -25,7 +27,8 @@ const FUNCTIONS_OFFSET: u64 = PAGE;
 pub(crate) const TABLE_SIZE: u64 = FUNCTIONS_OFFSET + FUNCTIONS as u64 * size_of::<DroppedFunction>() as u64;
 /// Bytes of a slot's counts.
 pub const COUNTS_SIZE: u64 = FUNCTIONS as u64 * size_of::<u64>() as u64;
-/// The longest threshold, in ticks: hooks compare 32 bits, and look at calls only within one upper half of the clock.
+/// The longest threshold, in ticks: hooks compare 32 bits, and only check calls within one upper
+/// half of the clock.
 pub const TICKS_MAX: u64 = 1 << 31;
 /// The longest threshold, in nanoseconds.
 pub const NS_MAX: u64 = 100_000_000;
@@ -37,16 +40,16 @@ const _: () = assert!(TABLE_SIZE.is_multiple_of(PAGE) && COUNTS_SIZE.is_multiple
 wire_struct! {
     /// What belongs to all functions.
     pub struct DroppedHeader [64] {
-        /// Calls that took less, in ticks, and called nothing that was recorded, are dropped; 0 where every call is recorded. Threads
-        /// follow a change within two seconds.
+        /// Calls that took less, in ticks, and contain no recorded call are dropped; 0 if every
+        /// call is recorded. Threads follow a change within two seconds.
         pub threshold: u64,
-        /// The same in nanoseconds, as it was asked for.
+        /// The same in nanoseconds, as requested.
         pub threshold_ns: u64,
         /// Places that were given to functions, with place 0.
         pub places: u32,
         /// Not 0 once a function found no place.
         pub is_full: u32,
-        /// The highest threshold that there was so far, in nanoseconds.
+        /// The highest threshold so far, in nanoseconds.
         pub highest_ns: u64,
         /// Zero.
         pub reserved: [u64; 4],
@@ -65,13 +68,13 @@ wire_struct! {
     }
 }
 
-/// Where the function at `place` lies, from the header.
+/// Where the function at `place` is, from the header.
 pub(crate) const fn function_at(place: u32) -> u64 {
     FUNCTIONS_OFFSET + place as u64 * size_of::<DroppedFunction>() as u64
 }
 
-/// The ticks that a threshold of `nanoseconds` has, by a clock that ran `ticks` in `elapsed_ns`: rounded up, as calls that took
-/// exactly so long are recorded, and within [`TICKS_MAX`].
+/// The ticks that a threshold of `nanoseconds` has, by a clock that ran `ticks` in `elapsed_ns`:
+/// rounded up, as calls that took exactly so long are recorded, and within [`TICKS_MAX`].
 #[must_use]
 pub fn threshold(nanoseconds: u64, ticks: u64, elapsed_ns: u64) -> u64 {
     // Both within 2^31 each, so that the product fits.

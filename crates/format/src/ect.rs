@@ -1,5 +1,5 @@
-//! The trace file, `.ect`: a header and a row of chunks, each with its own checksum, so that a file is
-//! readable up to wherever it was cut and past any chunk that was damaged.
+//! The trace file, `.ect`: a header and a sequence of chunks, each with its own checksum, so that a
+//! truncated file is readable up to its end, and a damaged file past each damaged chunk.
 //!
 //! ```text
 //! FileHeader
@@ -9,9 +9,10 @@
 //! ChunkHeader(END) EndRecord           absent in a file that was cut
 //! ```
 //!
-//! Numbers are little endian. Checksums are CRC-32 (IEEE 802.3, reflected, as zlib's `crc32`). Chunks of
-//! unknown kinds are skipped; structures may grow at their end (arrays carry the size of their entries). A
-//! change that old readers would misread raises [`VERSION_MAJOR`], any other one [`VERSION_MINOR`].
+//! Numbers are little endian. Checksums are CRC-32 (IEEE 802.3, reflected, as zlib's `crc32`).
+//! Chunks of unknown kinds are skipped; structures may grow at their end (arrays carry the size of
+//! their entries). A change that old readers would misread raises [`VERSION_MAJOR`], any other one
+//! [`VERSION_MINOR`].
 
 use crate::Wire;
 use crate::arena::COUNTERS;
@@ -30,8 +31,8 @@ pub const VERSION_MINOR: u16 = 8;
 pub const CHUNK_MAGIC: u32 = u32::from_le_bytes(*b"ECTc");
 /// Chunks begin at multiples of this.
 pub const CHUNK_ALIGN: u64 = 8;
-/// Largest payload of an events chunk, in bytes. Module images may be larger, and threads with very many open
-/// calls.
+/// Largest payload of an events chunk, in bytes. Module images may be larger, and threads with very
+/// many open calls.
 pub const EVENTS_PAYLOAD_MAX: u64 = (1 << 20) + EventsRecord::BYTES;
 
 wire_struct! {
@@ -80,7 +81,8 @@ wire_struct! {
         pub kind: u32,
         /// Its place in the file, from 0.
         pub number: u32,
-        /// Number of the process that it belongs to, from 0; zero for chunks of the whole recording.
+        /// Number of the process that it belongs to, from 0; zero for chunks of the whole
+        /// recording.
         pub process: u32,
         /// Bytes of the payload, without padding.
         pub length: u64,
@@ -103,7 +105,8 @@ pub struct ChunkPlace {
 }
 
 impl ChunkHeader {
-    /// The header of a chunk whose payload has `length` bytes and this checksum. `crc` gives the CRC-32 of bytes.
+    /// The header of a chunk whose payload has `length` bytes and this checksum. `crc` gives the
+    /// CRC-32 of bytes.
     #[must_use]
     pub fn new(
         place: ChunkPlace,
@@ -156,22 +159,25 @@ pub mod chunk {
     pub const TRIGGERS: u32 = 11;
     /// [`super::KeptCall`], behind its snapshot. Since version 2.3.
     pub const KEPT: u32 = 12;
-    /// [`super::DroppedRecord`], then [`super::ArrayHeader`] and [`super::DroppedCalls`]: behind its snapshot. Since version 2.8.
+    /// [`super::DroppedRecord`], then [`super::ArrayHeader`] and [`super::DroppedCalls`]: behind
+    /// its snapshot. Since version 2.8.
     pub const DROPPED: u32 = 18;
-    /// [`super::SessionRecord`], then its one or two [site sets](crate::site_set): before the snapshot. Since version 2.8.
+    /// [`super::SessionRecord`], then its one or two [site sets](crate::site_set): before the
+    /// snapshot. Since version 2.8.
     pub const SESSION: u32 = 20;
     /// [`super::EndRecord`]: the file is whole.
     pub const END: u32 = 15;
 }
 
 wire_struct! {
-    /// What the file shows of its process: what one session asked for. The rings may contain more, which others asked for.
+    /// What the file shows of its process: what one session requested. The rings may contain more,
+    /// which others requested.
     pub struct SessionRecord [104] {
         /// Bytes of this record.
         pub record_size: u32,
         /// A set of [`session_flags`].
         pub flags: u32,
-        /// When the session became active: calls that began earlier aren't its own.
+        /// When the session became active: calls that began earlier don't belong to it.
         pub start_ticks: u64,
         /// When it ended.
         pub end_ticks: u64,
@@ -179,7 +185,8 @@ wire_struct! {
         pub owner: u32,
         /// Bytes of the site set that has its functions, behind this record.
         pub functions_length: u32,
-        /// Bytes of the site set that has the functions within whose calls it records, behind the other one; 0 for all calls.
+        /// Bytes of the site set that has the functions within whose calls it records, behind the
+        /// other one; 0 for all calls.
         pub within_length: u32,
         /// Zero.
         pub reserved: u32,
@@ -199,7 +206,7 @@ pub mod session_flags {
 wire_struct! {
     /// Before an array.
     pub struct ArrayHeader [8] {
-        /// Bytes from one entry to the next; at least those that the reader knows.
+        /// Bytes from one entry to the next; at least as many as the reader knows.
         pub entry_size: u32,
         /// Entries.
         pub count: u32,
@@ -239,7 +246,8 @@ pub mod meta {
 }
 
 wire_struct! {
-    /// Before a module's file. The file that was mapped, kept because another one has its path now.
+    /// Before a module's file. The file that was mapped, stored because another file has its path
+    /// now.
     pub struct ModuleImage [16] {
         /// Index in the module table.
         pub module: u32,
@@ -292,8 +300,8 @@ pub mod reason {
     pub const REQUEST: u32 = 2;
     /// A call met a trigger's condition; a [`KeptCall`](super::KeptCall) says which.
     pub const TRIGGER: u32 = 3;
-    /// The process was recorded as a whole, while it ran. Its own chunk and those of its threads may come again, and the last of
-    /// each counts. Since version 2.2.
+    /// The process was recorded as a whole, while it ran. Its own chunk and those of its threads
+    /// may come again, and the last of each counts. Since version 2.2.
     pub const STREAM: u32 = 4;
 }
 
@@ -334,7 +342,8 @@ wire_struct! {
         pub fiber: u32,
         /// Zero.
         pub reserved: u32,
-        /// Short calls that it and the slot's threads before it had dropped, as in [`crate::event::kind::DROPPED`]. Since version 2.8.
+        /// Short calls that it and the slot's threads before it had dropped, as in
+        /// [`crate::event::kind::DROPPED`]. Since version 2.8.
         pub dropped: u64,
         /// Zero.
         pub reserved_too: [u32; 2],
@@ -355,8 +364,8 @@ wire_struct! {
         pub words: u64,
         /// One of [`encoding`].
         pub encoding: u32,
-        /// Events that the thread wrote before the first segment, behind the last one that was stored, and that are lost. Chunks
-        /// without words add to it. Since version 2.2.
+        /// Lost events that the thread wrote before the first segment and after the last one that
+        /// was stored. Chunks without words add to it. Since version 2.2.
         pub lost: u32,
     }
 }
@@ -391,7 +400,8 @@ pub mod end {
 }
 
 wire_struct! {
-    /// A traced process: one program's run in it. A process that executes another program is two of them.
+    /// A traced process: one program's run in it. A process that executes another program is two of
+    /// them.
     pub struct ProcessRecord [64] {
         /// Bytes of this structure; the command line follows.
         pub record_size: u32,
@@ -399,8 +409,8 @@ wire_struct! {
         pub pid: u32,
         /// Its parent's, when it began.
         pub parent_pid: u32,
-        /// Number of the process in this file that it was forked from, or whose program it replaced or was started by;
-        /// [`NO_PROCESS`] where there is none.
+        /// Number of the process in this file that it was forked from, or whose program it replaced
+        /// or was started by; [`NO_PROCESS`] where there is none.
         pub parent: u32,
         /// One of [`crate::hub::origin`].
         pub origin: u32,
@@ -408,7 +418,7 @@ wire_struct! {
         pub ending: u32,
         /// When it began to be traced.
         pub start_ticks: u64,
-        /// When it was over, or last looked at.
+        /// When it ended, or was last seen.
         pub end_ticks: u64,
         /// Command name, NUL padded.
         pub name: [u8; 16],
@@ -433,7 +443,7 @@ pub mod image_end {
 }
 
 wire_struct! {
-    /// A trigger, and what came of it.
+    /// A trigger, and its results.
     pub struct TriggerRecord [64] {
         /// Where its text begins, from the end of the entries.
         pub text_offset: u32,
@@ -443,13 +453,15 @@ wire_struct! {
         pub fired: u64,
         /// Snapshots of these that are in the file.
         pub kept: u64,
-        /// Calls of these that were to be kept and couldn't be.
+        /// Calls of these that met the condition but could not be kept.
         pub missed: u64,
         /// Functions that it names.
         pub functions: u64,
-        /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
+        /// Functions of these whose first calls were not checked, because the program continued
+        /// before the recorder had named them.
         pub late: u64,
-        /// Functions that it names and whose calls weren't looked at, ever: there was no room for them. Not among `functions`.
+        /// Functions that match but were never armed, because there was no room for them. Not among
+        /// `functions`.
         pub not_armed: u64,
         /// Zero.
         pub reserved: u64,
@@ -463,7 +475,7 @@ wire_struct! {
         pub snapshot: u32,
         /// Index of the trigger.
         pub trigger: u32,
-        /// Index of its thread in the snapshot; [`NO_THREAD`] where the thread isn't there.
+        /// Index of its thread in the snapshot; [`NO_THREAD`] if the snapshot doesn't contain it.
         pub thread: u32,
         /// Kernel thread id.
         pub tid: u32,
@@ -491,8 +503,9 @@ wire_struct! {
 }
 
 impl KeptCall {
-    /// The call for which snapshot `snapshot` was taken. `thread` is its thread's index in there and the number of that one's oldest event;
-    /// of a thread that isn't there, all of the call is missing.
+    /// The call for which snapshot `snapshot` was taken. `thread` is its thread's index in that
+    /// snapshot, followed by the number of that thread's oldest event; if the snapshot doesn't
+    /// contain the thread, all of the call is missing.
     #[must_use]
     pub fn of(call: &TriggeredCall, snapshot: u32, thread: Option<(u32, u64)>) -> KeptCall {
         let (thread, first) = thread.unwrap_or((NO_THREAD, u64::MAX));
@@ -523,11 +536,13 @@ wire_struct! {
     pub struct DroppedRecord [48] {
         /// Number of the snapshot.
         pub snapshot: u32,
-        /// 1 where functions were called whose short calls were recorded, as there was no room to count them.
+        /// 1 where functions were called whose short calls were recorded, as there was no room to
+        /// count them.
         pub is_full: u32,
-        /// Calls that took less, in nanoseconds, and called nothing that was recorded, were dropped; 0 where none are any more.
+        /// Calls that took less, in nanoseconds, and contain no recorded call were dropped; 0 if
+        /// none were at the end.
         pub threshold_ns: u64,
-        /// The highest threshold that there was, in nanoseconds.
+        /// The highest threshold so far, in nanoseconds.
         pub highest_ns: u64,
         /// Calls that were dropped, of all functions.
         pub calls: u64,

@@ -1,5 +1,5 @@
-//! Environment variables that a traced process reads. All begin with `EVERYCALL_`; programs that run
-//! with elevated rights (`AT_SECURE`) ignore them.
+//! Environment variables that a traced process reads. All begin with `EVERYCALL_`; programs that
+//! run with elevated rights (`AT_SECURE`) ignore them.
 
 use everycall_units::{parse_size, parse_time_bytes};
 
@@ -10,34 +10,41 @@ pub const RING_SIZE: &str = "EVERYCALL_RING_SIZE";
 /// `on` (default) or `off`: whether tracing starts with the program.
 pub const START: &str = "EVERYCALL_START";
 
-/// Calls that take less time, such as `500ns`, and call nothing that is recorded are [dropped](crate::dropped).
+/// Calls that take less time, such as `500ns`, and contain no recorded call are
+/// [dropped](crate::dropped).
 pub const MIN_DURATION: &str = "EVERYCALL_MIN_DURATION";
 
-/// How much of ended threads is kept, and how long: a size, and a time after a comma, such as `64M` or `16M,10s`; without a
-/// unit it is in seconds.
+/// The limit on the cost of tracing, as a share of the CPU time that the program takes without
+/// tracing: see [`crate::budget`].
+pub const BUDGET: &str = "EVERYCALL_BUDGET";
+
+/// How much of ended threads is retained, and how long: a size, and a time after a comma, such as
+/// `64M` or `16M,10s`; a time without a unit is in seconds.
 pub const KEEP_ENDED: &str = "EVERYCALL_KEEP_ENDED";
 
-/// Folder for [crash files](crate::crash): the arena of a process without a recorder is kept in a file there that outlives the
-/// process, unless it ends by `exit`.
+/// Folder for [crash files](crate::crash): the arena of a process without a recorder is in a file
+/// there that outlives the process, unless it ends by `exit`.
 pub const CRASH: &str = "EVERYCALL_CRASH";
 
 /// Signal that writes a snapshot: see [`parse_signal`].
 pub const SNAPSHOT_SIGNAL: &str = "EVERYCALL_SNAPSHOT_SIGNAL";
-/// Folder for these snapshots; the one that the process starts in unless told otherwise.
+/// Folder for these snapshots; by default, the folder that the process starts in.
 pub const SNAPSHOT_FOLDER: &str = "EVERYCALL_SNAPSHOT_FOLDER";
 
-/// A [site set](crate::site_set): triggers of a process without a recorder. The calls that are kept become files in the folder of
-/// [`SNAPSHOT_FOLDER`].
+/// A [site set](crate::site_set): triggers of a process without a recorder. Kept calls become files
+/// in the folder of [`SNAPSHOT_FOLDER`].
 pub const TRIGGERS: &str = "EVERYCALL_TRIGGERS";
 
-/// A [selection](crate::site_set::purpose::SELECTION): the functions that are recorded from the start on.
+/// A [selection](crate::site_set::purpose::SELECTION): the functions that are recorded from the
+/// start on.
 pub const ONLY: &str = "EVERYCALL_ONLY";
 
 /// What [`SNAPSHOT_SIGNAL`] allows, for messages.
 pub const SNAPSHOT_SIGNAL_ALLOWED: &str =
     "USR1, USR2, HUP, QUIT, URG, WINCH, IO, PWR, RTMIN to RTMIN+30, or the number of one of these";
 
-/// Reads the name or the number of a signal that neither the kernel nor the C library needs for itself. `None` for all others.
+/// Reads the name or the number of a signal that neither the kernel nor the C library needs for
+/// itself. `None` for all others.
 #[must_use]
 pub fn parse_signal(text: &[u8]) -> Option<u32> {
     const NAMED: [(&[u8], u32); 8] = [
@@ -70,7 +77,7 @@ pub fn parse_signal(text: &[u8]) -> Option<u32> {
     NAMED.iter().find(|(named, _)| name.eq_ignore_ascii_case(named)).map(|(_, signal)| *signal)
 }
 
-/// What is kept of ended threads.
+/// What is retained of ended threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeepEnded {
     /// Bytes of all of them together; the longest ended ones go first.
@@ -107,7 +114,7 @@ pub fn parse_keep_ended(text: &[u8]) -> Option<KeepEnded> {
 pub const RING_SIZE_MIN: u64 = 64 << 10;
 /// Largest ring.
 pub const RING_SIZE_MAX: u64 = 1 << 30;
-/// Ring unless told otherwise.
+/// The default ring size.
 pub const RING_SIZE_DEFAULT: u64 = 1 << 20;
 
 /// Reads a ring size: [`parse_size`], a power of two from [`RING_SIZE_MIN`] to [`RING_SIZE_MAX`].

@@ -14,8 +14,8 @@
 //!   first record and in an epoch record whenever it changes.
 //! - *code offset*: an address in the function, minus the bias of its module
 //!   ([`crate::arena::ModuleEntry`]). Modules are laid out densely in this 31-bit space.
-//! - A word whose low half is zero was never completed (a hook may write the ticks first): within what
-//!   the writer has reserved it is one lost event.
+//! - A word whose low half is zero was never completed (a hook may write the ticks first): within
+//!   what the writer has reserved it is one lost event.
 //!
 //! Offsets from [`ESCAPE_FIRST`] up are not code: they mark the words of longer records, every
 //! word of them, so that reading may start at any slot:
@@ -32,7 +32,8 @@
 //! Slot order is the order of reservation, not of time: a signal handler that runs between a
 //! hook's clock read and its reservation writes its events first. Readers order by time.
 //!
-//! If you change this, change `docs/format.md`, [`crate::arena::ARENA_VERSION`] and [`crate::ect::VERSION_MINOR`].
+//! If you change this, change `docs/format.md`, [`crate::arena::ARENA_VERSION`] and
+//! [`crate::ect::VERSION_MINOR`].
 
 /// Set in a word that reports an exit.
 pub const EXIT: u32 = 1 << 31;
@@ -40,7 +41,8 @@ pub const EXIT: u32 = 1 << 31;
 pub const OFFSET_MASK: u32 = EXIT - 1;
 /// Code offsets from here up are escapes; the code space ends here.
 pub const ESCAPE_FIRST: u32 = 0x7f00_0000;
-/// Code offsets from here to [`ESCAPE_FIRST`] are shared by all modules for which there was no place: nobody knows whose they are.
+/// Code offsets from here to [`ESCAPE_FIRST`] are shared by all modules for which there was no
+/// range: which of them the code belongs to is unknown.
 pub const NO_PLACE_FIRST: u32 = 0x7e00_0000;
 /// Code offsets below this are never given to a module, so that no event word is zero.
 pub const OFFSET_FIRST: u32 = 0x1000;
@@ -54,45 +56,49 @@ pub mod kind {
     pub const SEGMENT: u8 = 1;
     /// The upper half of the counter changed: `[ticks high half]`.
     pub const EPOCH: u8 = 2;
-    /// Frames were left without an exit (exception, longjmp, thread end): `[open calls afterwards, frames
-    /// left]`. Every call above that depth ended at this time or shortly before it. The second payload
-    /// may be missing; it is right where a signal handler unwinds while the hook that it
+    /// Frames were unwound (exception, longjmp, thread end): `[open calls afterwards, frames
+    /// left]`. Every call above that depth ended at this time or shortly before it. The second
+    /// payload may be missing; it is right if a signal handler unwinds while the hook that it
     /// interrupted has its slot and not yet its open call. Detail is a [`super::unwound`].
     pub const UNWOUND: u8 = 3;
-    /// An exit whose entry is not on the open-call stack: `[code offset]`. It closes nothing.
+    /// An exit whose entry is not on the open-call stack: `[code offset]`. It closes no call.
     pub const ORPHAN_EXIT: u8 = 4;
-    /// An event that got its slot after an epoch record though it happened before that:
-    /// `[code offset and exit bit, ticks high half]`, the low half stands in the first word.
+    /// An event that got its slot after an epoch record although it happened before it: `[code
+    /// offset and exit bit, ticks high half]`, the low half is in the first word.
     pub const LATE: u8 = 5;
     /// Events are known to be missing here: `[count low, count high]`; detail is a [`super::loss`].
     pub const LOSS: u8 = 6;
-    /// Entry or exit of an address that lies in no registered module:
-    /// `[address low, address high]`, detail 1 for an exit.
+    /// Entry or exit of an address outside all registered modules: `[address low, address high]`,
+    /// detail 1 for an exit.
     pub const UNKNOWN_CODE: u8 = 7;
     /// Reserved: the function was left by jumping into another: `[code offset]`.
     pub const TAIL_EXIT: u8 = 8;
-    /// Where the next call was made: `[code offset of the last byte of the instruction that called]`; nothing where that lies in no registered
-    /// module. It stands behind a [`GAP`] with [`super::resumed::MAYBE_ANOTHER`], and before outermost calls of a thread that has said that it ends.
+    /// Where the next call was made: `[code offset of the last byte of the instruction that
+    /// called]`; empty if that is in no registered module. It is written after a [`GAP`] with
+    /// [`super::resumed::MAYBE_ANOTHER`], and before outermost calls of a thread that has announced
+    /// its end.
     pub const CALLER: u8 = 9;
     /// A label, instant or span of the program's own: `[value low, value high, name...]`, see
     /// [`crate::label`]; detail is its class, with flags.
     pub const LABEL: u8 = 10;
     /// Reserved: an argument or result value.
     pub const ARGUMENT: u8 = 11;
-    /// Recording was off and is on again: `[ticks low, ticks high, open calls afterwards, frames left]`, the ticks
-    /// being those when it went off; detail is a [`super::gap`]. It stands before the first event after the gap. The
-    /// frames left are those that stack pointers show gone, as in [`UNWOUND`]: they ended in the gap, nobody knows how.
-    /// The last two payloads may be missing. A fifth one, for [`super::gap::SUSPENDED`], is the thread that goes on, by its kernel id;
-    /// a sixth one is a set of [`super::resumed`].
+    /// Recording was off and is on again: `[ticks low, ticks high, open calls afterwards, frames
+    /// left]`; the ticks are the time when it went off; detail is a [`super::gap`]. It is written
+    /// before the first event after the gap. The frames left are those that stack pointers show
+    /// gone, as in [`UNWOUND`]: they ended in the gap in an unknown way. The last two payloads may
+    /// be missing. A fifth one, for [`super::gap::SUSPENDED`], is the thread that continues, by its
+    /// kernel id; a sixth one is a set of [`super::resumed`].
     pub const GAP: u8 = 12;
     /// Reserved: kernel events.
     pub const KERNEL: u8 = 13;
-    /// Fills a slot that was reserved for an event which then took another one: nothing is lost.
+    /// Fills a slot that was reserved for an event which then took another one: no event is lost.
     pub const FILLER: u8 = 14;
     /// A log line, formatted when it is shown: see [`crate::log_line`].
     pub const LOG: u8 = 17;
-    /// Short calls that the thread has dropped so far, and those of the slot's threads before it: `[count low, count high]`. It stands
-    /// at the begin of a thread's segments, and where the upper half of the counter changed. See [`crate::dropped`].
+    /// Short calls that the thread has dropped so far, and those of the slot's threads before it:
+    /// `[count low, count high]`. It is written at the begin of a thread's segments, and when the
+    /// upper half of the counter changes. See [`crate::dropped`].
     pub const DROPPED: u8 = 18;
     /// XRay's custom event: `[bytes, data...]`, see [`crate::xray_event`].
     pub const XRAY_CUSTOM_EVENT: u8 = 19;
@@ -102,18 +108,21 @@ pub mod kind {
 
 /// How it is known that frames were left (detail of [`kind::UNWOUND`]).
 pub mod unwound {
-    /// It was told when it happened, or nothing is said about it.
+    /// The runtime was notified when it happened, or the record doesn't say.
     pub const KNOWN: u8 = 0;
     /// Stack pointers showed it, at the next call or return: it happened some time before.
     pub const NOTICED: u8 = 1;
-    /// A handler of an exception has begun in a frame that these calls share, into whose function they were inlined: those have been left of which the
-    /// handler isn't part. A [`super::kind::CALLER`] before it says where the handler is. The exit of one that wasn't left is an [`super::kind::ORPHAN_EXIT`].
+    /// A handler of an exception has begun in a frame that these calls share, into whose function
+    /// they were inlined: the calls that don't contain the handler's code were unwound. A
+    /// [`super::kind::CALLER`] before it says where the handler is. The exit of a call that wasn't
+    /// unwound is an [`super::kind::ORPHAN_EXIT`].
     pub const INLINED: u8 = 2;
-    /// The same, where the frame cleans up and makes the next call: a [`super::kind::CALLER`] before it says from where.
+    /// The same, where the frame cleans up and makes the next call: a [`super::kind::CALLER`]
+    /// before it says from where.
     pub const INLINED_IN_CLEANUP: u8 = 3;
 }
 
-/// What else is known of a [`kind::CALLER`]'s code (its detail).
+/// Further facts about a [`kind::CALLER`]'s code (its detail).
 pub mod caller {
     /// It is the called function's own, which was inlined there.
     pub const CALLEES: u8 = 1;
@@ -137,9 +146,11 @@ pub mod gap {
     pub const SUSPENDED: u8 = 3;
 }
 
-/// What is known of a stack that is run again (sixth payload of [`kind::GAP`] for [`gap::SUSPENDED`]).
+/// What is known of a stack that is run again (sixth payload of [`kind::GAP`] for
+/// [`gap::SUSPENDED`]).
 pub mod resumed {
-    /// It may be another stack in the same memory: the call that comes next may not be called by those that are open.
+    /// It may be another stack in the same memory: the open calls may not be the callers of the
+    /// next call.
     pub const MAYBE_ANOTHER: u32 = 1;
 }
 
@@ -164,7 +175,7 @@ pub const fn payload_word(payload: u32, kind: u8, index: u8) -> u64 {
     (payload as u64) << 32 | (EXIT | ESCAPE_FIRST | (kind as u32) << 16 | (index as u32) << 8) as u64
 }
 
-/// What one word is, on its own.
+/// The meaning of one word, on its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Word {
     /// Never written, or not completed.
@@ -206,7 +217,7 @@ pub enum Word {
 }
 
 impl Word {
-    /// Whether it is an entry or exit, or begins a record that stands for one.
+    /// Whether it is an entry or exit, or begins a record of one.
     #[must_use]
     pub const fn is_event(self) -> bool {
         match self {

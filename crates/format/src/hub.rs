@@ -1,19 +1,23 @@
-//! The hub: a small block of shared memory through which the processes of a recording get their arenas.
+//! The hub: a small block of shared memory through which the processes of a recording get their
+//! arenas.
 //!
 //! ```text
 //! 0                HubHeader, one page
 //! children_offset  ChildEntry[child_capacity]: processes that are not followed
 //! ```
 //!
-//! The recorder makes it before it starts the program, and names it by [`crate::env::RECORDER`]. It keeps a few arenas
-//! ready, whose descriptors stand in [`HubHeader::spares`]. A process that starts, and a forked child at its
-//! first event, takes one by an atomic exchange with 0, opens it as `/proc/RECORDER/fd/N`, claims it by a
-//! compare-and-swap of [`crate::arena::ArenaHeader::target_pid`], and rings. The recorder puts a new one into the place.
+//! The recorder makes it before it starts the program, and names it by [`crate::env::RECORDER`]. It
+//! prepares a few arenas, whose descriptors are in [`HubHeader::spares`]. A process that starts,
+//! and a forked child at its first event, takes one by an atomic exchange with 0, opens it as
+//! `/proc/RECORDER/fd/N`, claims it by a compare-and-swap of
+//! [`crate::arena::ArenaHeader::target_pid`], and wakes the recorder by the doorbell. The recorder
+//! puts a new one into the place.
 //!
-//! The recorder makes hub and arenas with [`OWNER_MODE`] and seals their size. A process takes them only where they belong to its own user
-//! or root, nobody else may open them to write, and they are sealed. All processes of a recording can write to the hub, also one
-//! that has given up its rights since: so it can't be the hub that tells which arenas are free. The recorder marks those by
-//! [`SPARE_MODE`], which only their owner can set, and unmarks them once they are claimed.
+//! The recorder makes hub and arenas with [`OWNER_MODE`] and seals their size. A process takes them
+//! only if they belong to its own user or root, no other user may open them for writing, and they
+//! are sealed. All processes of a recording can write to the hub, also one that has dropped its
+//! privileges since, so the hub can't be trusted to say which arenas are free. The recorder marks
+//! those by [`SPARE_MODE`], which only their owner can set, and unmarks them once they are claimed.
 //!
 //! Readers take every number as input from a stranger, on both sides.
 
@@ -26,9 +30,9 @@ pub const HUB_MAGIC: u64 = u64::from_le_bytes(*b"everyhub");
 pub const HUB_VERSION: u32 = 2;
 /// Permissions of the hub's memory and of the arenas': the recorder's user's alone.
 pub const OWNER_MODE: u32 = 0o600;
-/// Bit in the mode of an arena that nobody has claimed (the sticky one, which means nothing for memory).
+/// Bit in the mode of an unclaimed arena (the sticky bit, which has no effect on memory files).
 pub const SPARE_MODE: u32 = 0o1000;
-/// Places for arenas that nobody has claimed.
+/// Places for unclaimed arenas.
 pub const SPARES: usize = 32;
 
 wire_struct! {
@@ -56,7 +60,8 @@ wire_struct! {
         pub doorbell: u32,
         /// The last value of `doorbell` that the recorder has dealt with; a shared futex.
         pub acknowledged: u32,
-        /// A set of [`silence`]: since somebody waited for the recorder in vain, nobody waits until it is 0 again.
+        /// A set of [`silence`]: after a process has waited for the recorder in vain, no process
+        /// waits until it is 0 again.
         pub silent: u32,
         /// Processes that ran untraced though they should have been followed.
         pub untraced: u32,
@@ -67,15 +72,17 @@ wire_struct! {
 
 /// [`HubHeader::silent`].
 pub mod silence {
-    /// The recorder didn't answer in some milliseconds: nobody waits but those who would miss calls.
+    /// The recorder didn't answer within some milliseconds: only processes that would miss calls
+    /// wait.
     pub const SHORTLY: u32 = 1;
-    /// Nor in seconds: nobody waits.
+    /// It didn't answer within seconds: no process waits.
     pub const LONG: u32 = 2;
     /// The recording is over.
     pub const OVER: u32 = 4;
 }
 
-/// [`crate::arena::ArenaHeader::origin`], [`crate::ect::ProcessRecord::origin`]: how a process came to be traced.
+/// [`crate::arena::ArenaHeader::origin`], [`crate::ect::ProcessRecord::origin`]: how a process came
+/// to be traced.
 pub mod origin {
     /// A traced program was started.
     pub const START: u32 = 1;

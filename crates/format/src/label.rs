@@ -1,4 +1,5 @@
-//! What the program itself marks on its timeline: labels, instants, spans and counters; and exceptions.
+//! What the program itself marks on its timeline: labels, instants, spans and counters; and
+//! exceptions.
 //!
 //! One record of kind [`kind::LABEL`] each:
 //!
@@ -16,7 +17,8 @@ use crate::event::{kind, payload_word, record_word};
 pub const LABEL: u8 = 1;
 /// Something that happened at one moment.
 pub const INSTANT: u8 = 2;
-/// A span of time begins. Spans belong to their thread and need not nest with calls or with each other.
+/// A span of time begins. Spans belong to their thread and need not nest with calls or with each
+/// other.
 pub const SPAN_BEGIN: u8 = 3;
 /// The innermost open span with the same name and value (or lack of one) ends.
 pub const SPAN_END: u8 = 4;
@@ -26,24 +28,27 @@ pub const MODULE_LOADED: u8 = 5;
 pub const MODULE_UNLOADED: u8 = 6;
 /// An exception is thrown; the name is its type's, as the C++ ABI writes it, or empty.
 pub const THROW: u8 = 7;
-/// A handler of the innermost open call, or of what it called, catches an exception; named likewise.
+/// A handler of the innermost open call, or of an untraced function that it called, catches an
+/// exception; named likewise.
 pub const CATCH: u8 = 8;
-/// The innermost open calls, as many as the value says, are being left by an exception; the frame that they share cleans up.
+/// The innermost open calls, as many as the value says, are being left by an exception; the frame
+/// that they share cleans up.
 pub const CLEANUP: u8 = 9;
 /// The thread is ending: whatever is open ends with it.
 pub const THREAD_END: u8 = 10;
-/// A handler begins behind a cleanup: the innermost open calls, as many as the value says, share its frame and go on.
+/// A handler begins after a cleanup: the innermost open calls, as many as the value says, share its
+/// frame and continue.
 pub const HANDLER: u8 = 11;
 /// A value of a time series of the process, signed.
 pub const COUNTER: u8 = 12;
 /// The same, as the bits of a double.
 pub const COUNTER_REAL: u8 = 13;
-/// The bits of the detail that hold the class.
+/// The bits of the detail that contain the class.
 pub const CLASS_MASK: u8 = 0x0f;
 /// Set in the detail where the program gave no value.
 pub const NO_VALUE: u8 = 0x80;
 
-/// The most bytes of a name that are kept.
+/// Limit on the bytes of a name; longer names are truncated.
 pub const NAME_MAX: usize = 64;
 /// Payloads before the name.
 const VALUE_PAYLOADS: usize = 2;
@@ -65,8 +70,8 @@ impl LabelRecord {
     }
 }
 
-/// The record of a label, instant or span (`class`) at `ticks`. The name ends before its first zero byte; what doesn't
-/// fit is cut, between characters if it is UTF-8.
+/// The record of a label, instant or span (`class`) at `ticks`. The name ends before its first zero
+/// byte; a name that doesn't fit is truncated, between characters if it is UTF-8.
 #[must_use]
 pub const fn record(class: u8, ticks: u64, value: Option<u64>, name: &[u8]) -> LabelRecord {
     let length = kept_length(name);
@@ -98,7 +103,7 @@ pub const fn record(class: u8, ticks: u64, value: Option<u64>, name: &[u8]) -> L
     LabelRecord { words, len: 1 + count }
 }
 
-/// How many bytes of a name are kept.
+/// How many bytes of a name are recorded.
 const fn kept_length(name: &[u8]) -> usize {
     let mut length = 0;
     // Where the last character began.

@@ -14,8 +14,10 @@
 //! - [`control`]: the socket by which others change what a process records.
 //! - [`hub`]: through which the processes of a recording get their arenas.
 //! - [`ect`]: the trace file made from it.
-//! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such objects.
+//! - [`site`]: the lists of patchable places in traced objects, and the notes that mark such
+//!   objects.
 //! - [`site_set`]: which functions triggers name, for programs that are started without `record`.
+//! - [`budget`]: what tracing may cost, and what is said of functions that are off for it.
 //! - [`dropped`]: counts of short calls that are dropped.
 //! - [`env`](mod@env): the environment variables that reach a traced process.
 //!
@@ -25,6 +27,7 @@
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
 pub mod arena;
+pub mod budget;
 pub mod control;
 pub mod crash;
 pub mod dropped;

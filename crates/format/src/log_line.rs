@@ -1,4 +1,5 @@
-//! Log lines of the program: the format's address and the raw arguments. They are formatted when they are shown.
+//! Log lines of the program: the format's address and the raw arguments. They are formatted when
+//! they are shown.
 //!
 //! One record of kind [`kind::LOG`](crate::event::kind::LOG) each:
 //!
@@ -9,8 +10,8 @@
 //! following    the arguments: 32 bits one payload, 64 bits two, low half first; texts
 //! ```
 //!
-//! A text is a payload with the number of its bytes and flags ([`TEXT_CUT`], [`TEXT_NULL`]), then the bytes, four each, little
-//! endian, padded with zeros.
+//! A text is a payload with the number of its bytes and flags ([`TEXT_CUT`], [`TEXT_NULL`]), then
+//! the bytes, four each, little endian, padded with zeros.
 
 use crate::event::RECORD_MAX_PAYLOAD;
 
@@ -41,7 +42,8 @@ pub mod argument {
     pub const DOUBLE: u32 = 3;
     /// A pointer.
     pub const POINTER: u32 = 4;
-    /// A C string's text. Passed to the runtime: a pointer to characters, whichever way it is converted.
+    /// A C string's text. Passed to the runtime: a pointer to characters, whichever way it is
+    /// converted.
     pub const TEXT: u32 = 5;
 }
 

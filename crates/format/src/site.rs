@@ -1,5 +1,5 @@
-//! How traced objects list their patchable sites, and the notes that tell host and linker apart
-//! what an object carries.
+//! How traced objects list their patchable sites, and the notes by which host and linker
+//! distinguish what an object contains.
 
 use crate::wire::wire_struct;
 
@@ -20,7 +20,8 @@ pub const NOTE_MODULE: u32 = 2;
 pub const RUNTIME_ABI: u32 = 1;
 
 wire_struct! {
-    /// One site of mode `nops`: 5 bytes inside one aligned 8-byte word, or anywhere where its kind is [`site_kind::RETURN`].
+    /// One site of mode `nops`: 5 bytes inside one aligned 8-byte word, or anywhere where its kind
+    /// is [`site_kind::RETURN`].
     pub struct Site [12] {
         /// The site's address minus the address of this field.
         pub site: i32,
@@ -31,7 +32,7 @@ wire_struct! {
     }
 }
 
-/// What a [`Site`] stands for.
+/// The meaning of a [`Site`].
 pub mod site_kind {
     /// The function was entered.
     pub const ENTRY: u32 = 0;
@@ -39,13 +40,14 @@ pub mod site_kind {
     pub const EXIT: u32 = 1;
     /// The function is about to jump into another.
     pub const TAIL_EXIT: u32 = 2;
-    /// The function is about to return, by a plain `ret` right behind the site: compiled, the site itself begins with one.
+    /// The function is about to return, by a plain `ret` right behind the site: compiled, the site
+    /// itself begins with one.
     pub const RETURN: u32 = 3;
 }
 
 wire_struct! {
-    /// One entry of clang's `xray_fn_idx`: the sleds of the function whose id is the entry's number,
-    /// from 1.
+    /// One entry of clang's `xray_fn_idx`: the sleds of the function whose id is the entry's
+    /// number, from 1.
     pub struct XrayFunction [16] {
         /// The first sled's entry minus the address of this field.
         pub first: i64,
@@ -72,7 +74,7 @@ wire_struct! {
     }
 }
 
-/// What an [`XraySled`] stands for.
+/// The meaning of an [`XraySled`].
 pub mod sled_kind {
     /// Function entry: `eb 09` and a 9-byte NOP.
     pub const ENTRY: u8 = 0;

@@ -1,5 +1,5 @@
-//! The set of functions and conditions that `everycall resolve` writes and `EVERYCALL_TRIGGERS` names: triggers for programs that are
-//! started without `record`. `docs/format.md` has its layout.
+//! The set of functions and conditions that `everycall resolve` writes and `EVERYCALL_TRIGGERS`
+//! names: triggers for programs that are started without `record`. `docs/format.md` has its layout.
 //!
 //! ```text
 //! SetHeader
@@ -10,7 +10,8 @@
 //! texts                 the triggers as they were written, and the files' paths
 //! ```
 //!
-//! Whoever reads one takes it for a stranger's: [`SiteSet::parse`] looks at every number before anybody uses it.
+//! Readers treat a site set as untrusted input: [`SiteSet::parse`] checks every number before it is
+//! used.
 
 use crate::trigger::{RULES, SITES, TYPES, ThrownType};
 use crate::wire::{Wire, wire_struct};
@@ -23,7 +24,7 @@ pub const VERSION: u32 = 1;
 pub const ENDING: &str = ".ecs";
 /// Larger files are none.
 pub const SIZE_MAX: u64 = 64 << 20;
-/// Calls of one trigger that may be kept.
+/// Limit on kept calls of one trigger.
 pub const KEEP_MAX: u32 = 1000;
 /// Rules of a selection.
 pub const SELECTION_RULES_MAX: u32 = 1 << 16;
@@ -55,7 +56,8 @@ wire_struct! {
         pub texts: u32,
         /// One of [`purpose`].
         pub purpose: u32,
-        /// A selection's: 1 if functions of files that aren't in the set are recorded. Else how many types of exceptions there are.
+        /// A selection's: 1 if functions of files that aren't in the set are recorded. Else how
+        /// many types of exceptions there are.
         pub others: u32,
         /// CRC-32 of everything behind the header.
         pub payload_checksum: u32,
@@ -66,19 +68,21 @@ wire_struct! {
 
 /// [`SetHeader::purpose`].
 pub mod purpose {
-    /// Its functions are those that triggers name.
+    /// It contains the functions that triggers name.
     pub const TRIGGERS: u32 = 0;
-    /// Its functions are those that are recorded. Each rule's text is `+ PATTERN` or `- PATTERN`; its other
-    /// numbers mean nothing.
+    /// It contains the functions that are recorded. Each rule's text is `+ PATTERN` or `- PATTERN`;
+    /// its other numbers are not used.
     pub const SELECTION: u32 = 1;
-    /// Its functions are those that triggers of a client of the [control socket](crate::control) name. Thresholds are ticks.
+    /// Its functions are those that triggers of a client of the [control socket](crate::control)
+    /// name. Thresholds are ticks.
     pub const LIVE: u32 = 2;
 }
 
 wire_struct! {
     /// A trigger.
     pub struct SetRule [64] {
-        /// Calls that take longer are kept, in nanoseconds; all bits set where no call is by its time.
+        /// Calls that take longer are kept, in nanoseconds; all bits set where no call is by its
+        /// time.
         pub threshold_ns: u64,
         /// At most one in so many nanoseconds; 0 for all.
         pub every_ns: u64,
@@ -138,7 +142,7 @@ wire_struct! {
         pub path_length: u32,
         /// Zero.
         pub reserved: [u32; 3],
-        /// What the linker has it know itself by.
+        /// The build id that the linker put into the file.
         pub build_id: [u8; 32],
     }
 }
@@ -164,7 +168,7 @@ pub enum SetError {
     NoSet,
     /// They are one of another version.
     Version(u32),
-    /// They were cut or changed, or say what can't be.
+    /// They were truncated or changed, or are inconsistent.
     Damaged,
 }
 
@@ -186,7 +190,7 @@ impl<'a> SiteSet<'a> {
     ///
     /// It is none.
     pub fn parse(bytes: &'a [u8], checksum: impl Fn(&[u8]) -> u32) -> Result<SiteSet<'a>, SetError> {
-        // The version first: everything else may be different in another one.
+        // The version comes first: another version may differ in everything else.
         let magic = bytes.get(..8).and_then(|magic| magic.try_into().ok()).map(u64::from_le_bytes);
         let version = bytes.get(8..12).and_then(|version| version.try_into().ok()).map(u32::from_le_bytes);
         match (magic, version) {
@@ -266,18 +270,18 @@ impl<'a> SiteSet<'a> {
         })
     }
 
-    /// The types of exceptions that triggers wait for.
+    /// The exception types that triggers name.
     pub fn types(&self) -> impl Iterator<Item = ThrownType> + use<'a> {
         self.types.chunks_exact(ThrownType::SIZE).filter_map(ThrownType::read)
     }
 
-    /// Whether its functions are those of a client's triggers.
+    /// Whether it contains the functions of a client's triggers.
     #[must_use]
     pub fn is_live(&self) -> bool {
         self.header.purpose == purpose::LIVE
     }
 
-    /// Whether its functions are those that are recorded.
+    /// Whether it contains the functions that are recorded.
     #[must_use]
     pub fn is_selection(&self) -> bool {
         self.header.purpose == purpose::SELECTION
@@ -322,7 +326,8 @@ impl<'a> SiteSet<'a> {
         self.raw_sites_of(module).chunks_exact(SetSite::SIZE).filter_map(SetSite::read)
     }
 
-    /// The functions of a module, as they are encoded: [`SetSite`]s in the order of their addresses.
+    /// The functions of a module, as they are encoded: [`SetSite`]s in the order of their
+    /// addresses.
     #[must_use]
     pub fn raw_sites_of(&self, module: &SetModule) -> &'a [u8] {
         let begin = (module.first_site as usize).saturating_mul(SetSite::SIZE);
@@ -331,7 +336,7 @@ impl<'a> SiteSet<'a> {
     }
 }
 
-/// The first `count` entries of `size` bytes, and what is behind them.
+/// The first `count` entries of `size` bytes, and the bytes behind them.
 fn table(bytes: &[u8], count: u32, size: usize) -> Option<(&[u8], &[u8])> {
     bytes.split_at_checked((count as usize).checked_mul(size)?)
 }

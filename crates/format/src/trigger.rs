@@ -1,4 +1,4 @@
-//! Triggers: which calls are to be kept, as both sides see it in the arena.
+//! Triggers in the arena: which calls are to be kept.
 //!
 //! ```text
 //! ArenaHeader::triggers_at
@@ -10,21 +10,25 @@
 //! the same LIVE_AREAS times, each with room for LIVE_SITES sites: ArenaHeader::live_triggers_at
 //! ```
 //!
-//! The first of these areas belongs to whoever made the arena, the others to clients of the [control socket](crate::control) that arm
-//! functions while the process runs: the process gives them one, and takes it back when they are gone.
+//! The first of these areas belongs to the process that made the arena, the others to clients of
+//! the [control socket](crate::control) that arm functions while the process runs: the process
+//! gives each client an area, and takes it back when the client has disconnected.
 //!
-//! Whoever made the arena writes rules and sites: the recorder, or the process itself by a [set](crate::site_set). The sites are in order of their code offsets. There is room for them twice: where some
-//! come, all of them are written into the other half, and count from when [`TriggerHeader::sites`] says so.
-//! The traced process counts and posts calls: it takes a free [`TriggeredCall`], fills it and says so in its state.
+//! The process that made the arena writes rules and sites: the recorder, or the process itself from
+//! a [set](crate::site_set). The sites are in order of their code offsets. There is room for them
+//! twice: if sites are added, all of them are written into the other half, which becomes valid when
+//! [`TriggerHeader::sites`] says so. The traced process counts and posts calls: it takes a free
+//! [`TriggeredCall`], fills it and marks it as posted in its state.
 
 use crate::event::{kind, record_word};
 use crate::wire::{PAGE, wire_struct};
 
 /// Triggers in one arena.
 pub const RULES: u32 = 24;
-/// Calls that may wait for whoever keeps them.
+/// Calls that may wait for the process that keeps them.
 pub const CALLS: u32 = 64;
-/// Default room for sites, for both halves: functions that triggers name, once for each trigger. It is address space: memory is what is used.
+/// Default room for sites, for both halves: functions that triggers name, once for each trigger. It
+/// is address space; only used parts take memory.
 pub const SITES: u32 = 1 << 21;
 /// Where the rules begin, from the header.
 const RULES_OFFSET: u64 = 128;
@@ -42,49 +46,57 @@ const TYPES_OFFSET: u64 = 3 * PAGE;
 const SITES_OFFSET: u64 = 7 * PAGE;
 /// Bit of [`TriggerHeader::sites`].
 const SITES_HALF: u32 = 31;
-/// The code offset of what is no call.
+/// The code offset of an entry that is not a call.
 pub const NO_CODE: u32 = u32::MAX >> 1;
 /// A threshold that no call exceeds.
 pub const NEVER: u64 = u64::MAX;
-/// [`TriggerHeader::grow_ticks`]: some 100 ms, as whoever keeps calls may have to wait for a CPU.
+/// [`TriggerHeader::grow_ticks`]: some 100 ms, because the process that keeps calls may have to
+/// wait for a CPU.
 pub const GROW_TICKS: u64 = 1 << 28;
-/// How long what a call was posted with waits for whoever keeps calls, who may be dead: some 10 s.
+/// How long a posted call's segments wait for the process that keeps calls, which may have died:
+/// some 10 s.
 pub const WAIT_TICKS: u64 = 1 << 35;
 
 wire_struct! {
     /// What belongs to all triggers.
     pub struct TriggerHeader [128] {
-        /// The lowest threshold of all sites, in ticks; [`NEVER`] where none is armed. Exits of calls that didn't take longer aren't
-        /// looked at.
+        /// The lowest threshold of all sites, in ticks; [`NEVER`] if none is armed. Exits of calls
+        /// that didn't take longer aren't checked.
         pub floor: u64,
-        /// Sites that are there; the highest bit is set where they lie in the upper half of the room for them. See [`Sites`].
+        /// Number of sites; the highest bit is set if they are in the upper half of the room for
+        /// them. See [`Sites`].
         pub sites: u32,
         /// Rules that are there.
         pub rules: u32,
         /// Changes when a call was posted.
         pub bell: u32,
-        /// Segments that threads may take beyond their rings while matching calls are open, all together.
+        /// Segments that threads may take beyond their rings while matching calls are open, all
+        /// together.
         pub segments_allowed: u32,
         /// Segments that they have taken so.
         pub segments_used: u32,
-        /// [`TriggerHeader::bell`] as it was when whoever keeps calls last looked, once all that was posted by then is pinned or not wanted. As long as
-        /// it is another one, and [`TriggerHeader::posted`] not longer ago than [`WAIT_TICKS`], threads keep what they have.
+        /// The value of [`TriggerHeader::bell`] when the process that keeps calls last read it,
+        /// once all calls posted by then are pinned or not wanted. While the two differ, and
+        /// [`TriggerHeader::posted`] is not longer ago than [`WAIT_TICKS`], threads keep their
+        /// segments.
         pub heard: u32,
         /// Ticks for which all threads keep their oldest segments after a call was posted.
         pub grow_ticks: u64,
-        /// When the process last went on though the recorder hadn't named a new module's functions yet, in ticks; 0 since the
-        /// recorder has heard of it.
+        /// When the process last continued although the recorder hadn't named a new module's
+        /// functions yet, in ticks; 0 once the recorder has noticed it.
         pub given_up: u64,
-        /// Since when the calls wait that nobody has taken hold of: when the first of them was posted, or whoever keeps calls
-        /// last looked, in ticks.
+        /// Since when the calls that have not been pinned wait: when the first of them was posted,
+        /// or when the process that keeps calls last checked, in ticks.
         pub posted: u64,
-        /// Counts how often the recorder has replaced all sites. A forked child takes it over with the sites.
+        /// Counts how often the recorder has replaced all sites. A forked child takes it over with
+        /// the sites.
         pub generation: u32,
         /// Of an area that clients get: not 0 while one has it. Else nothing in it counts.
         pub in_use: u32,
         /// Rules that wait for exceptions of any type, a bit for each.
         pub thrown: u32,
-        /// Rules that wait for exceptions wherever they are thrown; the others wait for those in calls of their functions.
+        /// Rules that wait for exceptions wherever they are thrown; the others wait for those in
+        /// calls of their functions.
         pub thrown_anywhere: u32,
         /// [`ThrownType`]s that are there.
         pub thrown_types: u32,
@@ -106,9 +118,10 @@ wire_struct! {
         pub least: u64,
         /// Calls that met the condition.
         pub fired: u64,
-        /// Calls of these that were to be kept and found no free entry.
+        /// Calls of these that met the condition and found no free entry.
         pub missed: u64,
-        /// Functions that it names and that had no room among the sites: their calls aren't looked at.
+        /// Functions that match but for which there was no room among the sites: their calls aren't
+        /// checked.
         pub not_armed: u64,
         /// Zero.
         pub reserved: [u64; 2],
@@ -144,11 +157,13 @@ wire_struct! {
         pub events_before: u64,
         /// The same up to its exit, that included.
         pub events_after: u64,
-        /// With [`call_flags::TAIL`]: when it, or the last function that it led to by jumps, jumped away, in ticks; else 0.
+        /// With [`call_flags::TAIL`]: when it, or the last function that it reached by tail calls,
+        /// jumped away, in ticks; otherwise 0.
         pub jump_ticks: u64,
         /// With [`call_flags::TAIL`]: the address to which that jump led; 0 where that isn't known.
         pub target: u64,
-        /// With [`call_flags::TAIL`]: the code offset in front of that jump, as its exit has it; 0 where that isn't known.
+        /// With [`call_flags::TAIL`]: the code offset in front of that jump, from its exit; 0 if it
+        /// isn't known.
         pub jump_code: u32,
         /// Zero.
         pub reserved_too: u32,
@@ -169,15 +184,18 @@ pub mod call_state {
 pub mod call_flags {
     /// It was left by an exception or a jump; `end_ticks` is when that was noticed.
     pub const UNWOUND: u32 = 1;
-    /// It is no call: somebody asked for this moment.
+    /// It is not a call: a snapshot of this moment was requested.
     pub const NO_CALL: u32 = 2;
-    /// It was kept when it was entered: its end isn't known.
+    /// It was kept at its entry: its end isn't known.
     pub const ENTERED: u32 = 4;
-    /// It ended by a jump into another function (a tail call), and the time behind that jump counts.
+    /// It ended by a jump into another function (a tail call), and the time behind that jump
+    /// counts.
     pub const TAIL: u32 = 8;
-    /// It took no longer than that: where the jump led to isn't traced, so all that is known is that it had ended at `end_ticks`.
+    /// It took no longer than that: where the jump led to isn't traced, so all that is known is
+    /// that it had ended at `end_ticks`.
     pub const AT_MOST: u32 = 16;
-    /// With both: nothing has shown yet that it has ended. The thread or the process was over, or the recording.
+    /// With both: no event shows yet that it has ended. The thread, the process or the recording
+    /// ended first.
     pub const NO_NEXT: u32 = 32;
     /// It was kept when an exception was thrown in it: its end isn't known.
     pub const THREW: u32 = 64;
@@ -228,13 +246,14 @@ pub fn type_hash(name: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// A call that has jumped away and may go on behind that jump takes two entries in a stack of open calls: its own, and one whose word is
-/// [`jump_word`] of the time of the jump. Neither is an open call: the trace has the call's exit. The second one's stamp is a set of these,
-/// with the lowest bits of the call's return address above them.
+/// A call that has jumped away and may continue behind that jump takes two entries in a stack of
+/// open calls: its own, and one whose word is [`jump_word`] of the time of the jump. Neither is an
+/// open call: the trace has the call's exit. The second one's stamp is a set of these, with the
+/// lowest bits of the call's return address above them.
 pub mod jumped {
-    /// The call above may be the one that it led to, or a later one.
+    /// The call above may be the one that it jumped to, or a later one.
     pub const UNSURE: u32 = 1;
-    /// The call above is the one that it led to.
+    /// The call above is the one that it jumped to.
     pub const PASSED: u32 = 2;
     /// Triggers have had it.
     pub const JUDGED: u32 = 4;
@@ -242,7 +261,7 @@ pub mod jumped {
     pub const RETURN_SHIFT: u32 = 3;
 }
 
-/// The low half of the word of an entry that stands for a jump.
+/// The low half of the word of an entry that describes a jump.
 pub const JUMPED: u32 = record_word(0, kind::TAIL_EXIT, 0, 0) as u32;
 
 /// See [`jumped`].
@@ -251,25 +270,26 @@ pub const fn jump_word(ticks: u64) -> u64 {
     ticks << 32 | JUMPED as u64
 }
 
-/// Whether an entry of a stack of open calls is that of a jump; the one below it is the call that jumped.
+/// Whether an entry of a stack of open calls is that of a jump; the one below it is the call that
+/// jumped.
 #[must_use]
 pub const fn is_jump(word: u64) -> bool {
     word as u32 == JUMPED
 }
 
-/// Where a rule lies, from the header.
+/// Where a rule is, from the header.
 #[must_use]
 pub const fn rule_at(index: u32) -> u64 {
     RULES_OFFSET + index as u64 * size_of::<TriggerRule>() as u64
 }
 
-/// Where a type of exceptions lies, from the header.
+/// Where a type of exceptions is, from the header.
 #[must_use]
 pub const fn type_at(index: u32) -> u64 {
     TYPES_OFFSET + index as u64 * size_of::<ThrownType>() as u64
 }
 
-/// Where a call's entry lies, from the header.
+/// Where a call's entry is, from the header.
 #[must_use]
 pub const fn call_at(index: u32) -> u64 {
     CALLS_OFFSET + index as u64 * size_of::<TriggeredCall>() as u64
@@ -287,7 +307,8 @@ pub struct Sites {
 }
 
 impl Sites {
-    /// What [`TriggerHeader::sites`] says, where there is room for `capacity` of them in both halves.
+    /// What [`TriggerHeader::sites`] says, where there is room for `capacity` of them in both
+    /// halves.
     #[must_use]
     pub const fn of(word: u32, capacity: u32) -> Sites {
         let most = 1 << (SITES_HALF - 1);
@@ -296,13 +317,13 @@ impl Sites {
         Sites { half: word >> SITES_HALF, count: if count < room { count } else { room }, room }
     }
 
-    /// As many as fit of `count` in the other half, from which nobody reads.
+    /// As many of `count` as fit into the other half, which is not in use.
     #[must_use]
     pub const fn other(self, count: u32) -> Sites {
         Sites { half: self.half ^ 1, count: if count < self.room { count } else { self.room }, ..self }
     }
 
-    /// Where one of them lies, from the header.
+    /// Where one of them is, from the header.
     #[must_use]
     pub const fn at(self, index: u32) -> u64 {
         let before = self.half as u64 * self.room as u64 + index as u64;

@@ -9,11 +9,11 @@
 //! following    the first of them, four each, little endian, padded with zeros
 //! ```
 //!
-//! At most [`DATA_MAX`] bytes are kept.
+//! At most [`DATA_MAX`] bytes are recorded.
 
 use crate::event::{kind, payload_word, record_word};
 
-/// The most bytes of an event's data that are kept.
+/// Limit on the recorded bytes of an event's data.
 pub const DATA_MAX: usize = 64;
 /// The most words of a record, the first one included.
 pub const WORDS_MAX: usize = 3 + DATA_MAX / 4;
@@ -33,7 +33,8 @@ impl EventRecord {
     }
 }
 
-/// The record of an event at `ticks`: custom, or of a type. `length` is that of all data, of which `data` is the beginning.
+/// The record of an event at `ticks`: custom, or of a type. `length` is that of all data, of which
+/// `data` is the beginning.
 #[must_use]
 pub fn record(ticks: u64, of_type: Option<u32>, length: u32, data: &[u8]) -> EventRecord {
     let kind = if of_type.is_some() { kind::XRAY_TYPED_EVENT } else { kind::XRAY_CUSTOM_EVENT };

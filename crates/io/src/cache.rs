@@ -1,7 +1,7 @@
-//! Where the folders lie that everycall keeps files in, and whether one of them is the user's alone.
+//! Where everycall's cache folders are, and whether only the user can change them.
 //!
-//! What lies there becomes a part of programs, or is executed when they are compiled: in a folder that others may write to, they
-//! could put something of theirs in its place.
+//! Files in these folders become part of programs, or are executed when programs are compiled: in a
+//! folder that others may write to, they could replace them by their own.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,8 +9,8 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// The user's own cache: `$XDG_CACHE_HOME/everycall`, else `~/.cache/everycall`. `None` where the environment names no place. It need
-/// not be there yet.
+/// The user's own cache: `$XDG_CACHE_HOME/everycall`, otherwise `~/.cache/everycall`. `None` if the
+/// environment names no place. The folder may not exist yet.
 #[must_use]
 pub fn user_folder() -> Option<PathBuf> {
     user_folder_in(|name| std::env::var_os(name))
@@ -23,18 +23,20 @@ fn user_folder_in(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf
     base.map(|base| base.join("everycall"))
 }
 
-/// The folder for users without a home that can be written, as services have: `/var/tmp/everycall-UID`. Anybody may make it; see [`secure`].
+/// The folder for users without a home that can be written, as services have:
+/// `/var/tmp/everycall-UID`. Anybody may make it; see [`secure`].
 #[must_use]
 pub fn shared_folder() -> PathBuf {
     PathBuf::from(format!("/var/tmp/everycall-{}", rustix::process::geteuid().as_raw()))
 }
 
-/// Makes a folder where there is none, for the user alone. Its path without links, in which nobody else can put anything into another's
-/// place, now or later: what was looked at stays what compilers find under it.
+/// Makes a folder, unless it exists, for the user alone. Returns its path without links. No other
+/// user can replace anything on that path, now or later: the files that were checked are the ones
+/// that compilers find.
 ///
 /// # Errors
 ///
-/// It can't be made, or somebody else could put something else in its place, or write to it.
+/// It can't be made, or another user could replace it or write to it.
 pub fn secure(path: &Path) -> io::Result<PathBuf> {
     let user = user();
     let (there, missing) = split(path)?;
@@ -59,7 +61,7 @@ pub fn secure(path: &Path) -> io::Result<PathBuf> {
     if is_private(&folder)? { Ok(folder) } else { Err(not_private(&folder)) }
 }
 
-/// The part of a path that is there, and the names of what isn't, outermost first.
+/// The part of a path that exists, and the names of the rest, outermost first.
 fn split(path: &Path) -> io::Result<(&Path, Vec<&OsStr>)> {
     let mut missing = Vec::new();
     let mut there = path;
@@ -79,7 +81,8 @@ fn not_private(folder: &Path) -> io::Error {
     io::Error::other(format!("{shown} belongs to another user, is no folder, or others may write to it"))
 }
 
-/// Whether each folder on a path without links is the user's or root's, and nobody else may rename what the path names there.
+/// Whether each folder on a path without links belongs to the user or root, and nobody else can
+/// rename an entry of the path in it.
 fn check(path: &Path, user: &User) -> io::Result<()> {
     const STICKY: u32 = 0o1000;
     for folder in path.ancestors().filter(|folder| *folder != Path::new("")) {
@@ -96,8 +99,8 @@ fn check(path: &Path, user: &User) -> io::Result<()> {
 /// Who we are, as far as files are concerned.
 struct User {
     id: u32,
-    /// What files of users without a number here seem to belong to, where root has none either: in sandboxes that know of nobody but their
-    /// user, that is how the system's own folders look.
+    /// The owner that the system shows for files of users who have no number here, if root has none
+    /// either: in sandboxes that map only their own user, the system's own folders look like that.
     root: u32,
 }
 
@@ -121,18 +124,18 @@ fn knows_root(map: &str) -> bool {
     map.lines().any(|line| line.split_ascii_whitespace().next() == Some("0"))
 }
 
-/// Whether `path` is a folder that belongs to the user and that nobody else may write to. A symbolic link is none. Who may put another
-/// folder in its place is [`secure`]'s to see.
+/// Whether `path` is a folder that belongs to the user and that nobody else may write to. A
+/// symbolic link is not. Whether another user can replace the folder is checked by [`secure`].
 ///
 /// # Errors
 ///
-/// It isn't there, or can't be looked at.
+/// It doesn't exist, or can't be examined.
 pub fn is_private(path: &Path) -> io::Result<bool> {
     let data = fs::symlink_metadata(path)?;
     Ok(data.is_dir() && is_own(&data))
 }
 
-/// Whether `path` is a file of the user's that nobody else may write to, and it holds these bytes.
+/// Whether `path` is a file of the user's that nobody else may write to, and contains these bytes.
 #[must_use]
 pub fn holds(path: &Path, bytes: &[u8]) -> bool {
     let is_plain = fs::symlink_metadata(path)
@@ -174,7 +177,8 @@ mod tests {
         let (outer, inner) = (base.join("a"), base.join("a/b"));
         assert_eq!(secure(&inner).unwrap(), inner);
         assert_eq!(fs::metadata(&outer).unwrap().mode() & 0o777, 0o700);
-        // Others may write to a folder on the way: only where it is sticky can't they rename what is there.
+        // Others may write to a folder on the path: only if it is sticky can they not rename its
+        // entries.
         for (bits, is_safe) in [(0o777, false), (0o770, false), (0o702, false), (0o1777, true), (0o755, true)]
         {
             mode(&outer, bits);
@@ -204,7 +208,7 @@ mod tests {
         let error = secure(&inner).unwrap_err().to_string();
         assert!(error.contains(outer.to_str().unwrap()), "{error}");
         assert!(secure(&inner.join("new")).is_err() && !inner.join("new").exists());
-        // Nor does a sticky folder of somebody else's keep its owner from anything.
+        // A sticky folder of another user doesn't restrict its owner.
         mode(&outer, 0o1777);
         assert!(secure(&inner).is_err());
         mode(&outer, 0o755);

@@ -1,10 +1,12 @@
 //! Messages for people, on standard error.
 //!
-//! A terminal that is gone, a pipe without a reader or a full disk is no reason to do less, or to end in another way: what can't be
-//! written is left out. (`eprintln!` panics there, which is why nothing that the command is made of may use it.)
+//! A closed terminal, a pipe without a reader or a full disk must not make a command do less, or
+//! end in another way: text that can't be written is left out. (`eprintln!` panics in this case, so
+//! no part of the command may use it.)
 //!
-//! Messages name files, functions and threads, whose names may hold anything, also what terminals take for commands: it is shown
-//! escaped. A line end in such a name begins no line that looks like a message.
+//! Messages contain names of files, functions and threads. These may contain any bytes, including
+//! control sequences of terminals, so such bytes are escaped. A line break in a name can't begin a
+//! line that looks like a message.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -36,8 +38,8 @@ pub fn write_line(out: &mut dyn Write, text: fmt::Arguments<'_>) {
     write(out, format_args!("{indented}"));
 }
 
-/// A text without what would change how a terminal shows others: control characters but line ends and tabs, and those that turn
-/// the direction of text.
+/// A text without characters that change how a terminal shows others: control characters except
+/// line breaks and tabs, and those that change the direction of text.
 #[must_use]
 pub fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_escaped) {
@@ -62,7 +64,8 @@ fn is_escaped(character: char) -> bool {
     }
 }
 
-/// Writes `text` to `out`, escaped, in one piece where that takes it: standard error has no buffer, and others may write there, too.
+/// Writes `text` to `out`, escaped, in one piece if `out` accepts it: standard error has no buffer,
+/// and others may write there, too.
 pub fn write(out: &mut dyn Write, text: fmt::Arguments<'_>) {
     // Nobody is left to tell.
     let _ = out.write_all(escaped(&text.to_string()).as_bytes());
@@ -72,7 +75,7 @@ pub fn write(out: &mut dyn Write, text: fmt::Arguments<'_>) {
 mod tests {
     use super::*;
 
-    /// Fails after so many bytes; how often it was asked is counted.
+    /// Fails after so many bytes; the number of calls is counted.
     struct Full(usize, u32);
 
     impl Write for Full {

@@ -8,12 +8,15 @@
 //! drop                 nothing stays behind
 //! ```
 //!
-//! What is of use before it is whole gets its name earlier, with [`OutFile::publish`], and keeps it then.
+//! A file that is useful before it is complete gets its name earlier, by [`OutFile::publish`], and
+//! keeps it.
 //!
-//! What isn't a regular file (`-`, `/dev/null`, a FIFO, a socket, anything below `/dev` and `/proc`) can't be
-//! replaced by a rename: it is written directly. A symbolic link stays, and what it leads to is replaced.
+//! Anything but a regular file (`-`, `/dev/null`, a FIFO, a socket, anything below `/dev` and
+//! `/proc`) can't be replaced by a rename: it is written directly. A symbolic link stays, and its
+//! target is replaced.
 //!
-//! It doesn't buffer: wrap it in a [`std::io::BufWriter`], and flush that before [`OutFile::finish`].
+//! It doesn't buffer: wrap it in a [`std::io::BufWriter`], and flush that before
+//! [`OutFile::finish`].
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -35,7 +38,7 @@ const STDOUT: &str = "standard output";
 /// How many symbolic links are followed from one name; as many as the kernel does.
 const LINKS_MAX: usize = 40;
 
-/// An output that isn't there before it is whole.
+/// An output that doesn't appear before it is complete.
 #[derive(Debug)]
 pub struct OutFile {
     /// For messages.
@@ -80,7 +83,7 @@ pub struct OutFileError {
 }
 
 impl OutFileError {
-    /// Whether the reader at the other end has gone, which is no failure of ours.
+    /// Whether the reader at the other end has gone, which is not an error.
     #[must_use]
     pub fn is_broken_pipe(&self) -> bool {
         self.source.kind() == io::ErrorKind::BrokenPipe
@@ -124,18 +127,20 @@ impl OutFile {
     ///
     /// # Errors
     ///
-    /// The folder isn't there or can't be written to, or `path` is a folder.
+    /// The folder doesn't exist or can't be written to, or `path` is a folder.
     pub fn create(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
         let target = Target::open(path, mode).map_err(|source| error(path, "write to", source))?;
         let shown = if let Target::Stdout(_) = target { Path::new(STDOUT) } else { path };
         Ok(OutFile { shown: shown.to_owned(), target })
     }
 
-    /// The same for a name that nobody has chosen: what somebody else may have put there to lead us astray is left alone.
+    /// The same for a name that the user has not chosen: an entry that another user may have put
+    /// there is left alone.
     ///
     /// # Errors
     ///
-    /// As with [`OutFile::create`], and where a symbolic link or anything but a regular file stands there.
+    /// As with [`OutFile::create`], and if there is a symbolic link or anything but a regular file
+    /// under that name.
     pub fn create_by_default(path: &Path, mode: u32) -> Result<OutFile, OutFileError> {
         let refused = |reason: &str| Err(error(path, "write to", io::Error::other(reason)));
         match fs::symlink_metadata(path) {
@@ -161,12 +166,13 @@ impl OutFile {
         Ok(file)
     }
 
-    /// Makes the file appear under its name now, with what was written so far: it is of use before it is whole, such as one that grows
-    /// for hours. It stays there whatever happens.
+    /// Makes the file appear under its name now, with the bytes written so far, because it is
+    /// useful before it is complete, such as one that grows for hours. It stays there whatever
+    /// happens.
     ///
     /// # Errors
     ///
-    /// The file system failed. What stood under the name before is still there then.
+    /// The file system failed. The earlier file of this name still exists then.
     pub fn publish(&mut self) -> Result<(), OutFileError> {
         if let Target::Replaced { file, temporary, final_path } = &mut self.target {
             let live = file.try_clone().and_then(|live| {
@@ -194,8 +200,8 @@ impl OutFile {
     ///
     /// # Errors
     ///
-    /// The disk is full, the file system failed, or the reader of a pipe has gone. Nothing is left behind,
-    /// and what stood under the name before is still there.
+    /// The disk is full, the file system failed, or the reader of a pipe has gone. The temporary
+    /// file is removed, and the earlier file of this name still exists.
     pub fn finish(self) -> Result<(), OutFileError> {
         let result = match self.target {
             Target::Direct(mut file) => file.flush(),
@@ -249,7 +255,8 @@ impl Target {
         let final_path = follow_links(path)?;
         match unnamed(folder_of(&final_path), mode) {
             Ok(file) => Ok(Target::Replaced { file, temporary: None, final_path }),
-            // Old file systems say what they can't do in several ways; a real obstacle shows again here.
+            // Old file systems report unsupported operations in several ways; a real error occurs
+            // again here.
             Err(_) => {
                 let (file, temporary) = create_temporary(&final_path, |temporary| {
                     OpenOptions::new().write(true).create_new(true).mode(mode).open(temporary)
@@ -260,8 +267,8 @@ impl Target {
     }
 }
 
-/// Whether the kernel lets us put another file in the place of this one: in a sticky folder that is its owner's and the folder's matter. Else
-/// it would be found out at the end.
+/// Whether the kernel lets us put another file in the place of this one: in a sticky folder that is
+/// its owner's and the folder's matter. Else it would be found out at the end.
 fn may_replace(there: &fs::Metadata, folder: &Path) -> bool {
     const STICKY: u32 = 0o1000;
     let user = rustix::process::geteuid().as_raw();
@@ -274,7 +281,8 @@ fn replace(file: &File, temporary: Option<Temporary>, final_path: &Path) -> io::
     // Delayed allocation may find only now that the disk is full.
     file.sync_all()?;
     move_to(file, temporary, final_path)?;
-    // Without this a power cut may undo the rename; a folder that can't be synced is no reason to fail.
+    // Without this, a power failure may undo the rename; a folder that can't be synced is not an
+    // error.
     if let Ok(folder) = File::open(folder_of(final_path)) {
         let _ = folder.sync_all();
     }
@@ -311,7 +319,7 @@ fn create_temporary<T>(
     make: impl Fn(&Path) -> io::Result<T>,
 ) -> io::Result<(T, Temporary)> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
-    // File names end at 255 bytes, and the suffix wants a part of that.
+    // File names have at most 255 bytes, and the suffix needs some of them.
     let name = final_path.file_name().unwrap_or_default().to_string_lossy();
     let name: String = name.chars().take(48).collect();
     loop {
@@ -338,7 +346,7 @@ fn follow_links(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many symbolic links"))
 }
 
-/// The folder that `path` lies in: `.` for a plain name.
+/// The folder of `path`: `.` for a plain name.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     path.parent().filter(|folder| *folder != Path::new("")).unwrap_or(Path::new("."))

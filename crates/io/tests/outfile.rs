@@ -1,4 +1,4 @@
-//! What stands under the name, before and after, in each way that an output may end.
+//! The file under the name, before and after, in each way that an output may end.
 
 // A test may panic.
 #![allow(clippy::disallowed_methods)]
@@ -144,7 +144,7 @@ fn a_published_output_stays_and_grows_under_its_name() {
 }
 
 #[test]
-fn names_that_nobody_chose_lead_nowhere_else() {
+fn default_names_follow_no_links() {
     let folder = tempfile::tempdir().unwrap();
     let (victim, link) = (folder.path().join("victim"), folder.path().join("link"));
     fs::write(&victim, "precious").unwrap();

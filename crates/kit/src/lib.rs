@@ -23,15 +23,15 @@ pub const INCLUDE_FOLDER: &str = "include";
 /// The kit's files, which `build.rs` makes and lists.
 pub const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 
-/// Where the kit lies in a cache folder.
+/// Where the kit is in a cache folder.
 const FOLDER: &str = concat!("kit-", env!("CARGO_PKG_VERSION"), "-", env!("EVERYCALL_KIT_CHECKSUM"));
 
-/// The folder that holds this version's kit; unpacks it where that hasn't happened. The folder's
-/// name carries the version and a checksum of the content, so it never changes once it is there,
-/// and versions don't meet.
+/// The folder that contains this version's kit; unpacks it if it isn't there yet. The folder's name
+/// contains the version and a checksum of the content, so its content never changes, and versions
+/// don't collide.
 ///
-/// It lies in `$XDG_CACHE_HOME/everycall`, else `~/.cache/everycall`, else, for users without a
-/// home that can be written, in `/var/tmp/everycall-UID`.
+/// It is in `$XDG_CACHE_HOME/everycall`, otherwise in `~/.cache/everycall`, otherwise, for users
+/// without a writable home, in `/var/tmp/everycall-UID`.
 ///
 /// # Errors
 /// Where none of these can be made or written.
@@ -54,11 +54,11 @@ fn unpack_below(cache: Option<&Path>, shared: &Path) -> io::Result<PathBuf> {
 
 /// As [`unpack`], below a folder of the caller's choice.
 ///
-/// What lies there is linked into programs. So nobody else may be able to put anything in its place
-/// between our look and the linker's, and the files are compared byte by byte.
+/// These files are linked into programs. So no other user may be able to replace them between this
+/// check and the linker's read, and the files are compared byte by byte.
 ///
 /// # Errors
-/// Where the folder can't be made or written, or somebody else could put something in its place.
+/// The folder can't be made or written, or another user could replace it.
 pub fn unpack_into(cache: &Path) -> io::Result<PathBuf> {
     everycall_io::cache::secure(&cache.join(FOLDER))
         .and_then(|folder| if is_whole(&folder) { Ok(folder) } else { fill(&folder).map(|()| folder) })
@@ -92,7 +92,7 @@ fn is_whole(folder: &Path) -> bool {
     })
 }
 
-/// Puts a file in place at once: others see all of it or nothing.
+/// Puts a file in place atomically: others see all of it or nothing.
 fn put(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let name = name_of(path).to_string_lossy();
     let temporary = path.with_file_name(format!(".{name}.{}", std::process::id()));
@@ -140,7 +140,8 @@ mod tests {
         fs::remove_dir_all(&cache).unwrap();
     }
 
-    /// Users of services have no home; what lies where all may write has to be theirs alone.
+    /// Users of services have no home; files in a folder that all may write to must belong to the
+    /// user alone.
     #[test]
     fn without_a_home_a_private_folder_is_taken() {
         use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};

@@ -1,5 +1,5 @@
-//! What stands in a live arena. Sizes and offsets are those of its header when it was opened, checked against the mapping;
-//! everything else is the traced program's word, now.
+//! The contents of a live arena. Sizes and offsets are those of its header when it was opened,
+//! checked against the mapping; the traced program can change everything else at any time.
 
 use std::mem::offset_of;
 use std::os::fd::BorrowedFd;
@@ -47,13 +47,13 @@ pub(crate) fn may_be_arena(size: u64) -> bool {
     size >= SEGMENT_MIN
 }
 
-/// Thread slots that are looked at.
+/// Limit on thread slots that are read.
 const THREADS_MAX: u32 = 1 << 16;
-/// Modules that are looked at; a reader takes no more.
+/// Limit on modules that are read; a reader takes no more.
 const MODULES_MAX: u32 = 1 << 16;
 /// Longest path.
 const PATH_MAX: u64 = 4096;
-/// Bytes of paths that are looked at; an arena has room for a megabyte.
+/// Limit on bytes of paths that are read; an arena has room for a megabyte.
 const PATHS_MAX: u64 = 16 << 20;
 
 /// The arena of a process that runs.
@@ -65,7 +65,7 @@ pub struct LiveArena {
     file: Option<PathBuf>,
 }
 
-/// Stand in where a field is missing, which [`LiveArena::open`] makes sure of.
+/// Used instead of a missing field, which [`LiveArena::open`] excludes.
 static NO_FIELD: (AtomicU32, AtomicU64) = (AtomicU32::new(0), AtomicU64::new(0));
 
 impl LiveArena {
@@ -88,7 +88,8 @@ impl LiveArena {
         let bytes = bytes_at(&mapping, CRASH_OFFSET, PAGE - CRASH_OFFSET);
         if let Some(beginning) = Beginning::parse(&bytes) {
             process.folder = beginning.folder.to_vec();
-            // What it is called by now may be a title, in the place of the words that it was started with.
+            // What it is called by now may be a title, in the place of the words that it was
+            // started with.
             if beginning.has_whole_command() {
                 process.command = beginning.words().map(<[u8]>::to_vec).collect();
             }
@@ -107,8 +108,8 @@ impl LiveArena {
         self.file.as_deref()
     }
 
-    /// The arena of process `pid` in a memory file that we have made: its sizes and offsets are those of `layout`, whatever somebody has
-    /// written over them since.
+    /// The arena of process `pid` in a memory file that this process made: its sizes and offsets
+    /// are those of `layout`, even if its header was overwritten since.
     ///
     /// # Errors
     ///
@@ -183,8 +184,8 @@ impl LiveArena {
         }
     }
 
-    /// Makes the pages of a segment that is written to its end reachable at once: their faults, one by one, take longer than what is read
-    /// from them.
+    /// Maps all pages of a completely written segment at once: their page faults, one by one, take
+    /// longer than reading them.
     pub(crate) fn populate(&self, index: u32) {
         let size = self.layout.segment_size;
         self.mapping.populate(self.layout.segments_offset + u64::from(index) * size, size);
@@ -200,14 +201,15 @@ impl LiveArena {
         self.field(offset_of!(ArenaHeader, pool_waiters))
     }
 
-    /// Process id, beginning of the use, and beginning of the process in entry `index` of the table of pinners.
+    /// Process id, beginning of the use, and beginning of the process in entry `index` of the table
+    /// of pinners.
     pub(crate) fn pinner(&self, index: u32) -> (&AtomicU32, &AtomicU64, &AtomicU64) {
         let at = PINNERS_OFFSET as usize + index as usize * PinnerEntry::SIZE;
         let since = self.long_field(at + offset_of!(PinnerEntry, since));
         (self.field(at), since, self.long_field(at + offset_of!(PinnerEntry, started)))
     }
 
-    /// Asks the process to listen for those who want to control it.
+    /// Asks the process to open its control socket.
     pub(crate) fn ask_for_control(&self) {
         self.field(offset_of!(ArenaHeader, control_asked)).store(1, Release);
     }
@@ -217,8 +219,8 @@ impl LiveArena {
         self.field(offset_of!(ArenaHeader, control_state)).load(Acquire)
     }
 
-    /// Whether the process listens for those who want to control it. One that doesn't records what it
-    /// was started to record.
+    /// Whether the process has opened its control socket. Until then, it records what it was
+    /// started to record.
     #[must_use]
     pub fn is_controlled(&self) -> bool {
         self.control_state() == everycall_format::control::control_state::LISTENING
@@ -230,7 +232,8 @@ impl LiveArena {
         self.header().state == everycall_format::arena::process_state::TRACING
     }
 
-    /// Events that its threads have written so far, threads that have ended and whose slots are others' not included: in steps of a segment.
+    /// Events that its threads have written so far, threads that have ended and whose slots are
+    /// others' not included: in steps of a segment.
     #[must_use]
     pub fn events_written(&self) -> u64 {
         let words = self.layout.segment_size / WORD_SIZE as u64;
@@ -253,10 +256,11 @@ impl LiveArena {
         self.header().threads.min(self.layout.thread_capacity).min(THREADS_MAX)
     }
 
-    /// The header of slot `slot`, if a thread has it or had it, and it didn't change hands meanwhile.
+    /// The header of slot `slot`, if a thread uses or used it, and the slot was not reused
+    /// meanwhile.
     pub(crate) fn thread(&self, slot: u32) -> Option<ThreadHeader> {
         let at = self.layout.thread_at(slot);
-        // A thread that ends in between, and is noticed to have, is the same one.
+        // A thread that is seen to end in between is the same thread.
         let identity = |thread: &ThreadHeader| (thread.generation, thread.start_ticks);
         let before: ThreadHeader = read(&self.mapping, at)?;
         fence(Acquire);
@@ -266,7 +270,8 @@ impl LiveArena {
         (is_ones(&before) && is_ones(&after) && identity(&before) == identity(&after)).then_some(after)
     }
 
-    /// The calls that a thread has open, outermost first: those that didn't change while they were looked at.
+    /// The calls that a thread has open, outermost first: those that didn't change while they were
+    /// read.
     pub(crate) fn open_calls(&self, thread: &ThreadHeader) -> Vec<OpenCall> {
         let Some(stack) = thread.open_calls.checked_sub(1) else { return Vec::new() };
         if stack >= self.layout.thread_capacity {
@@ -302,17 +307,18 @@ impl LiveArena {
         self.young_from().is_some()
     }
 
-    /// How many modules the process has loaded so far, those included that it has loaded again.
+    /// A value that changes whenever the process loads a module, also if it loads one again.
     #[must_use]
     pub fn loaded_modules(&self) -> u64 {
         let modules = self.modules();
-        // An entry is another module's, or the same one's again, when its time changes.
+        // If an entry's time has changed, it was reused for another module, or for the same one.
         modules.iter().fold(modules.len() as u64, |sum, (module, _)| {
             sum.wrapping_mul(31).wrapping_add(module.loaded_ticks ^ u64::from(module.predecessors))
         })
     }
 
-    /// From when on open calls may still be dropped: those that began later, in ticks; `None` if no calls are dropped.
+    /// The time in ticks from which on open calls may still be dropped, because they began later;
+    /// `None` if no calls are dropped.
     pub(crate) fn young_from(&self) -> Option<u64> {
         let header: DroppedHeader = read(&self.mapping, self.layout.dropped_offset)?;
         // Threads may still follow an earlier one.
@@ -321,7 +327,8 @@ impl LiveArena {
         (header.highest_ns != 0).then(|| clock::ticks().saturating_sub(longest))
     }
 
-    /// The module table, with paths: no more of these than there is memory for, as entries that were written over may share them.
+    /// The module table, with paths: no more of these than there is memory for, as entries that
+    /// were written over may share them.
     #[must_use]
     pub fn modules(&self) -> Vec<(ModuleEntry, Vec<u8>)> {
         let mut left = self.layout.paths_size.min(PATHS_MAX);
@@ -385,7 +392,7 @@ mod tests {
         bytes
     }
 
-    /// That a thread is found to have ended, while it is looked at, makes it no other one.
+    /// A thread that ends while it is read is still the same thread.
     #[test]
     #[allow(clippy::disallowed_methods, reason = "a test may panic")]
     fn threads_that_end_meanwhile_are_there() {

@@ -1,4 +1,5 @@
-//! Triggers that a client has armed in a running process: where it finds what threads post, and all that keeping calls needs.
+//! Triggers that a client has armed in a running process: where it finds what threads post, and all
+//! that keeping calls needs.
 
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The client's side of the control socket (`everycall_format::control`).
 //!
-//! A process listens only after somebody has asked for it: [`Control::connect`] sets a word in its
-//! arena, and the next event of the process that takes the slow path starts the listener. That is
+//! A process opens its control socket only on request: [`Control::connect`] sets a word in its
+//! arena, and the next event of the process that takes the slow path starts the listener. This is
 //! at the latest its first event after 2^32 ticks.
 
 use std::fmt;
@@ -21,36 +21,36 @@ use everycall_format::trigger::LIVE_AREAS;
 use crate::arena::LiveArena;
 use crate::process;
 
-/// How often the arena is looked at for the socket.
+/// How often to check the arena for the socket.
 const LOOK: Duration = Duration::from_millis(2);
 /// How long an answer may take: a process with millions of sites, on a machine that is busy.
 const ANSWER: Duration = Duration::from_secs(60);
 /// Sessions that are read at most.
 const SESSIONS_MAX: u64 = 1 << 16;
 
-/// Why a process doesn't do what it is asked.
+/// Why a process doesn't carry out a request.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ControlError {
-    /// It makes no traced calls, so it hasn't noticed that somebody asks.
+    /// It makes no traced calls, so it hasn't noticed the request.
     Silent(Duration),
     /// It has ended.
     Ended,
     /// It can't listen.
     Refused,
-    /// Its socket is in another network namespace, or somebody else's has its name.
+    /// Its socket is in another network namespace, or another process uses the socket's name.
     OtherNamespace,
-    /// Only its own user and root may ask.
+    /// Only its own user and root may control it.
     NotAllowed,
     /// It was built by another version.
     Version,
     /// So many others control it.
     TooMany,
-    /// So many others have armed functions.
+    /// Too many other clients have armed functions.
     NoArea,
-    /// It has no memory for what it was sent.
+    /// It has no memory for the selection.
     NoMemory,
-    /// It didn't accept what it was sent.
+    /// It rejected the selection.
     Rejected(u32),
     /// The connection broke: it has ended.
     Io(io::Error),
@@ -61,8 +61,8 @@ impl fmt::Display for ControlError {
         match self {
             ControlError::Silent(time) => write!(
                 f,
-                "the process made no traced call for {} s, so it hasn't noticed the request. Try again when it is busy; or start it \
-                 with EVERYCALL_START=off, then it listens all the time",
+                "the process made no traced call for {} s, so it hasn't noticed the request. Try again when it \
+                is busy; or start it with EVERYCALL_START=off, so that it always listens",
                 time.as_secs()
             ),
             ControlError::Ended => f.write_str(
@@ -73,17 +73,17 @@ impl fmt::Display for ControlError {
                  it starts, with `everycall record --only` or EVERYCALL_ONLY",
             ),
             ControlError::OtherNamespace => f.write_str(
-                "its control socket is in another network namespace (a container); ask from within it, or with \
-                 `nsenter --target PID --net everycall ...`",
+                "its control socket is in another network namespace (a container); run everycall in that \
+                container, or with `nsenter --target PID --net everycall ...`",
             ),
             ControlError::NotAllowed => {
                 f.write_str("only the process's own user and root may control it; run as one of these, for example with sudo")
             }
             ControlError::Version => f.write_str(
-                "the program was built by another version of everycall; use that version, or build the program anew",
+                "the program was built by another version of everycall; use that version, or rebuild the program",
             ),
             ControlError::TooMany => {
-                f.write_str("128 others control it already; `everycall sessions PID` lists them")
+                f.write_str("128 clients control it already; `everycall sessions PID` lists them")
             }
             ControlError::NoArea => write!(
                 f,
@@ -157,7 +157,8 @@ impl Control {
         let address = SocketAddr::from_abstract_name(&name[..SOCKET_NAME])?;
         let stream = UnixStream::connect_addr(&address)?;
         let peer = rustix::net::sockopt::socket_peercred(stream.as_fd()).map_err(io::Error::from)?;
-        // The number is the process's in our own namespace. One of another user's may have taken the name.
+        // The number is the process's in our own namespace. One of another user's may have taken
+        // the name.
         if u32::try_from(peer.pid.as_raw_nonzero().get()) != Ok(arena.process().pid) {
             return Err(ControlError::OtherNamespace);
         }
@@ -170,13 +171,13 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// The process is gone, or doesn't speak our language.
+    /// The process has ended, or uses another protocol.
     pub fn now(&mut self) -> Result<(Reply, Vec<u8>), ControlError> {
         self.ask(operation::GET, 1, "", &[])
     }
 
-    /// Records what `set` names from now on, or all functions if it is empty, or nothing. Returns when
-    /// the sites have been switched.
+    /// From now on, records the functions in `set`, or all functions if it is empty, or none.
+    /// Returns when the sites have been switched.
     ///
     /// # Errors
     ///
@@ -194,7 +195,8 @@ impl Control {
         self.ask(operation::OPEN, 1, name, set).map(|(reply, _)| reply)
     }
 
-    /// Activates this connection's session. Returns when its sites are on; the reply's ticks say when.
+    /// Activates this connection's session. Returns when its sites are on; the reply's ticks say
+    /// when.
     ///
     /// # Errors
     ///
@@ -203,8 +205,9 @@ impl Control {
         self.ask(operation::ACTIVATE, 1, "", &[]).map(|(reply, _)| reply)
     }
 
-    /// Arms the functions of `set` for this connection; each further set has those of the ones before. The reply says where what threads
-    /// post is found ([`LiveArena::armed`]). It ends with the connection.
+    /// Arms the functions of `set` for this connection; each further set has those of the ones
+    /// before. The reply says where what threads post is found ([`LiveArena::armed`]). It ends with
+    /// the connection.
     ///
     /// # Errors
     ///

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use everycall_format::arena::ARENA_VERSION;
 
-/// Why a process can't be asked.
+/// Why no snapshot of a process can be taken.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum LiveError {
@@ -14,7 +14,7 @@ pub enum LiveError {
     NoProcess,
     /// It has ended, and its parent hasn't noticed yet.
     Ended,
-    /// Its facts are for its own user and root alone.
+    /// Only its own user and root may read its memory.
     NotOurs(io::Error),
     /// It has no memory of everycall.
     NotTraced,
@@ -27,11 +27,11 @@ pub enum LiveError {
     Version(u32),
     /// The memory is another process's or damaged: its numbers contradict themselves.
     Damaged,
-    /// It is traced, but its memory is of the kind that nobody else can reach.
+    /// It is traced, but its memory can't be shared with other processes.
     Unreachable,
-    /// Its recorder is gone, and with it the way to the memory.
+    /// Its recorder has ended, and its memory can't be reached without it.
     NoRecorder,
-    /// Its crash file isn't at its path any more.
+    /// Its crash file is no longer at its path.
     NoCrashFile(PathBuf),
     /// It lives in another IPC namespace.
     OtherNamespace,
@@ -45,18 +45,18 @@ impl fmt::Display for LiveError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LiveError::NoProcess => {
-                out.write_str("there is no such process; `everycall ps` lists those that can be asked")
+                out.write_str("there is no such process; `everycall ps` lists the traced processes")
             }
             LiveError::Ended => out.write_str(
-                "the process has ended; to have the calls of programs that end, run them under `everycall record`",
+                "the process has ended; to record a program that ends, start it with `everycall record`",
             ),
             LiveError::NotOurs(error) => write!(
                 out,
                 "only the process's own user and root may read it ({error}); run as one of these, for example with sudo"
             ),
             LiveError::NotTraced => out.write_str(
-                "the process isn't traced: build its program with `everycall cc -- g++ ...`, then start it; `everycall ps` \
-                 lists those that can be asked",
+                "the process isn't traced: build its program with `everycall cc -- g++ ...`, then start it; \
+                `everycall ps` lists the traced processes",
             ),
             LiveError::Inherited { from } => write!(
                 out,
@@ -64,8 +64,8 @@ impl fmt::Display for LiveError {
             ),
             LiveError::Version(version) => write!(
                 out,
-                "the program was built by another version of everycall, with memory of version {version}, and this one reads \
-                 version {ARENA_VERSION}; ask with that version, or build the program anew"
+                "the program was built by another version of everycall, with memory of version {version}, and \
+                this one reads version {ARENA_VERSION}; use that version, or rebuild the program"
             ),
             LiveError::Damaged => out.write_str(
                 "the process's trace memory is damaged: its sizes contradict each other; the program may have overwritten it. \
@@ -80,12 +80,12 @@ impl fmt::Display for LiveError {
             ),
             LiveError::NoCrashFile(path) => write!(
                 out,
-                "the process keeps its calls in {}, which isn't there any more or is in another container; root can still \
-                 ask (sudo)",
+                "the process's crash file {} was deleted or is in another container; root can still read its \
+                memory (sudo)",
                 path.display()
             ),
             LiveError::OtherNamespace => out.write_str(
-                "the process lives in another container (IPC namespace); ask from within it, or with \
+                "the process is in another container (IPC namespace); run everycall in that container, or with \
                  `nsenter --target PID --ipc everycall snapshot PID`",
             ),
             LiveError::Map(error) => write!(

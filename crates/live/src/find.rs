@@ -1,10 +1,12 @@
 //! Where a process's arena is, and how we get at it.
 //!
-//! Under `record`, the arena is a memory file, which the recorder has open: it is opened through the recorder's descriptors (root
-//! can open it through the process's own mappings). Without `record`, it is a System V segment that was removed when it was made:
-//! Linux lets it be attached by its number, which the list of mappings shows. With `EVERYCALL_CRASH`, it is a file of a name.
+//! Under `record`, the arena is a memory file, which the recorder has open: it is opened through
+//! the recorder's descriptors (root can open it through the process's own mappings). Without
+//! `record`, it is a System V segment that was removed when it was made: Linux lets it be attached
+//! by its number, which the list of mappings shows. With `EVERYCALL_CRASH`, it is a file of a name.
 //!
-//! Everything that is found is compared with what the list of mappings says: device and inode, or the segment's number.
+//! Everything that is found is compared with what the list of mappings says: device and inode, or
+//! the segment's number.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -51,7 +53,8 @@ enum SharedKind {
 ///
 /// # Errors
 ///
-/// The process isn't there, isn't ours or isn't traced, or its arena can't be mapped.
+/// The process doesn't exist, belongs to another user or isn't traced, or its arena can't be
+/// mapped.
 pub fn attach(pid: u32) -> Result<LiveArena, LiveError> {
     let process = ProcessFacts::of(pid)?;
     if process.has_ended {
@@ -158,7 +161,8 @@ impl<'a> Line<'a> {
         }
     }
 
-    /// Whether this may be a part of an arena that nobody can reach: those are larger than what programs map.
+    /// Whether this may be a part of an arena that other processes can't map: those are larger than
+    /// what programs map.
     fn is_large_anonymous(&self) -> bool {
         const LARGE: u64 = 16 << 20;
         self.path == ANONYMOUS && self.end.saturating_sub(self.first) >= LARGE
@@ -215,8 +219,8 @@ fn map_file(pid: u32, device: (u32, u32), inode: u64, range: &str) -> Result<Map
     }
 }
 
-/// Maps a crash file: through the process's own mappings, or by its path, as the process sees it and as we do. Its device isn't
-/// compared: file systems with several layers show different ones.
+/// Maps a crash file: through the process's own mappings, or by its path, as the process sees it
+/// and as we do. Its device isn't compared: file systems with several layers show different ones.
 fn map_crash_file(pid: u32, inode: u64, shared: &Shared) -> Result<Mapping, LiveError> {
     let paths = [
         format!("/proc/{pid}/map_files/{}", shared.range),
@@ -225,7 +229,8 @@ fn map_crash_file(pid: u32, inode: u64, shared: &Shared) -> Result<Mapping, Live
     ];
     let mut failure = None;
     for path in paths {
-        // The path is the other process's word: what it leads to may be a device by now, which nobody may open by chance.
+        // The other process chose the path: by now it may lead to a device, which must not be
+        // opened.
         let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY;
         let flags = if path.starts_with(&format!("/proc/{pid}/map_files/")) { 0 } else { flags };
         match OpenOptions::new().read(true).write(true).custom_flags(flags).open(path) {

@@ -1,5 +1,5 @@
-//! Files of modules that were deleted or replaced since they were mapped: the trace has to bring them, as nobody finds their
-//! names otherwise.
+//! Files of modules that were deleted or replaced since they were mapped: the trace must contain
+//! them, because their functions can't be named otherwise.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -12,7 +12,8 @@ use crate::process;
 /// Larger files are not put into a trace.
 const IMAGE_SIZE_MAX: u64 = 2 << 30;
 
-/// Gives the bytes of each such file to `keep`, with its module's index. What can't be had becomes a warning.
+/// Passes the bytes of each such file to `keep`, with its module's index. A file that can't be read
+/// becomes a warning.
 ///
 /// # Errors
 ///

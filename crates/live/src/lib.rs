@@ -1,14 +1,15 @@
-//! Snapshots of traced programs that run, taken from outside: no signal, no thread in the program, nothing that it has to do.
+//! Snapshots of running traced programs, taken from outside: no signal, no thread in the program,
+//! and nothing for the program to do.
 //!
 //! ```text
-//! find        /proc/PID/maps: which shared memory is its arena, and how we get at it
-//! mapping     that memory, mapped; the only room with `unsafe`
-//! arena       what stands in it, every number taken as input from a stranger
-//! pinner      our entry in the table of pinners, and what the dead have left
-//! take        pins all segments of all threads at once, copies what is still being written
-//! write       the trace file, segment by segment; each is released as soon as it was copied
-//! control     the socket by which we choose what it records
-//! armed       triggers that we have armed in it
+//! find        /proc/PID/maps: which shared memory is its arena, and how to map it
+//! mapping     that memory, mapped; the only module with `unsafe`
+//! arena       its contents; every number is untrusted input
+//! pinner      this process's entry in the table of pinners; entries of dead processes
+//! take        pins all segments of all threads at once, copies those still being written
+//! write       the trace file, segment by segment; each is unpinned as soon as it is copied
+//! control     the socket by which others choose what it records
+//! armed       the triggers that this process has armed in it
 //! images      files of modules that were deleted since
 //! ```
 //!
@@ -19,7 +20,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`, because these macros panic if standard error can't
+// be written.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

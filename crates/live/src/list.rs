@@ -1,4 +1,4 @@
-//! Which processes can be asked.
+//! Which processes can be traced and read from outside.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -17,10 +17,10 @@ use crate::error::LiveError;
 use crate::find::{self, attach};
 use crate::process::ProcessFacts;
 
-/// A process that can be asked.
+/// A process of which a snapshot can be taken.
 #[derive(Clone, Debug)]
 pub struct Listed {
-    /// What the kernel tells of it.
+    /// Facts from the kernel.
     pub process: ProcessFacts,
     /// Nanoseconds since it began to be traced.
     pub age_ns: u64,
@@ -28,9 +28,9 @@ pub struct Listed {
     pub since_ns: u64,
     /// Threads that made traced calls and weren't found to have ended.
     pub threads: u32,
-    /// Threads that have ended and are kept.
+    /// Threads that have ended and whose events are still in rings.
     pub ended_threads: u32,
-    /// Entries and exits that these threads have written, those that were overwritten included.
+    /// Entries and exits that these threads have written, including overwritten ones.
     pub events: u64,
     /// Bytes of a ring.
     pub ring_size: u64,
@@ -42,14 +42,15 @@ pub struct Listed {
     pub file: Option<PathBuf>,
 }
 
-/// All processes that can be asked, and why those can't that only look so. Those of other users aren't seen.
+/// All processes of which snapshots can be taken, and the reason for each traced process of which
+/// none can. Those of other users are not found.
 #[must_use]
 pub fn list() -> (Vec<Listed>, Vec<(u32, LiveError)>) {
     let (mut listed, mut others) = (Vec::new(), Vec::new());
     for pid in all_processes().into_iter().filter(|pid| find::may_be_traced(*pid)) {
         match attach(pid) {
             Ok(arena) => listed.push(describe(&arena)),
-            // It went meanwhile, has shared memory of its own, or is an untraced child.
+            // It ended meanwhile, has shared memory of its own, or is an untraced child.
             Err(
                 LiveError::NoProcess | LiveError::Ended | LiveError::NotTraced | LiveError::Inherited { .. },
             ) => {}
@@ -80,8 +81,9 @@ fn describe(arena: &LiveArena) -> Listed {
     }
 }
 
-/// Entries and exits that the threads of these slots and generations have written: those before the newest segment that we find of each, and
-/// those in it, as far as the thread hasn't gone on meanwhile.
+/// Entries and exits that the threads of these slots and generations have written: those before
+/// each thread's newest segment found here, and those in it, unless the thread has left it
+/// meanwhile.
 fn events(arena: &LiveArena, generations: &HashMap<u32, u32>) -> u64 {
     let pool = arena.pool();
     // By slot: number of the segment, where it is, and events before it.

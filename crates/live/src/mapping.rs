@@ -2,9 +2,10 @@
 //!
 //! # Safety
 //!
-//! The other process writes it at the same time and may write anything: so it is reached by atomic operations alone, and every
-//! offset is checked against the size of the mapping. It can't shrink under us: memory files have to be sealed against
-//! that, and System V segments never change their size. Crash files are the asker's own.
+//! The other process writes it at the same time and may write anything: so it is reached by atomic
+//! operations alone, and every offset is checked against the size of the mapping. It can't shrink
+//! under us: memory files have to be sealed against that, and System V segments never change their
+//! size. Crash files are the asker's own.
 #![allow(unsafe_code)]
 
 use std::io;
@@ -40,8 +41,9 @@ impl Mapping {
         Mapping::whole(file)
     }
 
-    /// Maps the whole of a crash file. It can't be sealed: whoever cuts it ends us as well as the program. So it has to be a
-    /// file of the asker's own, or the asker is root, and nobody else may write there.
+    /// Maps the whole of a crash file. It can't be sealed: truncating it ends this process as well
+    /// as the program. So it must belong to this process's user, unless that is root, and nobody
+    /// else may write to it.
     pub fn of_crash_file(file: BorrowedFd<'_>) -> io::Result<Mapping> {
         let facts = fstat(file)?;
         let own = geteuid().as_raw();
@@ -60,7 +62,7 @@ impl Mapping {
         let length = usize::try_from(size).map_err(|_| io::ErrorKind::FileTooLarge)?;
         let access = ProtFlags::READ | ProtFlags::WRITE;
         let flags = MapFlags::SHARED | MapFlags::NORESERVE;
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing else.
+        // SAFETY: a new mapping at an address that the kernel chooses affects no other memory.
         let base = unsafe { mmap(std::ptr::null_mut(), length, access, flags, file, 0) }?;
         Ok(Mapping { base: base.cast(), size, kind: Kind::File })
     }
@@ -73,7 +75,7 @@ impl Mapping {
         if unsafe { libc::shmctl(id, libc::IPC_STAT, &raw mut facts) } != 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: a new mapping at an address of the kernel's choice touches nothing else.
+        // SAFETY: a new mapping at an address that the kernel chooses affects no other memory.
         let base = unsafe { libc::shmat(id, std::ptr::null(), 0) };
         if base as isize == -1 {
             return Err(io::Error::last_os_error());
@@ -98,12 +100,13 @@ impl Mapping {
         if !inside {
             return &[];
         }
-        // SAFETY: inside the mapping, which lives as long as `self` and begins at a page; aligned. Callers' types
-        // consist of atomics, for which any bytes are valid.
+        // SAFETY: inside the mapping, which lives as long as `self` and begins at a page; aligned.
+        // Callers' types consist of atomics, for which any bytes are valid.
         unsafe { std::slice::from_raw_parts(self.base.byte_add(offset as usize).cast(), count as usize) }
     }
 
-    /// Makes `count` bytes from `offset` on reachable without a page fault for each page (Linux 5.14; elsewhere they take their faults).
+    /// Makes `count` bytes from `offset` on reachable without a page fault for each page (Linux
+    /// 5.14; elsewhere they take their faults).
     pub fn populate(&self, offset: u64, count: u64) {
         let (Ok(length), page) = (usize::try_from(count), PAGE) else { return };
         let is_inside = offset.checked_add(count).is_some_and(|end| end <= self.size);

@@ -1,7 +1,8 @@
 //! Our entry in the table of pinners, and the segments that we have pinned by it.
 //!
-//! Whoever dies while it has segments pinned leaves them pinned. The next one to ask takes over the dead one's entry, and with it what it
-//! had pinned: only the owner of an entry may take its bit from segments.
+//! A process that dies while it has segments pinned leaves them pinned. The next process takes over
+//! its entry, and with it the pinned segments: only the owner of an entry may clear its bit in
+//! segments.
 
 use std::sync::atomic::{
     AtomicU32, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -38,7 +39,8 @@ impl<'a> Pinner<'a> {
             if !is_wanted {
                 continue;
             }
-            // Whoever looks in between is not to take us for dead.
+            // Other processes that read the entry in between must not conclude that this process
+            // has died.
             of.store(0, Relaxed);
             if pid.compare_exchange(owner, own, AcqRel, Relaxed).is_err() {
                 continue;
@@ -71,7 +73,7 @@ impl<'a> Pinner<'a> {
         self.arena.pool().is_pinned(index, self.bit())
     }
 
-    /// Releases it; where threads wait for segments, they are told.
+    /// Unpins it, and wakes threads that wait for segments.
     pub fn release(&self, index: u32) {
         if self.arena.pool().release(index, self.bit()) && self.arena.pool_waiters().load(Acquire) != 0 {
             let bell: &AtomicU32 = self.arena.pool_bell();
@@ -98,7 +100,7 @@ impl Drop for Pinner<'_> {
     }
 }
 
-/// Whether the process that took an entry is gone. `started` is 0 where it has only just taken it.
+/// Whether the process that took an entry has ended. `started` is 0 if it has only just taken it.
 fn is_dead(pid: u32, started: u64) -> bool {
     match process::began(pid) {
         None => true,

@@ -1,4 +1,4 @@
-//! What `/proc` tells of a process.
+//! Facts about a process from `/proc`.
 
 use std::collections::HashMap;
 use std::io;
@@ -7,10 +7,10 @@ use everycall_recorder::proc_files::{stat, thread_began, thread_name};
 
 use crate::error::LiveError;
 
-/// How far two looks at clocks may lie apart, on a machine that is busy.
+/// How far two readings of clocks may be apart on a busy machine.
 const THREAD_AGE_SLACK_NS: u64 = 100_000_000;
 
-/// A process, as far as the kernel tells of it.
+/// A process, according to the kernel.
 #[derive(Clone, Debug, Default)]
 pub struct ProcessFacts {
     /// Its id, as we see it.
@@ -19,8 +19,8 @@ pub struct ProcessFacts {
     pub parent: u32,
     /// Its name: at most 15 bytes.
     pub name: Vec<u8>,
-    /// The words of the command line that it was started with, as far as its arena has them; else those that the kernel shows now, which
-    /// may be a title.
+    /// The words of the command line that it was started with, if its arena contains them;
+    /// otherwise those that the kernel shows now, which may be a title.
     pub command: Vec<Vec<u8>>,
     /// The folder that it was started in; empty where that isn't known.
     pub folder: Vec<u8>,
@@ -37,7 +37,7 @@ impl ProcessFacts {
     ///
     /// # Errors
     ///
-    /// There is none, or it isn't ours to look at.
+    /// It doesn't exist, or this process may not read it.
     pub fn of(pid: u32) -> Result<ProcessFacts, LiveError> {
         let stat = stat(pid).map_err(refused)?;
         let status = read(pid, "status").unwrap_or_default();
@@ -71,15 +71,16 @@ impl ProcessFacts {
     }
 }
 
-/// The words of a command line as the kernel shows it. A title that is shorter than what stood there leaves zeros behind it.
+/// The words of a command line as the kernel shows it. A title that is shorter than the original
+/// command line leaves zeros behind it.
 fn words_of(line: &[u8]) -> Vec<Vec<u8>> {
     let end = line.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
     let words = line[..end].split(|byte| *byte == 0).map(<[u8]>::to_vec);
     if end == 0 { Vec::new() } else { words.collect() }
 }
 
-/// The names of all threads of process `pid`, by their ids as the process itself sees them. Where it sees other ids than we do, each thread's
-/// `status` tells which.
+/// The names of all threads of process `pid`, by their ids in the process's own namespace. If these
+/// differ from our ids, each thread's `status` gives them.
 pub(crate) struct ThreadNames {
     pid: u32,
     /// Our id of each of its ids, where these differ.
@@ -103,8 +104,8 @@ impl ThreadNames {
         }
     }
 
-    /// The name of the thread that it knows as `tid` and that has been there for `age_ns` at least, where it isn't `known`; `None` where it is gone,
-    /// though another one may have its number.
+    /// The name of the thread with the process's id `tid` that has existed for at least `age_ns`,
+    /// if it isn't in `known`; `None` if it has ended, even if another thread has its id now.
     pub fn new_name(&self, tid: u32, age_ns: u64, known: &[u8; 16]) -> Option<[u8; 16]> {
         let tid = match &self.ours {
             Some(ours) => *ours.get(&tid)?,
@@ -120,7 +121,7 @@ impl ThreadNames {
     }
 }
 
-/// Our ids of a process's threads, by those that it has in the innermost namespace.
+/// Our ids of a process's threads, by their ids in the innermost namespace.
 fn inner_ids(pid: u32) -> HashMap<u32, u32> {
     let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return HashMap::new() };
     let tids = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<u32>().ok());
@@ -133,7 +134,8 @@ fn inner_ids(pid: u32) -> HashMap<u32, u32> {
     tids.filter_map(pair).collect()
 }
 
-/// When process `pid` began, in the kernel's ticks since boot; `None` where it isn't there or has ended.
+/// When process `pid` began, in the kernel's ticks since boot; `None` if it doesn't exist or has
+/// ended.
 pub(crate) fn began(pid: u32) -> Option<u64> {
     stat(pid).ok().filter(|stat| !stat.has_ended).map(|stat| stat.started)
 }

@@ -1,4 +1,5 @@
-//! Arenas that somebody writes over while snapshots are taken of them: by seeds, so that what fails fails again.
+//! Arenas that somebody writes over while snapshots are taken of them: by seeds, so that what fails
+//! fails again.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use crate::take::take;
 
 const THREADS: u32 = 4;
 const SEGMENTS: u32 = 24;
-/// A file may have so many bytes more than twice what is in memory.
+/// A file may be larger than twice the memory by so many bytes.
 const SLACK: u64 = 1 << 20;
 /// The longest that a snapshot may take.
 const LONGEST: Duration = Duration::from_secs(10);

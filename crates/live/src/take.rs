@@ -1,11 +1,13 @@
-//! Takes a snapshot: pins all segments of all threads, which takes a few atomic operations for each, and copies only what is
-//! still being written.
+//! Takes a snapshot: pins all segments of all threads, which takes a few atomic operations for
+//! each, and copies only those that are still being written.
 //!
 //! 1. Threads are asked to leave their oldest segments alone until all are pinned (`grow_until`).
-//! 2. It is read which segment each thread is writing, and which calls it has open: before the events, so that whatever ends in between stands in the events.
+//! 2. It is read which segment each thread is writing, and which calls it has open: before the
+//!    events, so that whatever ends in between stands in the events.
 //! 3. Every segment is pinned. Then its owner is read: it doesn't change from then on.
-//! 4. The newest segments of living threads are copied as far as they are written. Words that are zero are looked at again: their events
-//!    were just being written. Nobody writes what ended threads have left: being pinned is enough until it is their turn in the file.
+//! 4. The newest segments of living threads are copied as far as they are written. Words that are
+//!    zero are looked at again: their events were just being written. Nobody writes what ended
+//!    threads have left: being pinned is enough until it is their turn in the file.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
@@ -24,16 +26,17 @@ use crate::error::LiveError;
 use crate::pinner::Pinner;
 use crate::process::ThreadNames;
 
-/// Ticks for which threads leave their oldest segments alone, counted from now: some 100 ms, as we may have to wait for a CPU.
-/// A process that dies is forgotten after that time.
+/// Ticks for which threads leave their oldest segments alone, counted from now: some 100 ms, as we
+/// may have to wait for a CPU. A process that dies is forgotten after that time.
 const GROW_TICKS: u64 = 1 << 28;
-/// Segments between two looks at the clock.
+/// Segments between two readings of the clock.
 const LOOK_EACH: u32 = 256;
-/// Words that are copied together; behind a whole block of zeros nothing was written.
+/// Words that are copied together; nothing was written behind a block of zeros.
 const BLOCK: usize = 512;
-/// Looks at words that are zero.
+/// How often words that are zero are read.
 const LOOKS: usize = 3;
-/// Words at the end that may be zero though nothing is lost: each signal handler that interrupts a hook leaves one.
+/// Words at the end that may be zero although nothing is lost: each signal handler that interrupts
+/// a hook leaves one.
 const IN_FLIGHT: usize = 8;
 /// Words of the longest record.
 const RECORD_MAX: usize = 32;
@@ -57,12 +60,14 @@ pub(crate) struct PinnedThread {
     pub open_calls: Vec<OpenCall>,
     /// Oldest first, with the last one.
     pub segments: Vec<PinnedSegment>,
-    /// The number and the words of the last one, as far as they were written; of an ended thread, once [`PinnedThread::end`] was called.
+    /// The number and the words of the last one, as far as they were written; of an ended thread,
+    /// once [`PinnedThread::end`] was called.
     pub newest: Option<(u64, Vec<u64>)>,
 }
 
 impl PinnedThread {
-    /// Gives the last segment back, which is copied as far as it is written. `words` is memory to do it in.
+    /// Gives the last segment back, which is copied as far as it is written. `words` is memory to
+    /// do it in.
     pub fn end(&mut self, arena: &LiveArena, pinner: &Pinner<'_>, words: &mut Vec<u64>) {
         if self.newest.is_none() {
             copy_newest(arena, pinner, self, words);
@@ -77,13 +82,14 @@ impl PinnedThread {
     }
 }
 
-/// A snapshot of a process that runs on: its segments stay as they are until they are written to a file, or this is dropped.
+/// A snapshot of a process that runs on: its segments stay as they are until they are written to a
+/// file, or this is dropped.
 #[derive(Debug)]
 pub struct Snapshot<'a> {
     pub(crate) arena: &'a LiveArena,
     pub(crate) pinner: Pinner<'a>,
     pub(crate) threads: Vec<PinnedThread>,
-    /// Segments that the rings had at the request and that could not be pinned any more.
+    /// Segments that the rings had at the request and that were lost before they could be pinned.
     pub(crate) too_late: u64,
     /// CPU time until everything was pinned, in nanoseconds.
     cpu_ns: u64,
@@ -93,7 +99,7 @@ pub struct Snapshot<'a> {
     pub(crate) session: Option<Vec<u8>>,
 }
 
-/// What a session asked for, to be written into its file: the file shows nothing else.
+/// What a session requested, to be written into its file: readers show nothing else.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFacts {
     /// Its name; the first 63 bytes are written.
@@ -106,18 +112,18 @@ pub struct SessionFacts {
     pub within: Vec<u8>,
     /// Only calls whose caller is in another module, or isn't traced.
     pub crossing: bool,
-    /// It asked for some threads only, see [`Snapshot::retain_threads`].
+    /// It requested some threads only, see [`Snapshot::retain_threads`].
     pub some_threads: bool,
 }
 
-/// The time-stamp counter, as events have it.
+/// The time-stamp counter as in events.
 #[must_use]
 pub fn now_ticks() -> u64 {
     clock::ticks()
 }
 
 impl Snapshot<'_> {
-    /// The file is to show what a session asked for, until now.
+    /// Restricts the file to what a session requested, until now.
     pub fn show_session(&mut self, facts: &SessionFacts) {
         let mut name = [0; 64];
         name.iter_mut().zip(facts.name.bytes().take(63)).for_each(|(to, from)| *to = from);
@@ -137,7 +143,7 @@ impl Snapshot<'_> {
         self.session = Some([bytes_of(&record), facts.functions.clone(), facts.within.clone()].concat());
     }
 
-    /// Leaves the threads of which `is_wanted` says so; the others' segments are released.
+    /// Leaves the threads for which `is_wanted` returns true; the others' segments are unpinned.
     pub fn retain_threads(&mut self, is_wanted: impl Fn(&ThreadHeader) -> bool) {
         for thread in self.threads.extract_if(.., |thread| !is_wanted(&thread.header)) {
             thread.segments.iter().for_each(|segment| self.pinner.release(segment.index));
@@ -145,7 +151,8 @@ impl Snapshot<'_> {
     }
 }
 
-/// Takes a snapshot of everything that the rings hold now; with `last_ns`, of at least the last so many nanoseconds.
+/// Takes a snapshot of everything that the rings contain now; with `last_ns`, of at least the last
+/// so many nanoseconds.
 ///
 /// # Errors
 ///
@@ -166,7 +173,8 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
         copy_newest(arena, &pinner, thread, &mut words);
     }
     drop(request);
-    // Where words are taken back, what is copied is what was there together: nothing is added.
+    // If words are taken back, the copy contains only words that existed together: nothing is
+    // added.
     let looks = if arena.young_from().is_some() { 1 } else { LOOKS };
     for _ in 1..looks {
         for thread in &mut threads {
@@ -186,7 +194,8 @@ pub fn take(arena: &LiveArena, last_ns: Option<u64>) -> Result<Snapshot<'_>, Liv
     Ok(snapshot)
 }
 
-/// Asks the kernel for the names of living threads: one that names itself and then waits has told nobody.
+/// Asks the kernel for the names of living threads: a thread that names itself and then waits has
+/// written no event with its name.
 fn look_at_names(arena: &LiveArena, threads: &mut [PinnedThread], now: &ClockReading) {
     let names = ThreadNames::of(arena.process());
     let start = arena.layout().start;
@@ -201,7 +210,8 @@ fn look_at_names(arena: &LiveArena, threads: &mut [PinnedThread], now: &ClockRea
     }
 }
 
-/// Nanoseconds from `ticks` to `now`, by the counter's rate since `start`; 0 where that isn't known.
+/// Nanoseconds from `ticks` to `now`, by the counter's rate since `start`; 0 where that isn't
+/// known.
 fn nanoseconds_since(start: &ClockReading, now: &ClockReading, ticks: u64) -> u64 {
     let span = u128::from(now.ticks.saturating_sub(start.ticks));
     let time = u128::from(now.monotonic_raw_ns.saturating_sub(start.monotonic_raw_ns));
@@ -221,11 +231,12 @@ pub fn cpu_nanoseconds() -> u64 {
 /// Threads with their slots, in their order, and with the calls that were open.
 type Threads = Vec<(u32, ThreadHeader, Vec<OpenCall>)>;
 
-/// The threads that there are at the request, before anything is pinned. Those that have ended may be given up at any time; what is pinned of them then
-/// is theirs all the same.
+/// The threads that exist at the request, before any segment is pinned. Ended threads may be
+/// discarded at any time; segments pinned for them then still belong to them.
 fn threads(arena: &LiveArena, request: &mut GrowRequest<'_>) -> Threads {
     let mut all = Threads::new();
-    // Each stack is one thread's. Where it was written over whose they are, they must not be read again and again.
+    // Each stack is one thread's. Where it was written over whose they are, they must not be read
+    // again and again.
     let mut stacks = HashSet::new();
     for slot in 0..arena.thread_count() {
         if slot.is_multiple_of(LOOK_EACH) {
@@ -278,11 +289,12 @@ fn pin_all(arena: &LiveArena, pinner: &Pinner<'_>, request: &mut GrowRequest<'_>
     pinned
 }
 
-/// Sorts what is pinned by thread, up to the segment that each was writing at first. What is newer is released: it was no part of the
-/// request, and threads that write fast would run out of segments by it. So is what belongs to threads that began meanwhile.
+/// Sorts the pinned segments by thread, up to the segment that each was writing at first. Newer
+/// ones are unpinned: they are not part of the request, and threads that write fast would run out
+/// of segments. Segments of threads that began meanwhile are unpinned, too.
 ///
-/// Besides, how many segments of living threads were gone before they could be pinned: that is so where we got no CPU for longer than threads
-/// leave their oldest ones alone.
+/// Also returns how many segments of living threads were lost before they could be pinned: this
+/// happens if this process got no CPU for longer than threads leave their oldest segments alone.
 fn by_thread(
     arena: &LiveArena,
     pinner: &Pinner<'_>,
@@ -311,7 +323,7 @@ fn by_thread(
         }
         let lives = |header: &ThreadHeader| header.state == thread_state::USED;
         let gone = if lives(&header) { missing(&header, segments.len()) } else { 0 };
-        // Where nothing could be pinned of an ended thread, it was given up at that moment.
+        // If no segment of an ended thread could be pinned, it was discarded at that moment.
         let is_there = !segments.is_empty()
             || gone > 0 && arena.thread(slot).is_some_and(|now| now.generation == generation);
         if is_there {
@@ -323,7 +335,8 @@ fn by_thread(
     (threads, too_late)
 }
 
-/// How many segments the ring of a thread had beyond those that are `pinned`, without the one that may just have been cleared.
+/// How many segments the ring of a thread had beyond those that are `pinned`, not counting the one
+/// that may just have been cleared.
 fn missing(header: &ThreadHeader, pinned: usize) -> u64 {
     let had = u64::from(header.ring_segments).saturating_sub(1).min(header.segment.saturating_add(1));
     had.saturating_sub(pinned as u64)
@@ -336,8 +349,9 @@ fn whole_from(segments: &[PinnedSegment]) -> usize {
     segments.windows(2).rposition(|pair| !follows(pair)).map_or(0, |place| place + 1)
 }
 
-/// Copies the last segment of a thread, as far as it is written. `words` is memory to do it in: with thousands of threads that have written
-/// little, fresh pages for whole blocks of each would take most of the time.
+/// Copies the last segment of a thread, as far as it is written. `words` is memory to do it in:
+/// with thousands of threads that have written little, fresh pages for whole blocks of each would
+/// take most of the time.
 fn copy_newest(arena: &LiveArena, pinner: &Pinner<'_>, thread: &mut PinnedThread, words: &mut Vec<u64>) {
     let Some(last) = thread.segments.last() else { return };
     let (index, number) = (last.index, last.number);
@@ -352,7 +366,8 @@ fn copy_newest(arena: &LiveArena, pinner: &Pinner<'_>, thread: &mut PinnedThread
     }
     fence(Acquire);
     if arena.young_from().is_some() {
-        // Words at the end are taken back and written again. Those that are the same twice were there together.
+        // Words at the end are taken back and written again. Those that are the same twice were
+        // there together.
         let settled = words.iter().zip(source).take_while(|(word, now)| **word == now.load(Relaxed)).count();
         words.truncate(settled);
         fence(Acquire);
@@ -390,7 +405,8 @@ fn look_again(arena: &LiveArena, thread: &mut PinnedThread) {
     }
 }
 
-/// Where the record begins that the words end within, and how many words there would be with all of it.
+/// Where the record begins that the words end within, and how many words there would be with all of
+/// it.
 fn unfinished(words: &[u64]) -> Option<(usize, usize)> {
     let first = words.len().saturating_sub(RECORD_MAX);
     (first..words.len())
@@ -414,8 +430,8 @@ fn end_well(words: &mut Vec<u64>) {
 }
 
 impl Snapshot<'_> {
-    /// The place among the threads of the one in slot `slot` with this generation, and how many events it wrote before the oldest segment
-    /// that is pinned; `None` where it isn't there.
+    /// The index of the thread in slot `slot` with this generation, and how many events it wrote
+    /// before its oldest pinned segment; `None` if it isn't in the snapshot.
     #[must_use]
     pub fn thread(&self, slot: u32, generation: u32) -> Option<(u32, u64)> {
         let is_it = |thread: &PinnedThread| (thread.slot, thread.header.generation) == (slot, generation);
@@ -437,8 +453,9 @@ impl Snapshot<'_> {
         self.after.monotonic_raw_ns.saturating_sub(self.before.monotonic_raw_ns)
     }
 
-    /// Leaves of each thread what its ring had at `moment`, in ticks, and what came since; of the one in slot `slot` with this generation, at least
-    /// everything from `since` on. Rings that were larger, because somebody asked them to keep what they have, become what they were.
+    /// Leaves of each thread the contents of its ring at `moment`, in ticks, and what came since;
+    /// of the thread in slot `slot` with this generation, at least everything from `since` on.
+    /// Rings that had grown because a snapshot was requested are reduced to their normal size.
     pub fn leave_rings(&mut self, moment: u64, slot: u32, generation: u32, since: u64) {
         let pool = self.arena.pool();
         for thread in &mut self.threads {
@@ -522,7 +539,7 @@ mod tests {
         end_well(&mut words);
         assert_eq!((words.len(), words[5]), (39, 0));
         assert!(matches!(Word::decode(words[36]), Word::Record { kind: kind::FILLER, .. }));
-        // A record whose end isn't there.
+        // A record whose end is missing.
         let mut words = vec![call(1), record_word(2, kind::UNWOUND, 2, 0), payload_word(1, kind::UNWOUND, 1)];
         assert_eq!(unfinished(&words), Some((1, 4)));
         end_well(&mut words);

@@ -1,5 +1,6 @@
-//! Writes a snapshot's trace file. A thread's segments are copied and released when it is its turn; where the program takes the
-//! memory up faster than that, all that is left is copied at once, the oldest segments first.
+//! Writes a snapshot's trace file. A thread's segments are copied and released when it is its turn;
+//! where the program takes the memory up faster than that, all that is left is copied at once, the
+//! oldest segments first.
 
 use std::io::{self, Write};
 use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
@@ -23,14 +24,15 @@ use crate::take::{PinnedSegment, PinnedThread, Snapshot};
 
 /// The only snapshot of the file.
 const SNAPSHOT: u32 = 0;
-/// Bytes of a thread that are copied before they are written; of larger rings, each segment is copied twice.
+/// Bytes of a thread that are copied before they are written; of larger rings, each segment is
+/// copied twice.
 const THREAD_COPY_MAX: u64 = 64 << 20;
 /// Copies of segments whose memory is used again.
 const SPARE_MAX: usize = 256;
 /// Bytes that are copied at once where the program runs out of segments.
 const RESCUE_MAX: u64 = 256 << 20;
 
-/// What a file has beside what threads wrote.
+/// The parts of a file beside the threads' events.
 struct Frame<'a> {
     arena: &'a LiveArena,
     before: ClockReading,
@@ -88,8 +90,9 @@ impl Frame<'_> {
     }
 }
 
-/// Writes a file of calls that were kept of a running process since a clock reading: `kept` writes their chunks. `tool_version` is
-/// everycall's; `has_ended`: the process has. The output should be buffered.
+/// Writes a file of calls that were kept of a running process since a clock reading: `kept` writes
+/// their chunks. `tool_version` is everycall's; `has_ended`: the process has. The output should be
+/// buffered.
 ///
 /// # Errors
 ///
@@ -126,7 +129,8 @@ impl Snapshot<'_> {
         Frame { arena: self.arena, before: self.before, after: self.after }
     }
 
-    /// Writes the trace file and releases everything. `tool_version` is everycall's. The output should be buffered.
+    /// Writes the trace file and releases everything. `tool_version` is everycall's. The output
+    /// should be buffered.
     ///
     /// # Errors
     ///
@@ -135,7 +139,8 @@ impl Snapshot<'_> {
         let mut file = ChunkWriter::begin(output)?;
         let layout = *self.arena.layout();
         let header = self.arena.header();
-        // The layout was looked at when it was attached; what the header says now may be scribbled over.
+        // The layout was looked at when it was attached; what the header says now may be scribbled
+        // over.
         let (ring_size, thread_capacity) = (layout.ring_size, layout.thread_capacity);
         let mut summary = Summary { ring_size, thread_capacity, ..Summary::of(&header) };
         // What threads still write over comes first; tables stay.
@@ -168,8 +173,8 @@ impl Snapshot<'_> {
         Ok(summary)
     }
 
-    /// Writes the snapshot's threads alone, as chunks of a trace file that has the rest, and releases everything. `number` and `reason` are
-    /// the snapshot's.
+    /// Writes the snapshot's threads alone, as chunks of a trace file that has the rest, and
+    /// releases everything. `number` and `reason` are the snapshot's.
     ///
     /// # Errors
     ///
@@ -230,15 +235,15 @@ impl Snapshot<'_> {
         }
         if self.too_late > 0 {
             summary.warnings.push(format!(
-                "{} segments were overwritten before they could be pinned: everycall had to wait for a CPU; ask again, with a higher \
-                 priority (`nice -n -5`) or of larger rings",
+                "{} segments were overwritten before they could be pinned: everycall had to wait for a CPU; try \
+                again with a higher priority (`nice -n -5`) or larger rings",
                 self.too_late
             ));
         }
         if missing > 0 {
             summary.warnings.push(format!(
-                "{missing} segments were overwritten before they could be copied: the program writes more than {} meanwhile; \
-                 --last asks for less",
+                "{missing} segments were overwritten before they could be copied: the program wrote more than \
+                {} meanwhile; use --last to copy less",
                 u64::from(layout.extra_segments) * layout.segment_size
             ));
         }
@@ -282,7 +287,8 @@ fn rescue(arena: &LiveArena, pinner: &Pinner<'_>, threads: &mut [PinnedThread]) 
             }
             let Some(rest) = left.checked_sub(arena.layout().segment_size) else { return };
             left = rest;
-            // One that isn't there any more is looked for once more, and counted, when it is its thread's turn.
+            // A file that no longer exists is tried once more, and counted, when its thread is
+            // written.
             if let Some(bytes) = copy(arena, pinner, segment, Vec::new()) {
                 segment.copy = Some(bytes);
                 pinner.release(segment.index);
@@ -291,7 +297,8 @@ fn rescue(arena: &LiveArena, pinner: &Pinner<'_>, threads: &mut [PinnedThread]) 
     }
 }
 
-/// The bytes of a segment that is pinned, in memory that may have been used before: fresh pages take longer than what is copied into them.
+/// The bytes of a pinned segment, in memory that may have been used before: fresh pages take longer
+/// than copying into them.
 fn copy(
     arena: &LiveArena,
     pinner: &Pinner<'_>,

@@ -24,10 +24,10 @@
 //!
 //! The off form of an XRay entry is one instruction whose SIB byte is the call's opcode and whose
 //! displacement is the call's, so off and on differ in one byte (the third), and a thread that was
-//! stopped anywhere in one form finds whole instructions in the other. It touches no register,
-//! where the `jmp` costs up to 15 %. An exit's two forms differ in the first byte: where the
-//! displacement isn't there yet, it is written first, behind a `ret`, where nobody runs it. So
-//! these may lie anywhere.
+//! stopped anywhere in one form finds whole instructions in the other. It changes no register; a
+//! `jmp` instead would cost up to 15 %. An exit's two forms differ in the first byte: if the
+//! displacement isn't written yet, it is written first, behind a `ret`, where it is never executed.
+//! So these sites may have any alignment.
 //!
 //! The way of an event leads through the jump's displacement: one byte again, where XRay itself
 //! writes two.
@@ -36,12 +36,13 @@
 //! operand: opcode, operand, opcode, one after the other, are three steps after each of which the
 //! site is one harmless instruction of five bytes, with the same begin and end.
 //!
-//! A site may also go from calling one hook to calling another ([`Site::instead_of`]): by way of the form between, or of the off form.
-//! [`Site::of_call`] does the same with a call that the compiler has left.
+//! A site may also go from calling one hook to calling another ([`Site::instead_of`]): by way of
+//! the form between, or of the off form. [`Site::of_call`] does the same with a call that the
+//! compiler has left.
 //!
-//! [`Site::step`] says what to write next, given what is there. Each step leaves a site that any
-//! thread can run from any instruction boundary of the form before, and that is off or on.
-//! `docs/design/switching.md` says what the vendors promise.
+//! [`Site::step`] returns what to write next, given the current bytes. Each step leaves a site that
+//! any thread can run from any instruction boundary of the form before, and that is off or on.
+//! `docs/design/switching.md` says what the vendors guarantee.
 //!
 //! This room knows bytes. Where they are written, and when, is the caller's matter.
 #![no_std]
@@ -54,7 +55,7 @@ const RET: u8 = 0xc3;
 /// `test eax, imm32`.
 const TEST: u8 = 0xa9;
 const NOP5: [u8; 5] = [0x0f, 0x1f, 0x44, 0x00, 0x00];
-/// Behind its `ret` a NOP that nobody runs, so that disassemblers stay in step.
+/// Behind its `ret` is a NOP that is never executed, so that disassemblers stay in step.
 const RETURN5: [u8; 5] = [RET, 0x0f, 0x1f, 0x40, 0x00];
 const NOP3: [u8; 3] = [0x0f, 0x1f, 0x00];
 /// Third byte of the off form: with it, the first four bytes begin an 8-byte NOP.
@@ -94,13 +95,13 @@ pub enum Stores {
 /// Why a site was left as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// It holds bytes that no compiler and no step put there.
+    /// It contains bytes that no compiler and no step wrote.
     UnexpectedBytes,
     /// The hook is further away than a call reaches.
     OutOfReach,
-    /// A kind of sled that isn't an entry or exit.
+    /// A kind of sled other than entry or exit.
     UnknownKind,
-    /// It doesn't lie as the assembler step and clang lay sites.
+    /// Its alignment is not the one that the assembler step and clang give sites.
     Misplaced,
 }
 
@@ -138,7 +139,7 @@ enum Form {
     Nop,
     /// The same, before a `ret`.
     Return,
-    /// A sled before which nothing is decided: an entry, or a tail exit.
+    /// A sled that is run before any decision: an entry, or a tail exit.
     Through,
     /// A sled in the place of a `ret`.
     Exit,
@@ -164,7 +165,7 @@ fn displacement(call: u64, hook: u64) -> Result<[u8; 4], Refusal> {
     i32::try_from(distance).map(i32::to_le_bytes).map_err(|_| Refusal::OutOfReach)
 }
 
-/// Whether `length` bytes at `address` lie in one aligned 8-byte word.
+/// Whether `length` bytes at `address` are in one aligned 8-byte word.
 #[must_use]
 pub const fn is_in_word(address: u64, length: usize) -> bool {
     address % 8 + length as u64 <= 8
@@ -237,8 +238,8 @@ impl Site {
         }
     }
 
-    /// The next step on the way to `to`, given what the site holds, its [`Site::size`] bytes.
-    /// `None` where it is there.
+    /// The next step on the way to `to`, given the site's current [`Site::size`] bytes. `None` if
+    /// it has arrived.
     ///
     /// # Errors
     /// Where the bytes or their place aren't as expected.
@@ -349,7 +350,7 @@ impl Site {
         match [first, second] {
             [0x0f, 0x1f] if there == third => Ok(None),
             [0x0f, 0x1f] => Ok(Some(Step::new(2, &[third], true))),
-            // Behind the jump nobody sees it.
+            // Bytes behind the jump are never executed.
             [0xeb, 0x09] if there != third => Ok(Some(Step::new(2, &[third], false))),
             [0xeb, 0x09] if is_in_word(self.address, 2) => Ok(Some(Step::new(0, &NOP3[..2], true))),
             [0xeb, 0x09] => Err(Refusal::Misplaced),

@@ -10,7 +10,7 @@ use std::vec::Vec;
 
 const HOOK: u64 = 0x2000;
 
-/// A site as compiled, and what may lie before the place in an aligned word.
+/// A site as compiled, and the bytes that may precede it in an aligned word.
 fn all() -> Vec<(Site, Vec<u8>)> {
     let mut sites = Vec::new();
     for address in 0x1000..0x1010 {
@@ -150,7 +150,7 @@ fn go(
 fn every_state_on_every_way_is_whole_instructions_for_everybody() {
     for (site, compiled) in all() {
         for stores in [Stores::Words, Stores::Bytes] {
-            // Forms that may be there, each with the places where threads may be.
+            // Forms that a site may have, each with the places where threads may be.
             let mut seen = BTreeSet::from([compiled.clone()]);
             loop {
                 let before = seen.clone();
@@ -249,7 +249,8 @@ fn strangers_are_refused_at_every_byte() {
     assert_eq!(Site::of_nops(0, 0x1000, 0x1_0000_0000), Err(Refusal::OutOfReach));
     assert_eq!(Site::of_sled(0, 0x1000, 0x1_0000_0000), Err(Refusal::OutOfReach));
     assert!(Site::of_nops(0, 0x2000_0000, 0x1000).is_ok(), "backwards");
-    // Two bytes of a sled change at once when it leaves its compiled form: not across words.
+    // Two bytes of a sled change at once when it leaves its compiled form: they must not cross
+    // words.
     let odd = Site::of_sled(sled_kind::ENTRY, 0x1007, HOOK).unwrap();
     let mut bytes = SLED_JUMP.to_vec();
     let way = go(&odd, &mut bytes, Switch::On, Stores::Words, &mut BTreeSet::from([0]), &mut BTreeSet::new());
@@ -286,7 +287,8 @@ fn events_are_jumped_over_or_not() {
     }
 }
 
-/// Where what a thread runs from the site's begin calls, if it calls anything: every step is a whole instruction, and none that does anything else.
+/// The target of the call that a thread makes from the site's begin, if any: every step is a whole
+/// instruction, and none has another effect.
 fn called(site: &Site, bytes: &[u8]) -> Option<u64> {
     let mut decoder = Decoder::with_ip(64, bytes, site.address(), DecoderOptions::NONE);
     let mut called = None;

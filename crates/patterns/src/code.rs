@@ -2,7 +2,7 @@
 
 use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic};
 
-/// A function's code, as far as patterns ask for it.
+/// A function's code, as far as patterns need it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Code {
     /// Instructions, without those of the sites and without NOPs, which align loops.

@@ -48,7 +48,7 @@ impl fmt::Display for TableError {
             }
             TableError::NotUnderstood(path, reason) => write!(
                 f,
-                "{} is not an ELF file that can be read ({reason}); name a compiled program or library",
+                "{} is not a valid ELF file ({reason}); name a compiled program or library",
                 path.display()
             ),
             TableError::NoSites(path) => write!(
@@ -58,7 +58,8 @@ impl fmt::Display for TableError {
             ),
             TableError::Stripped(path) => write!(
                 f,
-                "{} is stripped, so nothing tells where its functions are; keep its symbols (leave out strip and -s), or \
+                "{} is stripped, so the addresses of its functions are unknown; keep its symbols (leave out \
+                strip and -s), or \
                  install its debug file",
                 path.display()
             ),
@@ -194,7 +195,7 @@ impl FunctionTable {
         &self.path
     }
 
-    /// What the file is recognised by; empty where it has nothing.
+    /// The file's build id; empty if it has none.
     #[must_use]
     pub fn build_id(&self) -> &[u8] {
         &self.build_id
@@ -254,14 +255,14 @@ impl FunctionTable {
         named.take(NAMES_FOR_SUGGESTIONS).map(|function| Names::of(&function.linkage_name).plain).collect()
     }
 
-    /// Runs of what is chosen, as image addresses in ascending order and apart. `is_chosen`: by the
-    /// index of each function.
+    /// Ranges of selected sites, as image addresses in ascending order, not adjacent. `is_chosen`:
+    /// by the index of each function.
     #[must_use]
     pub(crate) fn ranges(&self, is_chosen: &[bool]) -> Vec<(u64, u64)> {
         let chosen = |function: u32| is_chosen.get(function as usize).copied().unwrap_or(false);
         let mut ranges: Vec<(u64, u64)> = Vec::new();
         if self.is_plain {
-            // A hook is told any address of its function.
+            // A hook may get any address of its function.
             for (function, _) in self.functions.iter().zip(is_chosen).filter(|(_, chosen)| **chosen) {
                 let end = function.start.saturating_add(function.size.max(1));
                 match ranges.last_mut() {
@@ -374,7 +375,7 @@ fn nops(at: u64, bytes: &[u8], raw: &mut Vec<(u64, u64, u64, u32)>) {
     for (index, bytes) in (0..).zip(bytes.chunks_exact(Site::SIZE)) {
         let place: u64 = at + index * Site::SIZE as u64;
         let Some(site) = Site::read(bytes) else { continue };
-        // The other kinds stand before a `ret` or a jump of the function's own.
+        // The other kinds are before a `ret` or a jump of the function's own.
         let own = 0;
         if site.kind <= site_kind::RETURN {
             let of = |distance: i32| place.wrapping_add_signed(distance.into());
@@ -388,13 +389,13 @@ fn function_of(place: u64, distance: i32) -> u64 {
     (place + 4).wrapping_add_signed(distance.into())
 }
 
-/// The same of each XRay sled.
+/// The same for each XRay sled.
 fn sleds(at: u64, bytes: &[u8], raw: &mut Vec<(u64, u64, u64, u32)>) {
     for (index, bytes) in (0..).zip(bytes.chunks_exact(XraySled::SIZE)) {
         let place: u64 = at + index * XraySled::SIZE as u64;
         let Some(sled) = XraySled::read(bytes) else { continue };
         if sled.kind <= sled_kind::ENTRY_LOG_ARGS {
-            // An exit's sled is the function's `ret`.
+            // An exit's sled takes the place of the function's `ret`.
             let own = u32::from(sled.kind == sled_kind::EXIT);
             let function = (place + 8).wrapping_add_signed(sled.function);
             raw.push((place.wrapping_add_signed(sled.sled), function, SLED_SIZE, own));

@@ -1,4 +1,4 @@
-//! Which functions of a module are meant.
+//! Which functions of a module a pattern or selection matches.
 //!
 //! ```text
 //! names      demangled names, and globs and regular expressions over them

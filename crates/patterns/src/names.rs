@@ -1,6 +1,7 @@
 //! Which function names a pattern matches.
 //!
-//! A pattern is a name in which `*` stands for any text and `?` for any character. It is compared with these names of a function:
+//! A pattern is a name in which `*` stands for any text and `?` for any character. It is compared
+//! with these names of a function:
 //!
 //! - mangled, as the linker has it;
 //! - demangled;
@@ -20,7 +21,7 @@ use regex::{Regex, RegexBuilder};
 const LENGTH_MAX: usize = 1000;
 /// Bytes of a compiled regular expression.
 const REGEX_SIZE_MAX: usize = 1 << 20;
-/// Names that are suggested for one that isn't there.
+/// Limit on suggested names for a name without a match.
 const NEAR_MAX: usize = 3;
 /// What compilers call a scope without a name.
 const ANONYMOUS: &str = "(anonymous namespace)";
@@ -63,7 +64,7 @@ impl NamePattern {
         Ok(NamePattern { text: text.to_owned(), regex })
     }
 
-    /// A regular expression, which may match any part of a name. `text` is what is shown.
+    /// A regular expression, which may match any part of a name. `text` is how it is shown.
     ///
     /// # Errors
     ///
@@ -96,13 +97,13 @@ impl NamePattern {
             .any(|name| self.regex.is_match(name))
     }
 
-    /// Whether it means something with this name for people.
+    /// Whether it matches this demangled name, in full or in short form.
     #[must_use]
     pub fn matches_text(&self, name: &str) -> bool {
         self.regex.is_match(name) || self.regex.is_match(&short_name(name))
     }
 
-    /// Of `names`, those that are most like the pattern, best first.
+    /// Those of `names` that are most similar to the pattern, best first.
     pub fn near<'n>(&self, names: impl Iterator<Item = &'n str>) -> Vec<String> {
         let wanted = last(&self.text).to_lowercase();
         let mut found: Vec<(f64, &str)> = names
@@ -123,7 +124,7 @@ fn last(name: &str) -> &str {
 /// A function's names.
 #[derive(Clone, Debug)]
 pub struct Names {
-    /// The linker's, without what tells parts apart.
+    /// The linker's name without the suffix of a part.
     linkage: String,
     /// For people.
     full: String,
@@ -177,7 +178,8 @@ fn called(name: &str) -> [&str; 2] {
     [&name[begin..], &name[begin..]]
 }
 
-/// A name without result, template arguments, parameters and what stands behind them: `foo::bar` for `int foo::bar<int>(int) const`.
+/// A name without result, template arguments, parameters and qualifiers: `foo::bar` for `int
+/// foo::bar<int>(int) const`.
 fn plain(name: &str) -> String {
     let mut plain = String::new();
     let mut nesting = 0_u32;

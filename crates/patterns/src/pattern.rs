@@ -1,7 +1,7 @@
 //! What a function has to be to be meant.
 //!
-//! A pattern consists of conditions with ` & ` between them, all of which have to hold. Each may
-//! begin with `!`, which turns it round:
+//! A pattern consists of conditions combined by ` & `, all of which must be true. `!` before a
+//! condition negates it:
 //!
 //! | condition | functions |
 //! |---|---|
@@ -23,7 +23,8 @@ use crate::functions::FunctionTable;
 use crate::names::{NamePattern, Names};
 
 /// What conditions there are, for messages.
-const ALLOWED: &str = "a name such as handle_*, /REGEX/, file:GLOB, module:GLOB, addr:0x1234, size:<20 or has:loop, with ' & ' in between";
+const ALLOWED: &str = "a name such as handle_*, /REGEX/, file:GLOB, module:GLOB, addr:0x1234, size:<20 or \
+has:loop, or several combined by ' & '";
 /// Longest pattern.
 const LENGTH_MAX: usize = 4000;
 /// Most conditions in one.
@@ -73,14 +74,15 @@ impl Pattern {
     ///
     /// # Errors
     ///
-    /// It isn't understood, as a sentence that goes on after the pattern: what is wrong, what is allowed.
+    /// The pattern is invalid. The error continues a sentence that begins with the pattern: what is
+    /// wrong, what is allowed.
     pub fn new(text: &str) -> Result<Pattern, String> {
         let text = text.trim();
         if text.is_empty() {
-            return Err(format!("is empty; allowed is {ALLOWED}"));
+            return Err(format!("is empty; write {ALLOWED}"));
         }
         if text.ends_with(" &") || text.starts_with("& ") {
-            return Err(format!("has an empty condition; allowed is {ALLOWED}"));
+            return Err(format!("has an empty condition; write {ALLOWED}"));
         }
         if text.len() > LENGTH_MAX {
             return Err(format!("has more than {LENGTH_MAX} bytes"));
@@ -98,7 +100,7 @@ impl Pattern {
         &self.text
     }
 
-    /// The name that it asks for, if that is all it asks for.
+    /// The name pattern, if the pattern consists of nothing else.
     #[must_use]
     pub fn name(&self) -> Option<&NamePattern> {
         match self.conditions.as_slice() {
@@ -115,7 +117,7 @@ impl Pattern {
         })
     }
 
-    /// Whether it asks for what is known of linked functions only.
+    /// Whether it needs facts that are only known of linked functions.
     #[must_use]
     pub fn asks_for_link(&self) -> bool {
         self.conditions.iter().any(|condition| matches!(condition.kind, Kind::Module(_) | Kind::Address(..)))
@@ -143,7 +145,7 @@ pub(crate) trait Looked {
     fn start(&self) -> Option<u64>;
 }
 
-/// A function of a file: what patterns ask for is found out once.
+/// A function of a file: facts that patterns need are found out once.
 pub(crate) struct InTable<'t> {
     table: &'t mut FunctionTable,
     index: usize,
@@ -230,7 +232,7 @@ impl Condition {
             None => (false, text),
         };
         if rest.is_empty() {
-            return Err(format!("has an empty condition; allowed is {ALLOWED}"));
+            return Err(format!("has an empty condition; write {ALLOWED}"));
         }
         Ok(Condition { is_not, kind: Kind::new(rest)? })
     }
@@ -260,9 +262,12 @@ impl Kind {
                 );
             };
             let name = NamePattern::regex(text, expression);
-            return name
-                .map(Kind::Name)
-                .map_err(|error| format!("isn't a regular expression: {}", error.trim()));
+            // The error's other lines repeat the expression and point into it.
+            let reason = |error: String| {
+                let last = error.lines().last().unwrap_or_default().trim();
+                format!("isn't a regular expression: {}", last.trim_start_matches("error: "))
+            };
+            return name.map(Kind::Name).map_err(reason);
         }
         // `file::open` is a name.
         let keyed = |key: &str| text.strip_prefix(key).filter(|rest| !rest.starts_with(':'));
@@ -280,15 +285,17 @@ impl Kind {
         }
         match keyed("has:") {
             Some("loop") => return Ok(Kind::Loop),
-            Some(other) => return Err(format!("asks for has:{other}; allowed is has:loop")),
+            Some(other) => {
+                return Err(format!("has the unknown condition has:{other}; only has:loop is possible"));
+            }
             None => {}
         }
         NamePattern::new(text).map(Kind::Name)
     }
 }
 
-/// The conditions of a pattern: ` & ` separates them, which no name and no part of one contains; not
-/// within a regular expression.
+/// The conditions of a pattern: ` & ` separates them, which no name and no part of one contains;
+/// not within a regular expression.
 fn split(text: &str) -> Vec<&str> {
     let mut conditions = Vec::new();
     let mut rest = text;
@@ -339,7 +346,7 @@ fn address(text: &str) -> Result<Kind, String> {
     match parsed {
         Some((first, last)) if first <= last => Ok(Kind::Address(first, last)),
         _ => Err(format!(
-            "has the address {text:?}; addresses are those in the file, as `nm` shows them: addr:0x1234 or addr:0x1000-0x2000"
+            "has the invalid address {text:?}; write addresses as `nm` shows them: addr:0x1234 or addr:0x1000-0x2000"
         )),
     }
 }
@@ -357,7 +364,9 @@ fn size(text: &str) -> Result<Kind, String> {
         Some(Kind::Size(comparison, number))
     });
     parsed.ok_or_else(|| {
-        format!("has the size {text:?}; sizes are numbers of instructions: size:<20, size:>=100 or size:=1")
+        format!(
+            "has the invalid size {text:?}; write a number of instructions: size:<20, size:>=100 or size:=1"
+        )
     })
 }
 

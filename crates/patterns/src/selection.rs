@@ -12,7 +12,7 @@ const LIST_SIZE_MAX: u64 = 16 << 20;
 /// One rule of a selection.
 #[derive(Clone, Debug)]
 pub struct Rule {
-    /// Whether what it matches is recorded, rather than left out.
+    /// Whether the functions that it matches are recorded; otherwise they are left out.
     pub is_in: bool,
     /// What it matches.
     pub pattern: Pattern,
@@ -95,14 +95,14 @@ pub struct Selection {
 }
 
 impl Selection {
-    /// Without rules: everything, or nothing.
+    /// A selection without rules: everything, or nothing.
     #[must_use]
     pub fn all_or_none(all: bool) -> Selection {
         Selection { rules: Vec::new(), others: all }
     }
 
-    /// What `--only` and `--not` mean: `only` selects, and nothing else is recorded if there is one;
-    /// then `not` leaves out. Each is a pattern, or `@FILE` for a list.
+    /// The selection of `--only` and `--not`: with `only`, nothing but its functions is recorded;
+    /// then `not` leaves out functions. Each is a pattern, or `@FILE` for a list.
     ///
     /// # Errors
     ///
@@ -118,7 +118,8 @@ impl Selection {
         Ok(selection)
     }
 
-    /// Adds a pattern, or the rules of a list for `@FILE`. A rule without a sign has that of `is_in`.
+    /// Adds a pattern, or the rules of a list for `@FILE`. A rule without a sign has that of
+    /// `is_in`.
     ///
     /// # Errors
     ///
@@ -135,7 +136,7 @@ impl Selection {
 
     /// Adds a rule.
     pub fn push(&mut self, rule: Rule) {
-        // All before a rule for everything have no effect any more.
+        // Rules before one for everything have no effect any more.
         if rule.pattern.text() == "*" {
             self.rules.clear();
         }
@@ -243,7 +244,7 @@ impl Selection {
         Resolved { ranges: table.ranges(&is_on), is_on, on, all, matched }
     }
 
-    /// For rules that match nothing: names of `names` that are most like those that they ask for.
+    /// For rules that match nothing: those of `names` that are most similar to their names.
     #[must_use]
     pub fn near(rule: &Rule, names: &[String]) -> Vec<String> {
         let mut near: Vec<String> =

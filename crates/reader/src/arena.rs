@@ -1,8 +1,8 @@
 //! Arenas: the shared memory of a traced process, live or left behind, read in place.
 //!
-//! Only what is asked for is read, so an arena of many gigabytes that is mostly untouched costs
-//! nothing. Memory that a running process writes may change between two looks; a segment that was
-//! overwritten meanwhile is noticed and left out.
+//! Only requested parts are read, so an arena of many gigabytes that is mostly untouched costs
+//! nothing. Memory that a running process writes may change between two reads; a segment that was
+//! overwritten meanwhile is detected and left out.
 
 use std::collections::HashSet;
 use std::io;
@@ -28,20 +28,20 @@ pub struct ArenaImage<'a> {
     bytes: Box<dyn ReadAt + 'a>,
     header: ArenaHeader,
     recording: Recording,
-    /// The segments that hold something: one thread's after the other's, by number.
+    /// The segments that contain events, grouped by thread, in the order of their numbers.
     segments: Vec<Segment>,
     /// Which open-call stack each thread has.
     stacks: Vec<Option<u32>>,
 }
 
-/// Thread slots that are looked at; arenas have some thousands.
+/// Limit on thread slots that are read; real arenas have some thousands.
 const THREADS_MAX: u32 = 1 << 16;
-/// Segments that are looked at.
+/// Limit on segments that are read.
 const SEGMENTS_MAX: u32 = 1 << 26;
-/// Bytes of paths that are looked at; an arena has room for a megabyte.
+/// Limit on bytes of paths that are read; a real arena has room for a megabyte.
 const PATHS_MAX: u64 = 16 << 20;
 
-/// Where a segment lies, and whose it is.
+/// A segment's place and its thread.
 #[derive(Clone, Copy, Debug)]
 struct Segment {
     index: u32,
@@ -77,7 +77,7 @@ impl<'a> ArenaImage<'a> {
         &self.header
     }
 
-    /// The module table as it stands in the arena, with the bytes that its paths lie in.
+    /// The module table as the arena contains it, with the bytes of its paths.
     ///
     /// # Errors
     /// Where reading fails.
@@ -95,7 +95,7 @@ impl<'a> ArenaImage<'a> {
         self.bytes.read_full_at(at, bytes).is_ok_and(|count| count == bytes.len())
     }
 
-    /// The table of children as it stands in the arena.
+    /// The table of children as the arena contains it.
     ///
     /// # Errors
     /// Where reading fails.
@@ -104,7 +104,7 @@ impl<'a> ArenaImage<'a> {
         self.table(self.header.children_offset, count)
     }
 
-    /// The open-call stack of a thread as it stands in the arena, without the sentinel.
+    /// The open-call stack of a thread as the arena contains it, without the sentinel.
     #[must_use]
     pub fn open_call_entries(&self, key: ThreadKey) -> Vec<arena::OpenCall> {
         /// Entries that are read together; most stacks are shallow.
@@ -288,7 +288,8 @@ impl ArenaSegments<'_> {
         let header = &self.image.header;
         let (at, number) = (header.segment_at(segment.index), segment.number);
         let unreadable = |error: std::io::Error| Warning::Unreadable { at, kind: error.kind() };
-        // Its record first, and once more afterwards: a writer clears a segment from its front before it writes there again.
+        // Its record first, and once more afterwards: a writer clears a segment from its front
+        // before it writes there again.
         let mut before = [0; 4 * event::WORD_SIZE];
         self.image.bytes.read_full_at(at, &mut before).map_err(unreadable)?;
         let mut bytes = vec![0; header.segment_size as usize];
@@ -306,8 +307,8 @@ impl ArenaSegments<'_> {
         Ok(())
     }
 
-    /// Looks once more at the words of the newest segment that are zero: where a thread goes on meanwhile, their events were just
-    /// being written.
+    /// Reads again the words of the newest segment that were zero: a running thread may have been
+    /// writing their events.
     fn look_again(&self, segment: &Segment, words: &mut [u64]) {
         if words.iter().all(|word| *word as u32 != 0) {
             return;

@@ -30,7 +30,7 @@ impl Chunk {
     }
 }
 
-/// Bytes that a search for the next chunk looks at together.
+/// Bytes that the search for the next chunk reads at once.
 const SEARCH_BLOCK: usize = 64 << 10;
 
 /// Goes from chunk to chunk.
@@ -51,7 +51,7 @@ impl<'a> Chunks<'a> {
         self.next
     }
 
-    /// The next chunk; what is none is skipped and reported.
+    /// The next chunk; bytes that are not a chunk are skipped and reported.
     pub fn next_chunk(&mut self, warnings: &mut Vec<Warning>) -> Option<Chunk> {
         let begin = self.next;
         if begin >= self.size {
@@ -62,7 +62,7 @@ impl<'a> Chunks<'a> {
             None => self.search(begin + CHUNK_ALIGN, warnings),
         };
         let skipped = chunk.map_or(self.size, |chunk| chunk.at) - begin;
-        // Less than a header at the end is where a cut file ends, which is reported as that.
+        // A file that ends with less than a header is reported as truncated.
         if skipped > 0 && (chunk.is_some() || skipped >= ChunkHeader::SIZE as u64) {
             warn(warnings, Warning::Skipped { at: begin, bytes: skipped });
         }

@@ -6,7 +6,8 @@ use everycall_format::{Wire, ect};
 use crate::model::{Dropped, DroppedCalls, Recording};
 use crate::payload::{Array, TABLE_MAX};
 
-/// Takes in what the process with index `process` has dropped. `Err` says what is wrong with it.
+/// Adds what the process with index `process` has dropped. `Err` says what is wrong with the
+/// payload.
 pub(crate) fn read_dropped(
     bytes: &[u8],
     process: usize,

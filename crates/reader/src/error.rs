@@ -1,5 +1,5 @@
-//! What can be wrong with an input: errors, after which there is nothing to read, and warnings, after
-//! which there is.
+//! What can be wrong with an input. After an error, nothing can be read; after a warning, the rest
+//! can.
 
 use std::fmt;
 use std::io;
@@ -10,7 +10,7 @@ use std::io;
 pub enum Error {
     /// The device failed.
     Io(io::Error),
-    /// It is not a trace file; this is what it looks like.
+    /// Not a trace file; the value says what it looks like.
     NotATrace(Found),
     /// It was written by a newer everycall whose files this one would misread.
     Newer {
@@ -26,7 +26,7 @@ pub enum Error {
     },
     /// An arena of another version.
     ArenaVersion(u32),
-    /// A module's file that was asked for can't be given.
+    /// The requested file of a module can't be read.
     ModuleImage {
         /// Index of the module.
         module: u32,
@@ -74,7 +74,7 @@ impl fmt::Display for Found {
         let text = match self {
             Found::Empty => "an empty file",
             Found::CutHeader(count) => {
-                return write!(f, "a trace file that was cut at byte {count}, within its header");
+                return write!(f, "a trace file truncated at byte {count}, within its header");
             }
             Found::Elf => "an ELF file (a program, shared object or core dump)",
             Found::Gzip => "gzip data",
@@ -178,14 +178,14 @@ pub enum Warning {
         /// How many.
         count: u64,
     },
-    /// Chunks are missing between two that are there.
+    /// Chunks are missing between two that were read.
     ChunksMissing {
         /// Number of the first one.
         first: u32,
         /// How many.
         count: u32,
     },
-    /// The file holds more or fewer bytes than its last chunk says.
+    /// The file is longer or shorter than its last chunk says.
     Length {
         /// What the file says.
         expected: u64,
@@ -205,10 +205,10 @@ pub enum Warning {
     SegmentsMissing {
         /// Thread.
         tid: u32,
-        /// Segments that are missing or damaged.
+        /// Segments are missing or damaged.
         count: u64,
     },
-    /// A segment that doesn't begin with its own record was left out.
+    /// A segment was left out because it doesn't begin with its own segment record.
     SegmentInvalid {
         /// Thread.
         tid: u32,
@@ -234,7 +234,7 @@ pub enum Warning {
         /// How many were kept.
         kept: usize,
     },
-    /// More warnings, which were not kept.
+    /// So many further warnings were not stored.
     More {
         /// How many.
         count: u64,
@@ -252,7 +252,7 @@ impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Warning::Cut { at } => {
-                write!(f, "the file was cut at byte {at}; everything before that was read")
+                write!(f, "the file is truncated at byte {at}; everything before it was read")
             }
             Warning::HeaderDamaged => {
                 write!(f, "the file's header is damaged; its chunks were read all the same")
@@ -303,7 +303,7 @@ impl fmt::Display for Warning {
     }
 }
 
-/// What a chunk holds, for people; plural.
+/// What a chunk contains, for people; plural.
 fn chunk_name(kind: u32) -> &'static str {
     use everycall_format::ect::chunk;
     match kind {
@@ -325,7 +325,7 @@ fn chunk_name(kind: u32) -> &'static str {
     }
 }
 
-/// Warnings that are kept; a hostile input could give any number.
+/// Limit on stored warnings: a hostile input could cause any number.
 const WARNINGS_MAX: usize = 256;
 
 /// Adds a warning, or counts it where there are many already.

@@ -1,9 +1,9 @@
 //! From the words of a segment to events with full time.
 //!
-//! Each segment stands on its own: its first record carries the upper half of the counter, and a
-//! plain event belongs to the upper half that was last told before it in slot order. Events come in
-//! slot order, which is not the order of time (a signal handler that runs between a hook's clock read
-//! and its slot writes first).
+//! Each segment can be decoded alone: its first record contains the upper half of the counter, and
+//! a plain event uses the last upper half before it in slot order. Events come in slot order, which
+//! is not the order of time (a signal handler that runs between a hook's clock read and its slot
+//! writes first).
 
 pub use everycall_format::label::Name;
 
@@ -12,7 +12,7 @@ use everycall_format::event::{ESCAPE_FIRST, EXIT, OFFSET_MASK, Word, caller, gap
 /// What happened in one slot, or a few that belong together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, in full ticks. For what has no time of its own, that of the event before it.
+    /// Time in ticks. An event without a time of its own has that of the event before it.
     pub ticks: u64,
     /// Place of its first word within the segment.
     pub slot: u32,
@@ -69,36 +69,41 @@ pub enum EventKind {
         /// Process address.
         address: u64,
     },
-    /// The program said something: a label, an instant, the begin or end of a span. [`label_name`] gives its name.
+    /// The program said something: a label, an instant, the begin or end of a span. [`label_name`]
+    /// gives its name.
     Label {
         /// A class and flags of [`everycall_format::label`].
         detail: u8,
-        /// Its value; 0 where the flags say that there is none.
+        /// Its value; 0 if the flags say that it has none.
         value: u64,
     },
     /// The program wrote a log line. [`crate::log_line`] shows it.
     Log,
-    /// The program emitted an event by XRay's interface. [`crate::xray_event::xray_event_text`] shows it.
+    /// The program emitted an event by XRay's interface. [`crate::xray_event::xray_event_text`]
+    /// shows it.
     XrayEvent,
     /// Recording was off, and is on again from here. Not of stacks: [`EventKind::Resumed`].
     Gap {
-        /// When it went off, in full ticks.
+        /// When recording went off, in ticks.
         from_ticks: u64,
-        /// Calls that ended meanwhile, as far as stack pointers told.
+        /// Calls that ended meanwhile, as far as stack pointers show it.
         left: u32,
         /// One of [`everycall_format::event::gap`].
         why: u8,
     },
-    /// No thread ran this stack, and one runs it again from here: [`everycall_format::event::gap::SUSPENDED`]. No call ended meanwhile.
+    /// No thread ran this stack, and one runs it again from here:
+    /// [`everycall_format::event::gap::SUSPENDED`]. No call ended meanwhile.
     Resumed {
         /// When it was left, in full ticks.
         from_ticks: u64,
-        /// The kernel's number of the thread that goes on with it; 0 where the record doesn't say.
+        /// The kernel's id of the thread that continues the stack; 0 if the record doesn't say.
         thread: u32,
-        /// It may be another stack in the same memory, so that the call that comes next may not be called by those that are open.
+        /// It may be another stack in the same memory, so the open calls may not be the callers of
+        /// the next call.
         maybe_another: bool,
     },
-    /// Where the next call was made, as open calls don't tell whose it is: [`everycall_format::event::kind::CALLER`].
+    /// Where the next call was made, because open calls don't show its caller:
+    /// [`everycall_format::event::kind::CALLER`].
     Caller {
         /// The last byte of the instruction that called; `None` where that is in no module.
         offset: Option<u32>,
@@ -117,7 +122,7 @@ pub enum EventKind {
         /// One of [`everycall_format::event::loss`].
         why: u8,
     },
-    /// Slots that were reserved and never written, or not completely: so many events are missing.
+    /// Slots that were reserved but never written, or only partly: so many events are missing.
     Hole {
         /// How many.
         count: u64,
@@ -131,7 +136,8 @@ pub enum EventKind {
     Malformed,
 }
 
-/// Whether `words` begin with the record of segment `number`, as those of every valid segment do.
+/// Whether `words` begin with the record of segment `number`, as the words of every valid segment
+/// do.
 #[must_use]
 pub fn begins_segment(words: &[u64], number: u64) -> bool {
     matches!(
@@ -173,7 +179,8 @@ impl<'a> Events<'a> {
         Events { words, next: 0, high: 0, ticks: 0 }
     }
 
-    /// Anything but a plain entry or exit. `None` for epoch records and fillers, which are no events.
+    /// Anything but a plain entry or exit. `None` for epoch records and fillers, which are no
+    /// events.
     #[cold]
     fn longer(&mut self, slot: usize, word: u64) -> Option<EventKind> {
         let (ticks_low, kind, count, detail) = match Word::decode(word) {
@@ -259,7 +266,7 @@ impl<'a> Events<'a> {
         Some(event)
     }
 
-    /// Whether all `count` following words of a record are there, and the first of their payloads.
+    /// Whether all `count` following words of a record exist, and the first of their payloads.
     fn payload(&self, from: usize, kind: u8, count: usize) -> Option<Payload> {
         let mut payload = Payload { values: [0; Payload::KEPT], count: count.min(Payload::KEPT) };
         for (place, word) in self.words.get(from..from + count)?.iter().enumerate() {

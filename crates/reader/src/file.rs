@@ -21,8 +21,8 @@ use crate::source::ReadAt;
 use crate::triggers;
 use crate::words;
 
-/// Bytes of a chunk's payload that are read at once: what is larger is damaged, or made to take memory. (Modules' files are read piece by
-/// piece.)
+/// Bytes of a chunk's payload that are read at once. A larger payload is damaged, or hostile.
+/// (Modules' files are read piece by piece.)
 const PAYLOAD_MAX: u64 = 64 << 20;
 /// A module's file may unpack to so many bytes, ...
 const IMAGE_BASE: u64 = 64 << 20;
@@ -41,7 +41,7 @@ pub struct TraceFile<'a> {
     images: HashMap<usize, Chunk>,
 }
 
-/// Where the parts of a thread lie.
+/// Offsets of a thread's parts.
 #[derive(Clone, Debug, Default)]
 struct ThreadChunks {
     thread: Option<Chunk>,
@@ -76,7 +76,8 @@ impl<'a> TraceFile<'a> {
         self.size
     }
 
-    /// Leaves out all snapshots but those that `is_wanted`; everything else stays, [`Recording::kept`] too.
+    /// Leaves out all snapshots except those for which `is_wanted` returns true; the rest stays,
+    /// including [`Recording::kept`].
     pub fn select_snapshots(&mut self, is_wanted: impl Fn(&Snapshot) -> bool) {
         let mut places = HashMap::new();
         let mut index = 0;
@@ -93,7 +94,7 @@ impl<'a> TraceFile<'a> {
         self.threads = threads.filter_map(|(key, chunks)| Some((moved(key)?, chunks))).collect();
     }
 
-    /// Whether the file of a module was kept in the trace, because another one has its path now.
+    /// Whether the trace contains a module's file, because another file has its path now.
     #[must_use]
     pub fn has_module_image(&self, module: u32) -> bool {
         self.image_of(module).is_some()
@@ -103,7 +104,8 @@ impl<'a> TraceFile<'a> {
         self.images.get(&self.recording.modules.get(module as usize)?.same_file)
     }
 
-    /// Writes the kept file of a module to `out`, as it was when it was mapped; tells its bytes.
+    /// Writes the stored file of a module to `out`, as it was when it was mapped, and returns its
+    /// size in bytes.
     ///
     /// # Errors
     /// Where there is none, it is damaged, or `out` fails. What was written before is worthless then.
@@ -145,7 +147,7 @@ impl<'a> TraceFile<'a> {
         Ok(bytes)
     }
 
-    /// As much of a chunk's payload as is there.
+    /// The part of a chunk's payload that the file contains.
     fn payload_unchecked(&self, chunk: &Chunk) -> Result<Vec<u8>, Warning> {
         let unreadable = |error: io::Error| Warning::Unreadable { at: chunk.at, kind: error.kind() };
         let there = chunk.length.min(self.size.saturating_sub(chunk.payload_at()));
@@ -169,7 +171,7 @@ impl<'a> TraceFile<'a> {
     }
 }
 
-/// Copies, and tells the failures of either side apart.
+/// Copies; errors of reading and of writing are returned separately.
 fn copy(from: &mut impl Read, out: &mut dyn Write) -> Result<u64, Error> {
     let mut buffer = vec![0; 64 << 10];
     let mut total = 0;
@@ -252,7 +254,7 @@ impl std::fmt::Debug for TraceFile<'_> {
     }
 }
 
-/// Checks the file's header; tells where the first chunk is.
+/// Checks the file's header and returns the offset of the first chunk.
 fn read_header(source: &dyn ReadAt, warnings: &mut Vec<Warning>) -> Result<u64, Error> {
     let mut bytes = [0; FileHeader::SIZE];
     let count = source.read_full_at(0, &mut bytes)?;
@@ -473,7 +475,7 @@ impl Indexer {
         Ok(())
     }
 
-    /// The snapshot with a number; one without facts where its own chunk is lost.
+    /// The snapshot with a number; one without facts if its own chunk is lost.
     fn snapshot(&mut self, recording: &mut Recording, number: u32) -> Option<usize> {
         if let Some(index) = self.snapshots.get(&number) {
             return Some(*index);
@@ -498,7 +500,7 @@ impl Indexer {
         Some(index)
     }
 
-    /// Notes whose events a chunk holds. Its checksum is looked at when it is read.
+    /// Notes which thread's events a chunk contains. Its checksum is compared when it is read.
     fn events(&mut self, file: &mut TraceFile<'_>, chunk: Chunk, warnings: &mut Vec<Warning>) {
         let mut bytes = [0; EventsRecord::SIZE];
         let there = file.source.read_full_at(chunk.payload_at(), &mut bytes).unwrap_or(0);

@@ -6,13 +6,14 @@
 //! arena image -- ArenaImage ---/                       \-- open calls
 //! ```
 //!
-//! Every number in the input is a stranger's: nothing is allocated before its bytes are there, a
-//! damaged part costs that part alone, and what was left out comes back as a [`Warning`]. The crate
+//! Every number in the input is untrusted: memory is only allocated for bytes that exist, damage
+//! affects only the damaged part, and what was left out is reported as a [`Warning`]. The crate
 //! opens no files, symbolizes nothing and draws nothing; times stay in ticks.
 
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
-// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`, because these macros panic if standard error can't
+// be written.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

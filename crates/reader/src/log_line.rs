@@ -1,6 +1,8 @@
-//! Log lines: a format of `printf` and raw arguments, formatted here. Formats and arguments may be anything.
+//! Log lines: a format of `printf` and raw arguments, formatted here. Formats and arguments may be
+//! anything.
 //!
-//! An argument is shown as its recorded type allows, whatever the conversion wants: nothing is read beyond the record.
+//! An argument is shown as its recorded type allows, whatever the conversion wants: nothing is read
+//! beyond the record.
 
 use std::fmt::Write;
 
@@ -56,7 +58,8 @@ pub enum LogArgument {
     Text(LogText),
 }
 
-/// The payloads of the log record that begins at `slot` of `words`; none where there is no such record.
+/// The payloads of the log record that begins at `slot` of `words`; none where there is no such
+/// record.
 pub fn log_payloads(words: &[u64], slot: u32) -> impl Iterator<Item = u32> {
     let mut record = words.get(slot as usize..).unwrap_or_default().iter().copied().map(Word::decode);
     let count = match record.next() {
@@ -69,7 +72,8 @@ pub fn log_payloads(words: &[u64], slot: u32) -> impl Iterator<Item = u32> {
     })
 }
 
-/// The address of the format of the log record that begins at `slot` of `words`; `None` where the record holds the format.
+/// The address of the format of the log record that begins at `slot` of `words`; `None` where the
+/// record holds the format.
 #[must_use]
 pub fn format_address(words: &[u64], slot: u32) -> Option<u64> {
     let mut payloads = log_payloads(words, slot);
@@ -207,7 +211,8 @@ fn formatted(format: &[u8], arguments: &[LogArgument]) -> String {
     text
 }
 
-/// The conversion at the beginning of `format`: its bytes, and what it becomes; `None` to show it as it stands.
+/// The conversion at the beginning of `format`: its bytes, and what it becomes; `None` to show it
+/// as it stands.
 fn convert<'a>(
     format: &[u8],
     arguments: &mut (impl Iterator<Item = &'a LogArgument> + Clone),

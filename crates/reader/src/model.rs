@@ -1,4 +1,4 @@
-//! What a recording holds, apart from its events, whether it came from a file or an arena.
+//! The contents of a recording apart from its events, whether it came from a file or an arena.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -16,21 +16,23 @@ pub struct Recording {
     pub clock: Vec<ClockReading>,
     /// Traced processes, in the order of the file. There is at least one.
     pub processes: Vec<Process>,
-    /// Modules of all processes, those of each process side by side; a module's place is its index everywhere.
+    /// Modules of all processes, grouped by process; other tables refer to a module by its index
+    /// here.
     pub modules: Vec<Module>,
     /// Processes that descend from the traced ones and were not followed.
     pub children: Vec<Child>,
     /// How the program that `record` started ended, where somebody saw it.
     pub process_end: Option<ProcessEnd>,
-    /// Snapshots in the order of the file. An arena holds one.
+    /// Snapshots in the order of the file. An arena contains one.
     pub snapshots: Vec<Snapshot>,
     /// Triggers.
     pub triggers: Vec<Trigger>,
-    /// Calls that were kept for them, in the order of their ends.
+    /// Kept calls, in the order of their ends.
     pub kept: Vec<KeptCall>,
     /// Short calls that were dropped, by process and snapshot.
     pub dropped: Vec<Dropped>,
-    /// What one session asked for, where the file is that session's: the calls of its process that aren't among these are left out.
+    /// What one session requested, if the file was written by `everycall trace`: all other calls of
+    /// its process are left out.
     pub session: Option<Session>,
     /// What was damaged, missing or not understood.
     pub warnings: Vec<Warning>,
@@ -39,7 +41,7 @@ pub struct Recording {
 /// What a session asked for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Session {
-    /// Its name. Bytes, because nothing makes them UTF-8.
+    /// Its name, as bytes, because it need not be UTF-8.
     pub name: Vec<u8>,
     /// Index of its process.
     pub process: usize,
@@ -59,7 +61,8 @@ pub struct Session {
     pub some_threads: bool,
 }
 
-/// First addresses of functions and the addresses behind their last ones, as in the module's file, in order and apart.
+/// First addresses of functions and the addresses behind their last ones, as in the module's file,
+/// in order and apart.
 pub type FunctionRanges = Vec<(u64, u64)>;
 
 /// Functions of modules.
@@ -73,7 +76,7 @@ pub struct FunctionSet {
     pub modules: Vec<(Vec<u8>, FunctionRanges)>,
 }
 
-/// Texts about the recording. Bytes, because nothing makes them UTF-8; empty where unknown.
+/// Texts about the recording, as bytes, because they need not be UTF-8; empty if unknown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Meta {
     /// Version of the everycall that wrote the file.
@@ -96,21 +99,22 @@ pub struct Meta {
     pub invariant_counter: Option<bool>,
 }
 
-/// A traced process: one program's run in it. A process that executed another traced program is two of them.
+/// A traced process: one program's run in it. A process that executed another traced program is two
+/// of them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     /// Process id; 0 where it isn't known.
     pub pid: u32,
     /// Its parent's.
     pub parent_pid: u32,
-    /// Index in [`Recording::processes`] of the process that it was forked from, or whose program it replaced, or that
-    /// started it.
+    /// Index in [`Recording::processes`] of the process that it was forked from, or whose program
+    /// it replaced, or that started it.
     pub parent: Option<usize>,
     /// How it came to be traced.
     pub origin: Origin,
     /// When it began to be traced, in ticks; `None` where the input doesn't say.
     pub start_ticks: Option<u64>,
-    /// When it was over or last looked at, in ticks; `None` where the input doesn't say.
+    /// When it ended or was last seen, in ticks; `None` if the input doesn't say.
     pub end_ticks: Option<u64>,
     /// Why it ends there.
     pub ending: Ending,
@@ -155,8 +159,8 @@ pub enum Ending {
 pub struct Module {
     /// Index in [`Recording::processes`].
     pub process: usize,
-    /// Index of the first module in [`Recording::modules`] that is the same file: one program runs in many processes,
-    /// and its functions are the same in all of them.
+    /// Index of the first module in [`Recording::modules`] that is the same file: one program runs
+    /// in many processes, and its functions are the same in all of them.
     pub same_file: usize,
     /// Path, as bytes; empty where it isn't known.
     pub path: Vec<u8>,
@@ -189,7 +193,7 @@ pub struct Module {
 }
 
 impl Module {
-    /// Whether the entry was completed; an incomplete one keeps its index but holds no code.
+    /// Whether the entry was completed; an incomplete entry keeps its index but contains no code.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.end > self.start
@@ -201,7 +205,7 @@ impl Module {
         String::from_utf8_lossy(&self.path)
     }
 
-    /// Whether it has sites of mode `nops` or XRay sleds.
+    /// Whether it has sites of mode `nops` or of XRay.
     #[must_use]
     pub fn has_sites(&self) -> bool {
         self.flags & (module_flags::NOPS | module_flags::XRAY) != 0
@@ -291,9 +295,9 @@ pub struct Thread {
     pub name: Vec<u8>,
     /// When the thread took its ring, in ticks.
     pub start_ticks: u64,
-    /// Number of its oldest segment that is there. Those before it were overwritten.
+    /// Number of its oldest segment that exists. Those before it were overwritten.
     pub first_segment: u64,
-    /// Segments that are there, or that the file says are there.
+    /// Number of its segments that exist, or that exist according to the file.
     pub segments: u64,
     /// Frames that were left without an exit.
     pub unwound: u64,
@@ -301,12 +305,14 @@ pub struct Thread {
     pub orphan_exits: u64,
     /// Events that were dropped because the slow path was busy.
     pub lost_busy: u64,
-    /// Events deeper than the open-call stack; they are among the others all the same.
+    /// Events beyond the depth limit of the open-call stack; they are also included in the other
+    /// counts.
     pub deep: u64,
-    /// Of a fiber, a stack that threads run which isn't their own: its number in its process, from 1. Its `tid` is that of the
-    /// thread that ran it last.
+    /// Of a fiber, a stack that threads run which isn't their own: its number in its process, from
+    /// 1. Its `tid` is that of the thread that ran it last.
     pub fiber: Option<u32>,
-    /// Short calls that it and the slot's threads before it had dropped; compared with [`crate::event::EventKind::Dropped`].
+    /// Short calls that it and the slot's threads before it had dropped; compared with
+    /// [`crate::event::EventKind::Dropped`].
     pub dropped: u64,
 }
 
@@ -362,46 +368,47 @@ impl<T: Source + ?Sized> Source for &T {
 
 /// Goes through the segments of one thread.
 pub trait SegmentCursor {
-    /// Puts the words of the next segment into `words` and gives its number, which is higher than
+    /// Puts the words of the next segment into `words` and returns its number, which is higher than
     /// those before. The first word begins a valid segment record. Unwritten words at the end of
-    /// the last segment are left out; a zero before that is a lost event. `Err` where something
-    /// had to be left out; going on is possible. `None` at the end, for good.
+    /// the last segment are left out; a zero before the end is a lost event. `Err` means that
+    /// something was left out; later calls can still succeed. `None` marks the end.
     fn next_segment(&mut self, words: &mut Vec<u64>) -> Option<Result<u64, Warning>>;
 
-    /// Events that are known to be missing right before the segment that came last, behind the one before it; at the end, those
-    /// behind the last one. 0 where nobody counted.
+    /// Events known to be missing directly before the segment that was returned last; after the
+    /// end, those missing behind the last segment. 0 if they were not counted.
     fn lost_before(&self) -> u64 {
         0
     }
 }
 
-/// A trigger of the recording, and what came of it.
+/// A trigger of the recording, and its results.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Trigger {
     /// As it was written, such as `handle_request > 20ms`.
     pub text: Vec<u8>,
     /// Functions that it names, in all modules.
     pub functions: u64,
-    /// Functions of these whose first calls weren't looked at: the program went on before the recorder had named them.
+    /// Functions of these whose first calls were not checked, because the program continued before
+    /// the recorder had named them.
     pub late: u64,
-    /// Functions beside these that it names, and whose calls were never looked at: there was no room for them.
+    /// Further functions that match but were not armed, because there was no room for them.
     pub not_armed: u64,
     /// Calls that met its condition.
     pub fired: u64,
-    /// Calls of these that were kept.
+    /// Kept calls of these functions.
     pub kept: u64,
-    /// Calls of these that were to be kept and couldn't be.
+    /// Calls of these functions that met the condition but could not be kept.
     pub missed: u64,
 }
 
-/// The calls of a process that were dropped because they were short and called nothing that was recorded.
+/// The calls of a process that were dropped because they were short and contained no recorded call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dropped {
     /// [`Snapshot::number`](crate::Snapshot::number) of the snapshot at which they were counted.
     pub snapshot: u32,
     /// Index in [`Recording::processes`].
     pub process: usize,
-    /// Calls that took less, in nanoseconds, were dropped; 0 if none were any more.
+    /// Calls shorter than this, in nanoseconds, were dropped at the end; 0 if none were.
     pub threshold_ns: u64,
     /// The highest such duration.
     pub highest_ns: u64,
@@ -424,22 +431,24 @@ pub struct DroppedCalls {
     pub calls: u64,
 }
 
-/// A kept call that ended by jumping into another function.
+/// A kept call that ended in a tail call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Tail {
-    /// When it, or the last function that it led to by jumps, jumped, in ticks. [`KeptCall::end_ticks`] is the same where triggers had the call at its jump.
+    /// When it, or the last function that it led to by jumps, jumped, in ticks.
+    /// [`KeptCall::end_ticks`] is the same where triggers had the call at its jump.
     pub jump_ticks: u64,
-    /// The call took that long at most: when what it jumped to had ended isn't known.
+    /// The time is an upper limit, because the end of the function it jumped to isn't known.
     pub is_at_most: bool,
     /// The address to which that jump led, where that is known.
     pub target: Option<u64>,
     /// The code offset in front of that jump, where that is known.
     pub jump_offset: Option<u32>,
-    /// An event of its thread shows that it has ended; else the thread, the process or the recording was over.
+    /// A later event of its thread shows that it has ended; otherwise the thread, the process or
+    /// the recording ended first.
     pub has_next: bool,
 }
 
-/// A call that was kept: a snapshot of its process, taken when it had ended.
+/// A kept call: a snapshot of its process, taken when the call had ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KeptCall {
     /// [`Snapshot::number`](crate::Snapshot::number) of its snapshot.
@@ -448,11 +457,11 @@ pub struct KeptCall {
     pub process: usize,
     /// Index in [`Recording::triggers`].
     pub trigger: usize,
-    /// Index of its thread in the snapshot; `None` where that isn't there.
+    /// Index of its thread in the snapshot; `None` if the snapshot doesn't contain it.
     pub thread: Option<usize>,
     /// Kernel thread id.
     pub tid: u32,
-    /// Name of its thread, without the padding; empty where the thread isn't there.
+    /// Name of its thread, without the padding; empty if the snapshot doesn't contain the thread.
     pub thread_name: Vec<u8>,
     /// Code offset of its entry; `None` where the file has none that makes sense.
     pub offset: Option<u32>,
@@ -462,13 +471,14 @@ pub struct KeptCall {
     pub end_ticks: u64,
     /// What it had to exceed, in ticks.
     pub threshold_ticks: u64,
-    /// Whether there was a call; else somebody asked for the moment.
+    /// Whether a call caused the snapshot; otherwise it was requested, for example by a signal.
     pub is_call: bool,
-    /// Whether it was kept when it was entered, and its end isn't known.
+    /// Whether it was kept at its entry, so that its end isn't known.
     pub is_entry: bool,
-    /// Whether it was kept when an exception was thrown in it, and its end isn't known.
+    /// Whether it was kept when an exception was thrown in it, so that its end isn't known.
     pub is_throw: bool,
-    /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was noticed.
+    /// Whether it was left by an exception or a jump; [`KeptCall::end_ticks`] is when that was
+    /// noticed.
     pub is_unwound: bool,
     /// What is known of the tail call in which it ended, where its time counts.
     pub tail: Option<Tail>,

@@ -13,8 +13,8 @@ use crate::model::{
     Child, Ending, Meta, Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, Snapshot, Thread,
 };
 
-/// Entries of each table that are kept. A real recording has far fewer; without a limit, tiny entries
-/// of a hostile file would take many times their own size here.
+/// Limit on entries stored from each table. A real recording has far fewer; without a limit, tiny
+/// entries of a hostile file would take many times their own size here.
 pub(crate) const TABLE_MAX: usize = 1 << 16;
 
 /// The entries of an array, and what follows it; `None` where there is no array.
@@ -23,7 +23,7 @@ pub(crate) struct Array<'a> {
     entries: &'a [u8],
     /// Bytes behind it.
     pub rest: &'a [u8],
-    /// Whether it holds fewer entries than it says.
+    /// Whether it contains fewer entries than its header says.
     pub is_cut: bool,
 }
 
@@ -53,7 +53,7 @@ pub(crate) fn unpadded(bytes: &[u8]) -> Vec<u8> {
     until_nul(bytes).to_vec()
 }
 
-/// Adds the texts of a META chunk. `Err` says what is wrong with it.
+/// Adds the texts of a META chunk. `Err` says what is wrong with the payload.
 pub(crate) fn read_meta(mut bytes: &[u8], meta: &mut Meta) -> Result<(), &'static str> {
     while !bytes.is_empty() {
         let field = MetaField::read(bytes).ok_or("a text's header is cut")?;
@@ -115,8 +115,8 @@ pub(crate) fn add_children(entries: impl Iterator<Item = ChildEntry>, recording:
     }
 }
 
-/// A module from its entry; `paths` are the bytes that its path lies in. An incomplete entry gives a
-/// module without any code, so that the others keep their index.
+/// A module from its entry; `paths` contains the bytes of its path. An incomplete entry gives a
+/// module without code, so that the others keep their index.
 fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
     if entry.state != module_state::COMPLETE || entry.end < entry.start {
         return Module::default();
@@ -144,13 +144,13 @@ fn module(entry: &ModuleEntry, paths: &[u8]) -> Module {
     }
 }
 
-/// The modules of a table whose entries are followed by their paths. All paths together are no longer than what is
-/// there for them: those of a hostile file that lie over each other are dropped.
+/// The modules of a table whose entries are followed by their paths. The paths together are no
+/// longer than the payload: overlapping paths of a hostile file are dropped.
 pub(crate) fn modules(array: &Array<'_>) -> Vec<Module> {
     modules_of(array.iter(), array.rest)
 }
 
-/// The same of entries whose paths lie in `paths`.
+/// The same for entries whose paths are in `paths`.
 pub(crate) fn modules_of(entries: impl Iterator<Item = ModuleEntry>, paths: &[u8]) -> Vec<Module> {
     let mut room = paths.len();
     let bounded = |entry: ModuleEntry| {
@@ -164,8 +164,8 @@ pub(crate) fn modules_of(entries: impl Iterator<Item = ModuleEntry>, paths: &[u8
     entries.take(TABLE_MAX).map(bounded).collect()
 }
 
-/// A process from its record and the command line behind it; its parent is set by the caller. `None` where it
-/// is cut.
+/// A process from its record and the command line behind it; its parent is set by the caller.
+/// `None` if it is truncated.
 pub(crate) fn process(record: &ProcessRecord, bytes: &[u8]) -> Option<Process> {
     let command = bytes.get(record.record_size as usize..)?.get(..record.command_length as usize)?;
     Some(Process {

@@ -9,9 +9,9 @@ use everycall_format::ect::{NO_PROCESS, ProcessRecord};
 use crate::model::{Ending, Module, Process, Recording};
 use crate::payload;
 
-/// Processes that are kept without a chunk of their own, as in files that were damaged.
+/// Limit on processes without a chunk of their own, as in damaged files.
 const PLACEHOLDERS_MAX: usize = 4096;
-/// Words of command lines that are kept.
+/// Limit on stored words of a command line.
 const WORDS_MAX: usize = 1 << 20;
 
 /// What the chunks say of processes.
@@ -29,13 +29,14 @@ struct Gathered {
     process: Process,
     /// Its number in the file.
     parent: Option<u32>,
-    /// Whether its own chunk was there.
+    /// Whether the process's own chunk was read.
     is_known: bool,
     modules: Vec<Module>,
 }
 
 impl Processes {
-    /// The index of the process with a number; one without facts where its own chunk isn't there (yet).
+    /// The index of the process with a number; a process without facts if its own chunk was not
+    /// read (yet).
     pub fn index(&mut self, number: u32) -> Option<usize> {
         let next = self.all.len();
         match self.indices.entry(number) {
@@ -49,7 +50,7 @@ impl Processes {
         }
     }
 
-    /// Takes in a PROCESS chunk. `Err` says what is wrong with it.
+    /// Adds a PROCESS chunk. `Err` says what is wrong with it.
     pub fn add(&mut self, number: u32, bytes: &[u8]) -> Result<(), &'static str> {
         let record = ProcessRecord::read(bytes).ok_or("it is too short")?;
         let mut process = payload::process(&record, bytes).ok_or("its command line is cut")?;
@@ -65,7 +66,7 @@ impl Processes {
             }
         };
         let gathered = &mut self.all[index];
-        // What is told while a process runs is told again at its end.
+        // Facts written while a process runs are written again at its end.
         if std::mem::replace(&mut gathered.is_known, true) && gathered.process.ending != Ending::Running {
             return Err("its number was there before");
         }
@@ -74,7 +75,8 @@ impl Processes {
         Ok(())
     }
 
-    /// The module table of a process; it replaces an earlier one. False where there are too many processes.
+    /// The module table of a process; it replaces an earlier one. False where there are too many
+    /// processes.
     pub fn set_modules(&mut self, number: u32, modules: Vec<Module>) -> bool {
         let Some(index) = self.index(number) else { return false };
         self.all[index].modules = modules;
@@ -86,8 +88,9 @@ impl Processes {
         self.indices.clone()
     }
 
-    /// Puts the processes and all their modules into `recording`, whose snapshots are there already. Older files say
-    /// nothing of their one process: it is made of what is known otherwise.
+    /// Puts the processes and all their modules into `recording`, which already contains their
+    /// snapshots. Older files don't describe their one process: its facts come from the other
+    /// chunks.
     pub fn finish(mut self, recording: &mut Recording) {
         if self.all.is_empty() {
             self.all.push(Gathered::default());
@@ -108,7 +111,8 @@ impl Processes {
             recording.modules.extend(gathered.modules);
             let mut process = gathered.process;
             process.modules = first..recording.modules.len();
-            // A process can't be its own parent; longer circles are for those to notice who walk along them.
+            // A process can't be its own parent. Longer circles must be detected by the code that
+            // follows parents.
             let parent = gathered.parent.and_then(|number| self.indices.get(&number).copied());
             process.parent = parent.filter(|parent| *parent != index);
             recording.processes.push(process);

@@ -10,8 +10,9 @@ use crate::model::SegmentCursor;
 
 /// A file whose events chunks can be read.
 pub(crate) trait EventWords {
-    /// The event words of an events chunk, the number of their first segment, and how many events are lost before that. Of a chunk
-    /// that the file's end cuts, the words that are there; their checksum is lost.
+    /// The event words of an events chunk, the number of their first segment, and how many events
+    /// are lost before that. Of a chunk that the file's end cuts, the words that are there; their
+    /// checksum is lost.
     fn event_words(&self, chunk: &Chunk) -> Result<(u64, Vec<u64>, u32), Warning>;
 }
 
@@ -22,7 +23,7 @@ pub(crate) struct FileSegments<'f> {
     tid: u32,
     /// Words of a segment; 0 where the snapshot's facts are lost.
     segment_words: usize,
-    /// The words of the chunk at hand.
+    /// The words of the current chunk.
     words: Vec<u64>,
     /// Where in them the next segment begins.
     at: usize,
@@ -30,7 +31,7 @@ pub(crate) struct FileSegments<'f> {
     number: u64,
     /// The lowest number that may come.
     lowest: u64,
-    /// Events that are lost before the segment that comes next, and before the one that came last.
+    /// Events lost before the segment that comes next, and before the one that came last.
     lost: u64,
     lost_before: u64,
 }
@@ -109,18 +110,18 @@ impl SegmentCursor for FileSegments<'_> {
     }
 }
 
-/// Leaves out what was never written at the end.
+/// Leaves out words at the end that were never written.
 pub(crate) fn trim(words: &mut Vec<u64>) {
     let written = words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1);
     words.truncate(written);
 }
 
-/// Words of the segment at the beginning of `words`, where nothing tells: up to where the next one
-/// begins.
+/// Words of the segment at the beginning of `words` if its size isn't known: up to the beginning of
+/// the next segment.
 fn guess_length(words: &[u64], number: u64) -> usize {
     let sizes = (PAGE.ilog2()..=SEGMENT_SIZE_MAX.ilog2()).map(|bits| (1 << bits) / WORD_SIZE);
     let begins_next = |size: &usize| {
-        // A record's words and no more: what follows may be long, and is looked at once for each size.
+        // Passes only the record's words: the rest may be long, and this runs once for each size.
         let rest = words.get(*size..).unwrap_or_default();
         begins_segment(&rest[..rest.len().min(1 + RECORD_MAX_PAYLOAD)], number.wrapping_add(1))
     };

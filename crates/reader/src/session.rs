@@ -1,11 +1,12 @@
-//! What one session asked for.
+//! What one session requested.
 
 use everycall_format::site_set::SiteSet;
 use everycall_format::{Wire, ect, until_nul};
 
 use crate::model::{FunctionSet, Recording, Session};
 
-/// Reads what a session of the process with index `process` asked for. `Err` says what is wrong with it.
+/// Reads what a session of the process with index `process` requested. `Err` says what is wrong
+/// with the payload.
 pub(crate) fn read_session(
     bytes: &[u8],
     process: usize,

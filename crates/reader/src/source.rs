@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// Bytes that can be read at any position.
 pub trait ReadAt {
-    /// Reads up to `buffer.len()` bytes at `offset` and tells how many there were; 0 at the end.
+    /// Reads up to `buffer.len()` bytes at `offset` and returns how many were read; 0 at the end.
     ///
     /// # Errors
     /// Whatever the device says.
@@ -17,7 +17,8 @@ pub trait ReadAt {
     /// Whatever the device says.
     fn size(&self) -> io::Result<u64>;
 
-    /// Fills as much of `buffer` as there are bytes at `offset`; tells how many.
+    /// Fills `buffer` with the bytes at `offset`, as far as there are any, and returns how many
+    /// were read.
     ///
     /// # Errors
     /// Whatever the device says; being interrupted is no error.

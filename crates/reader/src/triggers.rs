@@ -1,4 +1,4 @@
-//! Triggers and the calls that were kept for them.
+//! Triggers and their kept calls.
 
 use everycall_format::event::{ESCAPE_FIRST, EXIT};
 use everycall_format::trigger::call_flags;
@@ -7,11 +7,11 @@ use everycall_format::{Wire, ect};
 use crate::model::{KeptCall, Recording, Tail, Trigger};
 use crate::payload::{Array, TABLE_MAX};
 
-/// Takes in the triggers of a chunk. `Err` says what is wrong with it.
+/// Adds the triggers of a chunk. `Err` says what is wrong with it.
 pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(), &'static str> {
     let array = Array::parse::<ect::TriggerRecord>(bytes)
         .ok_or("its array's header is cut or has too small entries")?;
-    // All texts together are no longer than what is there for them.
+    // The texts together are no longer than the payload.
     let mut room = array.rest.len();
     let mut text = |record: &ect::TriggerRecord| {
         let rest = array.rest.get(record.text_offset as usize..)?;
@@ -35,7 +35,7 @@ pub(crate) fn read_triggers(bytes: &[u8], recording: &mut Recording) -> Result<(
     if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
 }
 
-/// Takes in a kept call of the process with index `process`. `Err` says what is wrong with it.
+/// Adds a kept call of the process with index `process`. `Err` says what is wrong with it.
 pub(crate) fn read_kept(bytes: &[u8], process: usize, recording: &mut Recording) -> Result<(), &'static str> {
     let record = ect::KeptCall::read(bytes).ok_or("it is too short")?;
     if recording.kept.len() >= TABLE_MAX {
@@ -99,7 +99,7 @@ mod tests {
         read_triggers(&whole, &mut recording).unwrap();
         assert_eq!((&recording.triggers[0].text[..], recording.triggers[0].fired), (&text[..], 3));
         assert!(recording.triggers[1].text.is_empty());
-        // Texts that lie over each other.
+        // Texts that overlap.
         let array = ect::ArrayHeader { entry_size: ect::TriggerRecord::SIZE as u32, count: 1000 };
         let records = bytes(&record).repeat(1000);
         read_triggers(&[bytes(&array), records, text.to_vec()].concat(), &mut recording).unwrap();

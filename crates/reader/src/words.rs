@@ -19,8 +19,8 @@ pub(crate) fn unpacker<'a, R: BufRead>(frame: R) -> io::Result<zstd::Decoder<'a,
     Ok(decoder)
 }
 
-/// The words in `bytes`, of which the chunk's record is `record`. Where `is_cut`, bytes are missing at the end, and those words
-/// come back that are there.
+/// The words in `bytes`, described by the chunk's record `record`. If `is_cut`, bytes are missing
+/// at the end, and the words that exist are returned.
 ///
 /// # Errors
 /// What is wrong with the chunk.

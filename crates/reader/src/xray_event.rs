@@ -1,4 +1,4 @@
-//! XRay's custom and typed events as text: what they say of their data, which is the program's and may be anything.
+//! XRay's custom and typed events as text. Their data is the program's and may be anything.
 
 use everycall_format::event::{Word, kind};
 use everycall_format::xray_event::{DATA_MAX, Data};
@@ -25,7 +25,7 @@ pub fn xray_event_text(words: &[u64], slot: u32) -> Option<String> {
     let length = payloads.next()?;
     let data = Data::from_payloads(length, payloads.take(DATA_MAX / 4));
     let shown = data.bytes().get(..SHOWN).unwrap_or(data.bytes());
-    // A character that is cut at the end is no reason to show numbers.
+    // A character that is truncated at the end doesn't make the data binary.
     let readable = match std::str::from_utf8(shown) {
         Ok(readable) => Some(readable),
         Err(error) if error.error_len().is_none() && shown.len() < length as usize => {

@@ -98,7 +98,7 @@ fn a_segment_that_is_being_cleared_is_left_out() {
     }
     process.threads[0].ring = ring;
     let mut bytes = arena_image(&process);
-    // The smallest ring that there is has 64 KiB; make this one as large.
+    // The smallest possible ring has 64 KiB; use that size.
     assert!(ArenaImage::open(&bytes[..]).is_err());
     let mut ring = Ring::new(512, 16, 1000);
     while ring.first_segment() < 3 {
@@ -108,7 +108,7 @@ fn a_segment_that_is_being_cleared_is_left_out() {
     bytes = arena_image(&process);
     let image = ArenaImage::open(&bytes[..]).unwrap();
     assert_eq!(words(&image, 0).1, (3..19).collect::<Vec<u64>>());
-    // Segment 3 is the oldest, which lies behind the others; its first word is gone.
+    // Segment 3 is the oldest and is placed behind the others; its first word is missing.
     let at = image.header().segment_at(15) as usize;
     let mut cleared = bytes.clone();
     cleared[at..at + 8].fill(0);
@@ -159,7 +159,7 @@ fn damage_costs_the_damaged_chunk() {
     let all = words(&TraceFile::open(&bytes[..]).unwrap(), 0).0.len();
     assert!(all > 0);
     for (at, kind) in chunks(&bytes) {
-        // In the payload: the checksum tells.
+        // In the payload: the checksum shows it.
         let mut damaged = bytes.clone();
         damaged[at + 33] ^= 0x10;
         let file = TraceFile::open(&damaged[..]).unwrap();
@@ -177,7 +177,7 @@ fn damage_costs_the_damaged_chunk() {
         let wanted = Warning::ChunkDamaged { at: at as u64, kind };
         assert!(found.contains(&wanted), "{wanted:?} in {found:?}");
 
-        // In the header: the next chunk is found all the same.
+        // In the header: the next chunk is found nevertheless.
         let mut damaged = bytes.clone();
         damaged[at + 17] ^= 0x10;
         let found = warnings(&damaged);
@@ -191,7 +191,7 @@ fn damage_costs_the_damaged_chunk() {
 }
 
 #[test]
-fn a_cut_chunk_of_events_gives_what_is_there() {
+fn a_truncated_events_chunk_gives_its_complete_events() {
     let process = basic();
     let bytes = File::of(&process);
     let (at, _) = *chunks(&bytes).iter().find(|(_, kind)| *kind == 7).unwrap();
@@ -294,7 +294,7 @@ fn words_in_compact_form_come_back() {
 }
 
 #[test]
-fn a_cut_chunk_in_compact_form_gives_what_is_there() {
+fn a_truncated_compact_chunk_gives_its_complete_events() {
     let process = basic();
     let bytes = File::of_compact(&process);
     let written: Vec<u64> = process.threads[0].ring.segments().flatten().copied().collect();
@@ -374,7 +374,7 @@ fn records_decode_by_their_rules() {
     ring.busy(0x6_0000_000a, 0x1_0000_0002);
     ring.enter_unknown(0x6_0000_000b, 0xffff_8888_7777_6666);
     ring.record(0x6_0000_000c, 77, 0, &[1, 2, 3, 4, 5, 6]);
-    // A payload without its first word, and a record of which one word is missing.
+    // A payload without its first word, and a record that lacks one word.
     ring.raw(&[0xff03_0100, 0x7f03_0100], 0);
     ring.exit(0x6_0000_000d, 0x1011);
     let segment = ring.segments().next().unwrap();
@@ -396,7 +396,8 @@ fn records_decode_by_their_rules() {
     assert_eq!(events, wanted);
 }
 
-/// Two processes of the same program and another one: each has its modules, and one file is one file.
+/// Two processes of the same program and another one: each has its modules, and one file is one
+/// file.
 #[test]
 fn families_keep_their_modules_apart() {
     let mut parent = basic();
@@ -436,7 +437,7 @@ fn families_keep_their_modules_apart() {
         assert_eq!((snapshot.process, snapshot.pid), (index, process.pid));
         assert!(snapshot.threads.iter().all(|thread| thread.pid == process.pid));
     }
-    // Without the chunk that tells of it, a process still has its own modules.
+    // A process whose own chunk is missing still has its own modules.
     let (at, _) = *chunks(&bytes).iter().find(|(_, kind)| *kind == 10).unwrap();
     let mut damaged = bytes.clone();
     damaged[at + 33] ^= 1;

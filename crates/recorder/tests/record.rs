@@ -428,8 +428,8 @@ fn programs_that_cant_be_started_are_named() {
     std::fs::write(&not_executable, "text").unwrap();
     std::fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let cases = [
-        (Path::new("no-such-program-anywhere"), 127, "isn't there"),
-        (Path::new("/no/such/program"), 127, "isn't there"),
+        (Path::new("no-such-program-anywhere"), 127, "does not exist"),
+        (Path::new("/no/such/program"), 127, "does not exist"),
         (&*script, 127, "interpreter"),
         (&*not_executable, 126, "chmod"),
         (folder.path(), 126, "is a folder"),

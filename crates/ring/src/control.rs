@@ -3,7 +3,7 @@
 
 use crate::primitive::{AtomicU32, AtomicU64, Ordering};
 
-/// One thread's control block. It lies in private memory that the kernel clears in a forked child.
+/// One thread's control block. It is in private memory that the kernel clears in a forked child.
 /// There `end` is 0, so the child's first event takes the slow path and doesn't touch the parent's
 /// ring.
 ///
@@ -79,12 +79,13 @@ pub struct Control {
     /// Words in the current segment that aren't entries or exits.
     pub other_words: AtomicU64,
 
-    /// When recording went off in this thread, ticks; 0 while it is on. Kept until the GAP record
-    /// is written.
+    /// When recording went off in this thread, ticks; 0 while it is on. Not cleared until the GAP
+    /// record is written.
     pub gap_ticks: AtomicU64,
     /// The reason: one of [`everycall_format::event::gap`].
     pub gap_reason: AtomicU32,
-    /// One of [`left_out`]. Whoever learns of another stack within this one may turn AT_ONCE into YES.
+    /// One of [`left_out`]. Code that learns of another stack within this one may turn AT_ONCE into
+    /// YES.
     pub left_out: AtomicU32,
 
     /// Not 0 while the slow path runs.
@@ -97,7 +98,7 @@ pub struct Control {
     /// calls that were open then and exceeded their thresholds.
     pub ending: AtomicU64,
 
-    /// The stack's true lower end, as far as known: `stack_low` is above it if other stacks lie
+    /// The stack's true lower end, as far as known: `stack_low` is above it if other stacks are
     /// within this one.
     pub stack_end: AtomicU64,
     /// The thread that runs the stack ([`running`]), or the time when it was left, ticks; 0 before
@@ -130,8 +131,8 @@ pub struct Control {
     /// some time after that.
     pub thread: AtomicU64,
 
-    /// Calls that took less, in ticks, and called nothing that is in the ring are dropped; 0: none.
-    /// The owner alone writes it. While it isn't 0, `floor` is.
+    /// Calls that took less, in ticks, and contain no call that is in the ring are dropped; 0:
+    /// none. Only the owner writes it. While it isn't 0, `floor` is not 0 either.
     pub short: AtomicU32,
     /// What `floor` is without that: the lowest threshold of all triggers.
     pub trigger_floor: AtomicU32,
@@ -141,11 +142,11 @@ pub struct Control {
     pub short_counts: AtomicU64,
     /// Address of the open-call entry of the jump that was followed last.
     pub jump: AtomicU64,
-    /// When what it leads to last jumped on, ticks.
+    /// When the function it jumped to last made a jump itself, ticks.
     pub jump_ticks: AtomicU64,
     /// Where to, as far as that is known; otherwise 0.
     pub jump_target: AtomicU64,
-    /// The code offset in front of that jump; 0 if that lies in no module.
+    /// The code offset in front of that jump; 0 if it is in no module.
     pub jump_code: AtomicU32,
     /// The number of events when the exception was thrown that is being passed up, its low half.
     pub raised: AtomicU32,
@@ -176,8 +177,9 @@ pub mod left_out {
     pub const NO: u32 = 0;
     /// The program leaves this thread out.
     pub const YES: u32 = 1;
-    /// The same, and no other stack lies within its own: `stack_low` is beyond every address, and hooks that find a stack pointer below it
-    /// return before they read the clock, if it is from `stack_end` on and below `stack_high`.
+    /// The same, and no other stack lies within its own: `stack_low` is beyond every address, and
+    /// hooks that find a stack pointer below it return before they read the clock, if it is from
+    /// `stack_end` on and below `stack_high`.
     pub const AT_ONCE: u32 = 2;
 }
 

@@ -1,8 +1,8 @@
 //! The pool of segments that the rings of all threads share, and the segments' owners.
 //!
 //! A segment's `pins` are its owner and those that have pinned it
-//! ([`everycall_format::arena::pinned_by`]). The protocol is wait-free for threads: every step is one
-//! atomic operation, and a process that dies between two of them costs at most one segment.
+//! ([`everycall_format::arena::pinned_by`]). The protocol is wait-free for threads: every step is
+//! one atomic operation, and a process that dies between two of them costs at most one segment.
 
 use crate::free_list::FreeList;
 use crate::primitive::{
@@ -63,7 +63,8 @@ pub struct Pool<'a> {
     pub ring_segments: &'a AtomicU32,
     /// Segments that may be in use beyond that.
     pub extra: u32,
-    /// Time (ticks) until which rings take new segments rather than their oldest: [`crate::GrowRequest`].
+    /// Time (ticks) until which rings take new segments rather than their oldest:
+    /// [`crate::GrowRequest`].
     pub grow_until: &'a AtomicU64,
     /// Number of segments with memory, from the first one on, if not all have memory.
     pub room: Option<&'a AtomicU32>,

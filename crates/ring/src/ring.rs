@@ -16,12 +16,12 @@ pub const SEGMENT_RECORD_WORDS: usize = 4;
 /// spare words suffice for this number of hooks, each interrupted there by the next.
 pub const SPARE_WORDS: usize = 8;
 
-/// [`Control::position`] of a ring that is suspended: no slot's address. Hooks go on adding to it.
+/// [`Control::position`] of a suspended ring: no slot's address. Hooks still add to it.
 const ODD: u64 = 1;
 
 const SPARE_BYTES: u64 = (SPARE_WORDS * WORD_SIZE) as u64;
 
-/// The most segments that are returned at a time, so that a thread that kept many doesn't pause
+/// The most segments that are returned at a time, so that a thread that has many doesn't pause
 /// long.
 const GIVE_BACK_MAX: u32 = 16;
 
@@ -123,7 +123,7 @@ impl<'a> Ring<'a> {
             self.push(&[event::record_word(ticks, kind::FILLER, 0, 0)]);
         }
         if pinned_for_recorder {
-            // Its owner has it: that can't fail.
+            // Only the owner does this, so it can't fail.
             let _ = self.pool.pin(control.current.load(Relaxed), pinned_by::RECORDER);
         }
     }
@@ -224,7 +224,7 @@ impl<'a> Ring<'a> {
         let control = self.control;
         let current = control.current.load(Relaxed);
         if pinned_for_recorder {
-            // Its owner has it: that can't fail.
+            // Only the owner does this, so it can't fail.
             let _ = self.pool.pin(current, pinned_by::RECORDER);
         }
         if let Some(entry) = self.pool.entries.get(current as usize) {

@@ -50,10 +50,10 @@ fn stands(pool: &Pool<'_>) -> bool {
 }
 
 #[test]
-fn whoever_ends_first_leaves_the_others_theirs() {
+fn the_first_request_to_end_leaves_the_others() {
     let memory = Memory::default();
     let pool = memory.pool();
-    // The first one asks for less time, or for more.
+    // The first request is for a shorter or a longer time.
     for (first, second) in [(10_000, 20_000), (20_000, 10_000), (10_000, 10_000)] {
         let one = GrowRequest::begin(&pool, now, first);
         let two = GrowRequest::begin(&pool, now, second);

@@ -3,11 +3,11 @@
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p everycall-ring --test loom`
 //!
-//! Two ways of reading are in use, both are checked: by pinning a segment, and, for readers that
-//! can't write the memory, by the segment's own record before and after, as `everycall-reader` does
-//! it for arenas (with that crate's own `begins_segment`). What a reader believes of a word depends
-//! on no other word but the segment's record and its entry, so each word is looked at on its own:
-//! that keeps the models small.
+//! Two ways of reading are in use, and both are checked: by pinning a segment, and, for readers
+//! that can't write the memory, by comparing the segment's own record before and after, as
+//! `everycall-reader` does for arenas (with that crate's own `begins_segment`). Whether a reader
+//! accepts a word depends on no other words than the segment's record and its entry, so each word
+//! is read on its own: that keeps the models small.
 //!
 //! `LOOM_MAX_PREEMPTIONS=3` makes a quick run of it, without it the search is complete.
 #![cfg(loom)]
@@ -22,15 +22,14 @@ use loom::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
 use model::{Memory, Writer, expected, is_coming};
 use std::sync::atomic::AtomicU64 as Plain;
 
-/// Words of a segment: its record, an entry, an exit, and the spare ones, of which one is looked
-/// at.
+/// Words of a segment: its record, an entry, an exit, and the spare ones, of which one is read.
 const SEGMENT_WORDS: usize = EXIT + 1 + SPARE_WORDS;
 const EXIT: usize = SEGMENT_RECORD_WORDS + 1;
 /// Segments of the ring.
 const RING: u32 = 2;
 
-/// One meeting: the writer has come to segment `from` and goes on to segment `to`, while the reader
-/// looks at word `index` of place `place` in the pool.
+/// One meeting: the writer has come to segment `from` and advances to segment `to`, while the
+/// reader reads word `index` of place `place` in the pool.
 #[derive(Clone, Copy, Debug)]
 struct Meeting {
     /// Segments that the pool has beyond the ring's.
@@ -102,7 +101,7 @@ fn by_pinning(memory: &Memory, meeting: &Meeting) -> Option<Belief> {
     }
     let number = memory.entries[meeting.place as usize].number.load(Relaxed);
     let word = pool.segment(meeting.place)[meeting.index].load(Relaxed);
-    // Where the pool has no other segment, the writer takes it all the same.
+    // If the pool has no other segment, the writer takes it nevertheless.
     fence(Acquire);
     let is_pinned = pool.is_pinned(meeting.place, pinned_by::FIRST);
     assert!(is_pinned || meeting.extra == 0, "{meeting:?}: what is pinned stays");
@@ -138,7 +137,7 @@ fn by_record(memory: &Memory, meeting: &Meeting) -> Option<Belief> {
     (record() == copied).then_some(Belief { newest, number, word })
 }
 
-/// Every word of every segment that can be there, in the first lap, at its end and later.
+/// Every word of every segment that can exist, in the first lap, at its end and later.
 fn meetings(read: Read, extras: &[u32]) {
     for extra in extras {
         for (from, to) in [(0, 1), (1, 2), (1, 3), (3, 5)] {
@@ -166,7 +165,7 @@ fn by_the_segment_record() {
 
 /// Two threads take segments and give them back: none has what the other has, none is lost.
 #[test]
-fn the_pool_is_nobodys_twice() {
+fn no_segment_of_the_pool_has_two_owners() {
     let mut builder = loom::model::Builder::new();
     builder.max_branches = 100_000;
     builder.check(|| {
@@ -191,10 +190,10 @@ fn the_pool_is_nobodys_twice() {
     });
 }
 
-/// Two ask at the same time: as long as one of them does, the request stands; then it is taken
-/// back.
+/// Two processes request at the same time: the request lasts as long as one of them needs it; then
+/// it is withdrawn.
 #[test]
-fn a_request_stands_as_long_as_anybody_asks() {
+fn a_request_lasts_until_the_last_requester_ends() {
     const NOW: u64 = 1 << 32;
     loom::model(|| {
         let memory = Arc::new(Memory::new(RING, 0, SEGMENT_WORDS));

@@ -1,4 +1,4 @@
-//! What a ring keeps beyond its limit, and gives back.
+//! The segments that a ring has beyond its limit, and returns.
 #![cfg(not(loom))]
 
 #[allow(dead_code, reason = "its writer goes on in one way alone")]
@@ -13,7 +13,7 @@ const EVENTS: u64 = 8;
 const WORDS: usize = SEGMENT_RECORD_WORDS + EVENTS as usize + SPARE_WORDS;
 const LIMIT: u32 = 4;
 
-/// A ring that goes on segment by segment; each is full of events.
+/// A ring that advances segment by segment; each is full of events.
 struct Writer<'m> {
     memory: &'m Memory,
     ring: Ring<'m>,
@@ -27,7 +27,7 @@ impl<'m> Writer<'m> {
         Writer { memory, ring }
     }
 
-    /// Fills the segment and goes on to the next one.
+    /// Fills the segment and advances to the next one.
     fn go_on(&self, size: Size) {
         while self.ring.has_room(1) {
             self.ring.push(&[event_word(self.ring.events())]);
@@ -58,11 +58,11 @@ fn what_is_needed_is_kept_and_no_more() {
     for _ in 0..2 {
         writer.go_on(Size::Limit);
     }
-    // An event in the middle of segment 2 is the first one that is needed.
+    // The first event that is needed is in the middle of segment 2.
     let first = 2 * EVENTS + EVENTS / 2;
     for number in 3..20 {
         writer.go_on(Size::Grow(first));
-        // Up to the limit, nothing goes; then segment 2 is the oldest one.
+        // Up to the limit, no segment is returned; then segment 2 is the oldest one.
         let oldest = if number < 4 { 0 } else { (number - 3).min(2) };
         assert_eq!(writer.has(), ((number - oldest + 1) as u32, oldest), "segment {number}");
     }

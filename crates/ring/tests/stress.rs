@@ -1,6 +1,6 @@
 //! One writer at full speed, readers that pin segments and readers that don't: real threads, real
-//! atomics. Every word that a reader believes is the one that belongs there, or, in the newest
-//! segment, not yet written.
+//! atomics. Every word that a reader accepts must be the word that was written there, or, in the
+//! newest segment, not yet written.
 //!
 //! `RING_STRESS_SECONDS=5 cargo test --release -p everycall-ring --test stress -- --nocapture`;
 //! also under ThreadSanitizer and Miri, see `docs/design/memory-model.md`.
@@ -60,8 +60,8 @@ fn copy_head(memory: &Memory, place: u32) -> Vec<u64> {
     words.iter().map(|word| word.load(Relaxed)).collect()
 }
 
-/// Pins all segments that are there, then looks at each. The promise: what was there when it began
-/// to pin is all there, less the one that the writer may just have taken.
+/// Pins all segments that exist, then reads each. The guarantee: all segments that existed when it
+/// began to pin are pinned, except the one that the writer may just have taken.
 fn pin_all(memory: &Memory, done: &AtomicBool, bit: u32, ring: u64) -> Tally {
     let pool = memory.pool();
     let mut tally = Tally::default();
@@ -159,7 +159,7 @@ fn a_writer_at_full_speed() {
     println!("by pinning: {one:?}, {two:?}; by looking: {looking:?}");
     memory.check_accounts();
     assert_eq!(memory.pool().grow_until.load(Relaxed), 0, "the last requester withdraws it");
-    // The last time nobody writes any more.
+    // The last time, there is no writer any more.
     assert!(one.words >= memory.events_per_segment() * u64::from(ring - 1));
     writer.end();
     memory.check_accounts();

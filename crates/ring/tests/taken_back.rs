@@ -1,11 +1,13 @@
-//! Words that a thread takes back while a reader copies them: in every order that the C11 memory model allows, as far as loom knows
-//! it, what a reader keeps is the beginning of what the ring held at one moment.
+//! Words that a thread takes back while a reader copies them: in every order that the C11 memory
+//! model allows, as far as loom models it, the words that a reader accepts are the beginning of
+//! what the ring contained at one moment.
 //!
 //! `RUSTFLAGS="--cfg loom" cargo test --release -p everycall-ring --test taken_back`
 //!
-//! Hooks' stores are ordered on x86-64, so they are releases here. A reader copies twice, with a fence in between, and keeps what was
-//! the same twice, up to the first word that wasn't (`keep_settled` of `crates/tracefile`, and the same in `crates/live` and in the
-//! runtime's snapshots).
+//! Hooks' stores are ordered on x86-64, so they are releases here. A reader copies twice, with a
+//! fence in between, and accepts the words that are the same, up to the first difference
+//! (`keep_settled` of `crates/tracefile`, and the same in `crates/live` and in the runtime's
+//! snapshots).
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -13,8 +15,8 @@ use loom::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Release, fence}
 
 const WORDS: usize = 3;
 
-/// What the thread does: a word is written at the end, or the last ones are taken back. Words are never the same twice, as they have
-/// their times.
+/// What the thread does: a word is written at the end, or the last ones are taken back. Words are
+/// never the same twice, as they have their times.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Write(u64),
@@ -22,7 +24,7 @@ enum Step {
 }
 use Step::{TakeBack, Write};
 
-/// Does the steps. What the ring holds after each store is passed to `then`.
+/// Does the steps. The ring's contents after each store are passed to `then`.
 fn write(steps: &[Step], mut store: impl FnMut(usize, u64), mut then: impl FnMut(&[u64; WORDS])) {
     let (mut held, mut next) = ([0; WORDS], 0);
     then(&held);

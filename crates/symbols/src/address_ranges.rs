@@ -1,6 +1,7 @@
 //! Overlapping address ranges, flattened so that a lookup is one binary search.
 
-/// Which range holds an address; of nested and overlapping ranges the one that starts last.
+/// Which range contains an address. Of nested and overlapping ranges, it is the one that starts
+/// last.
 #[derive(Debug, Default)]
 pub(crate) struct AddressRanges {
     /// Where the answer changes, ascending: from this address on it is that one.
@@ -27,7 +28,7 @@ impl AddressRanges {
         Self { changes }
     }
 
-    /// The range that holds `address`.
+    /// The range that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<u32> {
         let after = self.changes.partition_point(|(start, _)| *start <= address);
         self.changes.get(after.checked_sub(1)?)?.1

@@ -15,7 +15,7 @@ pub const MEMORY_BASE_BYTES: u64 = 64 << 20;
 pub(crate) enum DebugError {
     /// The data contradicts the format.
     Malformed(gimli::Error),
-    /// The data asks for more work than its size can justify.
+    /// The data needs more work than its size can justify.
     Exhausted,
 }
 
@@ -26,7 +26,7 @@ impl From<gimli::Error> for DebugError {
 }
 
 /// Work left for one module's debugging information; a unit is about one byte read or one entry
-/// looked at.
+/// visited.
 #[derive(Debug)]
 pub(crate) struct Budget {
     left: Cell<u64>,

@@ -9,7 +9,7 @@ use object::{CompressionFormat, LittleEndian, Object, ObjectSection, ReadRef, Se
 
 use crate::budget::MEMORY_BASE_BYTES;
 
-/// Longer linker names are taken for damage: reading them again and again would take quadratic
+/// Longer linker names are treated as damage: reading them again and again would take quadratic
 /// time.
 const NAME_SIZE_MAX: usize = 32 << 10;
 
@@ -41,7 +41,7 @@ pub(crate) fn build_id<'d>(elf: &Elf<'d>) -> &'d [u8] {
     elf.build_id().ok().flatten().unwrap_or_default()
 }
 
-/// Address ranges and indices of the sections that hold code.
+/// Address ranges and indices of the sections that contain code.
 pub(crate) struct CodeSections {
     /// By section index.
     ranges: Vec<Range<u64>>,
@@ -63,8 +63,8 @@ impl CodeSections {
         Self { ranges }
     }
 
-    /// The code section that holds `address`. Sections are few, but for the objects of hostile
-    /// files: those get no answer beyond the first thousand.
+    /// The code section that contains `address`. Sections are few, except in the objects of hostile
+    /// files: addresses beyond the first thousand sections have no result.
     pub(crate) fn holding(&self, address: u64) -> Option<&Range<u64>> {
         self.ranges.iter().take(1024).find(|range| range.contains(&address))
     }
@@ -74,7 +74,7 @@ impl CodeSections {
     }
 }
 
-/// The symbols of `.symtab` or `.dynsym` that lie in code sections and have a name.
+/// The symbols of `.symtab` or `.dynsym` that are in code sections and have a name.
 pub(crate) fn code_symbols<'d>(
     elf: &Elf<'d>,
     code: &CodeSections,
@@ -91,7 +91,7 @@ pub(crate) fn code_symbols<'d>(
         let start = symbol.st_value.get(LittleEndian);
         code.by_index(section)?.contains(&start).then_some(())?;
         let name = string_at(strings, symbol.st_name.get(LittleEndian), NAME_SIZE_MAX)?;
-        // Mapping symbols of arm64, and labels that assemblers keep.
+        // Mapping symbols of arm64, and labels that assemblers write into the symbol table.
         if name.is_empty() || kind == elf::STT_NOTYPE && (name[0] == b'$' || name.starts_with(b".L")) {
             return None;
         }
@@ -99,7 +99,7 @@ pub(crate) fn code_symbols<'d>(
     })
 }
 
-/// The strings that the names of a symbol table's symbols lie in.
+/// The strings that contain the names of a symbol table's symbols.
 pub(crate) fn strings_of<'d>(elf: &Elf<'d>, table: &SymbolTable<'d, FileHeader64<LittleEndian>>) -> &'d [u8] {
     let section = elf.elf_section_table().section(table.string_section()).ok();
     section.and_then(|section| section.data(LittleEndian, elf.data()).ok()).unwrap_or_default()
@@ -157,7 +157,7 @@ pub(crate) fn section<'d>(
     compressed.decompress().map_err(damaged)
 }
 
-/// Where `part` lies inside `whole`; `None` if it doesn't.
+/// The offset of `part` in `whole`; `None` if `part` isn't inside.
 pub(crate) fn range_within(whole: &[u8], part: &[u8]) -> Option<Range<usize>> {
     let start = (part.as_ptr() as usize).checked_sub(whole.as_ptr() as usize)?;
     let end = start.checked_add(part.len())?;

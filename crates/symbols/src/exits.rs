@@ -1,8 +1,8 @@
-//! How functions are left: at an exit that returns, or at one that jumps into another function.
+//! How functions are left: by an exit that returns, or by one that jumps into another function.
 //!
-//! An exit's address is where its hook returns to. Where the module lists its sites, the site tells
-//! what it is; else the instruction at that address does. Exits that are known by their function
-//! alone tell nothing.
+//! An exit's address is where its hook returns to. If the module lists its sites, the site says how
+//! it leaves; otherwise the instruction at that address does. Exits that are only known by their
+//! function show nothing.
 
 use object::read::elf::ProgramHeader;
 use object::{LittleEndian, elf};
@@ -15,7 +15,7 @@ use crate::sites::{SiteEntry, entries};
 
 /// Bytes of a call with a 32-bit displacement: what a site is when it is on.
 const CALL_SIZE: u64 = 5;
-/// From a sled of a tail exit to where its hook returns to, and on to the jump.
+/// Distance from a sled of a tail exit to where its hook returns to, and on to the jump.
 const SLED_RETURN: u64 = 8;
 const SLED_REST: u64 = 3;
 /// Bytes that one instruction may have.
@@ -34,7 +34,7 @@ pub(crate) enum Leaving {
     JumpsAnywhere,
 }
 
-/// The exits of one module, as its file tells them.
+/// The exits of one module, as its file describes them.
 #[derive(Default)]
 pub(crate) struct Exits {
     /// Return addresses of exit hooks, ascending, with the target of a following jump, if any.
@@ -115,7 +115,8 @@ impl Exits {
     pub(crate) fn first_call(&self, image: &[u8], start: u64) -> Option<u64> {
         let mut rest = self.bytes(image, start)?;
         let size = rest.len();
-        // A place for indirect jumps, and what nested functions keep around their hooks.
+        // A register for indirect jumps, and the register that nested functions save around their
+        // hooks.
         for before in [&[0xf3, 0x0f, 0x1e, 0xfa][..], &[0x41, 0x52]] {
             rest = rest.strip_prefix(before).unwrap_or(rest);
         }
@@ -143,10 +144,10 @@ impl Exits {
     fn instruction(&self, image: &[u8], address: u64) -> Option<Leaving> {
         let mut rest = self.bytes(image, address)?;
         let size = rest.len();
-        // Nested functions keep a register around their hooks.
+        // Nested functions save a register around their hooks.
         rest = rest.strip_prefix(&[0x41, 0x5a]).unwrap_or(rest);
-        // Prefixes that mean nothing to jumps and returns, or to processors without their
-        // extension; then REX.
+        // Prefixes that don't change jumps and returns, or that processors without their extension
+        // ignore; then REX.
         while let [0xf2 | 0xf3 | 0x2e | 0x36 | 0x3e | 0x26 | 0x64 | 0x65, after @ ..] = rest {
             rest = after;
         }
@@ -189,7 +190,7 @@ struct NameRow {
     start: u64,
     from: u32,
     size: u16,
-    /// An indirect function, whose resolver lies there.
+    /// An indirect function, whose resolver is at that address.
     is_indirect: bool,
 }
 

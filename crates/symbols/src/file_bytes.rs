@@ -2,11 +2,11 @@
 //!
 //! # Safety
 //!
-//! A mapping shows what others do to the file. Linkers and package managers replace files instead
-//! of rewriting them, and up to [`READ_SIZE_MAX`] the bytes are ours; beyond that a file that is
-//! cut short while we read it ends this process with SIGBUS, which is the price for not reading
-//! gigabytes of DWARF to name ten functions. No safe interface to `mmap` exists, as the contents
-//! may change at any time; every parser above only sees `&[u8]` and checks what it reads.
+//! A mapping shows changes of the file. Linkers and package managers replace files instead of
+//! rewriting them, and files up to [`READ_SIZE_MAX`] are read into memory. If a larger file is
+//! truncated while it is read, this process ends with SIGBUS: the price for not reading gigabytes
+//! of DWARF to name ten functions. `mmap` has no safe interface, because the contents may change at
+//! any time; every parser above only sees `&[u8]` and checks what it reads.
 #![allow(unsafe_code)]
 
 use std::fs::{File, Metadata, OpenOptions};
@@ -19,7 +19,7 @@ use std::sync::Arc;
 /// Files up to this many bytes are read into memory.
 const READ_SIZE_MAX: u64 = 32 << 20;
 
-/// The contents of a file, or of an image kept elsewhere.
+/// The contents of a file, or of an image stored elsewhere.
 pub(crate) enum FileBytes {
     Shared(Arc<[u8]>),
     Read(Vec<u8>),
@@ -27,7 +27,7 @@ pub(crate) enum FileBytes {
 }
 
 impl FileBytes {
-    /// Opens the regular file at `path`; anything else is refused without blocking on it.
+    /// Opens the regular file at `path`. Anything else is rejected without blocking on it.
     pub(crate) fn open(path: &Path) -> io::Result<(Self, Metadata)> {
         let (file, metadata) = open_regular(path)?;
         if metadata.len() <= READ_SIZE_MAX {
@@ -68,8 +68,8 @@ pub(crate) fn open_regular(path: &Path) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
-/// Opens the regular file that `path`, which has no links left in it, names: nothing that was put
-/// there since.
+/// Opens the regular file at `path`, which contains no symbolic links any more: a link that was put
+/// there since is not followed.
 pub(crate) fn open_resolved(path: &Path) -> io::Result<(File, Metadata)> {
     if !std::fs::symlink_metadata(path)?.is_file() {
         return Err(not_regular());

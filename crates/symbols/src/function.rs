@@ -54,7 +54,7 @@ pub struct Function {
 }
 
 impl Function {
-    /// What part this is, where it is a function of its own under the same name: of a coroutine
+    /// Which part this is, if it is a function of its own under the same name: of a coroutine
     /// `resume`, `destroy`, `cleanup` or `await_suspend`, beside the function that makes the
     /// coroutine; `resolver`, which chooses among the versions of a function.
     #[must_use]
@@ -107,11 +107,11 @@ pub enum Leave {
     Jump(FunctionId),
     /// It jumps into the function of this linker name, which may be another module's.
     JumpByName(String),
-    /// It jumps to a place that its code doesn't tell: a virtual function, or through a pointer.
+    /// It jumps to a place that its code doesn't show: a virtual function, or through a pointer.
     JumpAnywhere,
 }
 
-/// A row of a module's function table: what is known without reading DWARF.
+/// A row of a module's function table: the facts known without reading DWARF.
 #[derive(Clone, Copy, Debug)]
 pub struct FunctionEntry<'a> {
     /// The function's id.

@@ -15,18 +15,17 @@ pub struct ModuleIdentity<'a> {
     pub path: &'a Path,
     /// The GNU build id of the loaded module; empty if it had none.
     pub build_id: &'a [u8],
-    /// The ELF image kept with the trace. If it is given, no file is opened.
+    /// The ELF image stored in the trace. If it is given, no file is opened.
     pub image: Option<Arc<[u8]>>,
-    /// The file's size in bytes when it was loaded, where known. Only asked where there is no build
-    /// id.
+    /// The file's size in bytes when it was loaded, if known. Only used if there is no build id.
     pub file_size: Option<u64>,
-    /// The file's modification time when it was loaded, in nanoseconds since 1970, where known.
-    /// Only asked where there is no build id.
+    /// The file's modification time when it was loaded, in nanoseconds since 1970, if known. Only
+    /// used if there is no build id.
     pub modified_ns: Option<i128>,
 }
 
 impl<'a> ModuleIdentity<'a> {
-    /// The identity of a module with nothing but its path and build id known.
+    /// The identity of a module of which only path and build id are known.
     pub fn new(path: &'a Path, build_id: &'a [u8]) -> Self {
         Self { path, build_id, image: None, file_size: None, modified_ns: None }
     }

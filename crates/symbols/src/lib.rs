@@ -7,13 +7,13 @@
 //!                            DWARF, unit by unit, when asked
 //! ```
 //!
-//! [`ModuleSymbols::open`] always yields something usable: where a file is missing, stripped,
-//! damaged or not the one that was traced, functions are named `module+0xoffset` and a
-//! [`SymbolWarning`] says why. [`site_report`] returns the facts that `record` needs about an ELF
-//! file, [`SourceFinder`] reads source text.
+//! [`ModuleSymbols::open`] always gives a usable result: if a file is missing, stripped, damaged or
+//! not the one that was traced, functions are named `module+0xoffset` and a [`SymbolWarning`] says
+//! why. [`site_report`] returns the facts that `record` needs about an ELF file, [`SourceFinder`]
+//! reads source text.
 //!
-//! This crate knows nothing of traces, threads or time. Every input is taken to be hostile: work
-//! and memory are bounded by the input's size (see [`MEMORY_BASE_BYTES`]), and a panic in a library
+//! This crate knows nothing of traces, threads or time. Every input is treated as hostile: work and
+//! memory are bounded by the input's size (see [`MEMORY_BASE_BYTES`]), and a panic in a library
 //! that reads it becomes a warning.
 
 // Every public item says what it is, in which unit, and when it fails.

@@ -36,7 +36,7 @@ pub(crate) struct Located {
     pub module: Option<LocatedFile>,
     /// A separate file with its symbols and debugging information.
     pub debug: Option<LocatedFile>,
-    /// Symbols kept inside the module in compressed form.
+    /// Symbols stored inside the module in compressed form.
     pub minimal: Option<LocatedFile>,
     /// What several debug files share, as `dwz` makes it.
     pub shared: Option<LocatedFile>,
@@ -91,7 +91,7 @@ fn take_module(identity: &ModuleIdentity<'_>, options: &SymbolOptions, located: 
             located.warnings.extend(warning);
         }
         Err(warning) => {
-            // The cache keeps executables by build id, so one found there is the right one.
+            // The cache stores executables by build id, so one found there is the right one.
             let cached = cache_file(identity.build_id, options, "executable");
             match cached.and_then(|path| open_module(identity, &path).ok()) {
                 Some((file, _)) => located.module = Some(file),
@@ -184,8 +184,8 @@ fn debug_link_files(module: &Path, recorded: &Path, name: &OsStr, options: &Symb
     files
 }
 
-/// Opens a file with debugging information: with the module's build id, or without one where the
-/// checksum of the link vouches for it. A missing file is no matter.
+/// Opens a file with debugging information: with the module's build id, or without one if the
+/// checksum in the link matches. A missing file is not an error.
 fn open_debug_file(
     path: &Path,
     build_id: &[u8],
@@ -253,7 +253,7 @@ fn unpack_xz(data: &[u8], size_max: u64) -> Result<Vec<u8>, String> {
     use std::io::Read;
     let mut bytes = Vec::new();
     let decoder = xz4rust::XzDecoder::in_heap_with_alloc_dict_size(0, XZ_DICTIONARY_SIZE_MAX);
-    // The reader wants to own its input, which is small.
+    // The reader takes ownership of its input, which is small.
     let input = std::io::Cursor::new(data.to_vec());
     let reader = xz4rust::XzReader::new_with_buffer_size_and_decoder(input, XZ_BUFFER_SIZE, decoder);
     reader.take(size_max + 1).read_to_end(&mut bytes).map_err(|error| error.to_string())?;

@@ -31,8 +31,7 @@ pub struct ModuleSymbols {
     /// The text before `+0x` in the names of functions without a symbol.
     short_name: String,
     table: FunctionTable,
-    /// Addresses that were asked for and lie in no function of the table; their ids follow the
-    /// table's.
+    /// Requested addresses that are in no function of the table; their ids follow the table's.
     strays: Vec<u64>,
     stray_ids: HashMap<u64, FunctionId>,
     functions: Vec<Option<Box<Function>>>,
@@ -41,9 +40,9 @@ pub struct ModuleSymbols {
     debug: DebugState,
     /// The module's own file.
     file: Option<LocatedFile>,
-    /// Read when an exit is asked for.
+    /// Read when an exit is looked up.
     exits: Option<Exits>,
-    /// Read when a name is asked for.
+    /// Read when a name is looked up.
     all_names: Option<AllNames>,
     /// Read when a constant text is asked for.
     constants: Option<Constants>,
@@ -64,7 +63,7 @@ struct DebugFiles {
 }
 
 impl ModuleSymbols {
-    /// Opens a module. Where nothing can be read, all functions are named by module and offset, and
+    /// Opens a module. If nothing can be read, all functions are named by module and offset, and
     /// [`warnings`](Self::warnings) say why.
     pub fn open(identity: &ModuleIdentity<'_>, options: &SymbolOptions) -> Self {
         let mut located = catch_unwind(AssertUnwindSafe(|| locate(identity, options))).unwrap_or_default();
@@ -93,8 +92,8 @@ impl ModuleSymbols {
         }
     }
 
-    /// The function that holds an image address. Addresses in no known function get an id of their
-    /// own each.
+    /// The function that contains an image address. Each address outside all known functions gets
+    /// its own id.
     pub fn function_at(&mut self, image_address: u64) -> FunctionId {
         if let Some(id) = self.table.find(image_address) {
             return id;
@@ -156,7 +155,7 @@ impl ModuleSymbols {
                     Some((_, b"__x86_return_thunk")) => Leave::Return,
                     Some((_, name)) if is_indirect_thunk(name) => Leave::JumpAnywhere,
                     Some((true, name)) => Leave::JumpByName(String::from_utf8_lossy(name).into_owned()),
-                    // A stub without a name, or code that nothing is known of.
+                    // A stub without a name, or unknown code.
                     None => Leave::JumpAnywhere,
                     Some(_) => Leave::Jump(id),
                 }
@@ -164,8 +163,8 @@ impl ModuleSymbols {
         })
     }
 
-    /// The C string at an image address, without its end: `None` where the file isn't there, where programs may write, and where no
-    /// end comes within 4,096 bytes.
+    /// The C string at an image address, without its end: `None` where the file isn't there, where
+    /// programs may write, and where no end comes within 4,096 bytes.
     pub fn constant_text(&mut self, image_address: u64) -> Option<Vec<u8>> {
         let file = self.file.as_ref()?;
         let constants = self.constants.get_or_insert_with(|| read(file, Constants::of));
@@ -189,7 +188,8 @@ impl ModuleSymbols {
         if entry_row == code_row {
             return Some(true);
         }
-        // A function's cold part lies elsewhere; where its whole isn't certain, nothing is.
+        // A function's cold part is at another address; if its whole function isn't certain, there
+        // is no result.
         let mut whole = |id| {
             let function = self.function(id);
             let is_part = function.part.as_deref().is_some_and(|part| part.contains("cold"));
@@ -218,8 +218,8 @@ impl ModuleSymbols {
         first_call(function).is_some_and(|hook| first_call(row) != Some(hook))
     }
 
-    /// Whether an image address lies in a thunk that has no entry's hook: gcc's `fentry` gives
-    /// those that it expands an exit's alone.
+    /// Whether an image address is in a thunk without an entry hook: gcc's `fentry` gives thunks
+    /// that it expands only an exit hook.
     pub fn is_bare_thunk(&mut self, image_address: u64) -> bool {
         let Some(id) = self.table.find(image_address) else { return false };
         if self.function(id).thunk().is_none() || self.table.owner(id).is_some() {
@@ -231,7 +231,7 @@ impl ModuleSymbols {
             .is_some_and(|(start, (exits, image))| exits.first_call(image, start).is_none())
     }
 
-    /// Whether a function is called by this linker name; `None` if the name stands for a choice of
+    /// Whether a function has this linker name; `None` if the name stands for a choice of
     /// functions.
     pub fn is_called(&mut self, id: FunctionId, linkage_name: &str) -> Option<bool> {
         let Some(start) = self.table.start(id.index()) else { return Some(false) };
@@ -268,9 +268,9 @@ impl ModuleSymbols {
         (inlined.calls.into_iter().map(named).collect(), inlined.more)
     }
 
-    /// Whether code at an image address was inlined there of a function with an entry of its own;
-    /// `None` if debugging information doesn't say. `is_callees`: the innermost function that was
-    /// inlined there isn't meant, which is being called.
+    /// Whether code at an image address was inlined there from a function with an entry of its own;
+    /// `None` if debugging information doesn't say. `is_callees`: ignore the innermost function
+    /// that was inlined there, because it is the one being called.
     pub fn is_inlined_at(&mut self, image_address: u64, id: FunctionId, is_callees: bool) -> Option<bool> {
         let around = self.table.find(image_address)?;
         let inlined = self.inlined_calls(around)?;
@@ -290,8 +290,8 @@ impl ModuleSymbols {
         let innermost = inlined.calls.iter().rposition(|call| is_there(&call));
         let calls = &inlined.calls[..innermost.map_or(0, |innermost| innermost + usize::from(!is_callees))];
         let is_inlined = calls.iter().filter(is_there).any(|call| is_its(&call.name));
-        // Code that the compiler has made one of that of several places is said to be of what is
-        // around all of them, or to be inlined nowhere in particular.
+        // Debugging information attributes code that the compiler merged from several places to a
+        // block around all of them, or to no inlined call.
         let is_anywhere = inlined.calls.iter().filter(is_there).any(|call| call.line.is_none());
         let mut is_known = || {
             let is_several = is_anywhere || self.is_of_several_places(around, image_address, is_callees);
@@ -324,8 +324,8 @@ impl ModuleSymbols {
         Some(inlined)
     }
 
-    /// Whether several functions have the name that this one's would be without the suffix of a
-    /// part: then names don't tell which of them a part belongs to.
+    /// Whether several functions have the name that this one has without the suffix of a part: then
+    /// names don't show which of them a part belongs to.
     pub fn is_ambiguous(&mut self, id: FunctionId) -> bool {
         let Some(entry) = self.table.entry(id) else { return false };
         let name = String::from_utf8_lossy(entry.linkage_name).into_owned();
@@ -492,9 +492,9 @@ impl ModuleSymbols {
         }
     }
 
-    /// The function that a `.cold` part belongs to: by its sites, else by name where one function
-    /// has it, else by the entry in DWARF that both share. Functions of several files may have one
-    /// name.
+    /// The function that a `.cold` part belongs to: by its sites; otherwise by name, if only one
+    /// function has it; otherwise by the entry in DWARF that both share. Functions of several files
+    /// may have the same name.
     fn whole_of(&mut self, id: FunctionId, entry: Option<EntryId>) -> Option<FunctionId> {
         let name = self.table.entry(id)?.linkage_name.to_vec();
         let cold = name.windows(5).position(|word| word == b".cold")?;
@@ -542,13 +542,13 @@ impl Function {
     }
 }
 
-/// Reads something of a file; nothing if the reader gives up on it.
+/// Reads something from a file; nothing if the reader panics.
 fn read<T: Default>(file: &LocatedFile, of: impl Fn(&elf::Elf<'_>) -> T) -> T {
     let read = || elf::parse(&file.bytes).map(|elf| of(&elf)).unwrap_or_default();
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_default()
 }
 
-/// Whether a jump to this function goes on to an address in a register.
+/// Whether a jump to this function continues at an address in a register.
 fn is_indirect_thunk(name: &[u8]) -> bool {
     name.starts_with(b"__x86_indirect_thunk") || name.starts_with(b"__llvm_retpoline")
 }

@@ -26,9 +26,9 @@ const PART_WORDS: [&str; 12] = [
 const VERSION_WORDS: [&str; 12] =
     ["default", "arch_", "avx", "sse", "ssse", "popcnt", "bmi", "fma", "xop", "aes", "pclmul", "ifunc"];
 
-/// Splits `f.part.0.cold` into `f` and `part.0.cold`, and takes off the number that link-time
-/// optimisation and gcc's nested functions tell local functions of one name apart by: `f.2847`. A C
-/// name that merely holds a dot stays whole.
+/// Splits `f.part.0.cold` into `f` and `part.0.cold`, and removes the number by which link-time
+/// optimisation and gcc's nested functions distinguish local functions of the same name: `f.2847`.
+/// A C name that only contains a dot stays whole.
 pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
     // The first byte may be a dot of the name itself.
     let Some(dot) = linkage_name.bytes().skip(1).position(|byte| byte == b'.').map(|at| at + 1) else {
@@ -38,7 +38,7 @@ pub fn split_part(linkage_name: &str) -> (&str, Option<&str>) {
         return coroutine;
     }
     if linkage_name.starts_with("_Z") || linkage_name.starts_with("_R") {
-        // Mangled names hold no dot, but for Rust's legacy ones, which end in `E`:
+        // Mangled names contain no dot, except Rust's legacy ones, which end in `E`:
         // `_ZN4core..$E.llvm.1`.
         let Some(end) = mangled_end(linkage_name) else { return (linkage_name, None) };
         return (&linkage_name[..end], Some(&linkage_name[end + 1..]));
@@ -71,11 +71,11 @@ fn split_gcc_coroutine(linkage_name: &str) -> Option<(&str, Option<&str>)> {
     Some((&frame_type[start..], Some(part)))
 }
 
-/// What a part is that is a function of its own beside the one that it is split from, in words that
-/// are the same for every compiler: of a coroutine, whose plain name is the function that makes it,
-/// `resume` (gcc's `actor`), `destroy`, `cleanup` (destroys one that lies in its caller's frame)
-/// and `await_suspend` (clang's wrappers of that call); `resolver`, which chooses among the
-/// versions of a function.
+/// The name of a part that is a function of its own beside the one that it is split from, the same
+/// for every compiler. Of a coroutine, whose plain name is the function that makes it: `resume`
+/// (gcc's `actor`), `destroy`, `cleanup` (destroys a coroutine that is in its caller's frame) and
+/// `await_suspend` (clang's wrappers of that call). `resolver` chooses among the versions of a
+/// function.
 pub(crate) fn own_part(part: &str) -> Option<&'static str> {
     let first = part.split('.').next()?;
     match first {
@@ -85,8 +85,8 @@ pub(crate) fn own_part(part: &str) -> Option<&'static str> {
     }
 }
 
-/// The name that people are shown for a linker name: that of the source, and what it is a part of
-/// its own of, `gen(int) [resume]`.
+/// The name shown for a linker name: the source name, and which part of it this is: `gen(int)
+/// [resume]`.
 pub fn shown_name(linkage_name: &str) -> String {
     let (whole, part) = split_part(linkage_name);
     with_own_part(demangle(whole), part.and_then(own_part))
@@ -129,7 +129,8 @@ fn mangled_end(name: &str) -> Option<usize> {
 
 /// The source name of a linker name without part suffix: C++ (Itanium) and Rust (legacy and v0),
 /// with parameters, and for Rust without the hash. A thunk has the name of the function that it
-/// leads to: it is a way into it. Other names, and those that no demangler understands, stay.
+/// leads to, because it is another entry to that function. Other names, and those that no demangler
+/// understands, are unchanged.
 pub fn demangle(linkage_name: &str) -> String {
     if linkage_name.len() > MANGLED_SIZE_MAX || !linkage_name.starts_with('_') {
         return linkage_name.to_owned();

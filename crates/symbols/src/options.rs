@@ -11,7 +11,7 @@ pub struct SymbolOptions {
     /// Maps of the paths that modules were recorded under; the longest matching prefix wins.
     pub binary_maps: Vec<PathMap>,
     /// Directories laid out like `/usr/lib/debug` (`.build-id/xx/yyyy.debug`, or the binary's own
-    /// path below it), asked in this order. Defaults to `/usr/lib/debug`.
+    /// path below it), searched in this order. Defaults to `/usr/lib/debug`.
     pub debug_dirs: Vec<PathBuf>,
     /// The cache of the debuginfod client, only ever read. Defaults to the place that the client
     /// uses.
@@ -42,7 +42,7 @@ fn default_debuginfod_cache() -> Option<PathBuf> {
         .or_else(|| set("HOME").map(|dir| dir.join(".cache/debuginfod_client")))
 }
 
-/// One `OLD=NEW` rule: paths that are `OLD` or lie below it are looked up below `NEW`.
+/// One `OLD=NEW` rule: paths that are `OLD` or below it are looked up below `NEW`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathMap {
     old: OsString,
@@ -78,7 +78,7 @@ impl PathMap {
         Self { old: OsString::from_vec(old), new: new.into().into_os_string() }
     }
 
-    /// Where what was below the old directories lies.
+    /// The new path of a path below the old directories.
     pub(crate) fn new_place(&self) -> &Path {
         Path::new(&self.new)
     }
@@ -87,7 +87,7 @@ impl PathMap {
     ///
     /// # Errors
     ///
-    /// Where there is no `=` or nothing before it.
+    /// If there is no `=` or nothing before it.
     pub fn parse(text: &OsStr) -> Result<Self, PathMapError> {
         let bytes = text.as_bytes();
         match bytes.iter().position(|&byte| byte == b'=') {
@@ -108,8 +108,8 @@ impl PathMap {
     /// The path under the longest matching rule; `None` if no rule matches.
     #[must_use]
     pub fn apply_all(maps: &[Self], path: &Path) -> Option<PathBuf> {
-        // Of equally long rules the first wins, so the search goes backwards (max_by_key keeps the
-        // last).
+        // Of equally long rules the first wins, so the search runs backwards (max_by_key returns
+        // the last).
         maps.iter()
             .rev()
             .filter_map(|map| Some((map.old.len(), map.apply(path)?)))

@@ -8,7 +8,7 @@ use object::{Architecture, LittleEndian, Object, ObjectSection, ObjectSymbol, Re
 
 use crate::elf::Elf;
 
-/// Stubs that one file may have; the sections of honest files hold far fewer.
+/// Limit on stubs of one file; the sections of real files contain far fewer.
 const STUB_COUNT_MAX: usize = 1 << 20;
 
 /// Sections of stubs, and the size of a stub in bytes.
@@ -21,7 +21,7 @@ pub(crate) struct Stub<'d> {
     pub target: &'d [u8],
 }
 
-/// Where the sections of stubs lie: each has one unwind entry for all of its stubs.
+/// Where the sections of stubs are: each has one unwind entry for all of its stubs.
 pub(crate) fn section_ranges(elf: &Elf<'_>) -> Vec<Range<u64>> {
     SECTIONS
         .iter()

@@ -53,7 +53,7 @@ pub struct SiteReport {
     pub is_64_bit: bool,
     /// How it is linked.
     pub link: LinkKind,
-    /// The dynamic linker that the program asks for.
+    /// The dynamic linker that the program requests.
     pub interpreter: Option<PathBuf>,
     /// Sites of mode `nops`.
     pub site_count: u64,

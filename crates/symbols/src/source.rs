@@ -1,13 +1,14 @@
 //! Source text for paths that compilers recorded.
 //!
-//! The paths come out of binaries, so they may name anything, a private file of the user's for one:
-//! only regular text files outside of the kernel's file systems are read, each and all of them up
-//! to a limit. What goes into an output for others ([`SourceFinder::compiled`]) has to look like
-//! what was compiled, too:
+//! The paths come from binaries, so they may name any file, for example a private file of the user.
+//! Only regular text files outside of the kernel's file systems are read, each and all of them up
+//! to a limit. A file that goes into an output for others ([`SourceFinder::compiled`]) must also
+//! look like a compiled source:
 //!
-//! - it lies below the folder that the compiler ran in, or below one around it (down to the second level), or below a folder that is allowed;
-//! - it has the checksum that the line table has (DWARF 5, clang); or, where there is none, the name of a source file, and no part of
-//!   its path is hidden.
+//! - it is below the folder that the compiler ran in, below one of that folder's parents (down to
+//!   the second level), or below an allowed folder;
+//! - it has the checksum that the line table contains (DWARF 5, clang); without a checksum, it has
+//!   the name of a source file and no hidden folder in its path.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -26,7 +27,7 @@ use crate::options::PathMap;
 const FILE_SIZE_MAX: u64 = 16 << 20;
 /// Largest amount of text from one finder, in bytes.
 const TOTAL_SIZE_MAX: u64 = 64 << 20;
-/// Trees that the kernel makes up; reading them may have effects or tell secrets.
+/// File systems that the kernel generates; reading them may have effects or reveal secrets.
 const KERNEL_TREES: [&str; 3] = ["/proc", "/sys", "/dev"];
 
 /// Why there is no text for a path.
@@ -43,7 +44,7 @@ pub enum SourceRefusal {
     TooLarge(PathBuf, u64),
     /// The file isn't text.
     NotText(PathBuf),
-    /// It lies outside of the folders that are allowed.
+    /// It is outside of the allowed folders.
     Outside(PathBuf),
     /// It isn't the file that was compiled, or doesn't look like a source file.
     NotCompiled(PathBuf),
@@ -114,7 +115,7 @@ const SYSTEM_FOLDERS: [&str; 6] = [
     "/usr/share/include",
 ];
 
-/// Whether a path without links lies in one of [`SYSTEM_FOLDERS`].
+/// Whether a path without links is in one of [`SYSTEM_FOLDERS`].
 fn is_in_system_folder(path: &Path) -> bool {
     let text = path.as_os_str().as_encoded_bytes();
     SYSTEM_FOLDERS.iter().any(|folder| {
@@ -162,7 +163,8 @@ pub struct SourceFinder {
     maps: Vec<PathMap>,
     /// If not empty, only files below one of these are read.
     roots: Vec<PathBuf>,
-    /// Folders besides those of compilers that [`SourceFinder::compiled`] takes sources from.
+    /// Folders from which [`SourceFinder::compiled`] takes sources, in addition to those of
+    /// compilers.
     allowed: Vec<PathBuf>,
     /// Whether it takes any.
     allows_any: bool,
@@ -188,12 +190,12 @@ impl SourceFinder {
     ///
     /// # Errors
     ///
-    /// The reason, if there is no text. It is the same each time that the path is asked for.
+    /// The reason if there is no text. It is the same each time that the path is looked up.
     pub fn text(&mut self, path: &Path) -> Result<Arc<str>, SourceRefusal> {
         self.source(path).map(|source| source.text)
     }
 
-    /// The same with what is known of the file.
+    /// The same, with what is known about the file.
     ///
     /// # Errors
     ///
@@ -228,12 +230,12 @@ impl SourceFinder {
             return self.source(path);
         }
         let mapped = PathMap::apply_all(&self.maps, path).unwrap_or_else(|| path.to_path_buf());
-        // What isn't there is missing, not refused.
+        // A file that doesn't exist is missing, not refused.
         if let Ok(resolved) = mapped.canonicalize() {
             self.check_place(&mapped, &resolved, true, compiled)?;
         }
         let source = self.source(path)?;
-        // The path may have become a link since: what counts is where the file lies that was opened.
+        // The path may have become a link meanwhile: the place of the opened file counts.
         self.check_place(&mapped, &source.place, source.is_public, compiled)?;
         if compiled.md5.is_some_and(|md5| md5 != source.md5) {
             return Err(SourceRefusal::NotCompiled(path.to_path_buf()));
@@ -249,13 +251,13 @@ impl SourceFinder {
         compiled: &CompiledSource,
     ) -> Result<(), SourceRefusal> {
         let is_allowed = self.allowed.iter().any(|folder| resolved.starts_with(folder));
-        // Secrets may lie in the system's folders, too, such as the key that signs kernel modules.
+        // The system's folders may contain secrets, too, such as the key that signs kernel modules.
         if is_public && is_in_system_folder(resolved) || is_allowed {
             return Ok(());
         }
         let folder = compiled.folder.as_deref().and_then(|folder| folder.canonicalize().ok());
         let below = folder.as_deref().and_then(|folder| {
-            // Build folders lie beside the sources or below, at any depth; the first level belongs
+            // Build folders are beside the sources or below, at any depth; the first level belongs
             // to the system.
             let around = folder.ancestors().skip(1).filter(|parent| parent.components().count() > 2);
             let own = Some(folder).filter(|folder| folder.parent().is_some());
@@ -357,7 +359,8 @@ mod tests {
         assert_eq!(&*finder.text(&path("fine.c")).unwrap(), "int x;");
     }
 
-    /// The folder of a program's sources may be somebody else's, who changes links in it while they are read.
+    /// The folder of a program's sources may belong to another user, who changes links in it while
+    /// they are read.
     #[test]
     fn no_link_leads_out_of_the_folder_meanwhile() {
         use std::os::unix::fs::symlink;
@@ -371,7 +374,8 @@ mod tests {
         std::fs::write(path("their/real.c"), "int theirs;").unwrap();
         std::fs::write(path("secret/key.c"), "int secret;").unwrap();
         symlink("real.c", path("their/a.c")).unwrap();
-        // Folders around the compiler's are allowed but for the outermost ones: this one is not around it.
+        // Folders around the compiler's are allowed but for the outermost ones: this one is not
+        // around it.
         let compiled = CompiledSource { md5: None, folder: Some(PathBuf::from("/nowhere")) };
         let is_over = AtomicBool::new(false);
         let mut taken = 0;

@@ -29,7 +29,7 @@ enum Origin {
 struct Candidate<'d> {
     start: u64,
     size: u64,
-    /// Lower is better, among those of one start address.
+    /// Lower is better, among symbols with the same start address.
     rank: u8,
     origin: Origin,
     name: &'d [u8],
@@ -123,7 +123,7 @@ impl FunctionTable {
         table
     }
 
-    /// Sites in a part of a function that lies elsewhere name the function's beginning.
+    /// Sites in a part of a function at another address refer to the function's beginning.
     fn note_owners(&mut self, sites: &[SiteEntry]) {
         for site in sites {
             let (Some(row), Some(owner)) = (self.find(site.address), self.find(site.function)) else {
@@ -148,8 +148,7 @@ impl FunctionTable {
         candidates.sort_by(|a, b| a.order().cmp(&b.order()));
         let mut names = Vec::new();
         let mut rows: Vec<Row> = Vec::new();
-        // The end of what is known to belong to an earlier function: a label inside isn't a
-        // function.
+        // The end of code known to belong to an earlier function: a label inside isn't a function.
         let mut covered_until = 0;
         for group in candidates.chunk_by(|a, b| a.start == b.start) {
             let best = &group[0];
@@ -189,7 +188,7 @@ impl FunctionTable {
         self.rows.len()
     }
 
-    /// The row that holds `address`.
+    /// The row that contains `address`.
     pub(crate) fn find(&self, address: u64) -> Option<FunctionId> {
         self.ranges.find(address).map(FunctionId)
     }
@@ -203,8 +202,7 @@ impl FunctionTable {
         self.rows.get(index).map(|row| row.start)
     }
 
-    /// The function that a row's code belongs to, itself or another one, as far as sites in it
-    /// tell.
+    /// The function that a row's code belongs to, itself or another one, as far as its sites show.
     pub(crate) fn owner(&self, id: FunctionId) -> Option<FunctionId> {
         let owner = self.rows.get(id.index())?.owner?;
         (self.rows[owner.index()].owner == Some(owner)).then_some(owner)

@@ -1,4 +1,4 @@
-//! What kept a module from being named in full, as sentences for people.
+//! What prevented a module from being named in full, as sentences for people.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -38,8 +38,7 @@ pub enum SymbolWarning {
         /// The file.
         path: PathBuf,
     },
-    /// Neither build id nor size nor time tell whether the file is the one that was traced; it was
-    /// used.
+    /// Build id, size and time don't show whether the file is the one that was traced; it was used.
     Unverified {
         /// The file.
         path: PathBuf,
@@ -75,7 +74,8 @@ pub enum SymbolWarning {
 }
 
 impl SymbolWarning {
-    /// Whether a [`PathMap`](crate::PathMap) to the right file mends it: its sentence says so.
+    /// Whether a [`PathMap`](crate::PathMap) to the right file is the remedy that its sentence
+    /// gives.
     #[must_use]
     pub fn is_mended_by_path_map(&self) -> bool {
         match self {

@@ -19,7 +19,7 @@ struct Counting;
 
 static NOW: AtomicUsize = AtomicUsize::new(0);
 static MOST: AtomicUsize = AtomicUsize::new(0);
-/// Tests that look at memory run one after the other.
+/// Tests that measure memory run one after the other.
 static ALONE: Mutex<()> = Mutex::new(());
 
 // SAFETY: every call goes to the system's allocator with what the caller gave.
@@ -97,7 +97,7 @@ fn small_program(workshop: &Workshop, flags: &[&str]) -> Vec<u8> {
     std::fs::read(workshop.path("small")).unwrap()
 }
 
-/// Where the section's bytes lie.
+/// The section's place in the file.
 fn section_range(image: &[u8], name: &str) -> std::ops::Range<usize> {
     use object::{Object, ObjectSection};
     let file = object::File::parse(image).unwrap();
@@ -215,7 +215,7 @@ fn unit(abbreviations: u32, entries: &[u8]) -> Vec<u8> {
     unit
 }
 
-/// Many units, each with its own start in one long abbreviation table.
+/// Many units that each use their own part of one long abbreviation table.
 #[test]
 fn overlapping_abbreviation_tables() {
     let _alone = ALONE.lock().unwrap_or_else(|poisoned| poisoned.into_inner());

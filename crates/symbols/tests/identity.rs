@@ -34,7 +34,7 @@ fn another_build_id_is_refused() {
     }
     assert!(sentence.contains("map its path"), "{sentence}");
 
-    // The map that the sentence asks for.
+    // The path map that the message asks for.
     let maps = vec![PathMap::new(&*new, &*old)];
     let options = SymbolOptions { binary_maps: maps, ..SymbolOptions::bare() };
     let mut symbols = ModuleSymbols::open(&ModuleIdentity::new(&new, &build_id(&old)), &options);

@@ -1,4 +1,4 @@
-//! Inlined calls, as llvm-symbolizer tells them for every address of a program.
+//! Inlined calls compared with llvm-symbolizer's answers, for every address of a program.
 
 // A test may panic.
 #![allow(clippy::disallowed_methods)]
@@ -51,7 +51,7 @@ fn build(command: &str) -> (Workshop, ModuleSymbols) {
         std::fs::write(workshop.path(name), text).unwrap();
     }
     let words: Vec<&str> = command.split_whitespace().collect();
-    // Split units lie beside objects.
+    // Split units are beside objects.
     for source in ["one", "two"] {
         workshop.run(&[&words[..], &["-c", &format!("{source}.cpp"), "-o", &format!("{source}.o")]].concat());
     }
@@ -112,7 +112,7 @@ fn told_by_symbolizer(
     told
 }
 
-/// The same, as the module tells it.
+/// The same from the module.
 fn told(symbols: &mut ModuleSymbols, names: &[&str]) -> BTreeMap<String, BTreeSet<Chain>> {
     let mut told: BTreeMap<String, BTreeSet<Chain>> = BTreeMap::new();
     let ids: Vec<_> = symbols.functions().map(|entry| entry.id).collect();
@@ -146,7 +146,8 @@ fn check(command: &str) {
     for name in NAMES.map(bare) {
         let empty = BTreeSet::new();
         let (wanted, got) = (wanted.get(&name).unwrap_or(&empty), got.get(&name).unwrap_or(&empty));
-        // A call may have no address of its own left, where all of its code is that of calls inlined into it.
+        // A call may have no address of its own left, if all of its code belongs to calls inlined
+        // into it.
         let missing: Vec<_> = wanted.difference(got).collect();
         let invented: Vec<_> = got.difference(wanted).collect();
         assert!(missing.is_empty() && invented.is_empty(), "{command}: {name}: {missing:?} {invented:?}");
@@ -203,7 +204,7 @@ fn debug_files_agree_and_without_them_nothing_is_said() {
     assert!(told(&mut none, &NAMES).values().all(BTreeSet::is_empty));
 }
 
-/// What is kept of one function is bounded, and the rest counted.
+/// The number of stored calls of one function is limited, and the rest counted.
 #[test]
 fn many_calls_are_counted() {
     let workshop = Workshop::new();

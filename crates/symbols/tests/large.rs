@@ -37,7 +37,7 @@ fn every_function_of_this_test() {
     }
 }
 
-/// One thread may open what another asks.
+/// One thread may open a module that another one uses.
 #[test]
 fn modules_move_between_threads() {
     fn is_send<T: Send>() {}

@@ -1,4 +1,5 @@
-//! Names as `nm -C` gives them, declarations as gdb gives them, calls to other modules as objdump names them.
+//! Names as `nm -C` gives them, declarations as gdb gives them, calls to other modules as objdump
+//! names them.
 
 mod common;
 
@@ -64,8 +65,8 @@ fn check_names(compiler: &str, flags: &[&str], program: &str) {
         let bare = |name: &String| without_spaces(everycall_symbols::split_part(name).0);
         let ours = without_spaces(&function.name);
         if !aliases.iter().any(|alias| bare(alias) == ours) {
-            // The demangler drops the first parameter of constructors that are templates, and puts a result type before
-            // functions of classes inside of templates.
+            // The demangler drops the first parameter of constructors that are templates, and puts
+            // a result type before functions of classes inside of templates.
             let is_close = aliases
                 .iter()
                 .any(|alias| before_parameters(&ours).ends_with(before_parameters(&bare(alias))));
@@ -183,7 +184,8 @@ fn stubs_are_named_as_objdump_names_them() {
     }
 }
 
-/// The part that throws lies elsewhere, and belongs to its function: also where two functions have one name.
+/// The part that throws is at another address and belongs to its function, also if two functions
+/// have the same name.
 #[test]
 fn cold_parts_know_their_whole() {
     let workshop = Workshop::new();
@@ -217,8 +219,8 @@ fn cold_parts_know_their_whole() {
     assert_eq!(wholes.len(), 2);
 }
 
-/// Of several names for one address: global before weak before local, then the shortest; the resolver of an
-/// indirect function, as that is what runs there.
+/// Of several names for one address: global before weak before local, then the shortest; the
+/// resolver of an indirect function, as that is what runs there.
 #[test]
 fn aliases() {
     let workshop = Workshop::new();

@@ -1,4 +1,4 @@
-//! What is known of functions whose symbols are gone.
+//! What is known about functions whose symbols were removed.
 
 mod common;
 
@@ -52,7 +52,7 @@ other:
 	ret
 "#;
 
-/// The module with its symbols, and without; at last also without what tells how to unwind.
+/// The module with its symbols, without them, and finally without unwind information.
 fn build(workshop: &Workshop, flags: &[&str]) -> [ModuleSymbols; 3] {
     std::fs::write(workshop.path("parts.s"), PARTS).unwrap();
     let gcc = ["gcc", "-shared", "-nostdlib", "-Wl,--build-id", "parts.s", "-o", "parts.so"];

@@ -44,7 +44,7 @@ fn fold(command: &str) -> (Workshop, std::path::PathBuf) {
     (workshop, path)
 }
 
-/// Name and line belong together, and the others are told.
+/// Name and line belong together, and the other names are listed.
 #[test]
 fn folded_functions_have_one_name_and_tell_the_others() {
     for (tool, command) in [
@@ -91,7 +91,7 @@ fn folded_functions_have_one_name_and_tell_the_others() {
     }
 }
 
-/// What nm calls them, and what they are in the source.
+/// nm's names, and the source names.
 #[test]
 fn clones_are_the_same_function() {
     let workshop = Workshop::new();
@@ -175,7 +175,8 @@ fn thunks_are_declared_with_the_function_of_their_file() {
     }
 }
 
-/// What makes a coroutine, and what runs of it, each under one name for every compiler, optimised or not.
+/// What makes a coroutine, and what runs of it, each under one name for every compiler, optimised
+/// or not.
 #[test]
 fn parts_of_coroutines_are_told_apart() {
     let workshop = Workshop::new();

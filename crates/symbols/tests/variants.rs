@@ -1,5 +1,5 @@
-//! The same functions must be found under the same name, file and line, however a program was built and
-//! wherever its debugging information lies.
+//! The same functions must be found under the same name, file and line, however a program was built
+//! and wherever its debugging information is.
 
 mod common;
 
@@ -41,7 +41,8 @@ fn compilers_levels_and_links() {
     }
 }
 
-/// Only line tables: the line is that of the first instruction, which may lie a little below the declaration.
+/// Only line tables: the line is that of the first instruction, which may be a little below the
+/// declaration.
 #[test]
 fn line_tables_alone_give_files_and_near_lines() {
     let workshop = Workshop::new();
@@ -144,7 +145,7 @@ fn build_id_stores() {
     for options in [&store, &cache] {
         check_marked(&mut open(&workshop.path("stripped"), options), PROGRAM, "by build id");
     }
-    // The store alone is enough: the binary is gone.
+    // The store alone is enough: the binary was deleted.
     let id = build_id(&workshop.path("stripped"));
     std::fs::remove_file(workshop.path("stripped")).unwrap();
     let path = workshop.path("stripped");
@@ -214,7 +215,7 @@ fn minimal_symbols_inside_a_stripped_file() {
     assert!(functions.iter().any(|function| function.name == "same_name(int)"));
 }
 
-/// Unwind entries keep functions apart where symbols are gone.
+/// Unwind entries separate functions if there are no symbols.
 #[test]
 fn stripped_functions_are_named_by_their_start() {
     let workshop = Workshop::new();
@@ -240,7 +241,7 @@ fn stripped_functions_are_named_by_their_start() {
     assert!(stripped.take_warnings().iter().any(no_info));
 }
 
-/// Symbols stripped, DWARF kept: names come from DWARF.
+/// Symbols stripped, DWARF present: names come from DWARF.
 #[test]
 fn names_from_dwarf() {
     let workshop = Workshop::new();

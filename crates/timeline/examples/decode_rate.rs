@@ -1,5 +1,5 @@
-//! How fast is a thread's timeline made, and at what memory? 20 million synthetic events in one thread, from
-//! a trace file in memory, on one core.
+//! How fast is a thread's timeline made, and at what memory? 20 million synthetic events in one
+//! thread, from a trace file in memory, on one core.
 //!
 //! `cargo run --release -p everycall-timeline --example decode_rate`
 

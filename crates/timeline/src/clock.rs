@@ -1,17 +1,17 @@
-//! From ticks to nanoseconds, piecewise linear between the recording's clock readings, in exact integer
-//! arithmetic.
+//! From ticks to nanoseconds, piecewise linear between the recording's clock readings, in exact
+//! integer arithmetic.
 
 use everycall_format::arena::ClockReading;
 
 /// Fraction bits of a rate.
 const SHIFT: u32 = 52;
-/// Where no reading tells the rate, a tick is shown as a nanosecond.
+/// Without a reading that gives the rate, a tick is shown as a nanosecond.
 const ASSUMED_RATE: u64 = 1 << SHIFT;
 /// Rates outside 1 MHz..=100 GHz are no counter's.
 const RATE_RANGE: std::ops::RangeInclusive<u64> = (1 << SHIFT) / 100..=1000 << SHIFT;
 /// Readings nearer to each other than this would make more noise than they remove.
 const DISTANCE_NS: u64 = 10_000_000;
-/// How many readings at the beginning may be lies without spoiling those behind them.
+/// How many wrong readings at the beginning are tolerated without affecting later ones.
 const START_TRIALS: usize = 8;
 
 /// Ticks to nanoseconds since the origin, the earliest moment that the trace knows of.
@@ -117,7 +117,7 @@ impl Clock {
         Clock { pieces, quality, ..Clock::origin(kept.first(), origin_ticks, first_piece) }
     }
 
-    /// A clock with nothing but the facts about the origin.
+    /// A clock that only has the facts about the origin.
     fn origin(first: Option<&ClockReading>, origin_ticks: u64, piece: Piece) -> Clock {
         let before = |ns: u64, ticks: u64| ns.saturating_sub(piece.ns(ticks));
         Clock {
@@ -229,7 +229,7 @@ fn plausible(readings: &[ClockReading]) -> (Vec<ClockReading>, u32) {
     (best, u32::try_from(refused).unwrap_or(u32::MAX))
 }
 
-/// Leaves out readings too near to the one before, but neither the first nor the last; tells how many
+/// Leaves out readings too near to the one before, except the first and the last; returns how many
 /// remain.
 fn thin(kept: &mut Vec<ClockReading>) -> u32 {
     let Some(last) = kept.pop() else { return 0 };

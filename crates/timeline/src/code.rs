@@ -1,30 +1,34 @@
-//! What the modules' code says about events, asked for once for each pair of places.
+//! What the modules' code says about events, asked once for each pair of places.
 
 use crate::event::TailCall;
 use crate::location::Location;
 
-/// What the modules' code tells. Answers are kept, so finding them may be slow, and they must not change.
+/// Facts from the modules' code. Answers are cached, so finding them may be slow, and they must not
+/// change.
 ///
-/// A closure that tells [`Code::same_function`] knows that alone.
+/// A closure can implement [`Code::same_function`]; the other questions are then answered with
+/// "unknown".
 pub trait Code {
     /// Whether an entry and an exit belong to the same function; `None` where that isn't known.
     fn same_function(&self, entry: Location, exit: Location) -> Option<bool>;
 
-    /// Whether at this exit the function jumps into another one, rather than returning; false where that isn't
-    /// known.
+    /// Whether at this exit the function jumps into another one, rather than returning; false where
+    /// that isn't known.
     fn jumps(&self, exit: Location) -> bool {
         let _ = exit;
         false
     }
 
-    /// Whether code at this place was inlined there, of the function that is entered at `entry`; `None` where that isn't known. `is_callees`: the innermost
-    /// function that was inlined there isn't meant, which is being called.
+    /// Whether code at this place was inlined there, from the function that is entered at `entry`;
+    /// `None` if that isn't known. `is_callees`: ignore the innermost function that was inlined
+    /// there, because it is the one being called.
     fn is_inlined(&self, code: Location, entry: Location, is_callees: bool) -> Option<bool> {
         let _ = (code, entry, is_callees);
         None
     }
 
-    /// Whether the function at this place reports exits of calls that were inlined into it also where an exception leaves them; `None` where that isn't known.
+    /// Whether the function at this place reports exits of calls that were inlined into it also
+    /// where an exception leaves them; `None` where that isn't known.
     fn reports_exits_in_cleanups(&self, code: Location) -> Option<bool> {
         let _ = code;
         None
@@ -36,7 +40,8 @@ pub trait Code {
         false
     }
 
-    /// Whether the jump at this exit leads into the function of this entry; `None` where that isn't known.
+    /// Whether the jump at this exit leads into the function of this entry; `None` where that isn't
+    /// known.
     fn jumps_to(&self, exit: Location, entry: Location) -> Option<bool> {
         let _ = (exit, entry);
         None
@@ -75,7 +80,7 @@ pub(crate) struct Exit {
     pub jumps: bool,
 }
 
-/// Pairs of locations that were asked about.
+/// Pairs of locations that were looked up.
 pub(crate) struct Answers<'a> {
     code: Option<&'a dyn Code>,
     exits: Kept<Exit>,
@@ -100,7 +105,7 @@ impl<'a> Answers<'a> {
     /// What is known of an exit and a call that was entered at `entry`.
     #[inline]
     pub fn exit(&mut self, entry: Location, exit: Location) -> Exit {
-        // Of an exit that is told by its function alone, nobody knows what it does.
+        // An exit that is only known by its function doesn't show what it does.
         if entry == exit {
             return Exit { same: Some(true), jumps: false };
         }
@@ -114,8 +119,8 @@ impl<'a> Answers<'a> {
         })
     }
 
-    /// Whether a call that was inlined into the function that is entered at `outer`, if that is known, goes on where an exception has got to its frame, which goes on
-    /// at `caller`.
+    /// Whether a call inlined into the function that is entered at `outer`, if that is known, is
+    /// still open after an exception has reached its frame, which continues at `caller`.
     #[cold]
     pub fn is_around(&mut self, caller: Caller, inlined: Location, outer: Option<Location>) -> Around {
         let (Some(known), Some(code)) = (self.code, caller.code) else { return Around::Unknown };

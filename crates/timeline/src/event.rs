@@ -7,7 +7,7 @@ use crate::location::Location;
 pub enum TimelineEvent {
     /// A call begins.
     Begin(Begin),
-    /// A call ends: the innermost one that has begun and not ended.
+    /// A call ends: the innermost open one.
     End(End),
     /// Events are missing.
     Loss(Loss),
@@ -15,9 +15,10 @@ pub enum TimelineEvent {
     Instant(Instant),
     /// The program said something about itself.
     Mark(Mark),
-    /// Recording was off. Nothing else happens in the thread meanwhile.
+    /// Recording was off. No other event of the thread falls into this time.
     Gap(Gap),
-    /// The call that ended last jumped to what isn't traced. Nothing else happens in the thread meanwhile.
+    /// The call that ended last jumped to untraced code. No other event of the thread falls into
+    /// this time.
     Untraced(Untraced),
 }
 
@@ -51,31 +52,33 @@ pub struct Begin {
     pub cut: bool,
     /// Whether the call that ended right before it, at the same depth, made it by jumping there.
     pub tail_call: TailCall,
-    /// Nobody knows whether the call around it made it: it may be that of another stack in the same memory, or have been made at the end of
-    /// the thread, when the call around it had been left.
+    /// The enclosing call may not be its caller: the call may belong to another stack in the same
+    /// memory, or have been made at the end of the thread, after the enclosing call had been
+    /// unwound.
     pub caller_unsure: bool,
 }
 
-/// Whether a call was made by a jump out of another, in whose place it stands then.
+/// Whether a call was made by a tail call of another, and takes its place.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum TailCall {
     /// Nothing says so.
     #[default]
     No,
-    /// The call before it jumped, and the code doesn't tell where to.
+    /// The call before it jumped, and the code doesn't show where to.
     Perhaps,
     /// The call before it jumped there.
     Yes,
 }
 
-/// Behind a tail call into code that isn't traced, until the thread's next event: that code took no longer than this. How long it took isn't measured.
+/// Behind a tail call into code that isn't traced, until the thread's next event: that code took no
+/// longer than this. How long it took isn't measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Untraced {
     /// When the call before it jumped, in nanoseconds since the origin.
     pub at_ns: u64,
     /// When the next event came, or the recording ended, in nanoseconds since the origin.
     pub until_ns: u64,
-    /// The exit at which the call jumped: the code there tells where to.
+    /// The exit at which the call jumped: the code there shows the target.
     pub exit: Location,
 }
 
@@ -103,20 +106,21 @@ pub enum EndKind {
     Returned,
     /// By jumping into another function, which returns in its place: a tail call.
     Jumped,
-    /// By an exit, but recording was off in between: it may be several calls of its function.
+    /// By an exit, but recording was off in between: these may be several calls of its function.
     ReturnedAfterGap,
     /// Its frame was left without an exit: exception, longjmp, end of the thread.
     Unwound,
-    /// Likewise, but nobody told when: the moment is that of the next call or return, which showed it. It ended some time before, and
-    /// the last calls shown in it may be of those around it.
+    /// Likewise, but the exact time is unknown: the time given is that of the next call or return,
+    /// which showed it. The call ended earlier, and the last calls shown in it may be calls of its
+    /// callers.
     UnwoundLate,
     /// It had not ended at the end of the trace.
     TruncatedAtEnd,
-    /// Events are missing from here on, and whether it had ended after them is not known.
+    /// Events are missing from here on, and whether the call had ended after them is not known.
     TruncatedAtLoss,
     /// Recording went off, and when it was on again, the call had ended.
     TruncatedAtGap,
-    /// Its exit is missing though it must have ended by now.
+    /// Its exit is missing although it must have ended by now.
     ExitLost,
 }
 
@@ -125,7 +129,7 @@ pub enum EndKind {
 pub struct Loss {
     /// Where the gap is noticed, in nanoseconds since the origin.
     pub at_ns: u64,
-    /// How many; `None` where nobody counted.
+    /// How many; `None` if they were not counted.
     pub count: Option<u64>,
     /// Why.
     pub why: LossKind,
@@ -156,9 +160,9 @@ pub struct Instant {
 /// What happened at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum InstantKind {
-    /// An exit whose entry the runtime did not know. It closes nothing.
+    /// An exit whose entry the runtime did not know. It closes no call.
     OrphanExit(Location),
-    /// An exit that fits none of the calls that are open. It closes nothing.
+    /// An exit that matches none of the open calls. It closes no call.
     UnmatchedExit(Location),
 }
 
@@ -171,7 +175,8 @@ pub struct Gap {
     pub until_ns: u64,
     /// Why.
     pub why: GapKind,
-    /// The thread that goes on with the stack, by the kernel's number; none where none was suspended, or where the trace doesn't say.
+    /// The thread that continues the stack, by the kernel's id; none if no stack was suspended, or
+    /// if the trace doesn't say.
     pub resumed_by: Option<u32>,
 }
 
@@ -230,9 +235,11 @@ pub enum MarkKind {
         /// How it ended.
         how: SpanEndKind,
     },
-    /// An exception is thrown. The name is its type's, as the C++ ABI writes it; empty where it isn't known.
+    /// An exception is thrown. The name is its type's, as the C++ ABI writes it; empty where it
+    /// isn't known.
     Throw,
-    /// An exception is caught, by the innermost call that is open or by what it called. Named likewise.
+    /// An exception is caught by the innermost open call, or by an untraced function that it
+    /// called. Named likewise.
     Catch,
     /// The program ended a span that it had not begun.
     OrphanSpanEnd,

@@ -1,4 +1,4 @@
-//! The processes of a trace in the order of their family tree.
+//! The processes of a trace in the order of their process tree.
 
 use everycall_reader::Process;
 
@@ -11,8 +11,7 @@ pub struct Relative {
     pub generation: usize,
 }
 
-/// All processes: each is followed by those that come from it, with all that come from them, in the order of their
-/// starts.
+/// All processes: each is followed by its descendants, in the order of their starts.
 pub(crate) fn family(processes: &[Process]) -> Vec<Relative> {
     let mut children: Vec<Vec<usize>> = vec![Vec::new(); processes.len()];
     let mut roots = Vec::new();

@@ -1,21 +1,22 @@
-//! Clock conversion, order by time, and the pairing of entries with exits into strictly nested slices
-//! per thread. What is missing is shown as missing, with a count; nothing is guessed.
+//! Clock conversion, order by time, and the pairing of entries with exits into strictly nested
+//! slices per thread. What is missing is shown as missing, with a count; nothing is guessed.
 //!
 //! ```text
 //! reader::Source --> Trace::open         one pass: counts, reach, clock
 //!                      thread_events(i)  words -> slot order -> time order -> pairing -> TimelineEvent
 //! ```
 //!
-//! Times are nanoseconds since the trace's origin, the earliest moment that it knows of. Per thread,
-//! events come in the order of time and nest strictly: each [`TimelineEvent::Begin`] gets its
-//! [`TimelineEvent::End`], the ones begun last first.
+//! Times are nanoseconds since the trace's origin, the earliest moment that it knows of. Per
+//! thread, events come in the order of time and nest strictly: each [`TimelineEvent::Begin`] gets
+//! its [`TimelineEvent::End`], the ones begun last first.
 //!
-//! The crate knows no output format and no symbols; a caller who has the modules' code can veto a pairing and
-//! tell which exits are jumps into other functions, see [`Code`].
+//! The crate knows no output format and no symbols. A caller who has the modules' code can reject a
+//! pairing and say which exits are jumps into other functions, see [`Code`].
 
 // Every public item says what it is, in which unit, and when it fails.
 #![deny(missing_docs, clippy::missing_errors_doc)]
-// Messages go through `everycall_io::messages`: these macros panic where nobody can read them.
+// Messages go through `everycall_io::messages`, because these macros panic if standard error can't
+// be written.
 #![deny(clippy::print_stderr, clippy::print_stdout)]
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]

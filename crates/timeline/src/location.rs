@@ -6,8 +6,8 @@ use everycall_reader::Module;
 /// An address in a function, as its module states it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Location {
-    /// Index in the recording's modules, or [`Location::NO_MODULE`] or [`Location::LOST_MODULE`]. One file has one
-    /// index, however many processes run it: that of [`Module::same_file`].
+    /// Index in the recording's modules, or [`Location::NO_MODULE`] or [`Location::LOST_MODULE`].
+    /// One file has one index, however many processes run it: that of [`Module::same_file`].
     pub module: u32,
     /// Address in the image (process address - base). For [`Location::NO_MODULE`] the process
     /// address, for [`Location::LOST_MODULE`] the code offset.
@@ -15,9 +15,9 @@ pub struct Location {
 }
 
 impl Location {
-    /// The code lay outside all modules; the address is the process's.
+    /// The code was outside all modules; the address is the process's.
     pub const NO_MODULE: u32 = u32::MAX;
-    /// The trace doesn't say which module lay there; the address is the code offset.
+    /// The trace doesn't say which module was there; the address is the code offset.
     pub const LOST_MODULE: u32 = u32::MAX - 1;
 
     /// Index in the recording's modules, where there is one.
@@ -61,7 +61,7 @@ pub struct ModuleMap {
 }
 
 impl ModuleMap {
-    /// The map of a process that isn't there.
+    /// The map of an unknown process.
     pub(crate) const EMPTY: &'static ModuleMap = &ModuleMap { stays: Vec::new(), longest: 0 };
 
     /// The map of one process's modules.
@@ -85,8 +85,8 @@ impl ModuleMap {
         ModuleMap { stays, longest }
     }
 
-    /// Finds the module that lay at `offset` at `ticks`. `cursor` belongs to the caller, begins at 0
-    /// and makes repeated searches cheap.
+    /// Finds the module that was at `offset` at `ticks`. `cursor` belongs to the caller, begins at
+    /// 0 and makes repeated searches cheap.
     #[must_use]
     #[inline]
     pub fn locate(&self, cursor: &mut usize, offset: u32, ticks: u64) -> Location {
@@ -123,8 +123,9 @@ impl ModuleMap {
                 after = Some(stay);
             }
         }
-        // A module's last events may come after its unloading was noted, and its first ones just
-        // before its registration was; the range is nobody else's at that time, unless it was given from one to the other.
+        // A module's last events may come after its unloading was noted, and its first ones before
+        // its registration was. No other module has the range at that time, unless it was passed on
+        // directly.
         match before.or(after) {
             Some(stay) => located(stay, offset),
             None => Location { module: Location::LOST_MODULE, image_address: u64::from(offset) },

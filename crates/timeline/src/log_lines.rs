@@ -1,4 +1,5 @@
-//! Log lines: each different one is kept once and numbered. Their formats' texts are read by whoever knows the modules' files.
+//! Log lines: each different one is kept once and numbered. Their formats' texts are read by
+//! whoever knows the modules' files.
 
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -57,7 +58,8 @@ pub struct LogLines {
     places: Vec<Place>,
     /// The place that was found last.
     last: Cell<usize>,
-    /// By a module's number and the payloads of a record, with the format's address in the module's image.
+    /// By a module's number and the payloads of a record, with the format's address in the module's
+    /// image.
     numbers: HashMap<Box<[u32]>, u32>,
     /// The same, by number.
     lines: Vec<Box<[u32]>>,
@@ -120,7 +122,8 @@ impl LogLines {
         key
     }
 
-    /// The module that holds an address, and the address in its image. What was loaded and unloaded about then is meant if nothing else had the place.
+    /// The module that holds an address, and the address in its image. What was loaded and unloaded
+    /// about then is meant if nothing else had the place.
     fn module(&self, process: usize, address: u64, ticks: u64) -> Option<(u32, u64)> {
         let located = |place: &Place| (place.module, address.wrapping_sub(place.base));
         if let Some(place) = self.places.get(self.last.get())

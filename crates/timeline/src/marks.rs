@@ -1,4 +1,4 @@
-//! The names of labels, instants and spans: each is kept once and numbered.
+//! The names of labels, instants and spans: each is stored once and numbered.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use everycall_reader::xray_event::xray_event_text;
 use crate::event::MarkName;
 use crate::log_lines::LogLines;
 
-/// Names that are kept. A program that makes up names as it goes could fill memory otherwise.
+/// Limit on stored names, because a program that generates names could fill memory.
 const NAMES_MAX: usize = 1 << 16;
 /// What all further ones are called.
 const FURTHER: &str = "(one of more names than are kept)";

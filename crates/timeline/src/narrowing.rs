@@ -1,4 +1,4 @@
-//! The calls that one session asked for, out of all that its threads recorded.
+//! The calls that one session requested, out of all that its threads recorded.
 
 use everycall_reader::{FunctionRanges, FunctionSet, Module, Session};
 
@@ -37,7 +37,8 @@ impl Narrowing {
 /// The functions of a set, by module.
 #[derive(Debug)]
 struct Functions {
-    /// First address and the address behind the last, in order; `None` where the set doesn't have the module.
+    /// First address and the address behind the last, in order; `None` where the set doesn't have
+    /// the module.
     modules: Vec<Option<FunctionRanges>>,
     others: bool,
 }
@@ -69,7 +70,7 @@ struct Open {
     is_within: bool,
 }
 
-/// One thread's events, narrowed to what the session asked for.
+/// One thread's events, restricted to what the session requested.
 #[derive(Debug)]
 pub(crate) struct Narrowed<'t> {
     to: &'t Narrowing,
@@ -87,7 +88,7 @@ impl<'t> Narrowed<'t> {
         Narrowed { to, open: Vec::new(), depth: 0, within: 0, is_last_shown: false }
     }
 
-    /// Leaves what the session asked for.
+    /// Leaves only what the session requested.
     pub fn narrow(&mut self, events: &mut Vec<TimelineEvent>) {
         events.retain_mut(|event| self.is_shown(event));
     }

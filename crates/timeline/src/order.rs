@@ -1,10 +1,10 @@
 //! From slot order to the order of time.
 //!
 //! A signal handler that runs between a hook's clock read and its slot writes its events first, and
-//! there may be many. So the last [`WINDOW`] steps are held back and sorted, stably, before they go
-//! on. An event whose place in time has gone out already, or lies before the first segment that is
-//! there, keeps its place among the slots, where it nests as it should; it gets the time of those
-//! before it, and is counted.
+//! there may be many. So the last [`WINDOW`] steps are held back and sorted, stably. If later
+//! events were returned already, or an event is older than the first existing segment, it keeps its
+//! place among the slots, where it nests correctly; it gets the time of the steps before it, and is
+//! counted.
 
 use everycall_reader::SegmentCursor;
 use everycall_reader::event::Events;
@@ -20,7 +20,7 @@ pub(crate) const WINDOW: usize = 1 << 16;
 pub(crate) enum Batch {
     /// [`Ordered::steps`].
     Steps,
-    /// Segments are missing here, with so many events where that is known.
+    /// Segments are missing here, with so many events if that is known.
     Gap(Option<u64>),
 }
 
@@ -30,15 +30,15 @@ pub(crate) struct Ordered<'a> {
     names: &'a MarkNames,
     /// The thread's process.
     process: usize,
-    /// Words of the segment at hand.
+    /// Words of the current segment.
     words: Vec<u64>,
     depth: SlotDepth,
-    /// Steps that were handed out, then those that are held back.
+    /// Steps that were returned, then those that are held back.
     steps: Vec<Step>,
     handed_out: usize,
     /// Whether `steps` are in order.
     sorted: bool,
-    /// No step may be earlier: what came before is not there, or was handed out already.
+    /// No step may be earlier: earlier steps are missing, or were returned already.
     floor: u64,
     /// The latest time so far.
     latest: u64,
@@ -54,9 +54,10 @@ pub(crate) struct Ordered<'a> {
 enum State {
     /// Reading segments.
     Read,
-    /// The words at hand come behind a gap; what is before it goes out first.
+    /// The current words come behind a gap; the steps before the gap are returned first.
     BehindGap { lost: Option<u64>, number: u64 },
-    /// There are no more segments; whether some are missing behind the last one, and how many events they had.
+    /// There are no more segments; whether some are missing behind the last one, and how many
+    /// events they had.
     Ending { is_cut: bool, lost: Option<u64> },
 }
 
@@ -85,13 +86,13 @@ impl<'a> Ordered<'a> {
         self.clamped
     }
 
-    /// Times that the depth told by the runtime was another than the one counted.
+    /// Times that the depth written by the runtime differed from the depth counted here.
     pub fn depth_disagreements(&self) -> u64 {
         self.depth.disagreements
     }
 
-    /// Whether nothing is missing before the steps of the first batch, or of the first one after a gap:
-    /// they begin with the thread's first segment.
+    /// Whether nothing is missing before the steps of the first batch, or of the first one after a
+    /// gap, because they begin with the thread's first segment.
     pub fn begins_with_thread(&self) -> bool {
         self.first_segment == 0
     }
@@ -101,7 +102,8 @@ impl<'a> Ordered<'a> {
         &self.steps[..self.handed_out]
     }
 
-    /// Goes on. No step is later than one of the next batch; a gap begins anew.
+    /// Prepares the next batch. No step is later than one of the next batch; a gap starts a new
+    /// order.
     pub fn next_batch(&mut self) -> Option<Batch> {
         self.steps.drain(..self.handed_out);
         self.handed_out = 0;
@@ -145,7 +147,8 @@ impl<'a> Ordered<'a> {
                     }
                     return;
                 }
-                // Its number is not always known; where it is, the next one's tells the count.
+                // Its number is not always known; if it is, the next segment's number gives the
+                // count.
                 Some(Err(_)) => damaged = true,
                 None => {
                     let lost = Some(self.segments.lost_before()).filter(|lost| *lost > 0);
@@ -179,7 +182,7 @@ impl<'a> Ordered<'a> {
         *latest = latest_now;
     }
 
-    /// Begins anew with the segment at hand.
+    /// Starts again with the current segment.
     fn begin(&mut self, number: u64) {
         self.first_segment = number;
         self.floor = Events::new(&self.words).next().map_or(0, |event| event.ticks);

@@ -35,7 +35,7 @@ pub(crate) struct ListedCall {
     pub location: Option<Location>,
 }
 
-/// A call that began before the events at hand and ended within them.
+/// A call that began before the available events and ended within them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CutCall {
     /// Its exit is there.
@@ -44,7 +44,7 @@ pub(crate) enum CutCall {
     Unnamed(u32),
 }
 
-/// What began before the events at hand and ended within them, innermost first.
+/// Calls and spans that began before the available events and ended within them, innermost first.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Cuts {
     pub calls: Vec<CutCall>,
@@ -58,11 +58,13 @@ struct Frame {
     start_ticks: u64,
     start_ns: u64,
     start_cut: bool,
-    /// Not one call, but so many of which nothing is known.
+    /// A placeholder for so many calls of which nothing is known.
     unnamed: u32,
-    /// Not 0 while an exception is leaving it: an exit that comes now is part of its cleanup. Of one that comes while another one is on its way, 2, and so on.
+    /// Not 0 while an exception unwinds it: an exit that comes now is part of its cleanup. 1 for
+    /// the first exception, 2 for one that is thrown meanwhile, and so on.
     left: u8,
-    /// The runtime doesn't count it any more: it didn't know whether an exception had left it.
+    /// The runtime doesn't count it any more, because it didn't know whether an exception had
+    /// unwound it.
     uncounted: bool,
     /// It began, or was entered again to clean up or to catch, when its thread was ending already.
     runs_at_end: bool,
@@ -92,7 +94,8 @@ struct Closing {
 #[derive(Clone, Copy, Debug)]
 enum How {
     Is(EndKind),
-    /// When recording was on again, they had ended; the gap goes until these ticks. Who goes on with the stack.
+    /// When recording was on again, they had ended; the gap lasts until these ticks. Which thread
+    /// continues the stack.
     InGap(u64, GapKind, Option<NonZeroU32>),
     /// There are no more events; see [`AtEnd`].
     AtEnd,
@@ -117,7 +120,7 @@ pub(crate) struct Pairing<'a> {
     modules: &'a ModuleMap,
     cursor: usize,
     code: Answers<'a>,
-    /// Where the call that ended last jumped away, as long as nothing happened since.
+    /// Where the call that ended last jumped away, until the next event.
     jumped: Option<Location>,
     /// When.
     jumped_ns: u64,
@@ -129,21 +132,21 @@ pub(crate) struct Pairing<'a> {
     /// How many of the stack's frames, the outermost ones, were there when recording was last off.
     before_gap: usize,
     spans: Spans,
-    /// The thread ends: what is open was left when nothing more is heard of it.
+    /// The thread ends: calls that are open after its last event were unwound.
     is_ending: bool,
     /// The stack is run again, and the next call may be that of another one in its memory.
     maybe_another: bool,
-    /// Where the next call was made, or a handler began, where that is told.
+    /// Where the next call was made, or a handler began, if that is recorded.
     caller: Option<Caller>,
     /// Time of the last event.
     now_ns: u64,
     closing: Option<Closing>,
-    /// Calls and spans that were cut at the beginning and are still to be opened, innermost first.
+    /// Calls and spans truncated at the beginning and still to be opened, innermost first.
     opening: Cuts,
     /// When the events begin.
     rim_ticks: u64,
     at_end: AtEnd,
-    /// Where those cut at the beginning are collected; `None` where they are known.
+    /// Collects those truncated at the beginning; `None` if they are known.
     collected: Option<Cuts>,
     pub stats: PairingStats,
 }
@@ -175,8 +178,8 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Forgets all calls and spans. From now on, exits without an entry are collected as calls that began before,
-    /// and ends of spans likewise, if there can be such.
+    /// Forgets all calls and spans. From now on, exits without an entry are collected as calls that
+    /// began before, and ends of spans likewise, if there can be such.
     pub fn collect(&mut self, can_be: bool) {
         self.stack.clear();
         self.before_gap = 0;
@@ -221,7 +224,8 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Whether the call that is entered at `location` was made by the jump at `exit`. If not, that led to what isn't traced.
+    /// Whether the call that is entered at `location` was made by the jump at `exit`. If not, that
+    /// led to what isn't traced.
     #[cold]
     fn tail_call(&mut self, exit: Location, location: Location, out: &mut Vec<TimelineEvent>) -> TailCall {
         let tail_call = self.code.tail_call(exit, location);
@@ -356,7 +360,7 @@ impl<'a> Pairing<'a> {
 
     #[inline]
     fn open(&mut self, mut frame: Frame, tail_call: TailCall, out: &mut Vec<TimelineEvent>) {
-        // Whoever made it may be one that has no name.
+        // Its caller may be an unnamed call.
         let is_inside_unnamed = self.stack.last().is_some_and(|caller| caller.unnamed > 0);
         let is_unsure = self.maybe_another || self.is_ending || self.caller.is_some();
         let caller_unsure = is_unsure && self.is_caller_unsure(&mut frame) || is_inside_unnamed;
@@ -374,8 +378,9 @@ impl<'a> Pairing<'a> {
         self.stats.calls += 1;
     }
 
-    /// Whether nobody knows that the innermost call made this one. When a thread ends, destructors of its thread-local objects are called from
-    /// no frame that has hooks, but those of a frame that is being left from there.
+    /// Whether the innermost call is not known to be the caller. At the end of a thread,
+    /// destructors of thread-local objects are called from a frame without hooks, but destructors
+    /// in a frame that is being unwound are called from that frame.
     #[cold]
     fn is_caller_unsure(&mut self, frame: &mut Frame) -> bool {
         frame.runs_at_end = self.is_ending;
@@ -389,14 +394,15 @@ impl<'a> Pairing<'a> {
         self.stack.last().is_some_and(is_unsure)
     }
 
-    /// Whether a call is open of the function that this code is in. So the code runs on that call's stack: another stack's first call is made by
-    /// code without hooks. Not only the innermost one: its function may be one that was inlined into an outer one's code.
+    /// Whether a call of the function that contains this code is open. Then the code runs on that
+    /// call's stack: another stack's first call is made by code without hooks. All open calls are
+    /// checked, because the innermost function may have been inlined into an outer call's code.
     fn is_open(&mut self, code: Location) -> bool {
         let open = self.stack.iter().rev().filter(|frame| frame.unnamed == 0).take(SEARCH_DEPTH);
         open.map(|frame| frame.location).any(|entry| self.code.is_same_function(entry, code))
     }
 
-    /// Closes the innermost frame; nothing comes out of those without a name.
+    /// Closes the innermost frame; unnamed calls produce no event.
     #[inline]
     fn close(&mut self, how: EndKind, end_ns: u64, out: &mut Vec<TimelineEvent>) {
         let Some(frame) = self.stack.pop() else { return };
@@ -420,11 +426,11 @@ impl<'a> Pairing<'a> {
         out.push(TimelineEvent::End(End { depth: self.depth, location, start_ns, end_ns, how, start_cut }));
     }
 
-    /// How a call ended that was open when recording went off: what it did meanwhile isn't known.
+    /// How a call ended that was open when recording went off: its events in between are unknown.
     #[cold]
     fn ends_after_gap(&mut self, how: EndKind) -> EndKind {
         self.before_gap = self.stack.len();
-        // Whoever is called next isn't linked to a call that isn't shown to jump.
+        // The next call isn't linked to a call that isn't shown to jump.
         self.jumped = None;
         match how {
             EndKind::Returned | EndKind::Jumped => EndKind::ReturnedAfterGap,
@@ -471,7 +477,8 @@ impl<'a> Pairing<'a> {
             return cuts.calls.push(CutCall::Exit(location));
         }
         let (mut found, mut jumps) = (None, false);
-        // Calls without a name on top have ended without an exit, and those that the runtime doesn't count may have, so that the next one may be meant.
+        // Unnamed calls on top have ended without an exit, and those that the runtime doesn't count
+        // may have, so that the exit may belong to the next one.
         let mut is_next = true;
         for (distance, frame) in self.stack.iter().rev().take(SEARCH_DEPTH).enumerate() {
             if frame.unnamed > 0 {
@@ -532,7 +539,7 @@ impl<'a> Pairing<'a> {
         self.closing.is_some() || !self.opening.calls.is_empty() || !self.opening.spans.is_empty()
     }
 
-    /// Opens some of the calls that were cut, or closes some that have ended: there may be very many.
+    /// Opens some of the truncated calls, or closes some that have ended: there may be very many.
     pub fn go_on(&mut self, out: &mut Vec<TimelineEvent>) {
         for _ in 0..CALLS_AT_ONCE {
             if let Some(Closing { until, how }) = self.closing {
@@ -614,8 +621,8 @@ impl<'a> Pairing<'a> {
         if frame.start_ticks < at_end.ended_before { EndKind::ExitLost } else { EndKind::TruncatedAtEnd }
     }
 
-    /// Events begin, at first or behind missing segments, at `first_ticks`. `listed` are the calls open at the end
-    /// and `cuts` what ended within the events.
+    /// Events begin, at first or behind missing segments, at `first_ticks`. `listed` are the calls
+    /// open at the end; `cuts` are the truncated calls that ended within the events.
     pub fn begin(
         &mut self,
         first_ticks: u64,
@@ -639,7 +646,7 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Opens a call that was cut.
+    /// Opens a truncated call.
     fn open_cut(&mut self, cut: CutCall, out: &mut Vec<TimelineEvent>) {
         let (location, unnamed) = match cut {
             CutCall::Exit(location) => (location, 0),
@@ -653,8 +660,8 @@ impl<'a> Pairing<'a> {
         }
     }
 
-    /// Segments are missing, with `count` events where that is known: only calls that are still open at the end are known
-    /// to go on.
+    /// Segments are missing, with `count` events if that is known: only calls that are still open
+    /// at the end are known to continue.
     pub fn gap(&mut self, listed: &[ListedCall], count: Option<u64>, out: &mut Vec<TimelineEvent>) {
         let keep = self.stack.iter().zip(listed).take_while(|(frame, call)| frame.is(call)).count();
         self.too_deep = 0;
@@ -665,9 +672,9 @@ impl<'a> Pairing<'a> {
         self.closing = Some(Closing { until: keep, how: How::Is(EndKind::TruncatedAtLoss) });
     }
 
-    /// There are no more events: what is open is open at the end, or its exit is lost.
+    /// There are no more events: open calls are open at the end, or their exits are lost.
     ///
-    /// `listed` are the calls open when the snapshot was taken, at `end_ticks`. Where that list
+    /// `listed` are the calls open when the snapshot was taken, at `end_ticks`. If that list
     /// `is_exact`, because nothing ran any more, it also shows lost exits.
     pub fn finish(
         &mut self,
@@ -677,8 +684,8 @@ impl<'a> Pairing<'a> {
         is_exact: bool,
     ) {
         let until_ns = end_ticks.map_or(self.now_ns, |ticks| self.clock.ns(ticks)).max(self.now_ns);
-        // The list may end early, where a hook was interrupted; but a call that is missing before
-        // one that is listed has ended.
+        // The list may be too short if a hook was interrupted; but a call that is missing before a
+        // listed one has ended.
         let ended_before = listed.last().filter(|_| is_exact).map_or(0, |call| call.ticks);
         listed.sort_by_key(|call| call.ticks);
         // Each that is found among the open ones agrees after all.

@@ -1,4 +1,4 @@
-//! The first pass over a thread: what is there, and how far it reaches.
+//! The first pass over a thread: which events exist, and which time they cover.
 
 use everycall_format::label;
 use everycall_reader::event::{EventKind, Events};
@@ -12,7 +12,7 @@ pub(crate) struct ThreadScan {
     pub events: u64,
     pub entries: u64,
     pub losses: u64,
-    /// Events of segments that aren't there, as far as they were counted.
+    /// Events of missing segments, as far as they were counted.
     pub missing: u64,
     pub gaps: u64,
     pub gaps_ticks: u64,
@@ -21,9 +21,9 @@ pub(crate) struct ThreadScan {
     pub malformed_words: u64,
     pub segments_lost: u64,
     pub open_calls: u64,
-    /// The first number of dropped calls that is told.
+    /// The first recorded count of dropped calls.
     pub dropped: Option<u64>,
-    /// Whether all of its segments are there, from the first on.
+    /// Whether all of its segments exist, from the first on.
     pub is_complete: bool,
     /// First and last time of an event.
     pub reach_ticks: Option<(u64, u64)>,
@@ -73,7 +73,7 @@ pub(crate) fn scan_thread(
     scan.is_complete = first_segment == Some(0) && scan.segments_lost == 0;
     let open_calls = source.open_calls(key);
     scan.open_calls = open_calls.len() as u64;
-    // A call can't be older than its thread; one that says so is damaged.
+    // A call can't be older than its thread; one that claims to be is damaged.
     let starts = open_calls.iter().map(|call| call.ticks).filter(|ticks| *ticks >= thread.start_ticks);
     scan.earliest_ticks = starts.chain(scan.reach_ticks.map(|(first, _)| first)).min();
     scan

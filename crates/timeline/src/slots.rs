@@ -1,7 +1,7 @@
 //! Steps in slot order: what pairing needs of each event.
 //!
-//! The depth that an unwound record tells counts the open-call stack, which goes along with slot order
-//! and not with time. So it is turned into a number of calls here, before the order changes.
+//! An unwound record gives a depth of the open-call stack, which changes in slot order and not in
+//! the order of time. So it is turned into a number of calls here, before the order changes.
 
 use everycall_reader::event::{Event, EventKind};
 
@@ -42,9 +42,11 @@ pub(crate) enum What {
     Log(MarkName),
     /// Recording was off since these ticks; so many of the innermost calls ended meanwhile. Why.
     Gap(u64, u32, u8),
-    /// No thread ran the stack since these ticks; which one goes on with it, 0 where that isn't known; whether it may be another stack.
+    /// No thread ran the stack since these ticks; which thread continues it, 0 if that isn't known;
+    /// whether it may be another stack.
     Resumed(u64, u32, bool),
-    /// The code offset of the instruction that made the next call, if a module has it; whether that is the called function's own, which was inlined.
+    /// The code offset of the instruction that made the next call, if a module contains it; whether
+    /// it is in the called function's own code, which was inlined.
     Caller(Option<u32>, bool),
 }
 
@@ -53,21 +55,22 @@ pub(crate) enum What {
 pub(crate) struct SlotDepth {
     /// Calls open by now; `None` before the first segment.
     depth: Option<u32>,
-    /// Whether events were lost since the depth was last told.
+    /// Whether events were lost since the last recorded depth.
     lost: bool,
     /// Whether a slot was never written since frames were last unwound.
     has_hole: bool,
-    /// Times that the told depth was another than the one counted, though nothing was lost.
+    /// Times that the recorded depth differed from the counted one although nothing was lost.
     pub disagreements: u64,
 }
 
 impl SlotDepth {
-    /// Segments are missing: the depth isn't known until the next one tells it.
+    /// Segments are missing: the depth is unknown until the next record of it.
     pub fn forget(&mut self) {
         self.depth = None;
     }
 
-    /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot, `line` a log line.
+    /// The step that an event stands for, if it is one. `name` gives the name of a label at a slot,
+    /// `line` a log line.
     #[inline]
     pub fn step(
         &mut self,
@@ -153,11 +156,11 @@ impl SlotDepth {
 
     /// How many calls an unwound record ends.
     ///
-    /// A hook may be interrupted with its slot reserved and its call not yet opened: what the handler
-    /// unwinds, or tells at the beginning of a segment, has a depth of one call less than the slots
-    /// say; the number of frames is right. But a handler may also jump out of a hook that has opened
-    /// its call and not written it, which leaves a hole; then the number has one frame more than
-    /// there are entries, and the depth is right.
+    /// A hook may be interrupted after it has reserved its slot and before it has opened its call.
+    /// The depth in the handler's unwound records, or at the beginning of a segment, is then one
+    /// call less than the slots say; the number of frames is right. A handler may also jump out of
+    /// a hook that has opened its call and not written it, which leaves a hole; then the number has
+    /// one frame more than there are entries, and the depth is right.
     fn unwound(&mut self, open_calls: u32, left: Option<u32>) -> u32 {
         let counted = self.depth.unwrap_or(open_calls.saturating_add(left.unwrap_or(0)));
         if counted < open_calls && !self.lost {
@@ -186,8 +189,8 @@ impl SlotDepth {
         }
     }
 
-    /// A segment begins with `open_calls`. Where nothing was lost, the own count is the better one: an
-    /// open-call stack that is full tells less.
+    /// A segment begins with `open_calls`. If nothing was lost, the count kept here is better: a
+    /// full open-call stack gives a smaller depth.
     fn told(&mut self, open_calls: u32) {
         match self.depth {
             Some(counted) if !self.lost => self.disagreements += u64::from(counted != open_calls),

@@ -1,4 +1,5 @@
-//! The open spans of one thread. They overlap each other as they like, so they are found by name and value.
+//! The open spans of one thread. They overlap each other as they like, so they are found by name
+//! and value.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -26,7 +27,8 @@ pub(crate) struct Spans {
     by_key: HashMap<Key, Vec<u32>>,
     /// The number of the next one.
     next: u32,
-    /// Begins that had no room. Of their ends, none can be told from others' of their key.
+    /// Begins for which there was no room. Their ends can't be told from other ends with the same
+    /// key.
     pub too_many: u64,
 }
 
@@ -56,7 +58,7 @@ impl Spans {
         Some(ended.end(span, at_ns, SpanEndKind::Ended))
     }
 
-    /// The innermost of all ends without being told; `None` where none is open.
+    /// The innermost of those that ended without an end event; `None` if none is open.
     pub fn cut(&mut self, at_ns: u64, how: SpanEndKind) -> Option<Mark> {
         let (span, ended) = self.open.pop_last()?;
         if let Some(same) = self.by_key.get_mut(&ended.key) {

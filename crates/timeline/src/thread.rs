@@ -13,7 +13,7 @@ use crate::pairing::{Cuts, ListedCall, Pairing};
 use crate::pairing_stats::PairingStats;
 use crate::thread_info::ThreadInfo;
 
-/// Steps that are worked off together; what comes out of them is kept until it is asked for.
+/// Steps that are processed together; their results are stored until they are requested.
 const STEPS_AT_ONCE: usize = 512;
 
 /// The timeline of one thread. Memory stays the same however long the thread is.
@@ -40,7 +40,7 @@ impl<'t> ThreadEvents<'t> {
         ThreadEvents { out: Vec::new(), given: 0, maker, stats: PairingStats::default(), narrowed: None }
     }
 
-    /// Leaves what a session asked for.
+    /// Leaves only what a session requested.
     pub(crate) fn narrowed(self, to: Option<&'t Narrowing>) -> ThreadEvents<'t> {
         ThreadEvents { narrowed: to.map(Narrowed::new), ..self }
     }
@@ -99,7 +99,8 @@ struct Maker<'t> {
     pairing: Pairing<'t>,
     /// Calls open at the end, outermost first.
     listed: Vec<ListedCall>,
-    /// Calls and spans cut at the beginning of each stretch without missing segments, the last one first.
+    /// Calls and spans truncated at the beginning of each stretch without missing segments, the
+    /// last stretch first.
     cuts: Vec<Cuts>,
     /// Time of the first event, once there was one.
     first_ticks: Option<u64>,
@@ -216,8 +217,8 @@ impl<'t> Maker<'t> {
     }
 }
 
-/// Goes through a thread once to learn which calls and spans began before each stretch of events and ended in
-/// it; the last stretch comes first.
+/// Goes through a thread once to learn which calls and spans began before each stretch of events
+/// and ended in it; the last stretch comes first.
 fn collect_cuts(mut ordered: Ordered<'_>, mut pairing: Pairing<'_>) -> Vec<Cuts> {
     let mut stretches = Vec::new();
     let mut out = Vec::new();

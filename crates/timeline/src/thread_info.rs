@@ -2,7 +2,8 @@
 
 use everycall_reader::ThreadKey;
 
-/// Above the numbers that kernels give threads: so many and the number of a fiber are what it has in the place of a thread id.
+/// Larger than all thread ids of the kernel: this plus a fiber's number takes the place of a thread
+/// id.
 pub const FIBERS_FROM: u32 = 1_000_000_000;
 
 /// What is known of a thread in one snapshot before its timeline is made.
@@ -18,38 +19,40 @@ pub struct ThreadInfo {
     pub pid: u32,
     /// Kernel thread id; of a fiber, that of the thread that ran it last.
     pub tid: u32,
-    /// Of a fiber, a stack that threads run which isn't their own: its number in its process, from 1.
+    /// Of a fiber, a stack that threads run which isn't their own: its number in its process, from
+    /// 1.
     pub fiber: Option<u32>,
     /// Name; bytes that are no UTF-8 are replaced.
     pub name: String,
     /// When the thread took its ring, in nanoseconds since the origin.
     pub start_ns: u64,
-    /// First and last moment that its events cover, in nanoseconds since the origin; `None` where it
-    /// has none. Open calls may have begun earlier.
+    /// First and last moment that its events cover, in nanoseconds since the origin; `None` where
+    /// it has none. Open calls may have begun earlier.
     pub reach: Option<(u64, u64)>,
     /// Entries and exits that are there.
     pub events: u64,
     /// Entries that are there.
     pub entries: u64,
-    /// Events that are known to be missing within the reach.
+    /// Events known to be missing within the covered time.
     pub losses: u64,
-    /// Events of segments that aren't there, before or within the reach, as far as they were counted.
+    /// Events of missing segments, before or within the covered time, as far as they were counted.
     pub missing: u64,
     /// Times that recording was off.
     pub gaps: u64,
     /// How long it was off in all, in nanoseconds.
     pub gaps_ns: u64,
-    /// Times that its stack was suspended, while its thread ran others: of a fiber, or of a thread that runs some.
+    /// Times that its stack was suspended, while its thread ran others: of a fiber, or of a thread
+    /// that runs some.
     pub suspended: u64,
     /// How long it was in all, in nanoseconds.
     pub suspended_ns: u64,
-    /// Words that make no sense: records that were cut, payloads without their first word.
+    /// Words that can't be decoded: truncated records, payloads without their first word.
     pub malformed_words: u64,
-    /// Whether every segment of the thread is there, from its beginning on.
+    /// Whether every segment of the thread exists, from its beginning on.
     pub is_complete: bool,
     /// Segments before the reach: they were overwritten.
     pub segments_overwritten: u64,
-    /// Segments within the reach that are missing or damaged.
+    /// Segments within the covered time that are missing or damaged.
     pub segments_lost: u64,
     /// Calls that had not returned when the snapshot was taken.
     pub open_calls: u64,
@@ -66,7 +69,8 @@ pub struct ThreadInfo {
 }
 
 impl ThreadInfo {
-    /// A number that no other one of its process has: its kernel thread id; a fiber's from [`FIBERS_FROM`] on.
+    /// A number that no other one of its process has: its kernel thread id; a fiber's from
+    /// [`FIBERS_FROM`] on.
     #[must_use]
     pub fn id(&self) -> u32 {
         self.fiber.map_or(self.tid, |fiber| FIBERS_FROM.saturating_add(fiber))

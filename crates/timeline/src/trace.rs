@@ -29,10 +29,10 @@ pub struct Trace<'a> {
 }
 
 impl<'a> Trace<'a> {
-    /// Goes once over all words of `source` to learn what is there, and makes the clock.
+    /// Reads all words of `source` once to learn what it contains, and makes the clock.
     ///
     /// # Errors
-    /// None at present: what is damaged shows in [`Trace::warnings`]. The type leaves room for it.
+    /// None at present: damage is reported in [`Trace::warnings`]. The type allows for later errors.
     pub fn open(source: impl Source + 'a) -> Result<Trace<'a>, Error> {
         let source: Box<dyn Source + 'a> = Box::new(source);
         let recording = source.recording();
@@ -72,7 +72,7 @@ impl<'a> Trace<'a> {
         &self.source.recording().processes
     }
 
-    /// The processes in the order of their family tree.
+    /// The processes in the order of their process tree.
     #[must_use]
     pub fn family(&self) -> Vec<Relative> {
         family(self.processes())
@@ -102,19 +102,20 @@ impl<'a> Trace<'a> {
         &self.source.recording().snapshots
     }
 
-    /// Triggers, and what came of them.
+    /// Triggers, and their results.
     #[must_use]
     pub fn triggers(&self) -> &[Trigger] {
         &self.source.recording().triggers
     }
 
-    /// What the session asked for whose file this is, if it is one's: other calls are left out of the threads' timelines.
+    /// What the session requested, if the file was written by one: other calls are left out of the
+    /// threads' timelines.
     #[must_use]
     pub fn session(&self) -> Option<&Session> {
         self.source.recording().session.as_ref()
     }
 
-    /// Calls that were kept for triggers, in the order of their ends.
+    /// Kept calls, in the order of their ends.
     #[must_use]
     pub fn kept_calls(&self) -> &[KeptCall] {
         &self.source.recording().kept
@@ -174,7 +175,7 @@ impl<'a> Trace<'a> {
         self.thread_events_checked(index, None)
     }
 
-    /// Like [`Trace::thread_events`], with pairings checked, and jumps told, by `code`.
+    /// Like [`Trace::thread_events`], but `code` checks the pairings and finds the jumps.
     #[must_use]
     pub fn thread_events_checked<'t>(&'t self, index: usize, code: Option<&'t dyn Code>) -> ThreadEvents<'t> {
         let thread = self.threads.get(index);
@@ -191,7 +192,8 @@ impl<'a> Trace<'a> {
         self.modules.get(process).unwrap_or(ModuleMap::EMPTY).locate(&mut 0, offset, ticks)
     }
 
-    /// The location of an address of a process at a time, in ticks; `None` where no traced module lay there.
+    /// The location of an address of a process at a time, in ticks; `None` if no traced module was
+    /// there.
     #[must_use]
     pub fn locate_address(&self, process: usize, address: u64, ticks: u64) -> Option<Location> {
         let modules = self.processes().get(process)?.modules.clone();

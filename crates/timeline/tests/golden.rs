@@ -1,4 +1,4 @@
-//! Old files say for ever what they said.
+//! Old files are read as they always were.
 
 mod text;
 
@@ -15,8 +15,8 @@ fn with_processes(trace: &Trace<'_>) -> String {
     text::processes(trace) + &text::text(trace)
 }
 
-/// The first version's file, and what it says. Neither file ever changes: a newer version of the format adds
-/// files beside them. If the text differs, old recordings have come to mean something else.
+/// The first version's file, and its text. Neither file ever changes: a newer version of the format
+/// adds files beside them. If the text differs, the meaning of old recordings has changed.
 #[test]
 fn version_1_0() {
     check(include_bytes!("golden/v1.0-basic.ect"), include_str!("golden/v1.0-basic.txt"), text::text);
@@ -28,7 +28,7 @@ fn version_2_0_marks() {
     check(include_bytes!("golden/v2.0-marks.ect"), include_str!("golden/v2.0-marks.txt"), text::text);
 }
 
-/// The first version that holds several processes.
+/// The first version that contains several processes.
 #[test]
 fn version_2_0() {
     check(include_bytes!("golden/v2.0-family.ect"), include_str!("golden/v2.0-family.txt"), with_processes);
@@ -40,13 +40,15 @@ fn version_2_1() {
     check(include_bytes!("golden/v2.1-compact.ect"), include_str!("golden/v1.0-basic.txt"), text::text);
 }
 
-/// The first version that holds streams: the same processes as in the family's file, event for event.
+/// The first version that contains streams: the same processes as in the process tree's file, event
+/// for event.
 #[test]
 fn version_2_2() {
     check(include_bytes!("golden/v2.2-stream.ect"), include_str!("golden/v2.0-family.txt"), with_processes);
 }
 
-/// The first version that tells what isn't known: of frames that were left, and of stacks that are run again.
+/// The first version that records what isn't known: of unwound frames, and of stacks that are
+/// resumed.
 #[test]
 fn version_2_5() {
     check(include_bytes!("golden/v2.5-unsure.ect"), include_str!("golden/v2.5-unsure.txt"), text::text);

@@ -1,5 +1,5 @@
-//! Cut, damaged and forged input: no panic, no hang, bounded memory, and what is left is still true.
-//! One test, so that its memory can be told from the process's.
+//! Truncated, damaged and forged input: no panic, no hang, bounded memory, and the remaining output
+//! is true. One test, so that its memory can be told from the process's.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ use everycall_reader::{ArenaImage, Source, TraceFile, Warning};
 use everycall_synth::{File, Process, Ring, Rng, Thread, arena_image, basic, marks, mutate};
 use everycall_timeline::{Location, MarkKind, ThreadEvents, TimelineEvent, Trace};
 
-/// Goes through everything; gives the number of events. Checks what holds for any input.
+/// Reads everything and returns the number of events. Checks what holds for any input.
 fn read(source: impl Source) -> u64 {
     let trace = Trace::open(source).unwrap();
     let same = |entry: Location, exit: Location| (entry.image_address & 3 != 0).then_some(entry == exit);
@@ -76,7 +76,7 @@ fn cut_anywhere(bytes: &[u8]) {
         match TraceFile::open(&bytes[..length]) {
             Ok(file) => {
                 assert!(file.recording().warnings.contains(&Warning::Cut { at: length as u64 }), "{length}");
-                // The words of a cut are all that differs between two neighbours; look at some.
+                // Two neighbouring lengths differ only in the words at the end; check some of them.
                 if length % 61 == 0 || length + 64 > bytes.len() || length < 3000 {
                     let count = read(file);
                     assert!(count <= whole);
@@ -145,7 +145,7 @@ fn hostile_input() {
         &[entry, entry, exit],
         &[0x1_7f02_0100, 0x7_ff02_0100, entry],
         &[0x7f02_0100],
-        // Spans that begin or end for ever; gaps within calls; a label and nothing else.
+        // Spans that never begin or never end; gaps within calls; a label and nothing else.
         &[0x1_7f0a_0283, 0xff0a_0100, 0xff0a_0200],
         &[0x1_7f0a_0284, 0xff0a_0100, 0xff0a_0200],
         &[entry, 0x2_7f0c_0401, 0x1_ff0c_0100, 0xff0c_0200, 0xff0c_0300, 0xff0c_0400],

@@ -7,7 +7,8 @@ use everycall_timeline::{Code, EndKind, Location, TailCall, TimelineEvent, Trace
 const START: u64 = 1000;
 const FUNCTION: u64 = 0x100;
 
-/// Functions have 256 bytes. Exits at `f0` jump to the function whose number is theirs plus one, those at `f8` anywhere.
+/// Functions have 256 bytes. Exits at `f0` jump to the function whose number is theirs plus one,
+/// those at `f8` anywhere.
 struct Jumpy;
 
 impl Code for Jumpy {
@@ -93,7 +94,7 @@ fn calls_are_linked_where_nothing_is_between() {
     ring.exit(next(), jumps(21));
     ring.enter(next(), entry(22));
     ring.exit(next(), returns(22));
-    // Into a function that isn't traced; the caller goes on.
+    // Into a function that isn't traced; the caller continues.
     ring.enter(next(), entry(20));
     ring.exit(next(), jumps(20));
     ring.enter(next(), entry(30));
@@ -131,7 +132,7 @@ fn calls_are_linked_where_nothing_is_between() {
     );
 }
 
-/// A call that was open in a gap: what is called next isn't linked to it.
+/// A call that was open in a gap: the next call isn't linked to it.
 #[test]
 fn a_jump_behind_a_gap_links_nothing() {
     let mut ring = Ring::new(64, 4096, START);
@@ -145,7 +146,7 @@ fn a_jump_behind_a_gap_links_nothing() {
     assert_eq!(texts(ring).join(" "), "+21 -21 ReturnedAfterGap +22 -22=> =>+23 -23");
 }
 
-/// The handler's events are written first and lie later in time: what counts is the order of time.
+/// The handler's events are written first and are later in time: the order of time counts.
 #[test]
 fn order_is_that_of_time() {
     let mut ring = Ring::new(64, 4096, START);
@@ -159,7 +160,7 @@ fn order_is_that_of_time() {
     assert_eq!(texts(ring).join(" "), "+20 -20=> =>+21 +35 -35 -21");
 }
 
-/// Exits that are known by their function's address alone tell nothing.
+/// Exits that are only known by their function's address show nothing.
 #[test]
 fn without_code_nothing_is_a_jump() {
     let mut ring = Ring::new(64, 4096, START);
@@ -190,7 +191,7 @@ fn a_million_tail_calls_stay_at_one_depth() {
     for step in 0..1_000_000_u32 {
         let (of, to) = (20 + step % 2, 20 + (step + 1) % 2);
         at += 1 + rng.below(3);
-        // Even ones jump to the next, odd ones to one that nobody knows.
+        // Even ones jump to the next, odd ones to an unknown function.
         ring.exit(at, if of == 20 { jumps(of) } else { jumps_anywhere(of) });
         ring.enter(at, entry(to));
     }
@@ -230,7 +231,7 @@ fn what_is_not_traced_goes_on_until_the_next_event() {
     ring.enter(START + 90, entry(9));
     ring.exit(START + 100, jumps(9));
     ring.exit(START + 170, returns(1));
-    // Nobody knows where to: the next call, if it comes at once.
+    // The target is unknown: it is the next call, if that comes at once.
     ring.enter(START + 200, entry(4));
     ring.exit(START + 210, jumps_anywhere(4));
     ring.enter(START + 220, entry(5));

@@ -1,11 +1,11 @@
-//! What is missing shows as missing, and nothing else changes for it.
+//! Missing events show as missing, and nothing else changes because of them.
 
 use everycall_reader::TraceFile;
 use everycall_synth::{File, Process, Ring};
 use everycall_timeline::{Code, EndKind, InstantKind, Location, LossKind, TimelineEvent, Trace};
 
 const START: u64 = 1000;
-/// Functions lie 0x100 apart.
+/// Functions are 0x100 apart.
 const FUNCTION: u64 = 0x100;
 
 fn process(ring: Ring) -> Process {
@@ -102,7 +102,8 @@ fn a_missing_segment_cuts_what_was_open() {
     while ring.newest_segment() == 0 {
         ring.busy(1030, 1);
     }
-    // In segment 1, which will be missing: 1200 ends, 1300 begins and stays open, 1400 begins and ends later.
+    // In segment 1, which will be missing: 1200 ends, 1300 begins and stays open, 1400 begins and
+    // ends later.
     ring.exit(1040, 0x1210);
     ring.enter(1050, 0x1300);
     ring.enter(1060, 0x1400);

@@ -1,4 +1,4 @@
-//! Labels, spans and gaps against a model that looks at everything at once.
+//! Labels, spans and gaps against a model that sees all events at once.
 
 use everycall_reader::TraceFile;
 use everycall_synth::{File, Process, Ring, Rng};
@@ -9,7 +9,7 @@ const START: u64 = 1000;
 /// Name and value of a span.
 type Key = (String, Option<u64>);
 
-/// A span as the model and the timeline tell it, in ticks.
+/// A span as the model and the timeline give it, in ticks.
 type Span = (String, Option<u64>, u64, u64, bool, SpanEndKind);
 
 #[test]
@@ -61,7 +61,8 @@ fn spans_pair_by_name_and_value_whatever_overlaps() {
                 let (start, (name, value), cut) = open.remove(at);
                 wanted.push((name, value, start, ticks, cut, SpanEndKind::Ended));
             } else if first > 0 {
-                // It began before the rim. Where exactly the events begin, the timeline itself tells below.
+                // It began before the rim. The timeline itself says below where exactly the events
+                // begin.
                 wanted.push((key.0, key.1, 0, ticks, true, SpanEndKind::Ended));
             } else {
                 orphans += 1;
@@ -150,7 +151,7 @@ fn what_happened_to_calls_in_a_gap_is_not_guessed() {
     ring.exit(1092, 0x1308);
     ring.enter(1093, 0x1600);
     ring.exit(1094, 0x1608);
-    // The exit of a call that took 1200's place: nothing was seen of its entry, and nothing of 1200's exit.
+    // The exit of a call that took 1200's place: its entry is missing, and so is 1200's exit.
     ring.exit(1095, 0x1708);
     ring.exit(1096, 0x1108);
     let wanted = [

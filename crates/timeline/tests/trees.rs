@@ -238,7 +238,8 @@ fn a_ring_that_held_everything_gives_the_whole_tree() {
         for checked in [false, true] {
             let (seen, stats) = seen(&trace, checked);
             assert_eq!(seen, wanted, "seed {seed}");
-            // A segment that begins in a handler may tell a depth without the call that was interrupted.
+            // A segment that begins in a handler may give a depth without the call that was
+            // interrupted.
             let PairingStats { calls, unwound, depth_disagreements, .. } = stats;
             assert_eq!(
                 stats,
@@ -273,8 +274,8 @@ fn a_ring_that_wrapped_shows_its_rim() {
         wrapped += u64::from(first > 0);
         let (seen, stats) = seen(&trace, true);
 
-        // The truth about every call, as far as the surviving slots tell it. What is earlier than the first
-        // of their segments has the time of what came before it.
+        // The truth about every call, as far as the surviving slots show it. An event earlier than
+        // the first of their segments gets the time of the event before it.
         let mut latest =
             program.ring.segments().next().map_or(0, |words| words[1] & !0xffff_ffff | words[0] >> 32);
         let floor = latest;

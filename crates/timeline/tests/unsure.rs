@@ -1,4 +1,5 @@
-//! What nobody told is said: frames that were found left, who goes on with a stack, and calls that the one around them may not have made.
+//! Unknown facts are shown as unknown: frames that were found unwound, the thread that continues a
+//! stack, and calls whose caller is uncertain.
 
 use everycall_reader::TraceFile;
 use everycall_synth::{File, Process, Ring};
@@ -43,7 +44,7 @@ fn frames_say_whether_their_time_is_known() {
     }
     ring.unwind_noticed(1020, 3);
     ring.unwind_counted(1030, 2);
-    // As older files have it, without a number.
+    // As in older files, without a number.
     ring.unwind(1040, 1);
     let calls = ["1100", "1200", "1300", "1400"];
     let ends =
@@ -74,7 +75,7 @@ fn suspended_stacks_say_who_goes_on_with_them() {
     let mut ring = Ring::new(512, 16, START);
     ring.enter(1010, 0x1100);
     ring.resumed(1020, 1030, 4711);
-    // As a writer has it that doesn't know.
+    // As written by a recorder that doesn't know it.
     ring.resumed(1040, 1050, 0);
     ring.record(1070, 12, 3, &[1060, 0]);
     // It lies about the time.
@@ -185,7 +186,8 @@ fn calls_of_a_thread_that_ends_are_unsure_unless_a_frame_cleans_up() {
     assert_eq!(shown(ring), [&calls[..], &ends[..]].concat());
 }
 
-/// The function that is entered at 0x1100 has code up to 0x1200. Of those that are entered at 0x1200 and 0x1300, code at 0x1150 has parts of the former.
+/// The function that is entered at 0x1100 has code up to 0x1200. At 0x1150, the function at 0x1200
+/// was inlined, and the one at 0x1300 was not.
 struct Inlined;
 
 impl Code for Inlined {
@@ -221,7 +223,7 @@ fn a_handler_goes_on_with_the_calls_that_it_is_part_of() {
     ring.unwind_counted(1050, 0);
     let ends = ["1400 Unwound@1050", "1200 Unwound@1050", "1100 Unwound@1050"];
     assert_eq!(shown_with(ring, Some(&Inlined)), [&calls[..], &ends].concat());
-    // It is part of neither, or nobody knows.
+    // It is part of neither, or that is unknown.
     let calls = ["1100", "1200", "1300", "1300 Unwound@1020", "1200 Unwound@1020"];
     for (caller, code, next) in [
         (Some(0x1160), Some(&Inlined as &dyn Code), "1400"),
@@ -264,14 +266,15 @@ fn a_frame_that_cleans_up_ends_the_inlined_calls_that_it_is_done_with() {
     ring.unwind_counted(1050, 0);
     let ends = ["1300 Unwound@1030", "1400", "1200 Unwound@1040", "1400", "1100 Unwound@1050"];
     assert_eq!(shown_with(ring, Some(&Inlined)), [&["1100", "1200", "1300"], &ends[..]].concat());
-    // Called by code that isn't this frame's: nobody knows.
+    // Called by code outside this frame: the caller is unknown.
     let mut ring = cleans_up();
     calls(&mut ring, 1030, 0x1950, false);
     calls(&mut ring, 1040, 0x1160, false);
     ring.exit(1050, 0x1100);
     let ends = ["1400 unsure", "1300 Unwound@1040", "1200 Unwound@1040", "1400", "1100 Unwound@1050"];
     assert_eq!(shown_with(ring, Some(&Inlined)), [&["1100", "1200", "1300"], &ends[..]].concat());
-    // It was handled after all by the middle one, which returns; the one inside it had ended. The outermost one returns as well.
+    // The middle one handled it after all and returns; the one inside it had ended. The outermost
+    // one returns as well.
     let mut ring = cleans_up();
     calls(&mut ring, 1030, 0x1950, false);
     ring.mark(1040, HANDLER, "", Some(1));
@@ -313,7 +316,7 @@ fn inlined_calls_that_are_left_may_have_begun_before_the_events() {
     assert_eq!((left, stats.orphan_exits, stats.exits_unmatched, stats.unnamed), (0, 0, 0, 2), "{stats:?}");
 }
 
-/// Code of compilers that report exits in cleanups, that of the function at 0x1000 not looked at.
+/// Code of compilers that report exits in cleanups; the code of the function at 0x1000 is not read.
 struct Reporting;
 
 impl Code for Reporting {
@@ -349,7 +352,8 @@ fn calls_whose_exits_are_reported_end_at_them() {
     assert_eq!(shown_with(ring, Some(&Reporting)), calls);
 }
 
-/// A function that was inlined into itself: the runtime takes the exit of the one that it doesn't count for that of the other one.
+/// A function that was inlined into itself: the runtime mistakes the exit of the call that it
+/// doesn't count for that of the other.
 #[test]
 fn an_exit_that_the_runtime_mistakes_ends_the_right_call() {
     let mut ring = Ring::new(512, 16, START);

@@ -33,7 +33,7 @@ impl<W: Write> ChunkWriter<W> {
     ///
     /// # Errors
     ///
-    /// The output's, and those of `next`.
+    /// The errors of the output and of `next`.
     pub fn go_on(&mut self, next: impl FnOnce(&mut W) -> io::Result<()>) -> io::Result<u64> {
         self.write_end()?;
         let size = self.position;

@@ -19,8 +19,9 @@ pub struct Dropped {
 }
 
 impl Dropped {
-    /// The counts of an arena with this layout, in which `slots` slots are in use. `read` reads bytes at an offset, and says whether it
-    /// could. What was never written isn't read, as far as possible: reading it may take memory.
+    /// The counts of an arena with this layout, in which `slots` slots are in use. `read` reads
+    /// bytes at an offset, and says whether it could. What was never written isn't read, as far as
+    /// possible: reading it may take memory.
     pub fn read(layout: &ArenaHeader, slots: u32, mut read: impl FnMut(u64, &mut [u8]) -> bool) -> Dropped {
         let mut bytes = vec![0; DroppedHeader::SIZE];
         let header = Some(()).filter(|()| read(layout.dropped_offset, &mut bytes));
@@ -101,9 +102,10 @@ impl Dropped {
     }
 }
 
-/// Cuts the words of a segment that its thread goes on writing: `again` was read after `words`. Where calls are dropped, words are
-/// taken back and written again. Those that are the same twice were there together, and those before them: what follows the first
-/// other one becomes zero.
+/// Truncates the words of a segment to which its thread still writes: `again` was read after
+/// `words`. When calls are dropped, words are taken back and written again. Words that are the same
+/// in both readings existed together, and so did those before them: everything from the first
+/// difference on becomes zero.
 pub fn keep_settled(words: &mut [u8], again: &[u8]) {
     let (these, others) = (words.as_chunks::<WORD_SIZE>().0, again.as_chunks::<WORD_SIZE>().0);
     let settled = these.iter().zip(others).take_while(|(one, other)| one == other).count();

@@ -19,8 +19,8 @@ pub fn texts<'a>(fields: impl IntoIterator<Item = (u32, &'a [u8])>) -> Vec<u8> {
     payload
 }
 
-/// A MODULES payload of an arena's table, each entry with its path. Incomplete entries keep their
-/// index and are empty. Counts and warnings go into `summary`.
+/// A MODULES payload from an arena's table, each entry with its path. Incomplete entries keep their
+/// index and are empty. Counts and warnings are added to `summary`.
 pub fn module_table(
     modules: impl IntoIterator<Item = (ModuleEntry, Vec<u8>)>,
     summary: &mut Summary,

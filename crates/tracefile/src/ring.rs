@@ -132,7 +132,8 @@ impl<'a> Ring<'a> {
     }
 
     /// Writes the segments of the thread whose record is `record`, in runs of as many as an events
-    /// chunk holds. `runs` is empty before and afterwards; one for all threads keeps its buffers.
+    /// chunk can contain. `runs` is empty before and afterwards; using one for all threads reuses
+    /// its buffers.
     ///
     /// # Errors
     ///

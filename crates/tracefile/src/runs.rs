@@ -33,7 +33,7 @@ pub struct Place {
 pub struct Runs {
     /// How many are compressed at a time.
     limit: usize,
-    /// Those with segments come first; the others keep their buffers.
+    /// Those with segments come first; the others only provide their buffers.
     runs: Vec<Run>,
     filled: usize,
     /// The place of the segment that can follow in the same chunk.
@@ -76,8 +76,8 @@ impl Runs {
     }
 
     /// Adds `count` events lost before the segment at `place`, which follows or never comes. A
-    /// chunk holds a count up to 2^32 - 1; a count that would take more than [`LOSS_CHUNKS_MAX`]
-    /// chunks is cut.
+    /// chunk can contain a count up to 2^32 - 1; a count that would take more than
+    /// [`LOSS_CHUNKS_MAX`] chunks is limited to these.
     ///
     /// # Errors
     ///

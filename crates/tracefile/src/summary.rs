@@ -1,4 +1,4 @@
-//! What a recording holds and what it lost, for the report at its end.
+//! What a recording contains and what it lost, for the report at its end.
 
 use everycall_format::arena::{ArenaHeader, COUNTERS, ChildEntry, process_state};
 use everycall_format::env::RING_SIZE_MAX;
@@ -17,7 +17,8 @@ pub struct Summary {
     pub ring_size: u64,
     /// Most threads that could have been recorded.
     pub thread_capacity: u32,
-    /// Traced processes: program runs, so that one that executes another traced program is two.
+    /// Traced processes. Each program run counts: a process that executes another traced program
+    /// counts twice.
     pub processes: u32,
     /// Processes of these that were running when the recording ended.
     pub running: u32,
@@ -31,7 +32,7 @@ pub struct Summary {
     pub counters: [u64; COUNTERS],
     /// Whether everything was stored while the program ran.
     pub streamed: bool,
-    /// Files before the last one, those that were deleted included, and their bytes.
+    /// Files before the last one, including deleted ones, and their bytes.
     pub earlier_files: u32,
     /// See above.
     pub earlier_size: u64,
@@ -63,7 +64,7 @@ pub struct ThreadSummary {
     pub name: String,
     /// Entries and exits in the file.
     pub events: u64,
-    /// Events that are known to be missing, but for overwritten ones.
+    /// Events known to be missing, except overwritten ones.
     pub lost: u64,
     /// Bytes that the thread wrote in all.
     pub written: u64,
@@ -116,14 +117,14 @@ impl Summary {
         self.threads.iter().map(|thread| thread.events).fold(0, u64::saturating_add)
     }
 
-    /// Events that are known to be missing, but for overwritten ones.
+    /// Events known to be missing, except overwritten ones.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.threads.iter().map(|thread| thread.lost).fold(0, u64::saturating_add)
     }
 
-    /// The ring size, in bytes, that would have held every thread's events. `None` where no allowed
-    /// one would.
+    /// The ring size, in bytes, that would have held every thread's events. `None` if no allowed
+    /// size would.
     #[must_use]
     pub fn ring_size_for_all(&self) -> Option<u64> {
         let written = self.threads.iter().map(|thread| thread.written).max().unwrap_or(0);

@@ -140,7 +140,7 @@ impl FromStr for Trigger {
         // From behind: `operator>` is a function's name, too.
         let (pattern, limit) = text.rsplit_once('>').ok_or_else(|| {
             let what = if text.contains('<') {
-                "asks for fast calls, and only slow ones are kept"
+                "selects fast calls, but only slow calls can be kept"
             } else {
                 "has no condition"
             };
@@ -168,7 +168,7 @@ impl FromStr for Trigger {
         }
         let ns = parse_time(limit).map_err(|_| {
             let found = if limit.is_empty() { "nothing".to_owned() } else { format!("`{limit}`") };
-            error(format!("has {found} for a time; {EXAMPLE}, with {UNITS_ALLOWED}"))
+            error(format!("has {found} instead of a time; {EXAMPLE}. Units of times: {UNITS_ALLOWED}"))
         })?;
         if ns == 0 {
             return Err(error("would keep every call; write a time above 0".to_owned()));
@@ -253,12 +253,12 @@ mod tests {
     fn what_makes_no_sense_says_what_would() {
         for (text, hint) in [
             ("handle_request", "has no condition"),
-            ("f < 3ms", "asks for fast calls"),
+            ("f < 3ms", "selects fast calls"),
             ("> 3ms", "names no function"),
-            ("f > ", "has nothing for a time"),
-            ("f > 3", "has `3` for a time"),
-            ("f > fast", "has `fast` for a time"),
-            ("f > -3ms", "has `-3ms` for a time"),
+            ("f > ", "has nothing instead of a time"),
+            ("f > 3", "has `3` instead of a time"),
+            ("f > fast", "has `fast` instead of a time"),
+            ("f > -3ms", "has `-3ms` instead of a time"),
             ("f >= 3ms", "write `f > 3ms`"),
             ("f > p100", "write p99"),
             ("f > p0", "write p99"),
@@ -268,7 +268,7 @@ mod tests {
             ("+tail > 1ms", "names no function"),
             ("signal KILL", "write `signal USR1`"),
             ("f > 0ms", "would keep every call"),
-            ("f > 1000000000h", "for a time"),
+            ("f > 1000000000h", "instead of a time"),
         ] {
             let error = text.parse::<Trigger>().unwrap_err().to_string();
             assert!(error.contains(hint) && error.contains(text), "{error}");

@@ -1,5 +1,5 @@
-//! Programs that show whether calls are left as they were: generated ones that pass and return
-//! values of every class of the ABI, and a hand-written one that looks at every register there is.
+//! Programs that show whether hooks leave calls unchanged: generated ones that pass and return
+//! values of every class of the ABI, and a hand-written one that compares every register.
 //!
 //! The generated program's output depends on each byte of each argument and result, so it is the
 //! same with and without hooks if, and practically only if, no hook has changed any.

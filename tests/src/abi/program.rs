@@ -220,7 +220,7 @@ impl Function {
         writeln!(text, "{indent}}}").expect("strings take everything");
     }
 
-    /// The function, what stands between it and its caller, and the caller.
+    /// The function, the code between it and its caller, and the caller.
     fn write(&self, text: &mut String) {
         let index = self.index;
         let result = self.result_name();
@@ -304,8 +304,8 @@ pub fn generate(dialect: Dialect, count: usize, seed: u64) -> String {
         if !wanted || kind.definition.is_empty() {
             continue;
         }
-        // gcc settles how a type lies in registers where the type is declared: with its vectors, or
-        // it loses their upper halves in functions that have them.
+        // gcc decides where a type is declared how its values are passed in registers: declared
+        // without its vectors, a type loses their upper halves in functions that use them.
         if matches!(kind.needs, Needs::Avx | Needs::Avx512) {
             text.push_str("#pragma GCC push_options\n#pragma GCC target(\"avx512f\")\n");
             writeln!(text, "{}\n#pragma GCC pop_options", kind.definition).expect("string");

@@ -6,7 +6,7 @@
 pub(super) enum Needs {
     /// All do.
     Nothing,
-    /// C; C++ has it nowhere or not in all compilers.
+    /// C only: no C++ compiler, or not every one, has it.
     C,
     /// C++.
     Cxx,
@@ -16,8 +16,7 @@ pub(super) enum Needs {
     Avx512,
 }
 
-/// Bytes of a value that carry meaning: where they begin, and what they are. Padding isn't kept by
-/// calls.
+/// Bytes of a value that carry meaning: their offset and type. Calls don't preserve padding.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Part {
     /// Any bits will do: offset and size in bytes.
@@ -33,7 +32,7 @@ pub(super) enum Part {
 pub(super) struct Type {
     /// Its name in the generated program.
     pub(super) name: &'static str,
-    /// What the program says to have it: a definition, or nothing.
+    /// The declaration that the program needs for it, or nothing.
     pub(super) definition: &'static str,
     /// The bytes that count.
     pub(super) parts: &'static [Part],

@@ -1,4 +1,4 @@
-//! Objects of a workload, and what is linked from them.
+//! Objects of a workload, and the programs that are linked from them.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -35,7 +35,7 @@ pub struct Build {
 }
 
 impl Build {
-    /// The objects; compiled at the first call, and kept as long as neither the sources, the
+    /// The objects; compiled at the first call, and reused as long as neither the sources, the
     /// options nor the prefix change.
     ///
     /// # Panics

@@ -15,13 +15,13 @@ use super::functions::FunctionTable;
 pub struct FunctionCounts {
     /// Entries.
     pub entries: u64,
-    /// Exits, those that closed nothing included.
+    /// Exits, including orphan exits.
     pub exits: u64,
     /// Calls that were left without an exit. The oracle doesn't know.
     pub unwound: u64,
     /// Calls that hadn't ended. The oracle doesn't know.
     pub open: u64,
-    /// Exits that closed nothing. The oracle doesn't know.
+    /// Orphan exits. The oracle doesn't know them.
     pub orphans: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct FunctionCounts {
 pub struct ThreadCounts {
     /// Kernel thread id.
     pub tid: u32,
-    /// As the trace tells; empty from the oracle.
+    /// From the trace; empty from the oracle.
     pub name: String,
     /// By name.
     pub functions: BTreeMap<String, FunctionCounts>,
@@ -63,11 +63,11 @@ impl ThreadCounts {
 pub struct TraceCounts {
     /// Threads in the order of their ids.
     pub threads: Vec<ThreadCounts>,
-    /// What the trace tells of them, in the same order.
+    /// The trace's values, in the same order.
     pub infos: Vec<ThreadInfo>,
     /// What the reader had to say.
     pub warnings: Vec<String>,
-    /// Calls that ended or were cut: lines of `replay`, slices of exports.
+    /// Calls that ended or were truncated: lines of `replay`, slices of exports.
     pub slices: u64,
     /// Begun calls whose entry is missing.
     pub cut_at_start: u64,
@@ -75,9 +75,9 @@ pub struct TraceCounts {
     pub elsewhere: u64,
 }
 
-/// A name for what lies in an untraced library: `__cyg_profile` hooks of an inlined call get the
-/// function proper. Libraries lie at other pages in every run, and at the same place in their
-/// pages.
+/// A name for code in an untraced library: `__cyg_profile` hooks of an inlined call get the address
+/// of the original function. Libraries are at other pages in every run, and at the same offset in
+/// their pages.
 fn elsewhere(address: u64) -> String {
     format!("elsewhere at {:#x} of a page", address % 4096)
 }

@@ -15,10 +15,10 @@ pub struct FunctionTable {
 impl FunctionTable {
     /// Reads the symbol table of a program.
     ///
-    /// A function and its cold part are one. Functions of one name (static ones of several files)
-    /// are told apart by their order, `f#2`, which is the order of the objects; but where one of
-    /// them has a cold part they are taken together. Of several names of one address the first in
-    /// alphabetical order is taken.
+    /// A function and its cold part are one. Functions with the same name (static ones of several
+    /// files) are distinguished by their order, `f#2`, which is the order of the objects; but if
+    /// one of them has a cold part, they are counted together. Of several names of one address, the
+    /// first in alphabetical order is used.
     ///
     /// # Panics
     /// Where the file isn't a program with symbols.

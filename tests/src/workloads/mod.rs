@@ -36,7 +36,7 @@ pub struct Workload {
     includes: &'static [&'static str],
     /// Options for its compilation.
     options: &'static [&'static str],
-    /// Arguments of a run that a ring holds as a whole.
+    /// Arguments of a run that fits into a ring.
     pub small: &'static [&'static str],
     /// Arguments of a run that overwrites a ring of default size.
     pub large: &'static [&'static str],

@@ -22,8 +22,8 @@ pub fn target_folder() -> PathBuf {
     test.ancestors().nth(3).expect("TARGET/PROFILE/deps/test").to_owned()
 }
 
-/// Keeps other test binaries out of what is made in the target folder, until it is dropped: several
-/// of them run at the same time.
+/// Locks the files made in the target folder until it is dropped: several test binaries run at the
+/// same time.
 ///
 /// # Panics
 /// When the file of the lock can't be made.

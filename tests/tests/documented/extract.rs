@@ -1,4 +1,4 @@
-//! The commands that stand in the documents: in fenced blocks, and in the text as code.
+//! The commands in the documents: in fenced blocks, and in the text as code.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -83,7 +83,7 @@ fn is_ours(line: &str) -> bool {
     ["everycall ", "cargo ", "EVERYCALL_"].iter().any(|begin| line.starts_with(begin))
 }
 
-/// Whether code in the text is a command, a setting, or a part of one that people are to type.
+/// Whether code in the text is a command, a setting, or a part of one that people type.
 fn is_command(code: &str) -> bool {
     let begins_with_verb = || {
         let mut words = code.split(' ');

@@ -1,6 +1,6 @@
 //! Every command of README.md and docs is run, as its reader would: in a folder with a real
-//! program. A document may not have a command that isn't known here, and the list of those that
-//! can't be run none that is in no document.
+//! program. A document may not contain a command that isn't known here, and the list of commands
+//! that can't be run may not contain one that is in no document.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -61,7 +61,7 @@ fn all_commands() -> Vec<Documented> {
     documents(&workspace()).into_iter().flat_map(read).collect()
 }
 
-/// A folder with programs, a server that runs, and what one that died has left.
+/// A folder with programs, a running server, and the files of a process that died.
 struct Scene {
     place: Place,
     path: String,
@@ -235,7 +235,7 @@ fn every_command_of_the_documents_runs() {
     assert!(failed.is_empty(), "{}", failed.join("\n"));
 }
 
-/// A name that stands alone is one of a verb, of a file of the kit, or of something in the sources.
+/// A single word must be a verb, a file of the kit, or a name in the sources.
 fn name_is_known(scene: &Scene, text: &str) -> Result<(), String> {
     let words: Vec<&str> = text.split(' ').collect();
     match words[..] {
@@ -266,8 +266,8 @@ fn the_table_has_nothing_that_is_in_no_document() {
     }
 }
 
-/// The binary that `cargo install --locked --path crates/cli` gives; its dependencies are those of
-/// the demo, built once.
+/// The binary that `cargo install --locked --path crates/cli` installs; its dependencies are those
+/// of the demo, built once.
 #[test]
 fn what_is_installed_is_small() {
     let place = Place::new("installed");

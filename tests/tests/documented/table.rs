@@ -1,8 +1,8 @@
-//! What isn't run as it is written: placeholders, commands that need something around them, and
-//! those that can't be run here.
+//! Commands that aren't run as written: placeholders, commands that need preparations, and those
+//! that can't be run here.
 
-/// What stands for something in the documents, and what it stands for in the test: names of
-/// variables that are set for each command.
+/// Placeholders of the documents and their values in the test: names of variables that are set for
+/// each command.
 pub const PLACEHOLDERS: [(&str, &str); 9] = [
     ("PID", "$SERVER"),
     ("CORE", "core.1234"),
@@ -18,7 +18,7 @@ pub const PLACEHOLDERS: [(&str, &str); 9] = [
 /// How a command is run.
 #[derive(Clone, Copy, Debug)]
 pub enum Run {
-    /// By this line of shell, which has it in it as far as that can be.
+    /// By this line of shell, which contains the command as far as possible.
     So(&'static str),
     /// It can't be: why.
     Not(&'static str),
@@ -81,6 +81,7 @@ pub const TABLE: &[(&str, Run)] = &[
     // Recording.
     ("record --min-duration", So("everycall record --min-duration 500ns -o app.ect -- ./app args")),
     ("record --min-duration 500ns", So("everycall record --min-duration 500ns -o app.ect -- ./app args")),
+    ("record --budget", So("everycall record --budget 3% -o app.ect -- ./app args")),
     ("record --stream", So("everycall record --stream -o app.ect -- ./app args")),
     ("record --stream --stall", So("everycall record --stream --stall -o app.ect -- ./app args")),
     (
@@ -433,6 +434,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench cost edges --quick", Not(LONG)),
     ("cargo xtask bench --format json", Not(LONG)),
     ("cargo xtask bench snapshots", Not(LONG)),
+    ("cargo xtask bench budget", Not(LONG)),
     ("cargo xtask bench min-duration", Not(LONG)),
     ("cargo xtask bench min-duration --quick", Not(LONG)),
     ("cargo vendor", Not("fetches the sources of another program, which is measured")),

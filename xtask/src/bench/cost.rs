@@ -133,7 +133,7 @@ pub fn loops(lab: &Lab, mode: Mode) -> Result<[PathBuf; 2], String> {
     Ok([compile(None, "plain")?, compile(Some(mode.name), "traced")?])
 }
 
-/// What the machine asks of any hook that reads the clock.
+/// The cost, on this machine, of any hook that reads the clock.
 fn floor(lab: &Lab, meter: &Path) -> Result<Table, String> {
     let [plain, _] = loops(lab, Mode::NOPS)?;
     // No second object of loops: the floor's own are in the meter.

@@ -87,7 +87,7 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// Runs a program under `record`, with a ring that holds everything.
+    /// Runs a program under `record`, with a ring that can hold all events.
     ///
     /// # Errors
     /// What failed, or that the ring didn't hold it; as a sentence.

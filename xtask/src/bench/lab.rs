@@ -58,7 +58,7 @@ impl Mode {
 pub struct Lab {
     folder: PathBuf,
     everycall: PathBuf,
-    /// Objects of this run: several parts want the same.
+    /// Objects of this run, because several parts need the same ones.
     compiled: RefCell<HashSet<PathBuf>>,
 }
 
@@ -149,7 +149,7 @@ impl Lab {
         Ok(output)
     }
 
-    /// Runs a command and gives what it printed.
+    /// Runs a command and returns its output.
     ///
     /// # Errors
     /// It can't be started, or fails; as a sentence with what it said.

@@ -4,7 +4,8 @@ use super::lab::{Lab, Mode};
 use super::stats::Spread;
 use super::table::{Cell, Table, Target};
 
-/// Kinds that the program measures, what they are called here and the most nanoseconds that are wanted.
+/// Kinds that the program measures, what they are called here and the most nanoseconds that are
+/// wanted.
 const KINDS: [(&str, &str, Option<f64>); 12] = [
     ("clock", "clock read (rdtsc)", None),
     ("label", "label, name of 7 bytes", Some(20.0)),

@@ -1,7 +1,8 @@
 //! `cargo xtask bench`: what everycall costs and how fast it decodes, beside the tracers that are
-//! installed. What the figures mean stands in `docs/benchmarks.md`. Everything is built in
+//! installed. `docs/benchmarks.md` says what the figures mean. Everything is built in
 //! `target/bench`.
 
+mod budget;
 mod cost;
 mod decode;
 mod edges;
@@ -38,6 +39,7 @@ parts: cost    an event, in each mode
        report  events per second to a report of all functions, and to its other views
        stream  events per second that record --stream stores
        triggers an event while a trigger waits for its condition
+       budget  CPU time of programs under --budget 3%, and what remains traced
        min-duration  events of calls that are dropped as they are short, and how much further back a ring reaches
        labels  labels, instants, spans, counters and log lines, beside the clock read
        switch  all sites of a large program off and on while it runs
@@ -55,6 +57,7 @@ enum Part {
     Stream,
     Triggers,
     MinDuration,
+    Budget,
     Labels,
     Switch,
     Snapshots,
@@ -62,7 +65,7 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 12] = [
+    const ALL: [(&'static str, Part); 13] = [
         ("cost", Part::Cost),
         ("off", Part::Off),
         ("edges", Part::Edges),
@@ -71,6 +74,7 @@ impl Part {
         ("stream", Part::Stream),
         ("triggers", Part::Triggers),
         ("min-duration", Part::MinDuration),
+        ("budget", Part::Budget),
         ("labels", Part::Labels),
         ("switch", Part::Switch),
         ("snapshots", Part::Snapshots),
@@ -87,6 +91,7 @@ impl Part {
             Part::Stream => stream::run(lab, is_quick),
             Part::Triggers => triggers::run(lab, is_quick),
             Part::MinDuration => min_duration::run(lab, is_quick),
+            Part::Budget => budget::run(lab, is_quick),
             Part::Labels => labels::run(lab, is_quick),
             Part::Switch => switch::run(lab, is_quick),
             Part::Snapshots => snapshots::run(lab, is_quick),

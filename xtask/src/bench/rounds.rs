@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use super::lab::Lab;
 use super::stats::Spread;
 
-/// One command of many, with `NAME=VALUE` words in front if it wants any.
+/// One of many commands, preceded by its `NAME=VALUE` words, if any.
 pub type Words = Vec<OsString>;
 
 /// Words of a command.
@@ -27,7 +27,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// CPU time of the measured part, else of everything.
+    /// CPU time of the measured part; if it isn't known, of everything.
     pub fn region_or_cpu_ns(&self) -> f64 {
         self.region_ns.unwrap_or(self.cpu_ns)
     }

@@ -1,4 +1,4 @@
-//! What `everycall snapshot` takes, and what it does to a thread that runs meanwhile.
+//! The cost of `everycall snapshot`, and its effect on a thread that runs meanwhile.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::stats::Spread;
 use super::table::{Cell, Table, Target};
 use crate::step::workspace;
 
-/// Milliseconds in which everything is held, and of CPU for that.
+/// Milliseconds until everything is pinned, and CPU time for it.
 const PINNED_MS: f64 = 20.0;
 /// Microseconds by which snapshots may lengthen the 99.99th percentile of the time between two
 /// calls.
@@ -97,8 +97,8 @@ fn snapshot(lab: &Lab, pid: u32) -> Vec<String> {
     [first_on("0"), vec![everycall], words.to_vec(), vec![pid.to_string()]].concat()
 }
 
-/// The numbers, in ms, of "pinned within 4.97 ms, 4.90 ms of CPU time; written within 90 ms, 80 ms of
-/// CPU time".
+/// The numbers, in ms, of "pinned within 4.97 ms, 4.90 ms of CPU time; written within 90 ms, 80 ms
+/// of CPU time".
 fn figures(said: &str) -> Option<[f64; 4]> {
     let ([pinned, pinned_cpu], [written, written_cpu]) = (within(said, "pinned")?, within(said, "written")?);
     Some([pinned, pinned_cpu, written, written_cpu])

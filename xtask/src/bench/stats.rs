@@ -5,7 +5,7 @@
 pub struct Spread {
     /// The figure.
     pub median: f64,
-    /// A quarter of the measurements lies below.
+    /// A quarter of the measurements is below.
     pub low: f64,
     /// A quarter lies above.
     pub high: f64,

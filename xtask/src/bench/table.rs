@@ -19,7 +19,7 @@ pub enum Cell {
     Empty,
 }
 
-/// What is asked of a figure.
+/// The target of a figure.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Target {
     /// At most so much.
@@ -29,7 +29,7 @@ pub enum Target {
 }
 
 impl Target {
-    /// Whether a figure is as asked, to the decimals that the target has.
+    /// Whether a figure reaches its target, to the decimals that the target has.
     pub fn is_met(self, figure: f64) -> bool {
         match self {
             Target::Most(limit) => figure <= limit,
@@ -98,7 +98,7 @@ impl Table {
         self.notes.push(sentence.into());
     }
 
-    /// Adds a row; what is missing at its end is empty.
+    /// Adds a row; missing cells at its end are empty.
     pub fn row(&mut self, mut cells: Vec<Cell>) {
         debug_assert!(cells.len() <= self.columns.len(), "a cell without a column in {}", self.title);
         cells.resize(self.columns.len(), Cell::Empty);

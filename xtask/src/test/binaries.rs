@@ -95,7 +95,7 @@ pub struct Job {
 }
 
 impl Job {
-    /// The binary's name, and which of its tests were asked for.
+    /// The binary's name, and which of its tests were selected.
     pub fn label(&self) -> String {
         let asked = self.arguments.iter().filter(|argument| !argument.starts_with("--"));
         let is_whole = self.arguments.is_empty() || self.arguments.contains(&"--skip".to_owned());
@@ -171,7 +171,7 @@ fn run_into(
     let mut child = command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file).spawn()?;
     let begin = Instant::now();
     loop {
-        // While it is a zombie: afterwards, nobody knows the time that it took.
+        // Its CPU time is read while it is a zombie: afterwards it is not available.
         let (has_ended, cpu) = state(child.id());
         if has_ended {
             return Ok((Some(child.wait()?), cpu));
@@ -185,7 +185,7 @@ fn run_into(
     }
 }
 
-/// Kills a process and its descendants, which would otherwise go on beside the tests that follow.
+/// Kills a process and its descendants, which would otherwise run beside the tests that follow.
 fn kill_all(pid: u32) {
     let mut all = vec![pid];
     let mut place = 0;

@@ -1,4 +1,4 @@
-//! Everything that has to hold, in one command.
+//! All checks, in one command.
 
 mod binaries;
 mod models;

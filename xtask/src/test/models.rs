@@ -4,7 +4,7 @@ use std::process::Command;
 
 use crate::step::{Step, workspace};
 
-/// What looks at the lock-free parts and needs longer, or a nightly toolchain: the model checker,
+/// Checks of the lock-free parts that take longer, or need a nightly toolchain: the model checker,
 /// Miri and ThreadSanitizer. See `docs/design/memory-model.md`.
 ///
 /// # Errors
@@ -61,7 +61,8 @@ fn nightly() -> Result<(), String> {
     with_thread_sanitizer(&["-p", "everycall-runtime", "--lib", "tests::scripts"])
 }
 
-/// Whether a nightly toolchain with Miri is there; its components are added where the toolchain is.
+/// Whether a nightly toolchain with Miri is installed; missing components of an installed toolchain
+/// are added.
 fn nightly_has_miri() -> bool {
     let run = |arguments: &[&str]| {
         Command::new("rustup").args(arguments).output().is_ok_and(|output| output.status.success())

@@ -9,11 +9,12 @@ use super::binaries::{Binary, Job};
 /// Tests that need a quiet machine, because what they assert depends on how threads are scheduled:
 /// the binary, and a part of the test's name. They run one by one, after all others.
 const ALONE: &[(&str, &str)] = &[
-    // Children live for some milliseconds, in which they have to be asked.
+    // Children live for some milliseconds, in which snapshots must be requested.
     ("everycall-tests/forks_and_snapshots", "recorded"),
     // Which calls are above a percentile depends on how long the others take.
     ("everycall-tests/triggers", "entries_and_percentiles"),
-    // The keeper has to get a processor before what it protects is given up.
+    // The process that keeps calls must get a CPU before the segments that it needs are
+    // overwritten.
     ("everycall-tests/triggers", "fast_calls_after_each_other"),
     // A library's file has to be opened within 10 ms of its loading.
     ("everycall-tests/unloading", "a_library_is_replaced_under_its_path"),
@@ -39,9 +40,9 @@ const LONG: [&str; 14] = [
 ];
 
 /// What `--quick` runs: binaries, and parts of names of their tests (none: all of them). Chosen by
-/// measured time and by what they notice: each stage of the product (compile, hooks, record,
-/// stream, snapshot, triggers, decode, symbolize, export, commands), in one mode or a few, and the
-/// kept files.
+/// measured time and by the faults that they find: each stage of the product (compile, hooks,
+/// record, stream, snapshot, triggers, decode, symbolize, export, commands), in one mode or a few,
+/// and the kept files.
 const QUICK: &[(&str, &[&str])] = &[
     ("everycall-compiler/behaviour", &["diagnostics_and_exit_codes", "modes_mix"]),
     ("everycall-compact/round_trip", &[]),
@@ -82,8 +83,8 @@ const QUICK: &[(&str, &[&str])] = &[
     ("everycall-tests/streaming", &["a_killed_program", "short_threads"]),
     ("everycall-tests/triggers", &["what_makes_no_sense", "slow_calls_of_every_kind"]),
 ];
-/// Unit tests of these take long: of those of the runtime, all but random programs and signals at
-/// each instruction.
+/// Unit tests of these take long: of those of the runtime, all except random programs and signals
+/// at each instruction.
 const QUICK_UNIT_TESTS_WITHOUT: &[(&str, &[&str])] = &[
     ("everycall-runtime/lib", &["tests::signals", "random_programs"]),
     ("everycall-recorder/lib", &["scribbled"]),
@@ -202,7 +203,7 @@ mod tests {
         assert!(arguments("everycall-runtime/lib").unwrap().starts_with("--skip "));
     }
 
-    /// A test that is renamed or moved away would silently not run any more.
+    /// A test that is renamed or moved away would silently no longer run.
     #[test]
     fn listed_tests_are_there() {
         let workspace = crate::step::workspace();

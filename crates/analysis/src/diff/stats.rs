@@ -101,6 +101,8 @@ pub(crate) struct Usual {
 impl Usual {
     /// No degree of freedom: each variance stands for itself.
     pub(crate) const NONE: Usual = Usual { variance: 0.0, degrees: 0.0 };
+    /// Fewer variances say nothing of what is usual.
+    const VARIANCES_MIN: usize = 8;
     /// More are no better.
     const DEGREES_MAX: f64 = 1e4;
 
@@ -109,7 +111,7 @@ impl Usual {
     pub(crate) fn of(variances: &[f64], degrees: f64) -> Usual {
         let logarithms: Vec<f64> = variances.iter().filter(|of| **of > 1e-20).map(|of| of.ln()).collect();
         let count = logarithms.len() as f64;
-        if logarithms.len() < super::COMMON_MIN || degrees <= 0.0 {
+        if logarithms.len() < Usual::VARIANCES_MIN || degrees <= 0.0 {
             return Usual::NONE;
         }
         let (first, second) = polygamma(degrees / 2.0);

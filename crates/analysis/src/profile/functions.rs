@@ -112,6 +112,17 @@ pub(crate) struct Places<'a> {
     modules: Vec<String>,
     groups: FxHashMap<FunctionGroup, FunctionNumber>,
     places: FxHashMap<Location, Place>,
+    /// Those that were asked for last, each at one place.
+    recent: Vec<(Location, Place)>,
+}
+
+/// How many recent ones are kept: a power of two.
+const RECENT: usize = 1 << 11;
+
+fn recent_index(location: Location) -> usize {
+    // Functions are aligned to 16 bytes, mostly.
+    let mixed = (location.image_address >> 4) ^ (location.image_address >> 15) ^ u64::from(location.module);
+    mixed as usize % RECENT
 }
 
 impl<'a> Places<'a> {
@@ -133,7 +144,25 @@ impl<'a> Places<'a> {
             modules: modules.collect(),
             groups: FxHashMap::default(),
             places: FxHashMap::default(),
+            recent: vec![
+                (
+                    Location { module: Location::LOST_MODULE, image_address: u64::MAX },
+                    Place { function: 0, thunk: None, matches: false }
+                );
+                RECENT
+            ],
         }
+    }
+
+    fn look_up(&mut self, location: Location, index: usize, functions: &mut Functions) -> Place {
+        let place = match self.places.get(&location) {
+            Some(place) => *place,
+            None => self.find(location, functions),
+        };
+        if let Some(recent) = self.recent.get_mut(index) {
+            *recent = (location, place);
+        }
+        place
     }
 
     #[cold]
@@ -187,9 +216,10 @@ impl<'a> Places<'a> {
 impl PlaceOf for Places<'_> {
     #[inline]
     fn get(&mut self, location: Location, functions: &mut Functions) -> Place {
-        match self.places.get(&location) {
-            Some(place) => *place,
-            None => self.find(location, functions),
+        let index = recent_index(location);
+        match self.recent.get(index) {
+            Some((at, place)) if *at == location => *place,
+            _ => self.look_up(location, index, functions),
         }
     }
 }

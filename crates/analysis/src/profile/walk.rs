@@ -139,13 +139,19 @@ struct Open {
     location: everycall_timeline::Location,
     /// Nanoseconds of the calls in it.
     inner_ns: u64,
-    suspended_ns: u64,
     /// Whether a thunk around it led to it, which counts as this call.
     is_led_to: bool,
-    /// What the thunk before it took, and whether that passed the filter.
-    thunk: Option<(u64, bool)>,
     /// Whether the visitor was told of it.
     is_within: bool,
+    rare: Option<Box<Rare>>,
+}
+
+/// What most calls don't have.
+#[derive(Default)]
+struct Rare {
+    suspended_ns: u64,
+    /// What the thunk before it took, and whether that passed the filter.
+    thunk: Option<(u64, bool)>,
     /// The value of the label that the visitor wants.
     label: Option<Option<u64>>,
     /// The calls that jumped there, one after the other.
@@ -238,6 +244,8 @@ struct Walker<'w, P, V> {
     /// The calls that end in the tail call that comes next.
     jumped: VecDeque<Waiting>,
     follows_tails: bool,
+    /// Whether there is anything in `pending` or `jumped`.
+    has_loose_end: bool,
     functions: &'w mut Functions,
     places: &'w mut P,
     visitor: &'w mut V,
@@ -264,6 +272,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             pending: None,
             jumped: VecDeque::new(),
             follows_tails,
+            has_loose_end: false,
             functions,
             places,
             visitor,
@@ -289,20 +298,14 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
                 TimelineEvent::Loss(_) | TimelineEvent::Instant(_) | TimelineEvent::Mark(_) => {}
             }
         }
-        if self.pending.is_some() {
-            self.count_thunk();
-        }
-        self.tails_end(None, false);
+        self.untie();
     }
 
     #[inline]
     fn begin(&mut self, begin: &Begin) {
         let place = self.places.get(begin.location, self.functions);
-        let waiting = if self.jumped.is_empty() { VecDeque::new() } else { self.arrive(begin.tail_call) };
-        let (mut is_led_to, mut thunk) = (false, None);
-        if self.pending.is_some() {
-            thunk = self.end_thunk(begin, place);
-        }
+        let mut rare = if self.has_loose_end { self.tie(begin, place) } else { None };
+        let mut is_led_to = false;
         if let Some(around) = self.stack.last()
             && around.place.thunk == Some(Thunk::Result)
         {
@@ -315,26 +318,38 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             index < self.window.depth
         };
         let is_within = is_within && begin.start_ns <= self.window.until_ns;
-        let label = if self.values.is_some() { self.tell_label() } else { None };
+        if self.values.is_some() {
+            self.tell_label(&mut rare);
+        }
         self.begins += 1;
         if is_within {
-            let jumped = begin.tail_call == TailCall::Yes && thunk.is_none();
+            let is_of_thunk = rare.as_ref().is_some_and(|rare| rare.thunk.is_some());
+            let jumped = begin.tail_call == TailCall::Yes && !is_of_thunk;
             let from = if jumped { self.before.as_ref().map(|before| before.place.function) } else { None };
             self.visitor.begin(place.function, from, self.functions);
         }
         let location = begin.location;
-        let open = Open {
-            place,
-            location,
-            inner_ns: 0,
-            suspended_ns: 0,
-            is_led_to,
-            thunk,
-            is_within,
-            label,
-            waiting,
-        };
-        self.stack.push(open);
+        self.stack.push(Open { place, location, inner_ns: 0, is_led_to, is_within, rare });
+    }
+
+    /// What a call that begins has to do with the one that ended right before it.
+    #[cold]
+    fn tie(&mut self, begin: &Begin, place: Place) -> Option<Box<Rare>> {
+        self.has_loose_end = false;
+        let waiting = if self.jumped.is_empty() { VecDeque::new() } else { self.arrive(begin.tail_call) };
+        let thunk = if self.pending.is_some() { self.end_thunk(begin, place) } else { None };
+        let is_rare = thunk.is_some() || !waiting.is_empty();
+        is_rare.then(|| Box::new(Rare { thunk, waiting, ..Rare::default() }))
+    }
+
+    /// The call that ended last has nothing to do with what comes now.
+    #[cold]
+    fn untie(&mut self) {
+        self.has_loose_end = false;
+        if self.pending.is_some() {
+            self.count_thunk();
+        }
+        self.tails_end(None, false);
     }
 
     /// Whether a call that begins passes the filter's pattern and label, or is in one that does.
@@ -355,24 +370,23 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
     }
 
     #[cold]
-    fn tell_label(&mut self) -> Option<Option<u64>> {
+    fn tell_label(&mut self, rare: &mut Option<Box<Rare>>) {
         let begins = self.begins;
         let labelled = self.values.as_mut().and_then(|places| places.next_if(|(place, _)| *place == begins));
-        let around = self.stack.last().and_then(|open| open.label);
+        let around = self.stack.last().and_then(|open| open.rare.as_ref()?.label);
         let in_force = labelled.map(|(_, value)| value).or(around);
         self.visitor.label(in_force);
-        in_force
+        if in_force.is_some() {
+            rare.get_or_insert_default().label = in_force;
+        }
     }
 
     #[inline]
     fn end(&mut self, end: &End) {
-        if self.pending.is_some() {
-            self.count_thunk();
+        if self.has_loose_end {
+            self.untie();
         }
-        if !self.jumped.is_empty() {
-            self.tails_end(None, false);
-        }
-        let Some(mut open) = self.stack.pop() else { return };
+        let Some(open) = self.stack.pop() else { return };
         let index = self.stack.len();
         let duration = end.end_ns.saturating_sub(end.start_ns);
         if let Some(around) = self.stack.last_mut() {
@@ -384,20 +398,24 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         }
         let Open { place, location, is_within, .. } = open;
         self.before = Some(Before { place, location, is_within });
-        if !open.waiting.is_empty() {
-            self.tail_ends(std::mem::take(&mut open.waiting), end);
+        let (mut suspended_ns, mut thunk) = (0, None);
+        if let Some(rare) = open.rare {
+            (suspended_ns, thunk) = (rare.suspended_ns, rare.thunk);
+            if !rare.waiting.is_empty() {
+                self.tail_ends(rare.waiting, end);
+            }
         }
         if !is_within {
             return;
         }
-        let (thunk_ns, thunk_shown) = open.thunk.unwrap_or_default();
+        let (thunk_ns, thunk_shown) = thunk.unwrap_or_default();
         let mut call = EndedCall {
             function: place.function,
             depth: index as u32,
             start_ns: end.start_ns,
             end_ns: end.end_ns,
-            own_ns: duration.saturating_sub(open.inner_ns).saturating_sub(open.suspended_ns),
-            suspended_ns: open.suspended_ns,
+            own_ns: duration.saturating_sub(open.inner_ns).saturating_sub(suspended_ns),
+            suspended_ns,
             thunk_ns: 0,
             how: end.how,
             start_cut: end.start_cut,
@@ -412,10 +430,12 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
         if place.thunk == Some(Thunk::This) && end.how == EndKind::Jumped && call.counts {
             call.counts = false;
             self.pending = Some(Pending { call, is_within });
+            self.has_loose_end = true;
         }
         call.goes_on = self.follows_tails && end.how == EndKind::Jumped && call.counts;
         self.visitor.end(&call);
         if call.goes_on {
+            self.has_loose_end = true;
             self.jumped.push_back(Waiting {
                 token: self.visitor.token(),
                 start_ns: call.start_ns.saturating_sub(call.thunk_ns),
@@ -448,6 +468,7 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
     #[cold]
     fn tail_ends(&mut self, waiting: VecDeque<Waiting>, end: &End) {
         self.jumped = waiting;
+        self.has_loose_end = true;
         let is_truncated = match end.how {
             EndKind::Jumped => return,
             EndKind::Returned | EndKind::Unwound => false,
@@ -512,7 +533,8 @@ impl<'w, P: PlaceOf, V: Visitor> Walker<'w, P, V> {
             && let Some(open) = self.stack.last_mut()
         {
             // Its thread ran something else meanwhile.
-            open.suspended_ns = open.suspended_ns.saturating_add(gap.until_ns.saturating_sub(gap.at_ns));
+            let suspended_ns = &mut open.rare.get_or_insert_default().suspended_ns;
+            *suspended_ns = suspended_ns.saturating_add(gap.until_ns.saturating_sub(gap.at_ns));
         }
     }
 

@@ -1,6 +1,6 @@
 //! What a trace holds, for programs: one JSON object.
 
-use everycall_analysis::{FunctionRow, lost_events, marks_by_count, runtime_counts};
+use everycall_analysis::{FunctionRow, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
@@ -44,6 +44,7 @@ pub fn json(report: &Report<'_>) -> String {
         "triggers": triggers(report),
         "kept_calls": kept_calls(report),
         "dropped_calls": dropped_calls(report),
+        "budget": budget(report),
         "runtime_counts": counters(report),
         "most_calls": report.by_calls.iter().map(function).collect::<Vec<_>>(),
         "most_own_time": report.by_own_time.iter().map(function).collect::<Vec<_>>(),
@@ -168,7 +169,8 @@ fn threads(report: &Report<'_>) -> Value {
 }
 
 fn marks(report: &Report<'_>) -> Value {
-    let names = marks_by_count(report.trace);
+    let mut names = marks_by_count(report.trace);
+    names.retain(|named| report.budget.is_none() || !is_of_budget(&named.name));
     let sum =
         |count: fn(&NamedMarks) -> u64| names.iter().map(|named| count(named)).fold(0, u64::saturating_add);
     let listed = names.iter().take(MARKS_LISTED).map(|named| {
@@ -262,6 +264,27 @@ fn kept_calls(report: &Report<'_>) -> Value {
         })
     });
     kept.collect()
+}
+
+fn budget(report: &Report<'_>) -> Value {
+    let Some(budget) = &report.budget else { return Value::Null };
+    let functions = budget.functions.iter().map(|function| {
+        json!({
+            "process": function.process,
+            "name": function.name,
+            "off_ns": function.off.iter().map(|(from, to)| json!([from, to])).collect::<Vec<_>>(),
+            "off_at_end": function.is_off,
+            "calls_per_cpu_second": function.calls_per_second,
+            "cannot_go_off": function.is_stuck,
+        })
+    });
+    json!({
+        "millionths": budget.millionths,
+        "event_ps": budget.event_ps,
+        "highest_cost_millionths": budget.highest,
+        "out_of_reach_millionths": budget.out_of_reach,
+        "functions": functions.collect::<Vec<_>>(),
+    })
 }
 
 fn dropped_calls(report: &Report<'_>) -> Value {

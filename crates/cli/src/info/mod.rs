@@ -9,8 +9,8 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use everycall_analysis::{
-    DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, dropped_calls,
-    kept_calls,
+    Budget, DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, budget,
+    dropped_calls, kept_calls,
 };
 use everycall_timeline::Trace;
 
@@ -32,6 +32,7 @@ struct Report<'a> {
     by_own_time: Vec<FunctionRow>,
     kept: Vec<KeptCall>,
     dropped: Option<DroppedCalls>,
+    budget: Option<Budget>,
     /// Sentences about damage and about names, in this order.
     warnings: Vec<String>,
 }
@@ -62,8 +63,10 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let by_own_time = profile.top(Order::OwnTime, FUNCTIONS_LISTED);
     let kept = kept_calls(&trace, &names);
     let dropped = dropped_calls(&trace, &names);
+    let budget = budget(&trace, &names);
     warnings.extend(names.warnings().iter().map(ToString::to_string));
-    let report = Report { path, trace: &trace, profile, by_calls, by_own_time, kept, dropped, warnings };
+    let report =
+        Report { path, trace: &trace, profile, by_calls, by_own_time, kept, dropped, budget, warnings };
     print(&match arguments.format {
         TextFormat::Text => page::page(&report),
         TextFormat::Json => json::json(&report),

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use everycall_analysis::{FunctionRow, KeptTail, lost_events, marks_by_count, runtime_counts};
+use everycall_analysis::{FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts};
 use everycall_export::{end_ns, process_name, shortened_name};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
@@ -27,6 +27,8 @@ const KEPT_LISTED: usize = 100;
 const GENERATIONS_INDENTED: usize = 8;
 /// Functions whose dropped calls are listed.
 const DROPPED_LISTED: usize = 10;
+/// Functions that were off for the budget that are listed.
+const COSTLY_LISTED: usize = 20;
 /// Names of labels, instants and spans that are listed.
 pub const MARKS_LISTED: usize = 10;
 
@@ -47,6 +49,7 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     counters(out, report)?;
     triggers(out, report)?;
     dropped(out, report)?;
+    budget(out, report)?;
     marks(out, report)?;
     functions(out, "Most calls", &report.by_calls)?;
     functions(out, "Most own time", &report.by_own_time)?;
@@ -125,7 +128,7 @@ fn how_it_ended(report: &Report<'_>) -> String {
         let is_cut = report.trace.warnings().iter().any(|warning| matches!(warning, Warning::Cut { .. }));
         let why = match (was_asked || is_running, is_cut) {
             (true, _) => "not yet",
-            (false, true) => "unknown: the file ends before that",
+            (false, true) => "unknown: the file is truncated",
             (false, false) if is_over && !report.trace.snapshots().is_empty() => {
                 "terminated abnormally (cause not recorded in a crash file)"
             }
@@ -347,6 +350,59 @@ fn session_text(session: &Session) -> String {
     text
 }
 
+/// What was off to keep to the budget, and when.
+fn budget(out: &mut String, report: &Report<'_>) -> fmt::Result {
+    let Some(budget) = &report.budget else { return Ok(()) };
+    heading(out, "Budget")?;
+    let percent = |millionths: u64| format!("{:.2}", millionths as f64 / 10_000.0);
+    let mut line = format!(
+        "{} % of the program's CPU time; an event was measured as {:.1} ns.",
+        percent(budget.millionths),
+        budget.event_ps as f64 / 1000.0
+    );
+    let off = budget.functions.iter().filter(|function| !function.off.is_empty()).count() as u64;
+    match off {
+        0 => line += " No function had to go off.",
+        _ => write!(
+            line,
+            " Tracing everything would have cost up to {} %: calls of {} are missing while they were off, {} at the end.",
+            percent(budget.highest),
+            Several(off, "function", "functions"),
+            budget.functions.iter().filter(|function| function.is_off).count(),
+        )?,
+    }
+    if budget.out_of_reach > 0 {
+        write!(
+            line,
+            " It could not be kept: tracing cost up to {} % when nothing was left that could go off.",
+            percent(budget.out_of_reach)
+        )?;
+    }
+    paragraph(out, &line)?;
+    if budget.functions.is_empty() {
+        return Ok(());
+    }
+    writeln!(out, "  {:>12} {:>12} {:>6} {:>14}  function", "off since", "off for", "times", "calls/s")?;
+    for function in budget.functions.iter().take(COSTLY_LISTED) {
+        let since = function.off.first().map_or(0, |(from, _)| *from);
+        let stuck = if function.is_stuck { " (can't go off)" } else { "" };
+        writeln!(
+            out,
+            "  {:>12} {:>12} {:>6} {:>14}  {}{stuck}",
+            Duration { ns: since }.to_string(),
+            Duration { ns: function.off_ns() }.to_string(),
+            function.off.len(),
+            Count(function.calls_per_second).to_string(),
+            function.name,
+        )?;
+    }
+    let more = budget.functions.len().saturating_sub(COSTLY_LISTED);
+    if more > 0 {
+        writeln!(out, "  and {more} more: everycall info -f json")?;
+    }
+    Ok(())
+}
+
 /// Short calls that were only counted, and the functions with the most of them.
 fn dropped(out: &mut String, report: &Report<'_>) -> fmt::Result {
     let Some(dropped) = &report.dropped else { return Ok(()) };
@@ -484,7 +540,8 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
         heading(out, "Log lines of the program")?;
         writeln!(out, "  {:>12}  lines, which replay shows", Count(lines).to_string())?;
     }
-    let names = marks_by_count(report.trace);
+    let mut names = marks_by_count(report.trace);
+    names.retain(|named| report.budget.is_none() || !is_of_budget(&named.name));
     if names.is_empty() {
         return Ok(());
     }

@@ -24,7 +24,7 @@ pub fn conditions(arguments: &ReportArguments) -> Result<Vec<Condition>, Failure
     if arguments.diff.diff.is_empty()
         && let Some(condition) = conditions.iter().find(|condition| condition.is_about_change())
     {
-        let sentence = format!("`{}` is about a change, which needs --diff OLD NEW", condition.text);
+        let sentence = format!("`{}` is about a change; add --diff OLD NEW", condition.text);
         return Err(Failure::new(exit_code::USAGE, sentence));
     }
     Ok(conditions)
@@ -38,7 +38,7 @@ fn sides(arguments: &ReportArguments) -> Result<(Vec<PathBuf>, Vec<PathBuf>), Fa
         (_, false) => Ok((diff.clone(), against.clone())),
         (_, true) => Err(Failure::new(
             exit_code::USAGE,
-            "--diff wants an old and a new file, or old files and --against with new ones: \
+            "--diff needs an old and a new file, or old files and --against with new ones: \
              everycall report --diff old-*.ect --against new-*.ect",
         )),
     }
@@ -112,8 +112,8 @@ fn explain(diff: &Diff) {
     }
     if diff.old_runs + diff.new_runs == 2 {
         say!(
-            "everycall: with one run on each side, intervals cover how much calls differ, but not how much runs differ; record several runs of \
-             each and compare: --diff OLD... --against NEW..."
+            "everycall: with one run on each side, intervals show how much calls differ, but not how much runs \
+            differ; record and compare several runs of each: --diff OLD... --against NEW..."
         );
     }
 }

@@ -197,7 +197,8 @@ impl Load {
         if self.has_filter {
             return Err(Failure::of(
                 path,
-                "holds sums of functions: no calls can be left out; filter when it is written (`everycall merge`), or name the traces",
+                "contains sums of functions, so no calls can be left out; use the filter in `everycall merge`, \
+                or name the traces",
             ));
         }
         stored::read(&text).map(Some).map_err(|error| Failure::of(path, error))
@@ -237,13 +238,13 @@ impl Load {
             && !view.has_label(&label.name)
         {
             say!(
-                "everycall: no label in {path} is called {}; `everycall info {path}` lists them",
+                "everycall: no label in {path} is named `{}`; `everycall info {path}` lists them",
                 label.name
             );
         } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
-            say!("everycall: no call in {path} passes the filter; leave out some of its options");
+            say!("everycall: no call in {path} matches the filter options; remove some of them");
         } else {
-            say!("everycall: {path} holds no calls; `everycall info {path}` says what was recorded");
+            say!("everycall: {path} contains no calls; `everycall info {path}` shows what was recorded");
         }
     }
 
@@ -254,7 +255,7 @@ impl Load {
 }
 
 /// Why a file that `merge` wrote is not enough.
-const HOLDS_SUMS: &str = "holds sums of functions, not calls; name the traces";
+const HOLDS_SUMS: &str = "contains sums of functions, not calls; name the traces";
 
 /// The bytes of a file that begins as those that `merge` writes; `None` if it is another one.
 fn stored_text(path: &Path) -> std::io::Result<Option<Vec<u8>>> {

@@ -69,7 +69,7 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
     if arguments.tails && arguments.by == Grouping::Path {
         return Err(Failure::new(
             exit_code::USAGE,
-            "--tails is not for paths: what a call jumped to stands beside it there",
+            "--tails can't be combined with paths, in which a tail call is beside the call that it ends",
         ));
     }
     let mut profile = load.profile(arguments.by.clone());

@@ -44,11 +44,11 @@ pub fn print(profile: &Profile, paths: &[PathBuf]) {
 pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
     let path = paths.first().map(|path| path.display().to_string()).unwrap_or_default();
     if notes.lost > 0 {
-        say!("everycall: {} events are missing: calls among them are in no number", Count(notes.lost));
+        say!("everycall: {} events are missing: calls among them are not counted", Count(notes.lost));
     }
     if notes.losses_uncounted > 0 {
         let places = Several(notes.losses_uncounted, "place", "places");
-        say!("everycall: events are missing at {places}, and nobody counted them");
+        say!("everycall: events are missing at {places}; their number is unknown");
     }
     if notes.beginning_overwritten > 0 {
         say!(
@@ -58,19 +58,20 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
     }
     if notes.dropped_short > 0 {
         say!(
-            "everycall: {} dropped while this was recorded and are in no number; `everycall info {path}` has their functions",
+            "everycall: {} dropped while this was recorded and are not counted; `everycall info {path}` has \
+            their functions",
             Several(notes.dropped_short, "short call was", "short calls were")
         );
     }
     if notes.orphan_exits > 0 {
         say!(
-            "everycall: {} (entry not recorded), in no number",
+            "everycall: {} (entry not recorded), not counted",
             Several(notes.orphan_exits, "orphan exit", "orphan exits")
         );
     }
     if notes.too_deep > 0 {
         say!(
-            "everycall: {} nested too deeply, and in no number",
+            "everycall: {} beyond the depth limit, not counted",
             Several(notes.too_deep, "call is", "calls are")
         );
     }

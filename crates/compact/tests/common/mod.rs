@@ -22,7 +22,7 @@ pub fn calls(rng: &mut Rng, count: usize, step: u64) -> Vec<u64> {
     while words.len() < count {
         ticks += step * (1 + rng.below(4));
         if rng.one_in(50) {
-            // A signal handler came in between, or the thread waited.
+            // A signal handler ran in between, or the thread waited.
             ticks = if rng.one_in(2) { ticks.saturating_sub(300) } else { ticks + rng.below(1 << 24) };
         }
         let caller = open.last().copied().unwrap_or(1);
@@ -77,7 +77,7 @@ pub fn sequences() -> Vec<Vec<u64>> {
             all.push(words);
         }
     }
-    // Every length of what is held back, and differences about every border.
+    // Every length of the words held back, and differences around every limit.
     for difference in [0, 1, 191, 192, 193, 255, 256, 4031, 4032, 4033, 65_535, 65_536, u64::from(u32::MAX)] {
         for run in [1, 2, 31, 32, 33, 64, 65, 200] {
             let ticks = (0..run).map(|index| (index * difference) << 32 | 0x1000);
@@ -92,7 +92,7 @@ pub fn sequences() -> Vec<Vec<u64>> {
     all
 }
 
-/// Decodes as docs/format.md says and in no other way: nothing here is the crate's.
+/// Decodes as docs/format.md says; it uses no code of the crate.
 pub fn by_the_book(bytes: &[u8], count: usize) -> Option<Vec<u64>> {
     const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
     let (mut recent, mut called, mut known) = (vec![0_u32; 8192], vec![0_u32; 4096], vec![0_u32; 4096]);

@@ -21,8 +21,8 @@ pub fn are_stored_words_whole() -> bool {
     let leaf = core::arch::x86_64::__cpuid(0);
     let [a, b, c] = [leaf.ebx, leaf.edx, leaf.ecx].map(u32::to_le_bytes);
     let is = |name: &[u8; 12]| a == name[..4] && b == name[4..8] && c == name[8..];
-    // AMD's manual, volume 2, section 7.6.1: "asynchronous modification". Hygon's processors are AMD's
-    // design.
+    // AMD's manual, volume 2, section 7.6.1: "asynchronous modification". Hygon's processors are
+    // AMD's design.
     is(b"AuthenticAMD") || is(b"HygonGenuine")
 }
 

@@ -171,8 +171,9 @@ hooks_asm! {
     .endm
     ",
 
-    // Hooks that are always called look at the module's `on`: 0 off, 1 on, or else the address of a bit for each of the
-    // module's bytes, which says whether the function there is recorded. This sets the carry flag if it is.
+    // Hooks that are always called look at the module's `on`: 0 off, 1 on, or else the address of a
+    // bit for each of the module's bytes, which says whether the function there is recorded. This
+    // sets the carry flag if it is.
     "
     .macro everycall_is_selected address
         pushq   %rax
@@ -252,7 +253,8 @@ hooks_asm! {
     everycall_function_end everycall_exit
     ",
 
-    // Called before a function that a trigger names jumps into another one: the slow path has to know.
+    // Called before a function that a trigger names jumps into another one: the slow path has to
+    // know.
     "
     everycall_function everycall_tail_exit
         cmpq    $1, everycall_module + {ON}(%rip)

@@ -57,7 +57,8 @@ impl Registers {
     }
 }
 
-/// The jump that follows an exit hook's call, if `code`, from `address` on, is one. `registers` are those before it.
+/// The jump that follows an exit hook's call, if `code`, from `address` on, is one. `registers` are
+/// those before it.
 #[must_use]
 pub fn behind_exit(code: &[u8], address: u64, registers: &Registers) -> Option<Jump> {
     let mut registers = *registers;
@@ -135,7 +136,8 @@ fn indirect(
     Jump::Through(address)
 }
 
-/// The slot that a stub of the procedure linkage table at `address` jumps through, if `code` from there on is one.
+/// The slot that a stub of the procedure linkage table at `address` jumps through, if `code` from
+/// there on is one.
 #[must_use]
 pub fn stub_slot(code: &[u8], address: u64) -> Option<u64> {
     let mut rest = code;
@@ -146,14 +148,15 @@ pub fn stub_slot(code: &[u8], address: u64) -> Option<u64> {
     Some(behind.wrapping_add_signed(i32::from_le_bytes([*a, *b, *c, *d]).into()))
 }
 
-/// Whether `code`, from `address` on, is what compilers put in the place of `ret` against speculation.
+/// Whether `code`, from `address` on, is what compilers put in the place of `ret` against
+/// speculation.
 #[must_use]
 pub fn is_return_thunk(code: &[u8]) -> bool {
     code.starts_with(&[0xe8, 7, 0, 0, 0, 0xf3, 0x90, 0x0f, 0xae, 0xe8, 0xeb, 0xf9, 0x48, 0x8d, 0x64, 0x24, 8])
 }
 
-/// Whether the entry hook that returns to `hook` is that of the function whose `code` begins at `start`: nothing precedes the hook's call there
-/// but what does nothing.
+/// Whether the entry hook that returns to `hook` is that of the function whose `code` begins at
+/// `start`: nothing precedes the hook's call there but what does nothing.
 #[must_use]
 pub fn is_entry_of(code: &[u8], start: u64, hook: u64) -> bool {
     /// Bytes of the call.
@@ -199,8 +202,9 @@ pub fn direct_jumps(code: &[u8], start: u64) -> impl Iterator<Item = u64> {
     })
 }
 
-/// Whether the call whose return address is `returns_to` calls the exit hook of an object whose exit hook, of sites, is `exit`: that hook itself, or the
-/// one that compilers name, which tests a word and goes there.
+/// Whether the call whose return address is `returns_to` calls the exit hook of an object whose
+/// exit hook, of sites, is `exit`: that hook itself, or the one that compilers name, which tests a
+/// word and goes there.
 #[must_use]
 pub fn is_plain_exit_hook(code: &[u8], address: u64, exit: u64) -> bool {
     let [0x48, 0x83, 0x3d, _, _, _, _, 1, rest @ ..] = code else { return false };

@@ -35,8 +35,8 @@ pub fn stack_pointer() -> u64 {
     pointer
 }
 
-/// Changes a word of the calling thread from `from` to `to`, and returns whether it did. It is one instruction, so no
-/// signal splits it; other threads don't write the word, so it locks nothing.
+/// Changes a word of the calling thread from `from` to `to`, and returns whether it did. It is one
+/// instruction, so no signal splits it; other threads don't write the word, so it locks nothing.
 #[inline(always)]
 #[must_use]
 pub fn exchange_own(word: &AtomicU64, from: u64, to: u64) -> bool {

@@ -62,7 +62,7 @@ impl ModuleFile {
 
     /// The file's bytes, or the second half of a sentence that says why there are none.
     pub(crate) fn image(&self, module: &ModuleEntry) -> Result<Vec<u8>, String> {
-        let now = self.file.metadata().map_err(|error| format!("can't be looked at any more ({error})"))?;
+        let now = self.file.metadata().map_err(|error| format!("can't be opened any more ({error})"))?;
         let now = Stamp::of(&now);
         let unchanged = now.size == self.stamp.size && now.modified == self.stamp.modified;
         if !(unchanged || module.build_id_length > 0 && is_same_module(&self.file, now, module)) {

@@ -68,12 +68,12 @@ impl fmt::Display for RecordError {
             ),
             RecordError::NotFound { program, exists: false } => write!(
                 out,
-                "{} isn't there; name a program on PATH, or one by its path, such as ./app",
+                "{} does not exist; name a program on PATH, or give its path, such as ./app",
                 program.display()
             ),
             RecordError::NotFound { program, exists: true } => write!(
                 out,
-                "{} can't be started, because the interpreter that it names isn't there; \
+                "{} can't be started, because its interpreter does not exist; \
                  see its first line, or `readelf -l` for PT_INTERP",
                 program.display()
             ),
@@ -85,7 +85,7 @@ impl fmt::Display for RecordError {
                 write!(out, "{program} can't be executed: {source}; ")?;
                 match source.kind() {
                     io::ErrorKind::PermissionDenied => {
-                        write!(out, "name a program, and see that it is marked as one (chmod +x)")
+                        write!(out, "name a program, and make sure that it is executable (chmod +x)")
                     }
                     _ => write!(out, "name a program or a script for this machine"),
                 }

@@ -100,7 +100,7 @@ impl Memory {
 /// The word at `index` of segment `number`, as [`Writer`] writes it.
 pub fn expected(memory: &Memory, number: u64, index: usize) -> u64 {
     match index.checked_sub(SEGMENT_RECORD_WORDS) {
-        // Spare words are filled when the writer goes on.
+        // Spare words are filled when the writer advances.
         Some(event) if event as u64 >= memory.events_per_segment() => {
             event::record_word(number + 1, kind::FILLER, 0, 0)
         }
@@ -114,13 +114,13 @@ pub fn expected(memory: &Memory, number: u64, index: usize) -> u64 {
     }
 }
 
-/// Whether `word` may stand there while the writer is in that segment.
+/// Whether the segment may contain `word` while the writer is in that segment.
 pub fn is_coming(memory: &Memory, number: u64, index: usize, word: u64) -> bool {
     let half = expected(memory, number, index) & !u64::from(u32::MAX);
     index >= SEGMENT_RECORD_WORDS && (word == 0 || word == half)
 }
 
-/// Event `number`, whose low bits stand in both halves: an entry or, every other time, an exit.
+/// Event `number`, whose low bits are in both halves: an entry or, every other time, an exit.
 pub fn event_word(number: u64) -> u64 {
     let exit = if number & 1 == 0 { 0 } else { event::EXIT };
     let offset = event::OFFSET_FIRST + number as u32 % (event::ESCAPE_FIRST - event::OFFSET_FIRST);

@@ -2,7 +2,9 @@
 #![allow(unsafe_code)] // New mappings become arenas; called with the program's environment.
 
 use crate::entry::environment::Environment;
-use crate::features::{control, crash, fork, keeper, min_duration, site_set, snapshot_signal, switch};
+use crate::features::{
+    budget as governor, control, crash, fork, keeper, min_duration, site_set, snapshot_signal, switch,
+};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Spare};
 use crate::state::process::{self, process_state};
@@ -14,6 +16,7 @@ use core::sync::atomic::{Ordering::AcqRel, Ordering::Relaxed, Ordering::Release}
 use everycall_format::arena::{
     ArenaHeader, EXTRA_SIZE, PAGE, THREAD_CAPACITY, child_kind, process_state as arena_state,
 };
+use everycall_format::budget;
 use everycall_format::crash::OPEN_CALL_CAPACITY as CRASH_OPEN_CALLS;
 use everycall_format::dropped;
 use everycall_format::env::{self, KeepEnded};
@@ -60,6 +63,12 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         }
         parsed
     });
+    if let Some(text) = variable(env::BUDGET) {
+        match budget::parse(text) {
+            Some(millionths) => governor::set(millionths),
+            None => complain(env::BUDGET, text, budget::ALLOWED, "no budget"),
+        }
+    }
     // The recorder's arena already has its size.
     let own = || {
         let ring_size = variable(env::RING_SIZE).map_or(env::RING_SIZE_DEFAULT, |text| {
@@ -146,6 +155,13 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         if !on {
             // No event of this process would notice that somebody asks.
             control::start(process);
+        }
+        if !governor::start(process) {
+            system::warn(&[
+                b"everycall: ",
+                env::BUDGET.as_bytes(),
+                b" needs a thread, and the system refuses one. Going on without a budget.\n",
+            ]);
         }
     }
 }

@@ -64,13 +64,17 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
         }
         JUMP | THROW | THREAD_END if calling::is_recording() => {
             // SAFETY: by contract.
-            let (text, thrown) = unsafe { (text(name), thrown(what, name)) };
+            let (text, thrown) = unsafe { (text(name), awaited_throw(what, name)) };
             // If the slow path is running, the next event finds the frames that were unwound.
             let _ = calling::with_thread(|thread| leave(thread, what, hook, text, !name.is_null(), thrown));
         }
-        RAISED if calling::is_recording() => {
+        RAISED => {
             // SAFETY: by contract.
-            if let (text, Some(thrown)) = unsafe { (text(name), thrown(what, name)) } {
+            if let Some(thrown) = unsafe { awaited_throw(what, name) }
+                && calling::is_recording()
+            {
+                // SAFETY: by contract.
+                let text = unsafe { text(name) };
                 let _ = calling::with_thread(|thread| raise(thread, text, thrown));
             }
         }
@@ -82,11 +86,14 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
 ///
 /// # Safety
 /// `name` is null or a C string.
-unsafe fn thrown(what: u32, name: *const u8) -> Option<Thrown> {
+unsafe fn awaited_throw(what: u32, name: *const u8) -> Option<Thrown> {
     let process = process::traced().filter(|_| matches!(what, THROW | RAISED))?;
+    if !throws::are_wanted(process.arena()) {
+        return None;
+    }
     // SAFETY: by contract.
-    let hash = || if name.is_null() { None } else { Some(type_hash(unsafe { text::whole(name) })) };
-    throws::are_wanted(process.arena()).then(|| Thrown { hash: hash() })
+    let hash = if name.is_null() { None } else { Some(type_hash(unsafe { text::whole(name) })) };
+    Some(Thrown { hash })
 }
 
 /// An exception that a trigger may wait for.

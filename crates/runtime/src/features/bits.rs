@@ -2,7 +2,6 @@
 //! always called, whose sites can't be switched.
 #![allow(unsafe_code)] // Bits that are mapped here.
 
-use crate::state::selection::InModule;
 use crate::sys::block::Block;
 use crate::sys::image::Image;
 use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
@@ -22,9 +21,15 @@ impl Bits {
         Bits { first: AtomicPtr::new(core::ptr::null_mut()), count: AtomicU64::new(0) }
     }
 
-    /// Sets the bits of what is selected in a module, and clears all others. Returns their address;
+    /// Sets the bits of what is selected in a module (begins and ends of image addresses), without
+    /// those between `except` (of process addresses), and clears all others. Returns their address;
     /// `None` if there is no memory.
-    pub(crate) fn set(&self, image: &Image, selected: &InModule) -> Option<u64> {
+    pub(crate) fn set(
+        &self,
+        image: &Image,
+        selected: impl Iterator<Item = (u64, u64)>,
+        except: impl Iterator<Item = (u64, u64)>,
+    ) -> Option<u64> {
         if self.first.load(Relaxed).is_null() {
             let count = (image.end - image.start).div_ceil(64);
             let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
@@ -35,9 +40,13 @@ impl Bits {
         let words = self.words();
         let mut wanted = Block::new(words.len() as u64 * 8)?;
         let begin = image.start.wrapping_sub(image.base);
-        for (first, end) in selected.ranges() {
+        for (first, end) in selected {
             let first = first.max(begin) - begin;
-            fill(wanted.bytes_mut(), first, end.saturating_sub(begin));
+            fill(wanted.bytes_mut(), first, end.saturating_sub(begin), true);
+        }
+        for (first, end) in except {
+            let offset = |address: u64| address.saturating_sub(image.start);
+            fill(wanted.bytes_mut(), offset(first), offset(end), false);
         }
         // Word by word, so what stays selected is selected at any time.
         for (word, wanted) in words.iter().zip(wanted.bytes().as_chunks().0) {
@@ -67,8 +76,8 @@ impl Bits {
     }
 }
 
-/// Sets the bits from `first` up to `end`, which may lie beyond the last one.
-fn fill(bytes: &mut [u8], first: u64, end: u64) {
+/// Sets or clears the bits from `first` up to `end`, which may lie beyond the last one.
+fn fill(bytes: &mut [u8], first: u64, end: u64, to: bool) {
     let bits = |byte: u64| {
         let (low, high) = (first.max(byte * 8) - byte * 8, end.min(byte * 8 + 8) - byte * 8);
         ((1_u16 << high) - (1_u16 << low)) as u8
@@ -76,7 +85,8 @@ fn fill(bytes: &mut [u8], first: u64, end: u64) {
     let end_byte = end.div_ceil(8).min(bytes.len() as u64);
     for byte in first / 8..end_byte {
         if let Some(place) = bytes.get_mut(byte as usize).filter(|_| first < end) {
-            *place |= bits(byte);
+            let bits = bits(byte);
+            *place = if to { *place | bits } else { *place & !bits };
         }
     }
 }
@@ -90,9 +100,13 @@ mod tests {
         for first in 0..40 {
             for end in 0..40_u64 {
                 let mut bytes = [0; 4];
-                fill(&mut bytes, first, end);
+                fill(&mut bytes, first, end, true);
                 let is_set = |bit: u64| bytes[bit as usize / 8] >> (bit % 8) & 1 != 0;
                 assert!((0..32).all(|bit| is_set(bit) == (first..end).contains(&bit)), "{first} {end}");
+                let mut bytes = [0xff; 4];
+                fill(&mut bytes, first, end, false);
+                let is_set = |bit: u64| bytes[bit as usize / 8] >> (bit % 8) & 1 != 0;
+                assert!((0..32).all(|bit| is_set(bit) != (first..end).contains(&bit)), "{first} {end}");
             }
         }
     }

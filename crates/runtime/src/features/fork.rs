@@ -8,7 +8,7 @@
 //! fork. Their exits appear as orphan exits.
 #![allow(unsafe_code)] // New mappings become arenas.
 
-use crate::features::{crash, keeper, live, live_triggers, pause};
+use crate::features::{budget, crash, keeper, live, live_triggers, pause};
 use crate::state::arena::Arena;
 use crate::state::hub::{self, Hub, Spare};
 use crate::state::process::{self, Process, process_state};
@@ -80,6 +80,7 @@ pub(crate) fn begin(process: &'static Process) -> bool {
     if is_on {
         // Its parent's sessions aren't its own.
         pause::update(process);
+        let _ = budget::start(process);
     }
     is_on
 }
@@ -164,10 +165,10 @@ pub(crate) fn leave_out(hub: &Hub, kind: u32) {
 
 /// The forked thread finds its parent's control block in its thread-local slot, wiped. If that
 /// thread is the one that begins, it gets a new slot. Otherwise its slot is unknown, so all of the
-/// parent's are barred.
+/// parent's are barred; also if a thread of ours may get a slot before it does.
 fn barred_slots(process: &'static Process, parent: &Arena) -> u32 {
     let capacity = parent.layout().thread_capacity;
-    let is_forked = local::has_any(process, capacity);
+    let is_forked = local::has_any(process, capacity) && !budget::is_set();
     if is_forked { 0 } else { parent.thread_count().load(Relaxed).min(capacity) }
 }
 

@@ -16,13 +16,14 @@ use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages, SiteList};
 use crate::state::arena::Arena;
 use crate::state::live_areas;
+use crate::state::over_budget;
 use crate::state::process::Process;
 use crate::state::recording;
 use crate::state::selection::{self, InModule};
 use crate::state::trigger_table::Triggers;
 use crate::sys::image::Image;
 use crate::sys::lock::Lock;
-use crate::sys::system;
+use crate::sys::{system, unwind_table};
 use core::ops::Range;
 use core::sync::atomic::{
     AtomicPtr, AtomicU32, AtomicU64, Ordering::Acquire, Ordering::Relaxed, Ordering::Release,
@@ -204,7 +205,7 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
         if known.marks.are_there() {
             sites.numbers().for_each(|number| known.marks.change(number, clear));
         }
-        return ON;
+        return without_costly(known, image, core::iter::once((0, u64::MAX)));
     }
     let selected = InModule::of(image.build_id_length, &image.build_id);
     // Without memory for marks, more is recorded than is wanted, which can be seen.
@@ -219,8 +220,20 @@ fn select(known: &Known, sites: &Sites<'_>, image: &Image) -> u64 {
     }
     match selected.is_anything() {
         false => OFF,
-        true if selected.is_all() => ON,
-        true => known.bits.set(image, &selected).unwrap_or(ON),
+        true if selected.is_all() => without_costly(known, image, core::iter::once((0, u64::MAX))),
+        true => {
+            let costly = over_budget::within(image.start, image.end);
+            known.bits.set(image, selected.ranges(), costly).unwrap_or(ON)
+        }
+    }
+}
+
+/// The same for a module in which all of `selected` is wanted, but for what is over the budget.
+fn without_costly(known: &Known, image: &Image, selected: impl Iterator<Item = (u64, u64)>) -> u64 {
+    let costly = || over_budget::within(image.start, image.end);
+    match costly().next() {
+        None => ON,
+        Some(_) => known.bits.set(image, selected, costly()).unwrap_or(ON),
     }
 }
 
@@ -310,6 +323,8 @@ pub(crate) fn remove(module: &ModuleDescriptor) {
             known.module.store(core::ptr::null_mut(), Relaxed);
             known.marks.forget();
             known.bits.forget();
+            let start = module.start.load(Relaxed);
+            over_budget::remove(start, start.saturating_add(module.size.load(Relaxed)));
         }
     }
 }
@@ -494,6 +509,121 @@ pub(crate) fn mark_sites(
         }
         Ok(())
     })
+}
+
+/// A function that is to go off, or on again, for the budget.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Costly {
+    /// The code offset of its entries.
+    pub(crate) code: u32,
+    pub(crate) is_off: bool,
+    /// Whether that was done.
+    pub(crate) done: bool,
+    /// Whether its hooks are called though it is off.
+    pub(crate) is_always_called: bool,
+}
+
+/// How far behind its function's beginning the code of an entry lies: an instruction for indirect
+/// branches, the compiler's own before a site, and the call.
+const ENTRY_REACH: u64 = 24;
+/// How many functions [`mark_costly`] takes at a time.
+pub(crate) const COSTLY_MAX: usize = 32;
+
+/// Switches functions off or on for the budget, by the code offsets of their entries.
+pub(crate) fn mark_costly(process: &'static Process, all: &mut [Costly]) -> Result<(), Refused> {
+    let mut is_plain = false;
+    change(process, |known, module, sites, whole, _| {
+        let (start, size) = (module.start.load(Relaxed), module.size.load(Relaxed));
+        let bias = module.bias_entry.load(Relaxed);
+        // The address of an entry, and the function with sites that begins right before it.
+        let mut found = [(0_u64, 0_u64); COSTLY_MAX];
+        let mut is_any = false;
+        for (costly, found) in all.iter().zip(&mut found) {
+            let offset = u64::from(costly.code.wrapping_add(bias).wrapping_sub(start as u32));
+            if offset < size {
+                found.0 = start + offset;
+                is_any = true;
+            }
+        }
+        if !is_any {
+            return Ok(());
+        }
+        let mut function = 0;
+        for number in sites.numbers() {
+            let its = sites.function(number);
+            if its != function {
+                function = its;
+                for found in &mut found {
+                    if its <= found.0 && found.0 - its <= ENTRY_REACH {
+                        found.1 = found.1.max(its);
+                    }
+                }
+            }
+        }
+        if found.iter().any(|found| found.1 != 0) {
+            if !known.marks.make_room(sites.numbers().end) {
+                return Err(Refused::NoMemory);
+            }
+            let (mut function, mut change) = (0, Change::default());
+            for number in sites.numbers() {
+                let its = sites.function(number);
+                if its != function {
+                    function = its;
+                    let place = found.iter().position(|found| found.1 == its && its != 0);
+                    change = match place.and_then(|place| all.get_mut(place)) {
+                        None => Change::default(),
+                        Some(costly) => {
+                            costly.done = true;
+                            match costly.is_off {
+                                true => Change { set: marks::OVER_BUDGET | marks::CHANGING, clear: 0 },
+                                false => Change { set: marks::CHANGING, clear: marks::OVER_BUDGET },
+                            }
+                        }
+                    };
+                }
+                if change.set != 0 {
+                    known.marks.change(number, change);
+                }
+            }
+            let is_changing = |number: &u32| known.marks.of(*number) & marks::CHANGING != 0;
+            let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
+            let (numbers, means) = (|| sites.numbers().filter(is_changing), Means::live());
+            let on = switch::switch(sites, numbers().filter(is_on), Switch::On, means);
+            let off = switch::switch(sites, numbers().filter(|number| !is_on(number)), Switch::Off, means);
+            let wrong = (on.wrong(), off.wrong()) != (0, 0);
+            for (costly, found) in all.iter_mut().zip(&found) {
+                costly.done &= found.1 == 0 || !wrong;
+            }
+            for number in sites.numbers() {
+                known.marks.change(number, Change { set: 0, clear: marks::CHANGING });
+            }
+        }
+        // Hooks that are always called look at bits.
+        for (costly, found) in all.iter_mut().zip(&found) {
+            let is_here = found.0 != 0 && found.1 == 0;
+            let range = if is_here {
+                unwind_table::function_at(module.elf_header.load(Relaxed), found.0)
+            } else {
+                None
+            };
+            if let Some((first, end)) = range {
+                costly.done = if costly.is_off {
+                    over_budget::add(first, end)
+                } else {
+                    over_budget::remove(first, first + 1);
+                    true
+                };
+                costly.is_always_called = true;
+                is_plain |= costly.done;
+            }
+        }
+        Ok(())
+    })?;
+    if is_plain {
+        request();
+        follow(process);
+    }
+    Ok(())
 }
 
 /// Runs `change` for each module while the module lock is held.

@@ -11,6 +11,7 @@
 //! pause            recording off and on again, for one thread or all
 //! control          other processes choose what is recorded, through a socket
 //! live_triggers    triggers that others arm while the process runs
+//! budget           switches functions off until tracing costs no more than it may
 //! min_duration     from which duration on calls are recorded
 //! modules          traced objects are loaded and unloaded
 //! live             the loaded modules, and whether their sites are on
@@ -25,6 +26,7 @@
 //! ```
 
 pub(crate) mod bits;
+pub(crate) mod budget;
 pub(crate) mod calling;
 pub(crate) mod choice;
 pub(crate) mod control;

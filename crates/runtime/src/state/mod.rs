@@ -14,6 +14,7 @@
 //! live_areas       which clients have triggers, armed while the process runs
 //! thresholds       the thresholds of a set of functions
 //! selection        which functions are recorded
+//! over_budget      functions that are off as they cost too much, where no site can be switched
 //! dropped          counts of short calls that are dropped
 //! hub              how a process finds the recorder's arenas
 //! beginning        the command line and folder with which the process was started
@@ -40,6 +41,7 @@ pub(crate) mod kept_calls;
 pub(crate) mod live_areas;
 pub(crate) mod local;
 pub(crate) mod module_table;
+pub(crate) mod over_budget;
 pub(crate) mod own_triggers;
 pub(crate) mod places;
 pub(crate) mod process;

@@ -68,6 +68,8 @@ pub(crate) struct Process {
     pub(crate) signal_helper: AtomicU32,
     /// Not 0 while a thread of ours listens to other processes.
     pub(crate) listener: AtomicU32,
+    /// Not 0 while a thread of ours keeps the budget.
+    pub(crate) governor: AtomicU32,
     /// The slow calls that it keeps if it has a set of triggers.
     pub(crate) kept_calls: KeptCalls,
     /// Its crash file.

@@ -6,6 +6,7 @@
 //! file, disk    files, and those that are mapped; folder, name: paths and names
 //! processes     what the kernel knows of processes and threads
 //! mapping       bounds of a mapping; mapped_file: which file is mapped at an address
+//! unwind_table  where functions begin and end
 //! image         an object in memory: its code, its build id
 //! helper        threads of ours that write a file
 //! own_memory    memory for an arena of the process's own
@@ -29,3 +30,4 @@ pub(crate) mod processes;
 pub(crate) mod socket;
 pub(crate) mod system;
 pub(crate) mod text;
+pub(crate) mod unwind_table;

@@ -24,7 +24,11 @@ pub(crate) const MADV_POPULATE_WRITE: usize = 23;
 pub(crate) const CLOCK_REALTIME: usize = 0;
 pub(crate) const CLOCK_MONOTONIC: usize = 1;
 pub(crate) const CLOCK_MONOTONIC_RAW: usize = 4;
+const PR_SET_NAME: usize = 15;
 const PR_GET_NAME: usize = 16;
+/// CPU time of the process, and of the calling thread.
+pub(crate) const CLOCK_PROCESS_CPU: usize = 2;
+pub(crate) const CLOCK_THREAD_CPU: usize = 3;
 const RLIMIT_AS: usize = 9;
 const FUTEX_WAIT: usize = 0;
 const FUTEX_WAKE: usize = 1;
@@ -279,6 +283,12 @@ pub(crate) fn thread_name() -> [u8; 16] {
     // SAFETY: writes at most 16 bytes into the name.
     unsafe { syscall(number::PRCTL, [PR_GET_NAME, name.as_mut_ptr() as usize, 0, 0, 0, 0]) };
     name
+}
+
+/// Names the calling thread; `name` ends with NUL.
+pub(crate) fn set_thread_name(name: &[u8; 16]) {
+    // SAFETY: reads the name up to its end.
+    unsafe { syscall(number::PRCTL, [PR_SET_NAME, name.as_ptr() as usize, 0, 0, 0, 0]) };
 }
 
 /// `RLIMIT_AS`, the most bytes of address space of the process.

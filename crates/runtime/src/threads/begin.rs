@@ -57,6 +57,17 @@ pub(crate) fn begin(
     begun
 }
 
+/// Gives a thread of ours, which runs no hooks, a ring for what it says. The thread has no
+/// thread-local storage.
+pub(crate) fn begin_own(process: &'static Process) -> Option<&'static Control> {
+    let place = process.retired.take_place(process)?;
+    let nowhere = Bounds { low: u64::MAX, high: 0, how: stacks::bounds::TOLD };
+    let control = begin_in(process, place, nowhere, system::thread_id()?, None)?;
+    // It runs with the thread pointer of the thread that has started it.
+    control.thread.store(0, SeqCst);
+    Some(control)
+}
+
 fn begin_in(
     process: &'static Process,
     (index, stack): (u32, u32),

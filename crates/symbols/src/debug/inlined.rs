@@ -8,7 +8,7 @@
 //!     inlined_subroutine
 //! ```
 //!
-//! What is kept is bounded for each function and for the module; the rest is counted.
+//! The number of stored calls is limited for each function and for the module; the rest is counted.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -22,7 +22,7 @@ use super::split::UnitVisitor;
 use super::walk::{Entry, Walk, read_entry};
 use crate::budget::DebugError;
 
-/// Calls that are kept of one function.
+/// Limit on stored calls of one function.
 const CALLS_MAX: usize = 256;
 /// Memory of one call or name beyond its text, in bytes.
 const ROW_SIZE: u64 = 64;
@@ -32,7 +32,7 @@ const ROW_SIZE: u64 = 64;
 pub(crate) struct InlinedCall {
     /// Inlined calls around it.
     pub level: u32,
-    /// The linker's name of the function, else its plain one.
+    /// The linker's name of the function; if it has none, its plain name.
     pub name: Arc<[u8]>,
     pub file: Option<Arc<Path>>,
     pub line: Option<u32>,
@@ -62,7 +62,7 @@ pub(super) struct Inlines {
     several_places: HashMap<u32, Vec<(u64, u64, bool)>>,
     names: HashMap<Arc<[u8]>, ()>,
     paths: HashMap<Arc<Path>, ()>,
-    /// Bytes that may still be kept.
+    /// Bytes that may still be stored.
     room: u64,
 }
 
@@ -88,7 +88,7 @@ impl Inlines {
         })
     }
 
-    /// Whether another call of this function is kept; else it is counted.
+    /// Whether another call of this function may be stored; otherwise it is counted.
     fn takes(&mut self, function: (u32, usize)) -> bool {
         let of = self.of.entry(function).or_default();
         let takes = of.calls.len() < CALLS_MAX && charge(&mut self.room, ROW_SIZE);
@@ -138,7 +138,7 @@ pub(super) struct InlineReader<'i> {
     pub inlines: &'i mut Inlines,
 }
 
-/// What the entry at hand is inside of.
+/// The entries that enclose the current entry.
 struct Scope {
     /// Depth of the entry that opens it.
     depth: isize,

@@ -6,9 +6,9 @@
 //!                                      +-- skeleton? --> .dwp, else .dwo
 //! ```
 //!
-//! gimli reads the format. addr2line isn't used on top of it: what is wanted here is the line of a
-//! declaration, where it answers for the line at an address (which may be that of an inlined
-//! callee), and hostile files need the bounds that `units` describes.
+//! gimli reads the format. addr2line isn't used on top of it, for two reasons: it gives the line at
+//! an address (which may be that of an inlined callee), but the line of a declaration is needed
+//! here; and hostile files need the limits that `units` describes.
 
 mod collect;
 mod file;
@@ -182,7 +182,7 @@ impl DebugInfo {
         self.inlines.is_of_several_places(entry.0, address, is_hook)
     }
 
-    /// What went wrong since the last call.
+    /// Errors since the last call.
     pub(crate) fn take_warnings(&mut self, module: &Path) -> Vec<SymbolWarning> {
         let mut warnings = Vec::new();
         let mut problems = std::mem::take(&mut self.problems);
@@ -252,7 +252,7 @@ impl DebugInfo {
         let is_exact = name.as_deref().is_some_and(is_same);
         let declaration = self.declarations.entry(function).or_default();
         if entry.is_some() && (is_exact || declaration.entry.is_none()) {
-            // Of several functions that were folded into one, the one that gives its name counts.
+            // Of several functions that were folded into one, use the one that gives its name.
             if is_exact && declaration.entry_name.is_some() {
                 *declaration = Declaration::default();
             }

@@ -14,11 +14,11 @@ use crate::file_bytes::FileBytes;
 use crate::locate::path_from_bytes;
 use crate::options::PathMap;
 
-/// Where split units may lie.
+/// Where split units may be found.
 pub(crate) struct SplitPlaces {
     /// Whether any file may be opened for them.
     pub may_open: bool,
-    /// Files whose `.dwp` neighbour may hold the units.
+    /// Files whose `.dwp` neighbour may contain the units.
     pub neighbours: Vec<PathBuf>,
     pub maps: Vec<PathMap>,
 }
@@ -31,7 +31,7 @@ pub(super) struct SplitUnits {
     missing: Option<(PathBuf, usize)>,
 }
 
-/// Whoever goes through the entries of a unit, wherever they lie.
+/// A visitor of a unit's entries, in whichever file they are.
 pub(super) trait UnitVisitor {
     /// Goes through them.
     fn visit<'a>(&mut self, walk: &mut Walk<'a>, unit: &Rc<Unit<Slice<'a>>>) -> Result<(), DebugError>;
@@ -123,8 +123,8 @@ fn read_split<'a>(
         unit.copy_relocated_attributes(skeleton);
         let mut walk = Walk::new(&units, None);
         walk.skeleton = Some(skeleton);
-        // File numbers mean the split file's own line table where it has one (gcc), else the
-        // skeleton's (clang).
+        // File numbers refer to the split file's own line table if it has one (gcc), otherwise to
+        // the skeleton's (clang).
         let own = split.debug_line.program(gimli::DebugLineOffset(0), 8, skeleton.comp_dir, skeleton.name);
         let of_skeleton = || Some((skeleton.line_program.clone()?, parent));
         walk.split_lines = own.ok().map(|program| (program, split)).or_else(of_skeleton);

@@ -1,5 +1,5 @@
-//! Units of one DWARF file: where they lie, and how to open one without doing more work than the
-//! file is worth.
+//! Units of one DWARF file: where they are, and how to open one without doing more work than the
+//! file's size justifies.
 //!
 //! Two things make naive readers quadratic on hostile files, so they are bounded here. Abbreviation
 //! tables end where the next one starts, as linkers lay them out, so overlapping tables are errors.
@@ -51,7 +51,7 @@ impl UnitLayout {
         self.units.len()
     }
 
-    /// The unit that holds an offset in `.debug_info`.
+    /// The unit that contains an offset in `.debug_info`.
     fn holding(&self, offset: usize) -> Option<usize> {
         self.units.partition_point(|&start| start <= offset).checked_sub(1)
     }
@@ -136,7 +136,7 @@ impl<'a> Units<'a> {
         self.budget.spend(size as u64)
     }
 
-    /// The unit that holds an offset in `.debug_info`, and the offset inside it.
+    /// The unit that contains an offset in `.debug_info`, and the offset inside it.
     pub(super) fn holding(
         &self,
         offset: DebugInfoOffset,

@@ -18,7 +18,7 @@ pub(super) type Entry<'a> = DebuggingInformationEntry<Slice<'a>>;
 
 /// Declarations refer to one another over at most this many steps.
 const REFERENCE_DEPTH_MAX: usize = 8;
-/// Longest path, in bytes, as the system has it.
+/// The system's limit on paths, in bytes.
 const PATH_SIZE_MAX: usize = 4096;
 /// Longest name taken from DWARF, in bytes.
 const NAME_SIZE_MAX: usize = 4096;
@@ -34,13 +34,13 @@ pub(super) struct Found {
 
 /// The source of a unit's entries: the module's own file, or a split unit with its skeleton.
 pub(super) struct Walk<'a> {
-    /// Units of the file that holds the entries.
+    /// Units of the file that contains the entries.
     pub units: &'a Units<'a>,
     /// Units of the file that debug files share.
     pub shared: Option<&'a Units<'a>>,
     /// The skeleton, for split units: it has the directory.
     pub skeleton: Option<&'a Unit<Slice<'a>>>,
-    /// The line program that file numbers of split units refer to, and the file that holds its
+    /// The line program that file numbers of split units refer to, and the file that contains its
     /// strings.
     pub split_lines: Option<(IncompleteLineProgram<Slice<'a>>, &'a Dwarf<Slice<'a>>)>,
     paths: HashMap<(bool, usize, u64), Option<Rc<Path>>>,
@@ -51,8 +51,8 @@ impl<'a> Walk<'a> {
         Self { units, shared, skeleton: None, split_lines: None, paths: HashMap::new() }
     }
 
-    /// Calls `take` for each function with code: with the entry's offset, and with the start
-    /// addresses of its ranges. `take` says whether it wants to know more.
+    /// Calls `take` for each function with code, with the entry's offset and the start addresses of
+    /// its ranges. `take` returns whether it needs more facts.
     pub(super) fn functions(
         &mut self,
         unit: &Rc<Unit<Slice<'a>>>,
@@ -247,7 +247,7 @@ impl<'a> Walk<'a> {
         let text = |value| self.text_of(dwarf, unit, value, PATH_SIZE_MAX);
         let directory = unit.comp_dir.or_else(|| self.skeleton.and_then(|skeleton| skeleton.comp_dir));
         let mut path = directory.map(|dir| path_from_bytes(dir.slice())).unwrap_or_default();
-        // Joining an absolute path replaces what stood there.
+        // Joining an absolute path replaces the whole path.
         if let Some(directory) = file.directory(header).and_then(text) {
             path.push(path_from_bytes(&directory));
         }
@@ -284,8 +284,9 @@ impl<'a> Walk<'a> {
     }
 
     /// Runs the unit's line program and calls `take` with the begin and end of code that has no
-    /// line of its own, or a line, but no column where other code has one: compilers say so of code
-    /// that they made one of that of several places. Whether it has a line.
+    /// line of its own, or that has a line but no column although other code has columns: compilers
+    /// mark code this way if they merged it from several places. The flag says whether it has a
+    /// line.
     pub(super) fn code_of_several_places(
         &self,
         unit: &Unit<Slice<'a>>,

@@ -54,7 +54,7 @@ pub fn build_id(path: &Path) -> Vec<u8> {
     object::File::parse(&*data).unwrap().build_id().unwrap().unwrap_or_default().to_vec()
 }
 
-/// Opens a module under its own identity.
+/// Opens a module with its own identity.
 pub fn open(path: &Path, options: &SymbolOptions) -> ModuleSymbols {
     ModuleSymbols::open(&ModuleIdentity::new(path, &build_id(path)), options)
 }

@@ -1,5 +1,5 @@
-//! Exceptions among calls that share a frame with the one around them, into whose function they were inlined: which of them have been left is known of the code that the
-//! frame goes on with.
+//! Exceptions through a physical frame shared by inlined calls. The code at which the frame
+//! continues shows which of these calls were unwound.
 
 use super::{Closing, Frame, How, Pairing};
 use crate::code::{Around, Caller};
@@ -10,7 +10,8 @@ use crate::location::Location;
 const SHARING_MAX: usize = 1024;
 
 impl Pairing<'_> {
-    /// An exception is leaving the innermost `count` calls, those that the runtime doesn't count not counted.
+    /// An exception is unwinding the innermost `count` calls, not counting those that the runtime
+    /// doesn't count.
     pub(super) fn begin_leaving(&mut self, count: u64) {
         let before = self.innermost_left(count).map(|frame| frame.left).max().unwrap_or(0);
         let left = match self.stack.last() {
@@ -20,13 +21,15 @@ impl Pairing<'_> {
         self.innermost_left(count).filter(|frame| frame.left == 0).for_each(|frame| frame.left = left);
     }
 
-    /// One that was leaving them is handled; not those that are on their way around that.
+    /// The exception that was unwinding them is handled; exceptions that unwind the calls around
+    /// them are not.
     pub(super) fn end_leaving(&mut self, count: u64) {
         let ended = self.stack.last().map_or(0, |innermost| innermost.left);
         self.innermost_left(count).filter(|frame| frame.left == ended).for_each(|frame| frame.left = 0);
     }
 
-    /// Nothing was heard for a time: whether exceptions that were on their way still are isn't known.
+    /// Nothing was heard for a time: whether exceptions that were on their way still are isn't
+    /// known.
     pub(super) fn forget_leaving(&mut self) {
         self.stack.iter_mut().rev().take(SHARING_MAX).for_each(|frame| frame.left = 0);
     }
@@ -40,8 +43,9 @@ impl Pairing<'_> {
         })
     }
 
-    /// An exception got to the innermost frame, where it is handled, or where the frame cleans up and makes the next call. Of the innermost `count` calls, which were
-    /// inlined into that frame's function, those have been left that aren't around that code. The runtime counts none of them any more.
+    /// An exception reached the innermost frame, which handles it, or cleans up and makes the next
+    /// call. Of the innermost `count` calls, which were inlined into that frame's function, those
+    /// that don't enclose that code were unwound. The runtime counts none of them any more.
     pub(super) fn end_inlined(&mut self, count: u32, cleans_up: bool) {
         let caller = self.caller.take().unwrap_or_default();
         let (mut sharing, mut known) = (0, 0);
@@ -78,8 +82,8 @@ impl Pairing<'_> {
         self.closing = Some(Closing { until, how: How::Is(EndKind::Unwound) });
     }
 
-    /// The runtime has taken the exit of a call that it doesn't count for that of one around it, of the same function, as where one was inlined into itself. Now it
-    /// doesn't count that one.
+    /// The runtime has taken the exit of a call that it doesn't count for that of one around it, of
+    /// the same function, as where one was inlined into itself. Now it doesn't count that one.
     #[cold]
     pub(super) fn count_less(&mut self, exit: Location) {
         let frames = self.stack.iter_mut().rev().take(SHARING_MAX);
@@ -89,7 +93,8 @@ impl Pairing<'_> {
         }
     }
 
-    /// Which of the innermost calls that the runtime doesn't count an exit belongs to: how many are inside it.
+    /// Which of the innermost calls that the runtime doesn't count an exit belongs to: how many are
+    /// inside it.
     pub(super) fn find_uncounted(&mut self, exit: Location) -> Option<usize> {
         let uncounted = self.stack.iter().rev().take(SHARING_MAX).take_while(|frame| frame.uncounted);
         let mut entries = uncounted.map(|frame| frame.location);

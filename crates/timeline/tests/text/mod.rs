@@ -70,7 +70,8 @@ pub fn text(trace: &Trace<'_>) -> String {
                 }
             };
         }
-        // The first version's text has no counts of spans, and none has those of thunks' exits.
+        // The first version's text has no counts of spans, and no kept text has counts of thunks'
+        // exits.
         let stats = format!("{:?}", events.stats()).replace(", thunk_exits: 0", "");
         let (calls, spans) = stats.split_once(", orphan_span_ends").unwrap_or((&stats, ""));
         let _ = writeln!(out, "{calls} }}");

@@ -1,0 +1,148 @@
+//! `record --budget` and `EVERYCALL_BUDGET`: functions go off while the program runs until tracing
+//! costs no more than it may, and on again when the load falls. What was off is said.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use everycall_tests::{Mode, Place, Standing, TraceView, everycall, successful, wait};
+use serde_json::Value;
+
+/// Modes whose functions can go off.
+fn modes() -> Vec<Mode> {
+    Mode::ALL.into_iter().filter(|mode| ["nops", "fentry", "xray"].contains(&mode.name)).collect()
+}
+
+fn built(place: &Place, mode: Mode) -> PathBuf {
+    place.build(mode, &["-O2", "-g", "budgeted.c"], &mode.label())
+}
+
+fn info(place: &Place, file: &Path) -> Value {
+    let text = successful(place.command(everycall()).args(["info", "-f", "json"]).arg(file));
+    serde_json::from_str(&text).expect("JSON")
+}
+
+/// What is said of a function.
+fn said_of(info: &Value, name: &str) -> Option<Value> {
+    let functions = info["budget"]["functions"].as_array()?;
+    functions.iter().find(|function| function["name"] == name).cloned()
+}
+
+/// Waits until a snapshot of the process says so.
+fn wait_until(place: &Place, standing: &Standing, what: &str, is_so: impl Fn(&Value) -> bool) {
+    wait::until(what, || {
+        // A child that was just forked isn't recorded yet.
+        let _ = std::fs::remove_file(place.file("live.ect"));
+        standing.ask(place, &["-o", "live.ect"]).status.success()
+            && is_so(&info(place, &place.file("live.ect")))
+    });
+}
+
+/// The program's own count.
+fn made(printed: &str, name: &str) -> u64 {
+    let line = printed.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.expect(printed).parse().expect("a count")
+}
+
+fn is_off(info: &Value, name: &str) -> bool {
+    said_of(info, name).is_some_and(|function| function["off_at_end"] == true)
+}
+
+#[test]
+fn what_costs_too_much_goes_off_and_on_again_when_the_load_falls() {
+    for mode in modes() {
+        let place = Place::new(&format!("budget-{}", mode.label()));
+        let program = built(&place, mode);
+        let mut command = place.command(everycall());
+        command.args(["record", "-q", "--budget", "3%", "--stream", "--stall", "-o", "recorded.ect", "--"]);
+        let mut standing = Standing::start(command.arg(&program)).find_traced();
+        wait_until(&place, &standing, "hot is off", |info| is_off(info, "hot"));
+        standing.go_on();
+        wait_until(&place, &standing, "hot is on again", |info| {
+            said_of(info, "hot").is_some_and(|hot| hot["off_at_end"] == false)
+        });
+        let (status, printed) = standing.end();
+        assert!(status.success() && printed.ends_with("right\n"), "{}: {printed}", mode.label());
+        let file = place.file("recorded.ect");
+        let info = info(&place, &file);
+        assert_eq!(info["budget"]["millionths"], 30_000);
+        assert!(info["budget"]["event_ps"].as_u64().is_some_and(|cost| cost > 0));
+        let hot = said_of(&info, "hot").expect("hot was off");
+        assert!(!hot["off_ns"].as_array().expect("times").is_empty());
+        let trace = TraceView::open(&file);
+        let tallies = trace.tallies();
+        let kept = |name: &str| tallies.get(name).map_or(0, |tally| tally.entries);
+        // What was never off is there, every call of it.
+        for name in ["cold", "rare", "hot"] {
+            if said_of(&info, name).is_none() {
+                assert_eq!(kept(name), made(&printed, name), "{}: {name}", mode.label());
+            }
+        }
+        assert!(said_of(&info, "cold").is_none() && said_of(&info, "rare").is_none(), "{info:#}");
+        assert!(kept("hot") < made(&printed, "hot"), "{}", mode.label());
+        assert_eq!(kept("main"), 1);
+        // On the timeline, with their names.
+        let shown = successful(place.command(everycall()).arg("replay").arg("recorded.ect"));
+        assert!(shown.contains("budget: off hot"), "{}", mode.label());
+        assert!(shown.contains("budget: on hot"), "{}", mode.label());
+    }
+}
+
+#[test]
+fn without_record_and_in_a_forked_child_too() {
+    for mode in modes() {
+        let place = Place::new(&format!("budget-fork-{}", mode.label()));
+        let program = built(&place, mode);
+        for arguments in [&[][..], &["fork"]] {
+            let mut command = place.command(&program);
+            command.env("EVERYCALL_BUDGET", "3%").args(arguments);
+            let mut standing = Standing::start(&mut command);
+            if !arguments.is_empty() {
+                standing = standing.find_traced();
+            }
+            wait_until(&place, &standing, "hot is off", |info| is_off(info, "hot"));
+            let (status, printed) = standing.end();
+            assert!(status.success() && printed.ends_with("right\n"), "{}: {printed}", mode.label());
+        }
+    }
+}
+
+#[test]
+fn killed_under_record_the_file_says_what_was_off() {
+    let place = Place::new("budget-killed");
+    let program = built(&place, Mode::GCC_NOPS);
+    let mut command = place.command(everycall());
+    command.args(["record", "-q", "--budget", "0.5%", "-o", "recorded.ect", "--"]).arg(&program);
+    let standing = Standing::start(&mut command).find_traced();
+    wait_until(&place, &standing, "hot is off", |info| is_off(info, "hot"));
+    successful(Command::new("kill").args(["-9", &standing.pid.to_string()]));
+    let _ = standing.end();
+    let info = info(&place, &place.file("recorded.ect"));
+    assert_eq!(info["budget"]["millionths"], 5_000);
+    assert!(is_off(&info, "hot"), "{info:#}");
+}
+
+#[test]
+fn nonsense_is_refused_and_says_what_is_needed() {
+    let place = Place::new("budget-nonsense");
+    let program = built(&place, Mode::GCC_NOPS);
+    for nonsense in ["0%", "-1%", "abc", "300%", "3"] {
+        let output = place
+            .command(everycall())
+            .args(["record", "--budget", nonsense, "-o", "none.ect", "--"])
+            .arg(&program)
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{said}");
+        assert!(said.contains("such as 3%") && !place.file("none.ect").exists(), "{said}");
+        let output = place
+            .command(&program)
+            .env("EVERYCALL_BUDGET", nonsense)
+            .stdin(std::process::Stdio::null())
+            .output()
+            .expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success() && said.contains("EVERYCALL_BUDGET"), "{said}");
+        assert!(said.contains("such as 3%"), "{said}");
+    }
+}
