@@ -95,7 +95,7 @@ fn what_cannot_be_done_is_refused() {
         (&["--not", "size:many"][..], "gcc", "size:<20"),
         (&["--not", "@bad.txt"], "gcc", "bad.txt:2"),
         (&["--not", "@no.txt"], "gcc", "no.txt can't be read"),
-        (&["--not", "addr:0x10"], "gcc", "a compiler doesn't know"),
+        (&["--not", "addr:0x10"], "gcc", "unknown while compiling"),
         (&["--only"], "gcc", "needs a pattern"),
         (&["--mode", "finstrument", "--not", "f"], "gcc", "mode finstrument can't leave functions out"),
         (&["--mode", "after-inlining", "--not", "f"], Mode::CLANG19_XRAY.cc, "after-inlining can't"),

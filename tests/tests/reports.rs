@@ -579,7 +579,7 @@ fn merged_runs_are_what_their_traces_are() {
             let refused = text(&place, options, &[&merged]);
             assert_eq!(refused.status.code(), Some(1), "{options:?}");
             assert!(
-                String::from_utf8_lossy(&refused.stderr).contains("holds sums of functions"),
+                String::from_utf8_lossy(&refused.stderr).contains("contains sums of functions"),
                 "{refused:?}"
             );
         }
