@@ -146,3 +146,32 @@ fn nonsense_is_refused_and_says_what_is_needed() {
         assert!(said.contains("such as 3%"), "{said}");
     }
 }
+
+#[test]
+fn cull_lists_what_costs_too_much_and_a_build_without_it_is_within_the_budget() {
+    for mode in modes() {
+        let place = Place::new(&format!("cull-{}", mode.label()));
+        let program = built(&place, mode);
+        let mut standing = Standing::recorded(&place, &program, &[]);
+        standing.go_on();
+        assert!(standing.end().0.success());
+        let cull = |file: &str, more: &[&str]| {
+            let options = ["cull", "--budget", "30%", "--event-cost", "10ns"];
+            successful(place.command(everycall()).args(options).args(more).arg(file))
+        };
+        let said = cull("recorded.ect", &["-o", "list.txt"]);
+        assert!(said.contains("without 1 function:") && said.contains("hot"), "{said}");
+        let list = std::fs::read_to_string(place.file("list.txt")).expect("a list");
+        let lines: Vec<_> = list.lines().filter(|line| !line.starts_with('#')).collect();
+        assert_eq!(lines, ["- hot"], "{list}");
+        // The same, without it.
+        let source = everycall_tests::programs().join("budgeted.c");
+        let mut compiler = place.command(everycall());
+        compiler.args(["cc", "--mode", mode.name, "--not", "@list.txt", "--", mode.cc, "-O2", "-g"]);
+        successful(compiler.arg(source).args(["-o", "culled"]));
+        let recording = place.record(&["--ring-size", "64M"], &place.file("culled"), &[]);
+        assert!(recording.stdout().ends_with("right\n"));
+        let tallies = recording.tallies().tallies();
+        assert!(!tallies.contains_key("hot") && tallies.contains_key("main"), "{tallies:?}");
+    }
+}

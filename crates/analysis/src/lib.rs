@@ -8,6 +8,7 @@
 //! kept_calls      Trace + SymbolNames -> Vec<KeptCall>
 //! dropped_calls   Trace + SymbolNames -> DroppedCalls    short calls that were only counted
 //! budget          Trace + SymbolNames -> Budget    functions that were off to keep to a budget
+//! cull            FunctionRow, Budget -> Cull    which functions to leave out of a build
 //! crash_files     the arenas that processes left behind
 //! ```
 //!
@@ -38,6 +39,7 @@
 
 mod budget;
 pub mod crash_files;
+mod cull;
 pub mod diff;
 mod dropped;
 mod kept;
@@ -49,6 +51,7 @@ mod totals;
 mod view;
 
 pub use budget::{Budget, CostlyFunction, budget, is_of_budget};
+pub use cull::{Cull, Culled, cull};
 pub use dropped::{DroppedCalls, DroppedFunction, dropped_calls};
 pub use kept::{KeptCall, KeptTail, kept_calls};
 pub use names::{FunctionGroup, FunctionKey, NameOptions, NameWarning, SymbolNames};

@@ -103,6 +103,11 @@ pub enum Verb {
     GdbScript,
     /// Show what a trace contains, and what is missing in it
     Info(InfoArguments),
+    /// Find the functions to leave out of a build so that tracing costs no more than a budget
+    ///
+    /// Says from a trace what these functions cost and what is lost without them. The list is for everycall cc --not @LIST,
+    /// record --not @LIST and resolve --not @LIST.
+    Cull(CullArguments),
     /// Print the calls as an indented tree, with durations
     Replay(ReplayArguments),
     /// Print calls, times and percentiles of all functions, as a table
@@ -521,6 +526,24 @@ pub struct InfoArguments {
     pub trace: PathBuf,
 }
 
+/// `cull`.
+#[derive(Debug, Args)]
+pub struct CullArguments {
+    /// What tracing may cost: a share of the program's own time, such as 3%
+    #[arg(long, value_name = "SHARE", value_parser = share, default_value = "3%", allow_hyphen_values = true)]
+    pub budget: u32,
+    /// What an event (entry or exit) costs, such as 10ns [default: what a trace of record --budget says, else 10ns]
+    #[arg(long, value_name = "TIME", value_parser = event_cost)]
+    pub event_cost: Option<u64>,
+    /// Write the list of functions to this file
+    #[arg(short, long, value_name = "LIST")]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Trace file
+    pub trace: PathBuf,
+}
+
 /// `replay`.
 #[derive(Debug, Args)]
 pub struct ReplayArguments {
@@ -851,6 +874,22 @@ fn min_duration(text: &str) -> Result<u64, String> {
         let why = if too_long { "that is longer than 100ms; " } else { "" };
         format!("{why}write {}, as in: everycall record --min-duration 500ns ./app", dropped::ALLOWED)
     })
+}
+
+/// What tracing may cost, in millionths.
+fn share(text: &str) -> Result<u32, String> {
+    everycall_format::budget::parse(text.as_bytes()).ok_or_else(|| {
+        format!("write {}, as in: everycall cull --budget 3% app.ect", everycall_format::budget::ALLOWED)
+    })
+}
+
+/// What an event costs.
+fn event_cost(text: &str) -> Result<u64, String> {
+    match parse_time(text) {
+        Ok(time @ 1..=1_000_000) => Ok(time),
+        Ok(_) => Err("write a time of 1ns to 1ms, such as 10ns".to_owned()),
+        Err(error) => Err(error.to_string()),
+    }
 }
 
 fn grouping(text: &str) -> Result<Grouping, String> {

@@ -21,6 +21,7 @@ mod arguments;
 mod control;
 mod core;
 mod counters;
+mod cull;
 mod exit_code;
 mod export;
 mod failure;
@@ -132,6 +133,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Ps(arguments) => ps::run(&arguments),
         Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),
+        Verb::Cull(arguments) => cull::run(&arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Report(arguments) => report::run(*arguments),
         Verb::Merge(arguments) => merge::run(&arguments),

@@ -81,6 +81,9 @@ pub const TABLE: &[(&str, Run)] = &[
     // Recording.
     ("record --min-duration", So("everycall record --min-duration 500ns -o app.ect -- ./app args")),
     ("record --min-duration 500ns", So("everycall record --min-duration 500ns -o app.ect -- ./app args")),
+    ("--budget 3%", So("everycall record --budget 3% -o budget.ect -- ./app args")),
+    ("EVERYCALL_BUDGET=3% ./server", So("EVERYCALL_BUDGET=3% ./server 10")),
+    ("info -f json", So("everycall info -f json app.ect > info.json")),
     ("record --budget", So("everycall record --budget 3% -o app.ect -- ./app args")),
     ("record --stream", So("everycall record --stream -o app.ect -- ./app args")),
     ("record --stream --stall", So("everycall record --stream --stall -o app.ect -- ./app args")),
@@ -435,7 +438,7 @@ pub const TABLE: &[(&str, Run)] = &[
     ("cargo xtask bench cost edges --quick", Not(LONG)),
     ("cargo xtask bench --format json", Not(LONG)),
     ("cargo xtask bench snapshots", Not(LONG)),
-    ("cargo xtask bench budget", Not(LONG)),
+    ("cargo xtask bench cost", Not(LONG)),
     ("cargo xtask bench min-duration", Not(LONG)),
     ("cargo xtask bench min-duration --quick", Not(LONG)),
     ("cargo vendor", Not("fetches the sources of another program, which is measured")),
