@@ -45,7 +45,8 @@ int main(int argc, char **argv) {
     char told;
     puts("ready");
     fflush(stdout);
-    while (!is_told(0)) rare(200000);
+    do rare(200000);
+    while (!is_told(0));
     if (read(0, &told, 1) == 1) {
         puts("ready");
         fflush(stdout);

@@ -327,6 +327,8 @@ pub const TABLE: &[(&str, Run)] = &[
     ("--within PATTERN", So("everycall trace $SERVER --within 'handle*' --for 1s -o within.ect")),
     ("--thread TID|NAME|new", So("everycall trace $SERVER 'handle*' --thread new --for 1s -o new.ect")),
     ("-- => usleep (not traced, at most) 30.1 ms --", Not("what `replay` prints, no command")),
+    ("record --not", So("everycall record --not 'handle*' -- ./server 10")),
+    ("resolve --not", So("everycall resolve --not 'handle*' -o not.ecs ./server")),
     ("record --only", So("everycall record --only 'handle*' -- ./server 10")),
     (
         "everycall resolve --only PATTERN -o app.ecs ./app",

@@ -55,7 +55,7 @@ const QUICK: &[(&str, &[&str])] = &[
     ("everycall-io/outfile", &[]),
     ("everycall-reader/files", &[]),
     ("everycall-recorder/record", &[]),
-    ("everycall-ring/keep", &[]),
+    ("everycall-ring/grow", &[]),
     ("everycall-ring/size", &[]),
     ("everycall-symbols/identity", &[]),
     ("everycall-symbols/sites", &[]),

@@ -68,17 +68,25 @@ pub(crate) unsafe extern "C" fn unwinding(what: u32, stack_pointer: u64, name: *
             // If the slow path is running, the next event finds the frames that were unwound.
             let _ = calling::with_thread(|thread| leave(thread, what, hook, text, !name.is_null(), thrown));
         }
-        RAISED => {
-            // SAFETY: by contract.
-            if let Some(thrown) = unsafe { awaited_throw(what, name) }
-                && calling::is_recording()
-            {
-                // SAFETY: by contract.
-                let text = unsafe { text(name) };
-                let _ = calling::with_thread(|thread| raise(thread, text, thrown));
-            }
-        }
+        // SAFETY: by contract.
+        RAISED => unsafe { raised(name) },
         _ => {}
+    }
+}
+
+/// See [`raise`].
+///
+/// # Safety
+/// `name` is null or a C string.
+#[inline(never)] // It would enlarge the frame of `unwinding`, which stands on the thread's own stack.
+unsafe fn raised(name: *const u8) {
+    // SAFETY: by contract.
+    if let Some(thrown) = unsafe { awaited_throw(RAISED, name) }
+        && calling::is_recording()
+    {
+        // SAFETY: by contract.
+        let text = unsafe { text(name) };
+        let _ = calling::with_thread(|thread| raise(thread, text, thrown));
     }
 }
 

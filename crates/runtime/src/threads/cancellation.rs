@@ -15,6 +15,7 @@ const CANCELLED_MAX: u64 = 1 << 32;
 /// The program asks the thread with this thread pointer to end. The thread may end at any call from
 /// now on. The runtime isn't notified of that if no frame cleans up, so all of the thread's calls
 /// come to the slow path, which records where they were made.
+#[inline(never)] // It would enlarge the frame of `unwinding`, on the thread's own stack.
 pub(crate) fn cancel(process: &'static Process, thread: u64) {
     let arena = process.arena();
     let is_gone = |control: &Control| {
