@@ -125,3 +125,25 @@ pub struct FunctionEntry<'a> {
     /// Whether this is a stub of the procedure linkage table.
     pub is_plt: bool,
 }
+
+/// The crates that are linked into traced programs, as they stand in linkage names.
+const RUNTIME_CRATES: [&[u8]; 5] = [
+    b"17everycall_runtime",
+    b"14everycall_ring",
+    b"16everycall_format",
+    b"15everycall_hooks",
+    b"15everycall_patch",
+];
+
+impl FunctionEntry<'_> {
+    /// Whether a program's calls of it may be recorded: it has a name, and is neither a stub nor one
+    /// of the runtime that is linked into traced programs.
+    #[must_use]
+    pub fn is_programs(&self) -> bool {
+        let is_runtimes = |name: &[u8]| {
+            name.starts_with(b"_")
+                && RUNTIME_CRATES.iter().any(|part| memchr::memmem::find(name, part).is_some())
+        };
+        !self.is_plt && !self.linkage_name.is_empty() && !is_runtimes(self.linkage_name)
+    }
+}

@@ -12,7 +12,7 @@ use everycall_format::arena::ModuleEntry;
 use everycall_format::trigger::{NEVER, TriggerSite, site_flags};
 use everycall_recorder::FindSites;
 use everycall_recorder::triggers::Thrown;
-use everycall_symbols::{ModuleIdentity, ModuleSymbols, SymbolOptions};
+use everycall_symbols::{FunctionEntry, ModuleIdentity, ModuleSymbols, SymbolOptions};
 
 use crate::keeper::Outcome;
 use crate::rate::Rate;
@@ -73,8 +73,7 @@ impl Functions {
             let build_id = everycall_recorder::build_id_of(path).unwrap_or_default();
             let symbols =
                 ModuleSymbols::open(&ModuleIdentity::new(path, &build_id), &SymbolOptions::default());
-            let own =
-                symbols.functions().filter(|function| !function.is_plt && !function.linkage_name.is_empty());
+            let own = symbols.functions().filter(FunctionEntry::is_programs);
             names
                 .extend(own.map(|function| Names::of(&String::from_utf8_lossy(function.linkage_name)).plain));
         }
@@ -96,9 +95,7 @@ impl Functions {
 pub(crate) fn find(triggers: &[Trigger], file: &Path, build_id: &[u8]) -> Vec<Range> {
     let symbols = ModuleSymbols::open(&ModuleIdentity::new(file, build_id), &SymbolOptions::default());
     let mut ranges = Vec::new();
-    for function in
-        symbols.functions().filter(|function| !function.is_plt && !function.linkage_name.is_empty())
-    {
+    for function in symbols.functions().filter(FunctionEntry::is_programs) {
         let names = Names::of(&String::from_utf8_lossy(function.linkage_name));
         for (rule, trigger) in (0..).zip(triggers) {
             if trigger.pattern().is_some_and(|pattern| pattern.matches_names(&names)) {
