@@ -1,37 +1,42 @@
-//! Calls for people: an indented tree per thread.
+//! Calls for users: an indented tree per thread.
 //!
-//! ```text
-//! == thread 4242 worker-1 ==                       of process 4240 app, where there are several
+//! |```text
+//! |== thread 4242 worker-1 ==                       of process 4240 app, where there are several
+//! |
+//! |   0.001203 ms  parse(std::string const&) {
+//! |   0.001250 ms    next_token()  120 ns
+//! |   0.001400 ms    next_token()  95 ns
+//! |   0.013503 ms  } 12.3 us
+//! |```
 //!
-//!    0.001203 ms  parse(std::string const&) {
-//!    0.001250 ms    next_token()  120 ns
-//!    0.001400 ms    next_token()  95 ns
-//!    0.013503 ms  } 12.3 us
-//! ```
-//!
-//! - The column on the left is the time since the trace's origin, exact, and in the form that `--since`
+//! - The left column is the time since the trace's origin, exact, and in the form that `--since`
 //!   takes.
-//! - A call without shown calls in it takes one line. The brace of one that began many lines above repeats
-//!   its name.
-//! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
-//!   whose exit is missing, `~` that of one during which recording was off.
-//! - `unwound`: the call was left without its exit (exception, longjmp, end of the thread). `exact time unknown`: it ended some
-//!   time before, and the last calls in it may belong to those around it.
-//! - `caller uncertain`: the call around it may not have made it. Another stack may have begun in the memory of a suspended one,
-//!   or it was made at the end of the thread, after the call around it was unwound.
-//! - `=>` behind a duration says that the call ended by jumping into another function, which returns in its place: a tail call.
-//!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
-//! - `-- => name (not traced, at most) 30.1 ms --` behind a call that ended in a tail call: where it jumped to isn't traced, and took at most that
-//!   long: until the thread's next event.
-//! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
-//!   came by there or not.
-//! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
-//!   end of a span. `@ kept call = 2` says that the call around it was kept by a trigger.
-//! - `-- suspended for 1.2 ms: no thread ran this stack; resumed by thread 4711 --`: a fiber, or a thread's own stack while the thread ran others.
-//! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
-//! - Characters that could steer a terminal or reorder its text are shown escaped.
-//! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then
-//!   their scopes, then their end.
+//! - A call without shown callees takes one line. The closing brace of a call that began many lines
+//!   above repeats its name.
+//! - `>` marks the duration of a call that began or continued outside of the recording, `<` that of
+//!   a call whose exit is missing, `~` that of a call during which recording was off.
+//! - `unwound`: the call was unwound (exception, `longjmp`, end of the thread). `exact time
+//!   unknown`: it ended earlier, and the last calls in it may belong to enclosing calls.
+//! - `caller uncertain`: the enclosing call may not have made it. Either another stack may have
+//!   begun in the memory of a suspended one, or it was made at the end of the thread, after the
+//!   enclosing call was unwound.
+//! - `=>` after a duration says that the call ended by jumping into another function, which returns
+//!   in its place: a tail call. `=> ` before a name marks the call that it jumped to, `=>? ` the
+//!   next call if the code doesn't show the target.
+//! - `-- => name (not traced, at most) 30.1 ms --` after a call that ended in a tail call: the
+//!   target isn't traced, and took at most that long: until the thread's next event.
+//! - `- name  inlined at file.cpp:12, not timed` below a call is a call that the compiler inlined
+//!   into it, whether or not that code ran.
+//! - `@ request = 4711` is a label of the enclosing call, `! name` an instant, `[ name` and `] name
+//!   12.3 us` are begin and end of a span. `@ kept call = 2` says that a trigger kept the enclosing
+//!   call.
+//! - `-- suspended for 1.2 ms: no thread ran this stack; resumed by thread 4711 --`: a fiber, or a
+//!   thread's own stack while the thread ran others.
+//! - From [`LEVELS_INDENTED`] levels on, the indentation stays the same and the number of the level
+//!   is shown.
+//! - Characters that could control a terminal or reorder its text are escaped.
+//! - On a terminal, long names are shortened: first the text in their parentheses and angle
+//!   brackets is removed, then their scopes, then their end.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -49,27 +54,27 @@ use crate::summary::Summary;
 use crate::text;
 use everycall_units::{Count, Duration};
 
-/// How many levels are indented.
+/// Largest number of levels that are indented.
 const LEVELS_INDENTED: usize = 16;
-/// The brace of a call that began more lines ago repeats its name.
+/// The closing brace of a call that began more lines above repeats its name.
 const LINES_NEAR: u64 = 20;
-/// A name keeps this much room, whatever stands around it.
+/// Smallest number of columns for a name.
 const NAME_MIN: usize = 16;
 
-/// How a tree looks.
+/// The style of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReplayStyle {
     /// Colours, by ANSI escape sequences.
     pub colour: bool,
-    /// Columns that a line should keep to; none for whole names.
+    /// Largest line width in columns; `None` for complete names.
     pub width: Option<usize>,
 }
 
-/// Writes what `filter` lets through as an indented tree, thread by thread.
+/// Writes what passes `filter` as an indented tree, thread by thread.
 ///
 /// # Errors
 ///
-/// What `out` answers, as it is: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
+/// Errors of `out`, unchanged: a closed pipe is an [`io::ErrorKind::BrokenPipe`].
 pub fn replay(
     source: &impl Source,
     names: &dyn Names,
@@ -94,12 +99,13 @@ struct Page<'a> {
     sink: Portions<'a>,
     style: ReplayStyle,
     time_width: usize,
-    /// By function; empty for those that weren't shown yet.
+    /// By function; empty for functions that weren't shown yet.
     labels: Vec<Label>,
-    /// A call whose line waits for what comes next: one without shown calls in it takes one line.
+    /// A call whose line is delayed until the next event: a call without shown callees takes one
+    /// line.
     begun: Option<Begun>,
     stack: Vec<Open>,
-    /// Lines of the thread so far.
+    /// Number of the thread's lines so far.
     lines: u64,
     /// Whether no thread was shown yet.
     is_first: bool,
@@ -139,10 +145,11 @@ enum Ink {
     Mark,
 }
 
-/// What stands above a thread's calls: `thread 4242 worker of process 4240`. `process` is given where there are several.
+/// The heading of a thread: `thread 4242 worker of process 4240`. `process` is given if there are
+/// several.
 fn title(thread: &Thread, process: Option<&Process>) -> String {
     let (mut title, has_name) = match thread.fiber() {
-        // What it is called that has no name.
+        // The default name of a fiber.
         Some(fiber) => (format!("fiber {fiber}"), thread.name != format!("fiber {fiber}")),
         None => (format!("thread {}", thread.tid), true),
     };
@@ -208,7 +215,7 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
 }
 
 impl Page<'_> {
-    /// Writes the line of the call that began last, now that something happens in it.
+    /// Writes the delayed line of the call that began last.
     fn open(&mut self, functions: &Functions<'_>) {
         if let Some(Begun { function, start_ns, start }) = self.begun.take() {
             self.opening(functions, self.stack.len(), function, start_ns, start);
@@ -268,7 +275,7 @@ impl Page<'_> {
         self.inlined(function, level + 1);
     }
 
-    /// The arrow to a tail call; tells how many columns it takes.
+    /// Writes the arrow of a tail call. Returns its width in columns.
     fn arrow(&mut self, tail: Option<Tail>) -> usize {
         let Some(tail) = tail else { return 0 };
         let arrow = if tail.is_sure { "=> " } else { "=>? " };
@@ -298,7 +305,7 @@ impl Page<'_> {
 
     fn closing(&mut self, level: usize, far: Option<FunctionId>, times: (u64, u64), cut: bool, how: EndKind) {
         let indent = self.line_start(level, times.1);
-        // Where the call began, it is said who may have made it.
+        // The uncertain caller is mentioned where the call begins.
         let ending = Ending::new(times, Start { cut, ..Start::default() }, how);
         self.sink.put(b"} ");
         self.ending(&ending);
@@ -343,7 +350,7 @@ impl Page<'_> {
         self.sink.put(b"\n");
     }
 
-    /// The calls that were inlined into a function, without times: nobody took them.
+    /// Writes the calls that were inlined into a function. They have no times.
     fn inlined(&mut self, function: FunctionId, level: usize) {
         let details = std::mem::take(&mut self.labels[function.index()].details);
         let time_width = self.time_width;
@@ -366,14 +373,14 @@ impl Page<'_> {
         self.labels[function.index()].details = details;
     }
 
-    /// What is missing, and why.
+    /// Writes what is missing, and why.
     fn remark(&mut self, indent: usize, what: &str, detail: &str) {
         let detail = Shortable::new(visible(detail)).fitting(self.room(indent + what.len() + 8));
         self.ink(Ink::Missing, format_args!("-- {what}: {detail} --"));
         self.sink.put(b"\n");
     }
 
-    /// Time and indentation; tells how many columns they take.
+    /// Writes time and indentation. Returns their width in columns.
     fn line_start(&mut self, level: usize, at_ns: u64) -> usize {
         let width = self.time_width;
         self.ink_begin(Ink::Faint);
@@ -391,8 +398,8 @@ impl Page<'_> {
         used
     }
 
-    /// The function's name, shortened to leave room for `tail` columns; tells how many columns are used
-    /// behind it.
+    /// Writes the function's name, shortened to leave `tail` columns. Returns the number of columns
+    /// used after it.
     fn name(&mut self, functions: &Functions<'_>, id: FunctionId, used: usize, tail: usize) -> usize {
         if self.labels.len() <= id.index() {
             self.labels.resize(id.index() + 1, Label::default());
@@ -408,7 +415,7 @@ impl Page<'_> {
         used + self.labels[id.index()].name.put(&mut self.sink.bytes, room)
     }
 
-    /// File and line at the right edge, where there is room.
+    /// Writes file and line at the right edge, if there is room.
     fn place(&mut self, function: FunctionId, used: usize) {
         let place = std::mem::take(&mut self.labels[function.index()].place);
         if let Some(width) = self.style.width
@@ -470,7 +477,7 @@ impl Page<'_> {
     }
 }
 
-/// What stands behind a call.
+/// The text after a call.
 struct Ending {
     ns: u64,
     duration: String,
@@ -490,7 +497,7 @@ impl Ending {
             EndKind::Returned | EndKind::Jumped | EndKind::Unwound | EndKind::UnwoundLate => "",
         };
         let jumped = how == EndKind::Jumped;
-        // The arrow behind the duration says that it jumped.
+        // The arrow after the duration shows the jump.
         let remarked = if jumped { EndKind::Returned } else { how };
         let remarks = text::remarks(cut, caller_unsure, remarked).collect::<Vec<_>>().join(", ");
         let duration = format!("{bound}{}", Duration { ns });
@@ -503,9 +510,10 @@ impl Ending {
     }
 }
 
-/// Appends nanoseconds as milliseconds with six places, at the right of at least `width` columns.
+/// Appends nanoseconds as milliseconds with six decimals, right-aligned in at least `width`
+/// columns.
 fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64, width: usize) {
-    // A leading one keeps the zeros of the places.
+    // A leading one keeps the zeros of the decimals.
     let (mut whole, mut places) = (itoa::Buffer::new(), itoa::Buffer::new());
     let whole = whole.format(ns / 1_000_000);
     bytes.resize(bytes.len() + width.saturating_sub(whole.len() + 7), b' ');
@@ -514,7 +522,7 @@ fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64, width: usize) {
     bytes.extend_from_slice(&places.format(1_000_000 + ns % 1_000_000).as_bytes()[1..]);
 }
 
-/// `text` with escapes in the place of characters that could steer a terminal or reorder what it shows.
+/// `text` with characters escaped that could control a terminal or reorder its text.
 fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

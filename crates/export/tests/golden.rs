@@ -1,7 +1,7 @@
-//! Each output of one recording, compared with a file, as memory, through a file and through a pipe.
+//! Compares each output of one recording with a file: as memory, through a file and through a pipe.
 //!
-//! After a change on purpose, look at what `EVERYCALL_BLESS=1 cargo test -p everycall-export --test golden`
-//! changes.
+//! After an intended change, review what `EVERYCALL_BLESS=1 cargo test -p everycall-export --test
+//! golden` changes.
 
 // A test may panic.
 #![allow(clippy::disallowed_methods)]

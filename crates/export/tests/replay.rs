@@ -1,4 +1,4 @@
-//! The tree for people and the lines for programs.
+//! The tree and the JSON lines.
 
 mod common;
 
@@ -122,7 +122,7 @@ fn lines_hold_every_call_and_loss() {
         [5, 2, 4, 1, 2]
     );
     assert_eq!(summary, shown(&program, &book, &Filter::default(), ReplayStyle::default()).1);
-    // Times as they were, also where a viewer's would have been moved.
+    // True times, also where a viewer's would have been moved.
     let instant = calls.iter().find(|call| call["dur_ns"] == 0).unwrap();
     assert_eq!((&instant["start_ns"], &instant["depth"]), (&Value::from(1_370), &Value::from(2)));
     let main = calls.iter().find(|call| call["name"] == "main").unwrap();

@@ -1,17 +1,20 @@
-//! Comma-separated values (RFC 4180, with plain newlines): a header, then a line for each call, written when it ends.
+//! Comma-separated values (RFC 4180, with plain newlines): a header, then a line for each call,
+//! written when it ends.
 //!
-//! ```text
-//! kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks
-//! call,1,2,main,1,7,1234,f(int),app,/src/file.cpp,12,,
-//! lost,1,2,main,1,99,,,,,,7,overwritten before they were read
-//! ```
+//! |```text
+//! |kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks
+//! |call,1,2,main,1,7,1234,f(int),app,/src/file.cpp,12,,
+//! |lost,1,2,main,1,99,,,,,,7,overwritten before they were read
+//! |```
 //!
 //! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin.
 //! - `depth` counts the shown calls around the call.
-//! - `remarks` are those of the other outputs, such as `truncated at end` or `unwound`, with `; ` between them.
-//! - Other kinds of lines: `lost`, `orphan exit` and `left out` (`value` is how many, empty where nobody counted), `label`,
-//!   `instant`, `throw`, `catch`, `span`, `orphan span end` (the name in the column of functions, `value` what it was given),
-//!   `not recorded` and `suspended`. Whoever wants calls alone selects those of kind `call`.
+//! - `remarks` are those of the other outputs, such as `truncated at end` or `unwound`, separated
+//!   by `; `.
+//! - Other kinds of lines: `lost`, `orphan exit` and `left out` (`value` is the count, empty if
+//!   unknown), `label`, `instant`, `throw`, `catch`, `span`, `orphan span end` (the name is in the
+//!   function column, `value` is its value), `not recorded` and `suspended`. To get only calls,
+//!   select lines of kind `call`.
 
 use std::io::Write;
 
@@ -33,7 +36,7 @@ pub(crate) struct Csv<'o> {
     portions: Portions<'o>,
     /// `,pid,tid,thread,` of the thread.
     thread: Vec<u8>,
-    /// By function: `,function,module,file,line,`; empty for those that had no line yet.
+    /// By function: `,function,module,file,line,`; empty for functions without lines so far.
     functions: Vec<Vec<u8>>,
     /// Open calls of the thread.
     depth: u64,
@@ -44,7 +47,7 @@ impl<'o> Csv<'o> {
         Csv { portions: Portions::new(out), thread: Vec::new(), functions: Vec::new(), depth: 0 }
     }
 
-    /// All up to the times.
+    /// Everything before the times.
     fn head(&mut self, kind: &str) -> &mut Vec<u8> {
         let bytes = &mut self.portions.bytes;
         bytes.extend_from_slice(kind.as_bytes());
@@ -107,7 +110,7 @@ impl<'o> Csv<'o> {
             MarkKind::Log => ("log", None),
             MarkKind::OrphanSpanEnd => ("orphan span end", None),
             MarkKind::SpanEnd { start_ns, start_cut, how, .. } => ("span", Some((start_ns, start_cut, how))),
-            // Its end has all of it.
+            // The line of its end includes it.
             MarkKind::SpanBegin { .. } => return,
         };
         let start_ns = start.map_or(mark.at_ns, |(start_ns, ..)| start_ns);
@@ -187,7 +190,7 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
     }
 }
 
-/// The columns of a function where there is none.
+/// Empty function columns.
 const NO_FUNCTION: &[u8] = b",,,,,";
 
 fn put_function(bytes: &mut Vec<u8>, function: &Function) {
@@ -202,7 +205,7 @@ fn put_function(bytes: &mut Vec<u8>, function: &Function) {
     bytes.push(b',');
 }
 
-/// Begin and duration; the latter is empty for what has none.
+/// Begin and duration; the latter is empty for events without duration.
 fn put_times(bytes: &mut Vec<u8>, start_ns: u64, end_ns: Option<u64>) {
     put_number(bytes, start_ns);
     bytes.push(b',');
@@ -224,7 +227,7 @@ fn put_remarks<'t>(bytes: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) 
     bytes.push(b'\n');
 }
 
-/// A text, in quotes where it must be.
+/// A text, quoted if necessary.
 fn put_text(bytes: &mut Vec<u8>, text: &str) {
     if !text.contains([',', '"', '\n', '\r']) {
         return bytes.extend_from_slice(text.as_bytes());
