@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns_that_are_none_are_told_why() {
+    fn invalid_patterns_are_refused_with_a_reason() {
         assert!(parse_function("^ns::f").unwrap().is_match("ns::f(int)"));
         let sentence = parse_function("f(int").unwrap_err().to_string();
         assert!(sentence.contains("`f(int`") && sentence.contains("unclosed group"), "{sentence}");

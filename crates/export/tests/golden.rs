@@ -219,7 +219,7 @@ fn outputs_are_the_golden_ones() {
 }
 
 #[test]
-fn a_gone_reader_and_a_full_disk_are_told_as_they_are() {
+fn closed_pipes_and_full_disks_are_reported_unchanged() {
     for (name, write) in outputs() {
         let (reader, mut writer) = io::pipe().unwrap();
         drop(reader);

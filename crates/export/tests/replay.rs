@@ -50,7 +50,7 @@ fn a_terminal_line_keeps_to_its_width() {
 }
 
 #[test]
-fn colours_change_nothing_but_colours() {
+fn colours_dont_change_the_text() {
     let (program, book) = common::everything();
     let style = |colour| ReplayStyle { colour, width: Some(80) };
     let (coloured, _) = shown(&program, &book, &Filter::default(), style(true));

@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_says_what_would() {
+    fn invalid_triggers_are_refused_with_advice() {
         for (text, hint) in [
             ("handle_request", "has no condition"),
             ("f < 3ms", "selects fast calls"),

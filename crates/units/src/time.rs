@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_is_told_why() {
+    fn invalid_times_are_refused_with_a_reason() {
         for (text, reason) in [
             ("", "not a time"),
             ("ms", "not a time"),

@@ -111,7 +111,7 @@ fn number_of_tries() -> u64 {
 }
 
 #[test]
-fn a_slower_function_and_one_called_more_often_are_found_and_nothing_else() {
+fn only_the_slower_function_and_the_one_called_more_often_are_reported() {
     let count = number_of_tries();
     let expected = vec![format!("calls(f{MORE_OFTEN})"), format!("own(f{SLOWER})")];
     let found = tries(count, true, Noise::Even);
@@ -121,7 +121,7 @@ fn a_slower_function_and_one_called_more_often_are_found_and_nothing_else() {
 }
 
 #[test]
-fn nothing_is_found_where_nothing_changed() {
+fn equal_runs_have_no_significant_change() {
     let count = number_of_tries();
     for noise in [Noise::Even, Noise::Uneven] {
         let found = tries(count, false, noise);
@@ -132,7 +132,7 @@ fn nothing_is_found_where_nothing_changed() {
 }
 
 #[test]
-fn what_changes_in_all_functions_is_told_once() {
+fn a_change_of_all_functions_is_reported_once() {
     let random = &mut Random::new(77);
     let old: Vec<Profile> = (0..RUNS).map(|_| run(random, false, Noise::Even)).collect();
     let all_slower = |random: &mut Random| {

@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_make_the_same_sketch_and_nonsense_makes_none() {
+    fn sketches_survive_storing_and_invalid_parts_are_refused() {
         for size in [0, 1, 32, 33, 1_000] {
             let mut sketch = Sketch::default();
             random(3).take(size).for_each(|value| sketch.record(value >> 25));

@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_newer_or_nonsense_is_refused() {
+    fn truncated_newer_and_invalid_files_are_refused() {
         let text = write(&[run()]);
         for length in (0..text.len() - 1).step_by(37) {
             assert!(matches!(read(&text.as_bytes()[..length]), Err(StoredError::Damaged(_))), "{length}");

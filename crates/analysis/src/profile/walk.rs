@@ -761,7 +761,7 @@ mod tests {
     }
 
     #[test]
-    fn suspended_time_is_nobodys_own() {
+    fn suspended_time_is_not_own_time() {
         let gap = Gap { at_ns: 20, until_ns: 50, why: GapKind::Suspended, resumed_by: None };
         let events = [begin(10, 0), TimelineEvent::Gap(gap), end(10, 0, 100)];
         let sum = sums(&events, &NOTHING, &|_| None, "1");
