@@ -589,7 +589,7 @@ pub struct CountArguments {
     #[arg(long, value_name = "COUNT")]
     pub limit: Option<usize>,
     /// Print the calls since the last table, again and again, at this interval, such as 1s, until ctrl-C or the program's end
-    #[arg(long, value_name = "TIME", value_parser = parse_time, requires = "pid")]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
     pub every: Option<u64>,
     #[command(flatten)]
     pub functions: OnlyArguments,

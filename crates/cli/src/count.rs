@@ -27,6 +27,12 @@ pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
             "counts have no paths and no labels; record the program, and use everycall report --by",
         ));
     }
+    if arguments.every.is_some() && arguments.pid.is_none() {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "--every is for a process that runs already; start it with EVERYCALL_COUNT=calls, then: everycall count PID --every 1s",
+        ));
+    }
     match arguments.pid {
         Some(pid) => of_process(pid, &arguments),
         None => of_program(arguments),

@@ -5,15 +5,27 @@ use std::collections::BTreeMap;
 use everycall_export::{Filter, Source as _};
 use everycall_timeline::ThreadInfo;
 
-use super::Profile;
-use super::functions::{PlaceOf as _, Places};
+use super::functions::{Functions, PlaceOf as _, Places};
 use super::group::{Grouping, Key};
+use super::notes::Notes;
 use super::sums::Sums;
+use super::table::Cells;
 use crate::view::TraceView;
+
+/// The profile to which counted calls are added.
+pub(super) struct Target<'p> {
+    pub(super) grouping: &'p Grouping,
+    /// The trace's number.
+    pub(super) number: usize,
+    pub(super) functions: &'p mut Functions,
+    pub(super) cells: &'p mut Cells,
+    pub(super) notes: &'p mut Notes,
+}
 
 /// Adds the calls that a trace has only counted. Of several snapshots of a process, the last one
 /// counts. A filter by time, depth or label lets none of them through, as these aren't known.
-pub(super) fn add(profile: &mut Profile, view: &TraceView<'_>, filter: &Filter) {
+pub(super) fn add(target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
+    let Target { grouping, number, functions, cells, notes } = target;
     let trace = view.trace();
     let of_process: BTreeMap<usize, _> =
         trace.counts().iter().map(|counts| (counts.process, counts)).collect();
@@ -27,13 +39,11 @@ pub(super) fn add(profile: &mut Profile, view: &TraceView<'_>, filter: &Filter) 
         || filter.min_duration_ns > 0
         || filter.label.is_some()
         || filter.depth.is_some();
-    if is_filtered || matches!(profile.grouping, Grouping::Path | Grouping::Label(_)) {
-        profile.notes.counted_only = profile.notes.counted_only.saturating_add(all);
+    if is_filtered || matches!(grouping, Grouping::Path | Grouping::Label(_)) {
+        notes.counted_only = notes.counted_only.saturating_add(all);
         return;
     }
-    let number = profile.traces;
     let mut places = Places::new(view, filter.function.as_ref());
-    let Profile { grouping, functions, cells, notes, .. } = profile;
     for (process, counts) in of_process {
         notes.counted_others = notes.counted_others.saturating_add(counts.others);
         let pid = trace.processes().get(process).map_or(0, |process| process.pid);

@@ -216,7 +216,9 @@ impl Profile {
                 walk::walk(view, filter, label, functions, notes, &mut table);
             }
         }
-        counted::add(self, view, filter);
+        let Profile { grouping, functions, cells, notes, traces, .. } = self;
+        let target = counted::Target { grouping, number: *traces, functions, cells, notes };
+        counted::add(target, view, filter);
         self.traces += 1;
         self.settle();
     }

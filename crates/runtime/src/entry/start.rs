@@ -159,7 +159,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         }
         switch::begin();
         process.state.store(process_state::ON, Release);
-        if !on {
+        if !on || crate::state::dropped::is_counting() {
             // No event of this process would notice that somebody asks.
             control::start(process);
         }

@@ -436,10 +436,16 @@ impl Line {
 /// Switches some of a module's sites as their marks say.
 fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, whole: Whole, means: Means) -> Line {
     if sites.are_counted() {
-        let is_on = |number: &u32| sites.is_entry(*number) && marks::is_on(known.marks.of(*number), whole);
+        // Exits are off, which means nothing.
+        let (entries, exits) = (
+            range.clone().filter(|number| sites.is_entry(*number)),
+            range.filter(|number| !sites.is_entry(*number)),
+        );
+        let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
+        switch::switch(sites, exits, Switch::Off, means);
         return Line {
-            on: switch::switch(sites, range.clone().filter(is_on), Switch::On, means),
-            off: switch::switch(sites, range.filter(|number| !is_on(number)), Switch::Off, means),
+            on: switch::switch(sites, entries.clone().filter(is_on), Switch::On, means),
+            off: switch::switch(sites, entries.filter(|number| !is_on(number)), Switch::Off, means),
         };
     }
     if !known.marks.are_there() {
