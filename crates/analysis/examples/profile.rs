@@ -1,10 +1,10 @@
 //! Prints calls, own time and total time of the functions of a trace, sorted by own time.
 //!
-//! |```text
-//! |$ cargo run --example profile -- app.ect
-//! |       calls         own       total  function
-//! |           1     1.20 ms     9.31 ms  main  (main.cpp:12)
-//! |```
+//! ```text
+//! $ cargo run --example profile -- app.ect
+//!        calls         own       total  function
+//!            1     1.20 ms     9.31 ms  main  (main.cpp:12)
+//! ```
 //!
 //! It doesn't use the `everycall` command: a Rust program can get all data of a trace in this way.
 

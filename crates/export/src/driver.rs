@@ -1,9 +1,9 @@
 //! The loop that all outputs share: threads, filter, events.
 //!
-//! |```text
-//! |Source -> filter -> Event -> Sink                      outputs of calls as they were: replay, JSON lines, CSV
-//! |                      `-> Pen -> Drawn -> DrawnSink    outputs for viewers: Chrome JSON, Perfetto
-//! |```
+//! ```text
+//! Source -> filter -> Event -> Sink                      outputs of calls as they were: replay, JSON lines, CSV
+//!                       `-> Pen -> Drawn -> DrawnSink    outputs for viewers: Chrome JSON, Perfetto
+//! ```
 //!
 //! An output is a [`Sink`] or a [`DrawnSink`]. It receives each thread that has something to show,
 //! then the thread's events, and appends bytes to its [`Portions`]. The driver decides which

@@ -1,10 +1,10 @@
 //! Outputs of a finished timeline.
 //!
-//! |```text
-//! |Source (threads, events) -> filter -> replay, csv                 a tree of calls, JSON lines, CSV
-//! |Names  (functions, sources)  `-> draw -> chrome, vizviewer         Chrome JSON
-//! |       `------- driver ------'    `---> perfetto                  protobuf
-//! |```
+//! ```text
+//! Source (threads, events) -> filter -> replay, csv                 a tree of calls, JSON lines, CSV
+//! Names  (functions, sources)  `-> draw -> chrome, vizviewer         Chrome JSON
+//!        `------- driver ------'    `---> perfetto                  protobuf
+//! ```
 //!
 //! Everything is streamed: memory holds the open calls of one thread and the functions that
 //! occurred, whatever the length of the trace. Nothing is repaired here: losses in the timeline are

@@ -1,13 +1,13 @@
 //! Calls for users: an indented tree per thread.
 //!
-//! |```text
-//! |== thread 4242 worker-1 ==                       of process 4240 app, where there are several
-//! |
-//! |   0.001203 ms  parse(std::string const&) {
-//! |   0.001250 ms    next_token()  120 ns
-//! |   0.001400 ms    next_token()  95 ns
-//! |   0.013503 ms  } 12.3 us
-//! |```
+//! ```text
+//! == thread 4242 worker-1 ==                       of process 4240 app, where there are several
+//!
+//!    0.001203 ms  parse(std::string const&) {
+//!    0.001250 ms    next_token()  120 ns
+//!    0.001400 ms    next_token()  95 ns
+//!    0.013503 ms  } 12.3 us
+//! ```
 //!
 //! - The left column is the time since the trace's origin, exact, and in the form that `--since`
 //!   takes.

@@ -1,17 +1,17 @@
 //! Triggers: which calls are kept, and keeping them.
 //!
-//! |```text
-//! |trigger    `handle_request > 20ms`: a pattern and a condition
-//! |functions  the functions of a module that triggers name, as the runtime receives them
-//! |set        the same in a file, for programs that are started without `record`
-//! |thrown     the types of exceptions that triggers name
-//! |rate       nanoseconds and ticks, while the clock is still being measured
-//! |scan       searches the events that threads write: entries, and percentiles
-//! |policy     which calls that met the condition are kept
-//! |tails      tail calls that were still running when their process ended
-//! |kept       a snapshot of one call, waiting in a file for the end of the recording
-//! |keeper     joins all of these while the program runs
-//! |```
+//! ```text
+//! trigger    `handle_request > 20ms`: a pattern and a condition
+//! functions  the functions of a module that triggers name, as the runtime receives them
+//! set        the same in a file, for programs that are started without `record`
+//! thrown     the types of exceptions that triggers name
+//! rate       nanoseconds and ticks, while the clock is still being measured
+//! scan       searches the events that threads write: entries, and percentiles
+//! policy     which calls that met the condition are kept
+//! tails      tail calls that were still running when their process ended
+//! kept       a snapshot of one call, waiting in a file for the end of the recording
+//! keeper     joins all of these while the program runs
+//! ```
 //!
 //! The traced process decides whether a call met its trigger's condition, exactly and without help.
 //! This crate receives these calls and decides which of them get a snapshot.

@@ -24,6 +24,8 @@ pub struct Sums {
     /// Of these, calls whose time is an upper bound, because their tail calls' targets aren't
     /// traced or not known.
     pub at_most: u64,
+    /// Of these, calls that were counted, but not recorded: nothing else is known about them.
+    pub untimed: u64,
     /// Nanoseconds in the calls and their callees. Calls within another call of the same group add
     /// nothing.
     pub total_ns: u64,
@@ -118,13 +120,24 @@ impl Sums {
     }
 
     /// All numbers except the sketches, in the order of [`Sums::NAMES`].
-    pub(crate) fn numbers(&self) -> [u64; 9] {
+    pub(crate) fn numbers(&self) -> [u64; 10] {
         let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
         let untraced_ns = self.untraced_at_most_ns;
-        [calls, unwound, truncated, ended_earlier, tail_calls, self.at_most, total_ns, own_ns, untraced_ns]
+        [
+            calls,
+            unwound,
+            truncated,
+            ended_earlier,
+            tail_calls,
+            self.at_most,
+            total_ns,
+            own_ns,
+            untraced_ns,
+            self.untimed,
+        ]
     }
 
-    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 9] {
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 10] {
         [
             &mut self.calls,
             &mut self.unwound,
@@ -135,11 +148,12 @@ impl Sums {
             &mut self.total_ns,
             &mut self.own_ns,
             &mut self.untraced_at_most_ns,
+            &mut self.untimed,
         ]
     }
 
     /// The names of the numbers in machine-readable outputs.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         "calls",
         "unwound",
         "truncated",
@@ -149,5 +163,6 @@ impl Sums {
         "total_ns",
         "own_ns",
         "untraced_at_most_ns",
+        "untimed",
     ];
 }

@@ -1,11 +1,11 @@
 //! Comma-separated values (RFC 4180, with plain newlines): a header, then a line for each call,
 //! written when it ends.
 //!
-//! |```text
-//! |kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks
-//! |call,1,2,main,1,7,1234,f(int),app,/src/file.cpp,12,,
-//! |lost,1,2,main,1,99,,,,,,7,overwritten before they were read
-//! |```
+//! ```text
+//! kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks
+//! call,1,2,main,1,7,1234,f(int),app,/src/file.cpp,12,,
+//! lost,1,2,main,1,99,,,,,,7,overwritten before they were read
+//! ```
 //!
 //! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin.
 //! - `depth` counts the shown calls around the call.
