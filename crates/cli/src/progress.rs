@@ -7,7 +7,7 @@ use std::time::Instant;
 use everycall_recorder::Progress;
 use everycall_units::{Count, Size};
 
-/// What is told of the progress, if anybody sees it.
+/// The callback that prints the progress line; `None` if standard error isn't a terminal.
 pub fn line(quiet: bool) -> Option<Box<dyn FnMut(Progress)>> {
     if quiet || !stderr().is_terminal() {
         return None;

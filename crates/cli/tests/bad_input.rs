@@ -82,7 +82,7 @@ fn compilers_and_modes() {
     here.fail("cc -- ./plain.c x", 126, &["./plain.c", "is not executable"]);
     here.fail("cc -- ./ x", 126, &["is not executable"]);
     here.fail("cc --mode xray -- gcc plain.c", 2, &["xray", "gcc"]);
-    here.fail("cc --mode nonsense -- gcc plain.c", 2, &["nonsense", "nops"]);
+    here.fail("cc --mode invalid -- gcc plain.c", 2, &["invalid", "nops"]);
     // What the compiler says is its own.
     here.write("wrong.c", "int main(void) { return }\n");
     let ours = here.run("cc -- gcc -c wrong.c");
@@ -262,7 +262,7 @@ fn binaries_without_their_information() {
     let map = format!("{}={}", here.path("").display(), kept.display());
     let mapped = here.succeed(&format!("replay --map-path {map} app.ect"));
     assert!(mapped.stdout.contains("shop::leaf(int)"), "{mapped:?}");
-    here.fail("replay --map-path nonsense app.ect", 2, &["OLD=NEW"]);
+    here.fail("replay --map-path invalid app.ect", 2, &["OLD=NEW"]);
     // Stripped, and gone.
     assert_eq!(here.shell("rm app && strip kept/app").code, Some(0));
     let stripped = here.succeed(&format!("replay --map-path {map} app.ect"));
@@ -335,9 +335,9 @@ fn options_that_make_no_sense() {
         ("replay --since yesterday t.ect", "yesterday"),
         ("replay --function ( t.ect", "regular expression"),
         ("replay --tid main t.ect", "thread or process number"),
-        ("export -f nonsense t.ect", "vizviewer, chrome, perfetto, csv"),
+        ("export -f invalid t.ect", "vizviewer, chrome, perfetto, csv"),
         ("replay --depth 0 t.ect", "--depth"),
-        ("nonsense", "nonsense"),
+        ("invalid", "invalid"),
         ("snapshot app", "write a process id; `everycall ps` lists"),
         ("record --bogus -- ./app", "--bogus is not an option"),
         ("record -o t.ect -x ./app", "-x is not an option"),

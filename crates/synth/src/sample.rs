@@ -83,7 +83,7 @@ pub fn basic() -> Process {
 /// A process, its forked child, and a program that the child executes: with and without facts, in
 /// an order that recordings may have.
 #[must_use]
-pub fn family() -> Vec<Member> {
+pub fn process_tree() -> Vec<Member> {
     let parent = basic();
     let mut child = basic();
     child.pid += 1;

@@ -181,7 +181,7 @@ fn processes(out: &mut String, report: &Report<'_>) -> fmt::Result {
     }
     heading(out, &Several(processes.len() as u64, "process", "processes").to_string())?;
     writeln!(out, "  {:>8}  {:>10}{:>10}  {:<8} command", "pid", "begin", "took", "end")?;
-    for relative in trace.family().iter().take(LISTED) {
+    for relative in trace.process_tree().iter().take(LISTED) {
         let process = &processes[relative.process];
         let ns = |ticks: Option<u64>| ticks.map(|ticks| trace.clock().ns(ticks));
         let (start, end) = (ns(process.start_ticks), ns(process.end_ticks));

@@ -28,7 +28,7 @@ pub struct Load {
     follows_tails: bool,
 }
 
-/// What is told of a file that was read.
+/// Facts about a file that was read.
 #[derive(Clone, Debug, Default)]
 pub struct Run {
     pub path: PathBuf,

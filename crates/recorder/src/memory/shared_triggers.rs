@@ -85,7 +85,8 @@ impl SharedTriggers {
         self.word(0, offset_of!(TriggerHeader, bell)).load(Acquire)
     }
 
-    /// All that was posted when the bell was `bell` is pinned, kept or not wanted: threads needn't keep anything for it any more.
+    /// Everything that was posted when the doorbell's value was `bell` is pinned, kept or not wanted:
+    /// threads no longer need to protect events for it.
     /// What was posted since waits from now on, as somebody is there to come for it.
     pub fn hear(&self, bell: u32) {
         self.long(0, offset_of!(TriggerHeader, posted)).store(ticks(), Relaxed);

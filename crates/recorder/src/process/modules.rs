@@ -51,7 +51,7 @@ impl Modules {
                     // It is being given to another one, which will ring.
                     continue;
                 }
-                // It will be there at the next bell.
+                // It will be there when the doorbell rings next.
                 break;
             }
             let current = self.current.get(place).and_then(|number| self.known.get_mut(*number));
@@ -84,7 +84,7 @@ impl Modules {
 
     /// Every module with its path, as they go into a file, those first that the process has now, at the places of their entries.
     pub fn table(&self, arena: &Arena) -> Vec<(ModuleEntry, Vec<u8>)> {
-        // Entries that name each other's paths were written over: no more is told of them than there is memory for.
+        // Entries that share their paths were overwritten: their paths are copied within a memory limit.
         let mut left = arena.layout().paths_size;
         let mut within =
             move |(entry, path): (ModuleEntry, Vec<u8>)| match left.checked_sub(path.len() as u64) {

@@ -211,7 +211,7 @@ impl Triggers {
         field!(call, TriggeredCall, jump_ticks, AtomicU64).store(new.jump_ticks, Relaxed);
         field!(call, TriggeredCall, target, AtomicU64).store(new.target, Relaxed);
         field!(call, TriggeredCall, jump_code, AtomicU32).store(new.jump_code, Relaxed);
-        // Stored before the bell: as soon as the bell has changed, this tells for how long. The
+        // Stored before the doorbell: as soon as the doorbell has changed, this tells for how long. The
         // first waiting call counts, because a reader may never come for it, and threads must not
         // wait longer because other calls follow.
         let bell = field!(self.base, TriggerHeader, bell, AtomicU32).load(Relaxed);

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! thread ends a segment      pins: OWNER | RECORDER
-//! pass: copied, looked at    pins: OWNER, or back in the pool; the bell rings for threads that wait
+//! pass: copied, looked at    pins: OWNER, or back in the pool; the doorbell rings for threads that wait
 //!       packed, written      EVENTS; where segments are missing, with the number of events that were in them
 //! end:  what is left         the segments that threads had not ended
 //! ```
