@@ -1,5 +1,5 @@
-//! The line that tells how far `record --stream` is. On a terminal alone: the program's own output
-//! isn't to be disturbed where somebody keeps it.
+//! The progress line of `record --stream`. Only on a terminal, because the program's own output
+//! must not be mixed with it in a file.
 
 use std::io::{IsTerminal, Write, stderr};
 use std::time::Instant;
