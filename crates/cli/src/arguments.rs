@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everycall_analysis::{Grouping, Order};
-use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids};
+use everycall_export::{Calendar, Filter, Format, LabelPattern, WallTime, parse_function, parse_ids};
 use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
@@ -520,6 +520,9 @@ pub struct InfoArguments {
     /// Output format: text for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
+    /// In which time moments are shown
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
     #[command(flatten)]
     pub symbols: SymbolArguments,
     /// Trace file
@@ -553,6 +556,9 @@ pub struct ReplayArguments {
     /// Show below each call which calls the compiler inlined into its function; these have no times
     #[arg(long)]
     pub inlines: bool,
+    /// In which time moments are shown
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
     /// When to use colours
     #[arg(long, value_enum, default_value_t = Colour::Auto, alias = "colour")]
     pub color: Colour,
@@ -585,6 +591,9 @@ pub struct ReportArguments {
     /// an upper limit. Without this option, such a call ends at its jump, as in `replay`.
     #[arg(long)]
     pub tails: bool,
+    /// In which time --slowest shows when calls began
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
     /// Width of the table in characters [default: the terminal's width]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
@@ -680,6 +689,12 @@ pub struct ExportArguments {
     /// File to write, - for standard output [default: the trace's name with the format's extension]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// In which time moments are written
+    ///
+    /// csv has columns of calendar time or ticks; chrome and vizviewer name the beginning in calendar time in otherData;
+    /// perfetto always contains calendar time.
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
     /// Show in each slice's details which calls the compiler inlined [default: on, except for JSON
     /// with more than 1,000,000 calls]
     #[arg(long)]
@@ -717,12 +732,16 @@ pub struct FilterArguments {
     /// Threads and fibers by their numbers in `everycall info`, such as 1234 or 1234,1000000003
     #[arg(long, value_name = "TIDS")]
     tid: Vec<String>,
-    /// Start at this time, such as 1.5ms after the beginning of the trace
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    since: Option<u64>,
-    /// Stop at this time after the beginning of the trace
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    until: Option<u64>,
+    /// Start at this time, such as 1.5ms after the beginning of the trace, or a calendar time such as
+    /// 2026-11-23T10:00:00.5Z or 10:00:00.5
+    ///
+    /// Without time zone, times are of this machine's zone (TZ sets another one); without date, of the day
+    /// on which the trace begins, or a later one that the trace contains.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Moment>,
+    /// Stop at this time after the beginning of the trace, or at this calendar time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<Moment>,
     /// Only calls within this time before the trace's last event, including calls still open then
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     last: Option<u64>,
@@ -757,8 +776,10 @@ impl FilterArguments {
         Ok(Filter {
             pids: ids(&self.pid)?,
             tids: ids(&self.tid)?,
-            since_ns: self.since,
-            until_ns: self.until,
+            since_ns: self.since.as_ref().and_then(Moment::after),
+            until_ns: self.until.as_ref().and_then(Moment::after),
+            since_wall: self.since.and_then(Moment::wall),
+            until_wall: self.until.and_then(Moment::wall),
             last_ns: self.last,
             min_duration_ns: self.min_duration.unwrap_or(0),
             function: self.function,
@@ -766,6 +787,53 @@ impl FilterArguments {
             depth: self.depth,
         })
     }
+}
+
+/// A moment of a trace.
+#[derive(Clone, Debug)]
+pub enum Moment {
+    /// Nanoseconds after its beginning.
+    After(u64),
+    /// Calendar time.
+    Wall(WallTime),
+}
+
+impl Moment {
+    fn after(&self) -> Option<u64> {
+        match self {
+            Moment::After(ns) => Some(*ns),
+            Moment::Wall(_) => None,
+        }
+    }
+
+    fn wall(self) -> Option<WallTime> {
+        match self {
+            Moment::After(_) => None,
+            Moment::Wall(time) => Some(time),
+        }
+    }
+}
+
+fn moment(text: &str) -> Result<Moment, String> {
+    // Only calendar times have one of these.
+    if text.contains(['-', ':']) {
+        return Calendar::local().parse(text).map(Moment::Wall).map_err(|error| error.to_string());
+    }
+    parse_time(text)
+        .map(Moment::After)
+        .map_err(|error| format!("{error}; or a calendar time, such as 2026-11-23T10:00:00.5Z or 10:00:00.5"))
+}
+
+/// In which time moments are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Clock {
+    /// Time since the beginning of the trace
+    #[default]
+    Trace,
+    /// Calendar time, in this machine's time zone (TZ sets another one)
+    Wall,
+    /// Ticks of the CPU's time-stamp counter, as recorded
+    Raw,
 }
 
 /// Where binaries and sources lie.

@@ -17,6 +17,7 @@
 // What comes from outside ends in an error, never in a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod calendar;
 mod draw;
 mod driver;
 mod excerpt;
@@ -37,10 +38,12 @@ mod tails;
 #[cfg(test)]
 mod testing;
 mod text;
+mod times;
 mod window;
 
 use std::io::{self, Write};
 
+pub use calendar::{Calendar, WallTime};
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
     MarkName, SpanEndKind, TailCall, TimelineEvent, Trace,
@@ -55,6 +58,7 @@ pub use shorten::shortened_name;
 pub use source::{Process, Source, Thread, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
+pub use times::{Times, wall_accuracy};
 
 /// Writes what `filter` lets through to `out`, which need not be buffered. Each note is given to `notify` as
 /// soon as it is known.

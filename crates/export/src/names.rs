@@ -90,7 +90,7 @@ pub(crate) struct Function {
     pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
     /// Where it was first entered or left.
-    location: Location,
+    pub(crate) location: Location,
     /// Whether the filter's pattern matches it.
     pub(crate) matches: bool,
 }

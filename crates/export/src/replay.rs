@@ -10,7 +10,7 @@
 //! ```
 //!
 //! - The column on the left is the time since the trace's origin, exact, and in the form that `--since`
-//!   takes.
+//!   takes; with [`Times`](crate::Times) of another kind, calendar time or ticks.
 //! - A call without shown calls in it takes one line. The brace of one that began many lines above repeats
 //!   its name.
 //! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
@@ -47,7 +47,8 @@ use crate::shorten::{Shortable, columns};
 use crate::source::{Process, Source, Thread};
 use crate::summary::Summary;
 use crate::text;
-use everycall_units::{Count, Duration};
+use crate::times::{Length, Moments, Times, wall_accuracy};
+use everycall_units::Count;
 
 /// How many levels are indented.
 const LEVELS_INDENTED: usize = 16;
@@ -77,10 +78,11 @@ pub fn replay(
     style: ReplayStyle,
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
+    let realtime_ns = |at: u64| source.realtime_ns(at).unwrap_or(0);
     let page = &mut Page {
         sink: Portions::new(out),
         style,
-        time_width: (source.end_ns() / 1_000_000).to_string().len() + 7,
+        moments: Moments::new(source, &realtime_ns),
         labels: Vec::new(),
         begun: None,
         stack: Vec::new(),
@@ -93,7 +95,7 @@ pub fn replay(
 struct Page<'a> {
     sink: Portions<'a>,
     style: ReplayStyle,
-    time_width: usize,
+    moments: Moments<'a>,
     /// By function; empty for those that weren't shown yet.
     labels: Vec<Label>,
     /// A call whose line waits for what comes next: one without shown calls in it takes one line.
@@ -164,6 +166,14 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
         &mut self.sink
     }
 
+    fn begin(&mut self, export: &mut Export<'_, S>) {
+        if let (Times::Wall(calendar), Some(wall)) = (export.source.times(), export.source.wall()) {
+            let date = calendar.date(wall.realtime_ns(0));
+            self.ink(Ink::Faint, format_args!("-- calendar time from {date}, {} --", wall_accuracy(wall)));
+            self.sink.put(b"\n\n");
+        }
+    }
+
     fn thread(&mut self, export: &mut Export<'_, S>, _: usize, thread: &Thread) {
         let processes = export.source.processes();
         let process = processes.get(thread.process).filter(|_| processes.len() > 1);
@@ -218,7 +228,7 @@ impl Page<'_> {
 
     fn gap(&mut self, gap: &Gap) {
         let indent = self.line_start(self.stack.len(), gap.at_ns);
-        let duration = Duration { ns: gap.until_ns - gap.at_ns };
+        let duration = self.moments.length(gap.until_ns - gap.at_ns);
         let what = format!("{} for {duration}", text::gap_name(gap.why));
         let resumed = gap.resumed_by.map(|thread| format!("; resumed by thread {thread}"));
         let why = format!("{}{}", text::gap_reason(gap.why), resumed.unwrap_or_default());
@@ -227,7 +237,7 @@ impl Page<'_> {
 
     fn untraced(&mut self, functions: &Functions<'_>, slice: &UntracedSlice) {
         let indent = self.line_start(self.stack.len(), slice.at_ns);
-        let duration = Duration { ns: slice.until_ns - slice.at_ns };
+        let duration = self.moments.length(slice.until_ns - slice.at_ns);
         let name = visible(&functions.get(slice.function).name);
         let name = Shortable::new(name).fitting(self.room(indent + 16));
         self.ink(Ink::Faint, format_args!("-- => {name} {duration} --"));
@@ -286,7 +296,8 @@ impl Page<'_> {
         how: EndKind,
     ) {
         let indent = self.line_start(level, start_ns) + self.arrow(start.tail);
-        let ending = Ending::new((start_ns, end_ns), start, how);
+        let length = self.moments.length(end_ns.saturating_sub(start_ns));
+        let ending = Ending::new((start_ns, end_ns), length, start, how);
         let rest = 2 + ending.width();
         let used = self.name(functions, function, indent, rest);
         self.sink.put(b"  ");
@@ -299,7 +310,8 @@ impl Page<'_> {
     fn closing(&mut self, level: usize, far: Option<FunctionId>, times: (u64, u64), cut: bool, how: EndKind) {
         let indent = self.line_start(level, times.1);
         // Where the call began, it is said who may have made it.
-        let ending = Ending::new(times, Start { cut, ..Start::default() }, how);
+        let length = self.moments.length(times.1.saturating_sub(times.0));
+        let ending = Ending::new(times, length, Start { cut, ..Start::default() }, how);
         self.sink.put(b"} ");
         self.ending(&ending);
         if let Some(function) = far {
@@ -328,7 +340,7 @@ impl Page<'_> {
                 let remarks: String =
                     text::span_remarks(start_cut, how).flat_map(|remark| [", ", remark]).collect();
                 let bound = if remarks.is_empty() { "" } else { ">" };
-                (']', format!("  {bound}{}{remarks}", Duration { ns: mark.at_ns - start_ns }))
+                (']', format!("  {bound}{}{remarks}", self.moments.length(mark.at_ns - start_ns)))
             }
             MarkKind::Counter | MarkKind::CounterReal => ('#', String::new()),
             MarkKind::Log => ('>', String::new()),
@@ -346,8 +358,8 @@ impl Page<'_> {
     /// The calls that were inlined into a function, without times: nobody took them.
     fn inlined(&mut self, function: FunctionId, level: usize) {
         let details = std::mem::take(&mut self.labels[function.index()].details);
-        let time_width = self.time_width;
-        let indent = |level: usize| time_width + 5 + 2 * level.min(2 * LEVELS_INDENTED);
+        let time_width = self.moments.width();
+        let indent = |level: usize| time_width + 2 + 2 * level.min(2 * LEVELS_INDENTED);
         for call in &details.inlined {
             let place =
                 call.place.as_deref().map(|place| format!(" at {}", visible(place))).unwrap_or_default();
@@ -375,14 +387,12 @@ impl Page<'_> {
 
     /// Time and indentation; tells how many columns they take.
     fn line_start(&mut self, level: usize, at_ns: u64) -> usize {
-        let width = self.time_width;
         self.ink_begin(Ink::Faint);
-        put_milliseconds(&mut self.sink.bytes, at_ns, width);
-        self.sink.put(b" ms");
+        self.moments.put(&mut self.sink.bytes, at_ns);
         self.ink_end(Ink::Faint);
         let indent = 2 + 2 * level.min(LEVELS_INDENTED);
         self.sink.bytes.resize(self.sink.bytes.len() + indent, b' ');
-        let mut used = width + 3 + indent;
+        let mut used = self.moments.width() + indent;
         if level > LEVELS_INDENTED {
             let number = format!("[{level}] ");
             used += number.len();
@@ -479,7 +489,7 @@ struct Ending {
 }
 
 impl Ending {
-    fn new((start_ns, end_ns): (u64, u64), start: Start, how: EndKind) -> Ending {
+    fn new((start_ns, end_ns): (u64, u64), length: Length, start: Start, how: EndKind) -> Ending {
         let Start { cut, caller_unsure, .. } = start;
         let ns = end_ns.saturating_sub(start_ns);
         let bound = match how {
@@ -493,7 +503,7 @@ impl Ending {
         // The arrow behind the duration says that it jumped.
         let remarked = if jumped { EndKind::Returned } else { how };
         let remarks = text::remarks(cut, caller_unsure, remarked).collect::<Vec<_>>().join(", ");
-        let duration = format!("{bound}{}", Duration { ns });
+        let duration = format!("{bound}{length}");
         Ending { ns, duration, remarks, jumped }
     }
 
@@ -501,17 +511,6 @@ impl Ending {
         let remarks = if self.remarks.is_empty() { 0 } else { 2 + self.remarks.len() };
         self.duration.len() + remarks + if self.jumped { 3 } else { 0 }
     }
-}
-
-/// Appends nanoseconds as milliseconds with six places, at the right of at least `width` columns.
-fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64, width: usize) {
-    // A leading one keeps the zeros of the places.
-    let (mut whole, mut places) = (itoa::Buffer::new(), itoa::Buffer::new());
-    let whole = whole.format(ns / 1_000_000);
-    bytes.resize(bytes.len() + width.saturating_sub(whole.len() + 7), b' ');
-    bytes.extend_from_slice(whole.as_bytes());
-    bytes.push(b'.');
-    bytes.extend_from_slice(&places.format(1_000_000 + ns % 1_000_000).as_bytes()[1..]);
 }
 
 /// `text` with escapes in the place of characters that could steer a terminal or reorder what it shows.

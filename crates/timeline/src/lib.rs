@@ -38,6 +38,7 @@ mod spans;
 mod thread;
 mod thread_info;
 mod trace;
+mod wall;
 
 pub use clock::{Clock, ClockQuality};
 pub use code::Code;
@@ -54,3 +55,4 @@ pub use pairing_stats::PairingStats;
 pub use thread::ThreadEvents;
 pub use thread_info::{FIBERS_FROM, ThreadInfo};
 pub use trace::Trace;
+pub use wall::WallClock;

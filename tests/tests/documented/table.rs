@@ -367,6 +367,10 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall record -q -o app.ect -- ./app args && everycall report --callees main app.ect"),
     ),
     (
+        "TZ=UTC everycall replay --clock wall app.ect",
+        So("everycall record -q -o app.ect -- ./app args && TZ=UTC everycall replay --clock wall app.ect"),
+    ),
+    (
         "everycall report --slowest handle_request app.ect",
         So(
             "everycall record -q -o app.ect -- ./app args && everycall report --slowest handle_request app.ect",
