@@ -90,6 +90,13 @@ impl Calendar {
         text
     }
 
+    /// Time of day to the microsecond: `11:00:00.123456`.
+    #[must_use]
+    pub fn time_of_day(&self, realtime_ns: u64) -> String {
+        let Some(time) = self.zoned(realtime_ns) else { return "an unknown time".to_owned() };
+        format!("{}.{:06}", time.strftime("%H:%M:%S"), realtime_ns % SECOND / 1000)
+    }
+
     /// Date and time to the second, and the zone: `2026-11-23 11:00:00 CET (+01:00)`.
     #[must_use]
     pub fn date(&self, realtime_ns: u64) -> String {

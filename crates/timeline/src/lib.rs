@@ -25,6 +25,7 @@ mod clock;
 mod code;
 mod event;
 mod family;
+mod live;
 mod location;
 mod log_lines;
 mod marks;
@@ -48,6 +49,7 @@ pub use event::{
 };
 pub use everycall_reader::Process;
 pub use family::Relative;
+pub use live::{LiveCarry, LiveThread, settled_words};
 pub use location::{Location, ModuleMap};
 pub use log_lines::LogLines;
 pub use marks::{MarkNames, NamedMarks};

@@ -232,6 +232,13 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("EVERYCALL_START=on|off", So("EVERYCALL_START=on ./app && EVERYCALL_START=off ./app")),
     ("everycall trace", Not("what `info` calls a file, or the verb without what it needs")),
+    // Following.
+    ("everycall follow PID PATTERN...", So("everycall follow $SERVER 'handle*' --for 1s")),
+    ("everycall follow PID 'handle_*'", So("everycall follow $SERVER 'handle_*' --for 1s")),
+    (
+        "everycall follow 1234 'handle_*' --level 1:'parse_*' --for 10s",
+        So("everycall follow $SERVER 'handle_*' --level 1:'handle_*' --for 1s"),
+    ),
     // Choosing functions.
     (
         "everycall cc --not 'size:<10' -- gcc -O2 -c app.c",
