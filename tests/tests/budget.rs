@@ -71,13 +71,13 @@ fn what_costs_too_much_goes_off_and_on_again_when_the_load_falls() {
         let trace = TraceView::open(&file);
         let tallies = trace.tallies();
         let kept = |name: &str| tallies.get(name).map_or(0, |tally| tally.entries);
-        // What was never off is there, every call of it.
+        // What was never off is there, every call of it. (When the load has fallen, the others may
+        // cost more than their share of the little that the program does.)
         for name in ["cold", "rare", "hot"] {
             if said_of(&info, name).is_none() {
                 assert_eq!(kept(name), made(&printed, name), "{}: {name}", mode.label());
             }
         }
-        assert!(said_of(&info, "cold").is_none() && said_of(&info, "rare").is_none(), "{info:#}");
         assert!(kept("hot") < made(&printed, "hot"), "{}", mode.label());
         assert_eq!(kept("main"), 1);
         // On the timeline, with their names.

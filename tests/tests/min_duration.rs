@@ -255,7 +255,7 @@ fn what_makes_no_sense_is_refused_with_what_works() {
         (&["--min-duration", "101ms"], "longer than 100ms"),
         (&["--min-duration", "fast"], "everycall record --min-duration 500ns ./app"),
         (&["--min-duration", "500ns", "--trigger", "leaf_a entered"], "--min-duration drops short calls"),
-        (&["--min-duration", "500ns", "--trigger", "slow > p99"], "--trigger 'handle_request > 20ms'"),
+        (&["--min-duration", "500ns", "--trigger", "slow > p99"], "as in: 'handle_request > 20ms'"),
     ] {
         let output = place.command(everycall()).arg("record").args(options).arg(&program).output().unwrap();
         let error = String::from_utf8_lossy(&output.stderr);

@@ -62,6 +62,13 @@ fn until_over(place: &Place) {
     }
 }
 
+/// `everycall`, which ends by these signals even if the tests were started without them (`nohup`).
+fn recorder(place: &Place) -> Command {
+    let mut command = place.command("env");
+    command.arg("--default-signal=HUP,INT,QUIT,TERM").arg(everycall());
+    command
+}
+
 fn ends(child: &mut Child) -> ExitStatus {
     let begin = Instant::now();
     loop {
@@ -92,7 +99,7 @@ fn writing_that_gets_no_further() {
     // Calls of uneven length don't pack well: the ring's events are more than fit into a pipe.
     for signal in ["TERM", "HUP", "INT", "QUIT"] {
         let reader = OpenOptions::new().read(true).custom_flags(0o4000).open(&fifo).unwrap();
-        let mut command = place.command(everycall());
+        let mut command = recorder(&place);
         command.args(["record", "-q", "--ring-size", "16M", "-o"]).arg(&fifo).arg("--").arg(&program);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         until_over(&place);
@@ -128,7 +135,7 @@ fn the_same_signal_again_while_the_trace_is_written() {
     successful(Command::new("mkfifo").arg(&fifo));
     for (signal, number) in [("HUP", 1), ("TERM", 15)] {
         let mut reader = OpenOptions::new().read(true).custom_flags(0o4000).open(&fifo).unwrap();
-        let mut command = place.command(everycall());
+        let mut command = recorder(&place);
         command.args(["record", "-q", "--ring-size", "16M", "-o"]).arg(&fifo).arg("--").arg(&program);
         let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
         let said = place.file("program");
@@ -170,7 +177,7 @@ fn waiting_for_others_that_go_on() {
     let program = place.build(Mode::GCC_NOPS, &["-O1", "calls.c"], "calls");
     for options in [&[][..], &["--stream"]] {
         let trace = place.file("trace.ect");
-        let mut command = place.command(everycall());
+        let mut command = recorder(&place);
         command
             .args(["record", "-q", "--ring-size", "16M", "--wait"])
             .args(options)

@@ -67,9 +67,20 @@ fn check(workload: Workload) {
     let mut record = place.command(everycall());
     record.args(["record", "-q", "--ring-size", "256M", "-o"]).arg(&file).arg("--");
     successful(record.arg(&traced).args(&script).args(workload.small));
-    let mut report = place.command(everycall());
-    let report = successful(report.args(["report", "-f", "json"]).arg(&file));
-    let report: Value = serde_json::from_str(&report).expect("JSON");
+    let report = successful(place.command(everycall()).args(["report", "-f", "json"]).arg(&file));
+    compare(&expected, &report, "report");
+    // The same by counting alone.
+    let counts = place.file("counts.ect");
+    let mut count = place.command(everycall());
+    count.args(["count", "-o"]).arg(&counts).arg("--");
+    successful(count.arg(&traced).args(&script).args(workload.small));
+    let report = successful(place.command(everycall()).args(["report", "-f", "json"]).arg(&counts));
+    compare(&expected, &report, "count");
+}
+
+/// Compares what callgrind has found with a table.
+fn compare(expected: &BTreeMap<String, u64>, report: &str, what: &str) {
+    let report: Value = serde_json::from_str(report).expect("JSON");
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
     for row in report["rows"].as_array().expect("rows") {
         let symbols = row["symbols"].as_array().expect("symbols");
@@ -84,7 +95,13 @@ fn check(workload: Workload) {
         .filter(|name| expected.get(*name) != found.get(*name))
         .map(|name| format!("{name}: {:?} by callgrind, {:?} here", expected.get(name), found.get(name)))
         .collect();
-    assert!(different.is_empty(), "{} of {} differ:\n{}", different.len(), found.len(), different.join("\n"));
+    assert!(
+        different.is_empty(),
+        "{what}: {} of {} differ:\n{}",
+        different.len(),
+        found.len(),
+        different.join("\n")
+    );
 }
 
 #[test]

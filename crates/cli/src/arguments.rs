@@ -110,6 +110,12 @@ pub enum Verb {
     ///
     /// Save it as a file and load it in gdb with `source`; then run in gdb: everycall snapshot FILE
     GdbScript,
+    /// Count the calls of each function, and record none
+    ///
+    /// Counts are exact, per function and thread, and cost about a tenth of recording. `everycall count -- ./app` prints them at the
+    /// program's end; `everycall count PID` reads them while a program runs that was started with EVERYCALL_COUNT=calls or by `count`.
+    /// docs/count.md says more.
+    Count(Box<CountArguments>),
     /// Show what a trace contains, and what is missing in it
     Info(InfoArguments),
     /// Find the functions to leave out of a build so that tracing costs no more than a budget
@@ -196,6 +202,9 @@ pub struct RecordArguments {
     /// and when.
     #[arg(long, value_name = "SHARE", value_parser = budget, allow_hyphen_values = true)]
     pub budget: Option<String>,
+    /// Calls are counted and not recorded: `count` asks for it.
+    #[arg(skip)]
+    pub only_counts: bool,
     /// Load the runtime into an untraced program, for traced plugins that it loads
     #[arg(long)]
     pub preload: bool,
@@ -243,7 +252,7 @@ pub struct TriggerArguments {
 }
 
 /// How many calls are kept, and which.
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct KeepArguments {
     /// Keep at most this many calls of each trigger [default: 20]
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=1000), requires = "trigger")]
@@ -503,7 +512,7 @@ pub struct SessionsArguments {
 }
 
 /// Which functions are recorded from the start on.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub struct OnlyArguments {
     /// Record only functions that this pattern matches, or those of a list (@FILE); may be given
     /// several times
@@ -639,6 +648,45 @@ pub struct ReplayArguments {
     pub symbols: SymbolArguments,
     /// Trace file
     pub trace: PathBuf,
+}
+
+/// `count`.
+#[derive(Debug, Args)]
+pub struct CountArguments {
+    /// Keep the counts in this file, for `report`, `merge` and `cull`
+    #[arg(short, long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Output format: a table for people, or all numbers for programs
+    #[arg(short, long, value_enum, default_value_t = TableFormat::Text)]
+    pub format: TableFormat,
+    /// What to group calls by: function, thread, process, module or file (source file)
+    #[arg(long, value_name = "WHAT", default_value = "function", value_parser = grouping)]
+    pub by: Grouping,
+    /// Print only this many rows; 0 for all [default: 50 in text, all in csv and json]
+    #[arg(long, value_name = "COUNT")]
+    pub limit: Option<usize>,
+    /// Print the calls since the last table, again and again, at this interval, such as 1s, until ctrl-C or the program's end
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    pub every: Option<u64>,
+    #[command(flatten)]
+    pub functions: OnlyArguments,
+    /// Load the runtime into an untraced program, for traced plugins that it loads
+    #[arg(long)]
+    pub preload: bool,
+    /// The program has no traced functions itself, but starts a traced program
+    #[arg(long)]
+    pub launcher: bool,
+    /// Count only in the program itself, not in its child processes
+    #[arg(long)]
+    pub no_follow: bool,
+    #[command(flatten)]
+    pub symbols: SymbolArguments,
+    /// Process that counts, as `everycall ps` lists it
+    #[arg(value_name = "PID", value_parser = counted_pid, conflicts_with = "command", required_unless_present = "command")]
+    pub pid: Option<u32>,
+    /// The program and its arguments, behind --
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
 }
 
 /// `report`.
@@ -794,7 +842,7 @@ pub struct ExportArguments {
 }
 
 /// Which calls are shown.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Default, Args)]
 #[command(next_help_heading = "Filters")]
 pub struct FilterArguments {
     /// Processes, such as 1234 or 1234,1240
@@ -1007,6 +1055,12 @@ fn file_age(text: &str) -> Result<u64, String> {
 }
 
 /// From which duration on calls are recorded.
+fn counted_pid(text: &str) -> Result<u32, String> {
+    text.parse().map_err(|_| {
+        format!("it is not a process id; a program stands behind --, as in: everycall count -- {text}")
+    })
+}
+
 fn min_duration(text: &str) -> Result<u64, String> {
     dropped::parse(text.as_bytes()).ok_or_else(|| {
         let too_long = parse_time(text).is_ok();

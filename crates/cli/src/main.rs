@@ -20,6 +20,7 @@
 mod arguments;
 mod control;
 mod core;
+mod count;
 mod counters;
 mod cull;
 mod exit_code;
@@ -135,6 +136,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Ps(arguments) => ps::run(&arguments),
         Verb::GdbScript => gdb::print_script(),
         Verb::Info(arguments) => info::run(arguments),
+        Verb::Count(arguments) => count::run(*arguments),
         Verb::Cull(arguments) => cull::run(&arguments),
         Verb::Replay(arguments) => replay::run(arguments),
         Verb::Report(arguments) => report::run(*arguments),

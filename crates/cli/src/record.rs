@@ -14,7 +14,8 @@ use everycall_io::outfile::{MODE_PRIVATE, OutFile};
 use everycall_io::say;
 use everycall_kit::PRELOAD_LIBRARY;
 use everycall_recorder::{
-    Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, die_of, find_program, start,
+    Ended, Launch, MinDuration, Options, Recorder, Stream, Summary, TraceWriter, Unrecorded, die_of,
+    find_program, start,
 };
 use everycall_triggers::Rate;
 use everycall_units::Size;
@@ -56,7 +57,7 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
         ring_size: ring_size(arguments.ring_size),
         follow: !arguments.no_follow,
         stream,
-        min_duration: min_duration(&arguments)?,
+        unrecorded: unrecorded(&arguments)?,
     };
     let (triggers, outcome) = triggers::prepare(&arguments, &output)?.unzip();
     let recorder = Recorder::with_triggers(options, triggers)?;
@@ -105,14 +106,18 @@ pub fn run(arguments: RecordArguments) -> Result<ExitCode, Failure> {
     Ok(end_as(status))
 }
 
-/// From which duration on calls are recorded, where the options say so.
-fn min_duration(arguments: &RecordArguments) -> Result<Option<MinDuration>, Failure> {
+/// Which calls are counted and not recorded, as the options say.
+fn unrecorded(arguments: &RecordArguments) -> Result<Unrecorded, Failure> {
+    if arguments.only_counts {
+        return Ok(Unrecorded::Everything);
+    }
     let Some(nanoseconds) = arguments.min_duration.filter(|nanoseconds| *nanoseconds > 0) else {
-        return Ok(None);
+        return Ok(Unrecorded::Nothing);
     };
     // Whoever looks for entries and percentiles doesn't see the calls that are dropped.
     triggers::refuse_short(&arguments.triggers.trigger)?;
-    Ok(Some(MinDuration { nanoseconds, ticks: Rate::measure().ticks(nanoseconds).clamp(1, TICKS_MAX) }))
+    let ticks = Rate::measure().ticks(nanoseconds).clamp(1, TICKS_MAX);
+    Ok(Unrecorded::Short(MinDuration { nanoseconds, ticks }))
 }
 
 /// Refuses an output that would take the place of the program, or of another one that the command

@@ -142,6 +142,10 @@ pub fn explain_emptiness(
         say!("everycall: no label in {trace} is named `{}`; `everycall info {trace}` lists them", label.name);
     } else if (0..view.threads().len()).any(|thread| view.timeline(thread).next().is_some()) {
         say!("everycall: no call in {trace} matches the filter options; remove some of them");
+    } else if !view.trace().counts().is_empty() {
+        say!(
+            "everycall: the calls in {trace} were counted, not recorded; `everycall report {trace}` shows them"
+        );
     } else {
         say!("everycall: {trace} contains no calls; `everycall info {trace}` shows what was recorded");
     }

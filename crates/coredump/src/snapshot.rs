@@ -291,8 +291,8 @@ impl<'a> Snapshot<'a> {
             summary.threads.push(ring.summary(&record, self.reached.ticks, nanoseconds));
         }
         dropped.add_to(summary);
-        if let Some([record, functions]) = dropped.chunk(SNAPSHOT) {
-            file.chunk(chunk::DROPPED, &[&record, &functions])?;
+        if let Some((kind, [record, functions])) = dropped.chunk(SNAPSHOT) {
+            file.chunk(kind, &[&record, &functions])?;
         }
         Ok(())
     }

@@ -1,5 +1,6 @@
-//! Short calls that are dropped: how many there were of each function, as both sides see it in the
-//! arena.
+//! Calls that are counted and not recorded: how many there were of each function, as both sides see
+//! it in the arena. These are the short calls, which are dropped, or, in a process that only counts,
+//! all calls.
 //!
 //! ```text
 //! dropped_offset of the arena's header
@@ -14,6 +15,9 @@
 //! each call, so the sums are right wherever it is interrupted. A slot's next thread continues the
 //! same array. The arrays are address space; only used parts take memory.
 //!
+//! In a process that only counts ([`DroppedHeader::counting`]), a function gets its place with its
+//! first call. The functions that find none share the last one, [`OTHERS`]; place 0 is unused.
+//!
 //! Code offsets may be given to another module. Its functions get places of their own; by the time
 //! of its first short call, a place's function is known.
 
@@ -23,6 +27,8 @@ use crate::wire::{PAGE, wire_struct};
 pub const FUNCTIONS: u32 = 1 << 14;
 /// Where the functions begin, from the header.
 const FUNCTIONS_OFFSET: u64 = PAGE;
+/// In a process that only counts: the place of all functions that found none.
+pub const OTHERS: u32 = FUNCTIONS - 1;
 /// Bytes of the header and the functions.
 pub(crate) const TABLE_SIZE: u64 = FUNCTIONS_OFFSET + FUNCTIONS as u64 * size_of::<DroppedFunction>() as u64;
 /// Bytes of a slot's counts.
@@ -51,8 +57,10 @@ wire_struct! {
         pub is_full: u32,
         /// The highest threshold so far, in nanoseconds.
         pub highest_ns: u64,
+        /// One of [`counting`]; set before the process begins.
+        pub counting: u32,
         /// Zero.
-        pub reserved: [u64; 4],
+        pub reserved: [u32; 7],
     }
 }
 
@@ -65,6 +73,23 @@ wire_struct! {
         pub reserved: u32,
         /// When its first short call ended.
         pub ticks: u64,
+    }
+}
+
+/// [`DroppedHeader::counting`]: what becomes of calls.
+pub mod counting {
+    /// They are recorded, but for short ones.
+    pub const OFF: u32 = 0;
+    /// They are counted, and not recorded.
+    pub const CALLS: u32 = 1;
+}
+
+/// Reads what `EVERYCALL_COUNT` says: one of [`counting`].
+#[must_use]
+pub fn parse_counting(text: &[u8]) -> Option<u32> {
+    match text {
+        b"calls" => Some(counting::CALLS),
+        _ => None,
     }
 }
 

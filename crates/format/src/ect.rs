@@ -165,6 +165,9 @@ pub mod chunk {
     /// [`super::SessionRecord`], then its one or two [site sets](crate::site_set): before the
     /// snapshot. Since version 2.8.
     pub const SESSION: u32 = 20;
+    /// [`super::CountsRecord`], then [`super::ArrayHeader`] and [`super::CountedCalls`]: behind its
+    /// snapshot. Since version 2.8.
+    pub const COUNTS: u32 = 21;
     /// [`super::EndRecord`]: the file is whole.
     pub const END: u32 = 15;
 }
@@ -561,6 +564,38 @@ wire_struct! {
         /// When its first short call ended: by that it is known which module the code offset is in.
         pub ticks: u64,
         /// Calls that were dropped.
+        pub calls: u64,
+    }
+}
+
+wire_struct! {
+    /// What a process that counts calls, and doesn't record them, had counted when a snapshot was
+    /// taken.
+    pub struct CountsRecord [48] {
+        /// Number of the snapshot.
+        pub snapshot: u32,
+        /// One of [`crate::dropped::counting`].
+        pub counting: u32,
+        /// Calls that were counted, of all functions.
+        pub calls: u64,
+        /// Calls of these whose functions aren't known, because there was no room to count them.
+        pub others: u64,
+        /// Zero.
+        pub reserved: [u64; 3],
+    }
+}
+
+wire_struct! {
+    /// The calls of one function that were counted in one thread slot.
+    pub struct CountedCalls [24] {
+        /// Code offset of its entries.
+        pub code: u32,
+        /// The thread slot.
+        pub slot: u32,
+        /// When its first call in the process was counted: by that it is known which module the
+        /// code offset is in.
+        pub ticks: u64,
+        /// Calls, in the slot's threads so far.
         pub calls: u64,
     }
 }

@@ -14,6 +14,9 @@ pub const START: &str = "EVERYCALL_START";
 /// [dropped](crate::dropped).
 pub const MIN_DURATION: &str = "EVERYCALL_MIN_DURATION";
 
+/// `calls`: calls are counted, and not recorded: see [`crate::dropped::counting`].
+pub const COUNT: &str = "EVERYCALL_COUNT";
+
 /// The limit on the cost of tracing, as a share of the CPU time that the program takes without
 /// tracing: see [`crate::budget`].
 pub const BUDGET: &str = "EVERYCALL_BUDGET";

@@ -32,6 +32,9 @@ pub const SLOW_FRAME_SIZE: usize = 288;
 /// Bytes that the runtime keeps for each thread in thread-local memory. Hooks read the first word.
 pub const THREAD_SLOT_SIZE: usize = 40;
 
+/// Where the thread-local memory names the control block of the thread's own stack.
+pub const THREAD_HOME: usize = 8;
+
 /// The set of signals that are blocked in the slow path: all except `SIGSYS`. If a seccomp filter
 /// traps one of our system calls, the program's handler answers it. If that signal were blocked,
 /// the trap would end the program.
@@ -50,9 +53,12 @@ pub mod slow {
     pub const BODY: u32 = 2;
     /// The hook has raised the top of the open-call stack by one entry without filling it.
     pub const PUSHED: u32 = 4;
+    /// An entry that is to be counted and not recorded.
+    pub const COUNT: u32 = 8;
 }
 
-/// The functions whose short calls are counted, by their code offsets. It is private memory of the
+/// The functions whose calls are counted and not recorded, by their code offsets. (Where all calls
+/// are, hooks find them by [`ModuleDescriptor::places`].) It is private memory of the
 /// process: each entry holds a code offset in its lower half and a place among the counts in its
 /// upper half. A function stands at the first free entry from its hash on; there is no hole before
 /// it. All zero is an empty map.
@@ -81,6 +87,12 @@ pub mod short_map {
     pub const SHIFT: u32 = u32::BITS - HASHES.ilog2();
 }
 
+/// [`ModuleDescriptor::on`]: calls are counted and not recorded. A process has it in all its modules
+/// that are on, or in none.
+pub const COUNTS: u64 = 2;
+/// [`ModuleDescriptor::on`]: all calls are counted.
+pub const COUNT_ALL: u64 = COUNTS | 1;
+
 /// A traced object. It is blank in the object's zeroed memory. Its initialiser fills in what the
 /// object knows, and the runtime fills in the rest when it registers the object.
 #[repr(C)]
@@ -92,9 +104,13 @@ pub struct ModuleDescriptor {
     pub bias_entry: AtomicU32,
     /// The same for exits, including the exit bit.
     pub bias_exit: AtomicU32,
-    /// What hooks that are always called (`__fentry__`, `__cyg_profile`) record: 0 nothing, 1
-    /// everything, otherwise functions that are set in the bits at this address, one for each byte
-    /// of the object. The bits stay as long as the object is loaded.
+    /// What hooks that are always called (`__fentry__`, `__cyg_profile`) do:
+    ///
+    /// - 0: nothing;
+    /// - 1: record everything;
+    /// - [`COUNT_ALL`]: count everything;
+    /// - otherwise: record functions that are set in the bits at this address, one for each byte of
+    ///   the object; with [`COUNTS`] in it, count them. The bits stay as long as the object is loaded.
     pub on: AtomicU64,
     /// The runtime's slow path.
     pub slow: AtomicU64,
@@ -123,6 +139,13 @@ pub struct ModuleDescriptor {
     /// The object's hook for tail exits of armed functions, which always takes the slow path. (In
     /// objects of older versions it is the exit hook.)
     pub tail_exit_hook: AtomicU64,
+    /// The object's entry hook in processes that count.
+    pub count_hook: AtomicU64,
+    /// There, what added to the address that a function's entry hook gets is that of a `u32`: where
+    /// the function's count is, in bytes from the beginning of a thread's counts. 0: it has none yet.
+    /// (The addresses of two functions are at least five bytes apart, as there is the call of a hook
+    /// in each, so these words don't overlap.)
+    pub places: AtomicU64,
 }
 
 /// A callback of the program that takes bytes: `(context, bytes, count)`. If it returns anything

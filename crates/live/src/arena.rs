@@ -14,7 +14,7 @@ use everycall_format::arena::{
     PinnerEntry, ThreadHeader, thread_state,
 };
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
-use everycall_format::dropped::{DroppedHeader, TICKS_MAX};
+use everycall_format::dropped::{DroppedHeader, TICKS_MAX, counting};
 use everycall_format::event::WORD_SIZE;
 use everycall_recorder::clock;
 use everycall_ring::Pool;
@@ -299,6 +299,13 @@ impl LiveArena {
             bytes.iter_mut().zip(&found).for_each(|(to, from)| *to = *from);
             found.len() == bytes.len()
         })
+    }
+
+    /// Whether the process counts its calls and doesn't record them.
+    #[must_use]
+    pub fn is_counting(&self) -> bool {
+        let header: Option<DroppedHeader> = read(&self.mapping, self.layout.dropped_offset);
+        header.is_some_and(|header| header.counting != counting::OFF)
     }
 
     /// Whether short calls are dropped.

@@ -160,8 +160,8 @@ impl Snapshot<'_> {
         }
         self.write_threads(&mut file, &mut summary, SNAPSHOT, reason::REQUEST)?;
         dropped.add_to(&mut summary);
-        if let Some([record, functions]) = dropped.chunk(SNAPSHOT) {
-            file.chunk(chunk::DROPPED, &[&record, &functions])?;
+        if let Some((kind, [record, functions])) = dropped.chunk(SNAPSHOT) {
+            file.chunk(kind, &[&record, &functions])?;
         }
         let mut warnings = Vec::new();
         images::deleted(self.arena.process().pid, &modules, &mut warnings, |module, bytes| {

@@ -1,9 +1,9 @@
-//! Short calls that were dropped.
+//! Calls that were counted and not recorded: short ones, or all.
 
 use everycall_format::event::{ESCAPE_FIRST, EXIT};
 use everycall_format::{Wire, ect};
 
-use crate::model::{Dropped, DroppedCalls, Recording};
+use crate::model::{CountedCalls, Counts, Dropped, DroppedCalls, Recording};
 use crate::payload::{Array, TABLE_MAX};
 
 /// Adds what the process with index `process` has dropped. `Err` says what is wrong with the
@@ -36,6 +36,35 @@ pub(crate) fn read_dropped(
     if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
 }
 
+/// Adds what the process with index `process` has counted. `Err` says what is wrong with the
+/// payload.
+pub(crate) fn read_counts(
+    bytes: &[u8],
+    process: usize,
+    recording: &mut Recording,
+) -> Result<(), &'static str> {
+    let record = ect::CountsRecord::read(bytes).ok_or("it is too short")?;
+    if recording.counts.len() >= TABLE_MAX {
+        return Err("too many processes have counts");
+    }
+    let array = bytes.get(ect::CountsRecord::SIZE..).and_then(Array::parse::<ect::CountedCalls>);
+    let array = array.ok_or("its array's header is cut or has too small entries")?;
+    let functions = array.iter::<ect::CountedCalls>().map(|function| CountedCalls {
+        offset: Some(function.code & !EXIT).filter(|code| *code < ESCAPE_FIRST),
+        slot: function.slot,
+        ticks: function.ticks,
+        calls: function.calls,
+    });
+    recording.counts.push(Counts {
+        snapshot: record.snapshot,
+        process,
+        calls: record.calls,
+        others: record.others,
+        functions: functions.collect(),
+    });
+    if array.is_cut { Err("its array has fewer entries than it says") } else { Ok(()) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -44,6 +73,25 @@ mod tests {
         let mut bytes = vec![0; T::SIZE];
         value.write(&mut bytes);
         bytes
+    }
+
+    #[test]
+    fn counts_that_are_cut_are_read_up_to_there() {
+        let record = ect::CountsRecord { calls: 9, others: 2, ..Default::default() };
+        let array = ect::ArrayHeader { entry_size: ect::CountedCalls::SIZE as u32, count: 2 };
+        let one = ect::CountedCalls { code: 0x1000, slot: 1, ticks: 5, calls: 4 };
+        let other = ect::CountedCalls { code: u32::MAX, slot: 2, ticks: 6, calls: 3 };
+        let whole = [bytes(&record), bytes(&array), bytes(&one), bytes(&other)].concat();
+        for end in 0..whole.len() {
+            let mut recording = Recording::default();
+            assert!(read_counts(&whole[..end], 0, &mut recording).is_err(), "{end}");
+        }
+        let mut recording = Recording::default();
+        read_counts(&whole, 3, &mut recording).unwrap();
+        let counts = &recording.counts[0];
+        assert_eq!((counts.process, counts.calls, counts.others), (3, 9, 2));
+        let found: Vec<_> = counts.functions.iter().map(|one| (one.offset, one.slot, one.calls)).collect();
+        assert_eq!(found, [(Some(0x1000), 1, 4), (None, 2, 3)]);
     }
 
     #[test]

@@ -319,6 +319,7 @@ fn chunk_name(kind: u32) -> &'static str {
         chunk::TRIGGERS => "triggers",
         chunk::KEPT => "facts of a kept call",
         chunk::DROPPED => "counts of dropped calls",
+        chunk::COUNTS => "counts of calls",
         chunk::SESSION => "what a session asked for",
         chunk::END => "last facts",
         _ => "contents of an unknown chunk",

@@ -360,7 +360,10 @@ impl Indexer {
         if chunk.kind == chunk::MODULE_IMAGE {
             return self.image(file, chunk, warnings);
         }
-        if !matches!(chunk.kind, chunk::META..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::END) {
+        if !matches!(
+            chunk.kind,
+            chunk::META..=chunk::KEPT | chunk::DROPPED | chunk::SESSION | chunk::COUNTS | chunk::END
+        ) {
             if self.unknown.len() < 16 || self.unknown.contains_key(&chunk.kind) {
                 *self.unknown.entry(chunk.kind).or_default() += 1;
             }
@@ -465,6 +468,10 @@ impl Indexer {
             chunk::DROPPED => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
                 dropped::read_dropped(bytes, process, recording)?;
+            }
+            chunk::COUNTS => {
+                let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;
+                dropped::read_counts(bytes, process, recording)?;
             }
             chunk::SESSION => {
                 let process = self.processes.index(chunk.process).ok_or(PROCESSES)?;

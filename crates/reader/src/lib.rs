@@ -40,9 +40,9 @@ pub use arena::ArenaImage;
 pub use error::{Error, Found, Warning};
 pub use file::TraceFile;
 pub use model::{
-    Child, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet, KeptCall, Meta, Module, OpenCall,
-    Origin, Process, ProcessEnd, Reason, Recording, SegmentCursor, Session, Snapshot, Source, Tail, Thread,
-    ThreadKey, Trigger,
+    Child, CountedCalls, Counts, Dropped, DroppedCalls, Ending, FunctionRanges, FunctionSet, KeptCall, Meta,
+    Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, SegmentCursor, Session, Snapshot,
+    Source, Tail, Thread, ThreadKey, Trigger,
 };
 pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

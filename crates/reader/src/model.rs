@@ -31,6 +31,8 @@ pub struct Recording {
     pub kept: Vec<KeptCall>,
     /// Short calls that were dropped, by process and snapshot.
     pub dropped: Vec<Dropped>,
+    /// Calls that were counted and not recorded, by process and snapshot.
+    pub counts: Vec<Counts>,
     /// What one session requested, if the file was written by `everycall trace`: all other calls of
     /// its process are left out.
     pub session: Option<Session>,
@@ -418,6 +420,34 @@ pub struct Dropped {
     pub calls: u64,
     /// The same by function.
     pub functions: Vec<DroppedCalls>,
+}
+
+/// The calls of a process that were counted, and not recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// [`Snapshot::number`](crate::Snapshot::number) of the snapshot at which they were read.
+    pub snapshot: u32,
+    /// Index in [`Recording::processes`].
+    pub process: usize,
+    /// Calls, of all functions.
+    pub calls: u64,
+    /// Calls of these whose functions aren't known, because there was no room to count them.
+    pub others: u64,
+    /// The rest, by function and thread slot.
+    pub functions: Vec<CountedCalls>,
+}
+
+/// The calls of a function that were counted in a thread slot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedCalls {
+    /// Code offset of its entries; `None` if that makes no sense.
+    pub offset: Option<u32>,
+    /// [`ThreadFacts::slot`](crate::ThreadFacts) of the threads that made them.
+    pub slot: u32,
+    /// When its first call was counted: the offset is that of a module that was loaded then.
+    pub ticks: u64,
+    /// Calls.
+    pub calls: u64,
 }
 
 /// The calls of a function that were dropped.

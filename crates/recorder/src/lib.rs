@@ -37,7 +37,7 @@ mod sys;
 mod tree;
 
 pub use everycall_tracefile::{Child, Summary, ThreadSummary};
-pub use memory::arena::{Arena, MinDuration};
+pub use memory::arena::{Arena, MinDuration, Unrecorded};
 pub use memory::capacity::Stream;
 pub use memory::contents::{ArenaContents, ArenaFront};
 pub use memory::scan;

@@ -15,7 +15,7 @@ use everycall_format::event::{call_word, kind, payload_word, record_word};
 use everycall_format::trigger::{TriggerHeader, TriggeredCall, call_at, call_state};
 use everycall_tracefile::{ChunkWriter, Runs};
 
-use crate::memory::arena::Arena;
+use crate::memory::arena::{Arena, Unrecorded};
 use crate::memory::capacity::{Capacity, Stream};
 use crate::memory::open_calls::OpenCallBudget;
 use crate::memory::scan::Scan;
@@ -174,7 +174,7 @@ fn look(arena: &Arc<Arena>, out: &mut Vec<u8>) {
 #[test]
 fn an_arena_that_is_written_over() {
     let stream = Stream { stall: true, memory: 1 << 20 };
-    let capacity = Capacity::find(RING_SIZE_MIN, Some(stream), Some(1 << 20), None).unwrap();
+    let capacity = Capacity::find(RING_SIZE_MIN, Some(stream), Some(1 << 20), Unrecorded::Nothing).unwrap();
     for seed in 1..=60 {
         let begin = Instant::now();
         let arena = Arc::new(capacity.arena().unwrap());

@@ -1,8 +1,8 @@
 //! A whole recording, ready to be shown.
 
 use everycall_reader::{
-    Child, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Session, Snapshot, Source,
-    ThreadKey, Trigger, Warning,
+    Child, Counts, Dropped, Error, KeptCall, Meta, Module, Process, ProcessEnd, Recording, Session, Snapshot,
+    Source, ThreadKey, Trigger, Warning,
 };
 
 use crate::clock::{Clock, ClockQuality};
@@ -141,6 +141,12 @@ impl<'a> Trace<'a> {
         &self.source.recording().kept
     }
 
+    /// Calls that were counted and not recorded.
+    #[must_use]
+    pub fn counts(&self) -> &[Counts] {
+        &self.source.recording().counts
+    }
+
     /// Short calls that were dropped.
     #[must_use]
     pub fn dropped(&self) -> &[Dropped] {
@@ -271,6 +277,7 @@ fn thread_info(
         process: recording.snapshots[key.snapshot].process,
         pid: thread.pid,
         tid: thread.tid,
+        slot: (thread.slot, thread.generation),
         name: thread.name_lossy().into_owned(),
         start_ns: clock.ns(thread.start_ticks),
         reach: scan.reach_ticks.map(|(first, last)| (clock.ns(first), clock.ns(last))),

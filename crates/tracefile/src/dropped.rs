@@ -1,9 +1,9 @@
-//! Short calls that were dropped: counts of an arena, and their chunk.
+//! Calls that were counted and not recorded: counts of an arena, and their chunk.
 
 use everycall_format::Wire;
 use everycall_format::arena::ArenaHeader;
-use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
-use everycall_format::ect::{DroppedCalls, DroppedRecord};
+use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
+use everycall_format::ect::{CountedCalls, CountsRecord, DroppedCalls, DroppedRecord, chunk};
 use everycall_format::event::WORD_SIZE;
 
 use crate::chunk_writer::{array, bytes_of};
@@ -16,6 +16,10 @@ pub struct Dropped {
     /// Of all functions, by thread slot.
     slots: Vec<u64>,
     functions: Vec<DroppedCalls>,
+    /// In a process that only counts: by function and slot.
+    counted: Vec<CountedCalls>,
+    /// Calls of functions that found no place, there.
+    others: u64,
 }
 
 impl Dropped {
@@ -28,7 +32,8 @@ impl Dropped {
         let Some(header) = header.and_then(|()| DroppedHeader::read(&bytes)) else {
             return Dropped::default();
         };
-        if header.highest_ns == 0 {
+        let is_counting = header.counting != counting::OFF;
+        if header.highest_ns == 0 && !is_counting {
             return Dropped::default();
         }
         let places = header.places.clamp(1, FUNCTIONS);
@@ -44,23 +49,42 @@ impl Dropped {
                 ..DroppedCalls::default()
             })
             .collect();
-        let mut sums = Vec::new();
+        let (mut sums, mut counted, mut others) = (Vec::new(), Vec::new(), 0_u64);
         let mut counts = vec![0; places as usize * WORD_SIZE];
         for slot in 0..slots.min(layout.thread_capacity) {
             let at = layout.dropped_counts_at(slot);
             let mut sum = [0; WORD_SIZE];
-            let sum = if read(at, &mut sum) { u64::from_le_bytes(sum) } else { 0 };
-            sums.push(sum);
-            if sum == 0 || !read(at, &mut counts) {
+            let first = if read(at, &mut sum) { u64::from_le_bytes(sum) } else { 0 };
+            if first == 0 && !is_counting || !read(at, &mut counts) {
+                sums.push(first);
                 continue;
             }
-            let counts = counts.as_chunks::<WORD_SIZE>().0.iter().skip(1);
-            for (function, count) in functions.iter_mut().zip(counts) {
-                function.calls = function.calls.saturating_add(u64::from_le_bytes(*count));
+            let mut counts = counts.as_chunks::<WORD_SIZE>().0.iter().map(|count| u64::from_le_bytes(*count));
+            let mut sum = counts.next().unwrap_or(0);
+            if is_counting {
+                let mut count = [0; WORD_SIZE];
+                let at = at + u64::from(OTHERS) * WORD_SIZE as u64;
+                sum = if read(at, &mut count) { u64::from_le_bytes(count) } else { 0 };
+                others = others.saturating_add(sum);
             }
+            for (function, calls) in functions.iter_mut().zip(counts) {
+                function.calls = function.calls.saturating_add(calls);
+                if is_counting && calls > 0 {
+                    sum = sum.saturating_add(calls);
+                    let DroppedCalls { code, ticks, .. } = *function;
+                    counted.push(CountedCalls { code, slot, ticks, calls });
+                }
+            }
+            sums.push(sum);
         }
         functions.retain(|function| function.calls > 0);
-        Dropped { header, slots: sums, functions }
+        Dropped { header, slots: sums, functions, counted, others }
+    }
+
+    /// Whether the process counts its calls and doesn't record them.
+    #[must_use]
+    pub fn is_counting(&self) -> bool {
+        self.header.counting != counting::OFF
     }
 
     /// Whether calls are dropped, or were.
@@ -75,21 +99,36 @@ impl Dropped {
         self.slots.get(slot as usize).copied().unwrap_or(0)
     }
 
-    /// Calls that were dropped.
+    /// Calls that were dropped or counted.
     #[must_use]
     pub fn calls(&self) -> u64 {
-        self.functions.iter().map(|function| function.calls).fold(0, u64::saturating_add)
+        self.functions.iter().map(|function| function.calls).fold(self.others, u64::saturating_add)
     }
 
     /// Adds the counts to a report.
     pub fn add_to(&self, summary: &mut Summary) {
+        if self.is_counting() {
+            summary.counted = Some(summary.counted.unwrap_or(0).saturating_add(self.calls()));
+            return;
+        }
         summary.dropped = summary.dropped.saturating_add(self.calls());
         summary.min_duration_ns = summary.min_duration_ns.max(self.header.highest_ns);
     }
 
-    /// The parts of a DROPPED chunk of snapshot number `snapshot`; `None` if no calls are dropped.
+    /// The kind of the chunk that has the counts of snapshot number `snapshot`, and its parts; `None`
+    /// if calls are neither dropped nor counted.
     #[must_use]
-    pub fn chunk(&self, snapshot: u32) -> Option<[Vec<u8>; 2]> {
+    pub fn chunk(&self, snapshot: u32) -> Option<(u32, [Vec<u8>; 2])> {
+        if self.is_counting() {
+            let record = CountsRecord {
+                snapshot,
+                counting: self.header.counting,
+                calls: self.calls(),
+                others: self.others,
+                ..CountsRecord::default()
+            };
+            return Some((chunk::COUNTS, [bytes_of(&record), array(&self.counted)]));
+        }
         let record = DroppedRecord {
             snapshot,
             is_full: u32::from(self.header.is_full != 0),
@@ -98,7 +137,7 @@ impl Dropped {
             calls: self.calls(),
             ..DroppedRecord::default()
         };
-        self.is_there().then(|| [bytes_of(&record), array(&self.functions)])
+        self.is_there().then(|| (chunk::DROPPED, [bytes_of(&record), array(&self.functions)]))
     }
 }
 
@@ -150,7 +189,7 @@ mod tests {
         let found: Vec<_> =
             dropped.functions.iter().map(|function| (function.code, function.calls)).collect();
         assert_eq!(found, [(0x1000, 5), (0x2000, 13)]);
-        assert!(dropped.chunk(0).is_some());
+        assert!(dropped.chunk(0).is_some_and(|(kind, _)| kind == chunk::DROPPED));
         assert!(Dropped::read(&layout, 2, |_, _| false).chunk(0).is_none());
     }
 

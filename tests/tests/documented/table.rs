@@ -350,6 +350,30 @@ pub const TABLE: &[(&str, Run)] = &[
         So("everycall resolve --only 'handle*' -o only.ecs ./server && EVERYCALL_ONLY=only.ecs ./server 10"),
     ),
     ("nsenter --target PID --net everycall enable PID ...", Not("needs a container")),
+    // Counts.
+    ("everycall count -- ./app", So("everycall count -- ./server 10")),
+    ("everycall count -o app.ect -- ./app", So("everycall count -o counts.ect -- ./server 10")),
+    (
+        "everycall merge --sum -o all.ecp old.ect new.ect",
+        So(
+            "everycall count -o counts.ect -- ./server 10 && everycall merge --sum -o all.ecp counts.ect counts.ect",
+        ),
+    ),
+    ("EVERYCALL_COUNT=calls ./server", So("EVERYCALL_COUNT=calls ./server 10")),
+    ("EVERYCALL_COUNT=calls", So("EVERYCALL_COUNT=calls ./server 10")),
+    (
+        "everycall count PID",
+        So(
+            "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; everycall count $server | grep -q handle; kill $server",
+        ),
+    ),
+    (
+        "everycall count PID --every 1s",
+        So(
+            "EVERYCALL_COUNT=calls ./server 100000 & server=$!; sleep 0.3; timeout 2 everycall count $server --every 1s | grep -q handle; kill $server",
+        ),
+    ),
+    ("everycall count --only 'handle*' -- ./app", So("everycall count --only 'handle*' -- ./server 10")),
     // Reports.
     (
         "everycall report --callers F app.ect",

@@ -74,6 +74,11 @@ impl Functions {
         self.all.get(number as usize)
     }
 
+    /// The number of the function with this identity, if it is there.
+    pub(crate) fn find(&self, identity: &FunctionIdentity) -> Option<FunctionNumber> {
+        self.numbers.get(identity).copied()
+    }
+
     /// The number of a function, which is added if it is new.
     pub fn number(&mut self, function: Function) -> FunctionNumber {
         if let Some(&number) = self.numbers.get(&function.identity) {

@@ -6,10 +6,12 @@
 //! sums       what is added up of calls;  sketch: their durations, with percentiles within 1 %
 //! table      sums by group;  group: by what;  tree: by path
 //! focus      the functions of a question: edges (callers and callees), slowest, explain
+//! counted    calls that were counted and not recorded
 //! notes      what is missing in the numbers
 //! stored     profiles in files
 //! ```
 
+mod counted;
 mod edges;
 mod explain;
 mod focus;
@@ -214,7 +216,10 @@ impl Profile {
                 walk::walk(view, filter, label, functions, notes, &mut table);
             }
         }
-        *traces += 1;
+        let Profile { grouping, functions, cells, notes, traces, .. } = self;
+        let target = counted::Target { grouping, number: *traces, functions, cells, notes };
+        counted::add(target, view, filter);
+        self.traces += 1;
         self.settle();
     }
 
@@ -249,6 +254,37 @@ impl Profile {
         }
         let sum = |of: fn(&Sums) -> u64| self.cells.all.iter().map(|cell| of(&cell.sums)).sum();
         (self.calls, self.unwound) = (sum(|sums| sums.calls), sum(|sums| sums.unwound));
+    }
+
+    /// Whether its calls were counted and not recorded: it has no times.
+    #[must_use]
+    pub fn is_untimed(&self) -> bool {
+        self.calls > 0 && self.cells.all.iter().all(|cell| cell.sums.untimed == cell.sums.calls)
+    }
+
+    /// The calls that came since an earlier reading of the same process. Times are left out.
+    #[must_use]
+    pub fn since(&self, before: &Profile) -> Profile {
+        let mut since = Profile::by(self.grouping.clone());
+        let calls_before = |key: &Key| {
+            let key = match key {
+                Key::Function(number) => {
+                    let identity = &self.functions.get(*number)?.identity;
+                    Key::Function(before.functions.find(identity)?)
+                }
+                key => key.clone(),
+            };
+            before.cells.get(&key).map(|sums| sums.calls)
+        };
+        for cell in &self.cells.all {
+            let calls = cell.sums.calls.saturating_sub(calls_before(&cell.key).unwrap_or(0));
+            if calls > 0 {
+                since.cells.add(cell.key.clone(), &Sums { calls, untimed: calls, ..Sums::default() });
+            }
+        }
+        since.functions = self.functions.clone();
+        since.settle();
+        since
     }
 
     /// By what it is grouped.

@@ -16,6 +16,11 @@ pub struct Notes {
     pub too_deep: u64,
     /// Short calls that were dropped while this was recorded: they are in no other number.
     pub dropped_short: u64,
+    /// Calls that were counted and not recorded, and that are in no other number, as they can't be
+    /// filtered or grouped as was asked for.
+    pub counted_only: u64,
+    /// Counted calls whose functions aren't known: they are in no other number.
+    pub counted_others: u64,
     /// Threads whose beginning was overwritten.
     pub beginning_overwritten: u64,
     /// Times that recording was off in a thread.
@@ -42,37 +47,43 @@ impl Notes {
     }
 
     /// What the numbers are called in outputs for programs.
-    pub const NAMES: [&'static str; 7] = [
+    pub const NAMES: [&'static str; 9] = [
         "lost_events",
         "losses_not_counted",
         "orphan_exits",
         "calls_too_deep",
         "dropped_short_calls",
+        "counted_calls_left_out",
+        "counted_calls_of_unknown_functions",
         "threads_beginning_overwritten",
         "gaps",
     ];
 
     /// All numbers, in the order of [`Notes::NAMES`].
     #[must_use]
-    pub fn numbers(&self) -> [u64; 7] {
+    pub fn numbers(&self) -> [u64; 9] {
         [
             self.lost,
             self.losses_uncounted,
             self.orphan_exits,
             self.too_deep,
             self.dropped_short,
+            self.counted_only,
+            self.counted_others,
             self.beginning_overwritten,
             self.gaps,
         ]
     }
 
-    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 7] {
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 9] {
         [
             &mut self.lost,
             &mut self.losses_uncounted,
             &mut self.orphan_exits,
             &mut self.too_deep,
             &mut self.dropped_short,
+            &mut self.counted_only,
+            &mut self.counted_others,
             &mut self.beginning_overwritten,
             &mut self.gaps,
         ]

@@ -22,6 +22,8 @@ pub struct Sums {
     pub tail_calls: u64,
     /// Of these, calls that took at most the time that is counted: with their tail calls, into what isn't traced or not known.
     pub at_most: u64,
+    /// Of these, calls that were counted and not recorded: nothing else is known of them.
+    pub untimed: u64,
     /// Nanoseconds in the calls and what they called; calls within another call of the same group add nothing.
     pub total_ns: u64,
     /// Nanoseconds in the calls without what they called.
@@ -113,13 +115,24 @@ impl Sums {
     }
 
     /// All numbers but the sketches, in a fixed order: see [`Sums::NAMES`].
-    pub(crate) fn numbers(&self) -> [u64; 9] {
+    pub(crate) fn numbers(&self) -> [u64; 10] {
         let Sums { calls, unwound, truncated, ended_earlier, tail_calls, total_ns, own_ns, .. } = *self;
         let untraced_ns = self.untraced_at_most_ns;
-        [calls, unwound, truncated, ended_earlier, tail_calls, self.at_most, total_ns, own_ns, untraced_ns]
+        [
+            calls,
+            unwound,
+            truncated,
+            ended_earlier,
+            tail_calls,
+            self.at_most,
+            total_ns,
+            own_ns,
+            untraced_ns,
+            self.untimed,
+        ]
     }
 
-    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 9] {
+    pub(crate) fn numbers_mut(&mut self) -> [&mut u64; 10] {
         [
             &mut self.calls,
             &mut self.unwound,
@@ -130,11 +143,12 @@ impl Sums {
             &mut self.total_ns,
             &mut self.own_ns,
             &mut self.untraced_at_most_ns,
+            &mut self.untimed,
         ]
     }
 
     /// What the numbers are called in outputs for programs.
-    pub const NAMES: [&'static str; 9] = [
+    pub const NAMES: [&'static str; 10] = [
         "calls",
         "unwound",
         "truncated",
@@ -144,5 +158,6 @@ impl Sums {
         "total_ns",
         "own_ns",
         "untraced_at_most_ns",
+        "untimed",
     ];
 }

@@ -40,6 +40,10 @@ impl Cells {
         place
     }
 
+    pub(crate) fn get(&self, key: &Key) -> Option<&Sums> {
+        self.places.get(key).and_then(|place| self.all.get(*place as usize)).map(|cell| &cell.sums)
+    }
+
     pub(crate) fn add(&mut self, key: Key, sums: &Sums) {
         let place = self.place(key);
         self.all[place as usize].sums.add(sums);

@@ -207,7 +207,9 @@ pub(crate) fn walk(
         };
         let labelled = filter.label.is_some().then(|| labelled_calls(view, index, wanted));
         let values = by_label.map(|label| labelled_calls(view, index, |name, _| name == label));
-        notes.thread(thread, view.thread_info(index));
+        if view.trace().counts().is_empty() {
+            notes.thread(thread, view.thread_info(index));
+        }
         visitor.thread(thread);
         let mut walker = Walker::new(&window, functions, &mut places, visitor);
         walker.by_name = filter.function.is_some();

@@ -52,7 +52,7 @@ fn write_page(out: &mut String, report: &Report<'_>) -> fmt::Result {
     dropped(out, report)?;
     budget(out, report)?;
     marks(out, report)?;
-    functions(out, "Most calls", &report.by_calls)?;
+    functions(out, if report.trace.counts().is_empty() { "Most calls" } else { COUNTED }, &report.by_calls)?;
     functions(out, "Most own time", &report.by_own_time)?;
     warnings(out, report)
 }
@@ -589,11 +589,21 @@ fn marks(out: &mut String, report: &Report<'_>) -> fmt::Result {
     Ok(())
 }
 
+/// The heading of calls that weren't recorded.
+const COUNTED: &str = "Most calls (counted, not recorded)";
+
 fn functions(out: &mut String, title: &str, rows: &[FunctionRow]) -> fmt::Result {
     if rows.is_empty() {
         return Ok(());
     }
     heading(out, title)?;
+    if title == COUNTED {
+        writeln!(out, "  {:>12}  function", "calls")?;
+        return rows.iter().try_for_each(|row| {
+            let name = shortened_name(&clean(&row.name), WIDTH - 16);
+            writeln!(out, "  {:>12}  {name}", Count(row.calls).to_string())
+        });
+    }
     writeln!(out, "  {:>12}{:>10}{:>10}  function", "calls", "own", "total")?;
     for row in rows {
         let name = shortened_name(&clean(&row.name), WIDTH - 36);

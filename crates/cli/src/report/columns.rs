@@ -63,12 +63,18 @@ impl Column {
             Column::Number(Order::Calls) => Count(sums.calls).to_string(),
             Column::Number(Order::Unwound) if sums.unwound == 0 => none,
             Column::Number(Order::Unwound) => Count(sums.unwound).to_string(),
+            Column::Number(Order::TotalTime | Order::OwnTime) | Column::Percent
+                if sums.calls > 0 && sums.untimed == sums.calls =>
+            {
+                none
+            }
             Column::Number(order @ (Order::TotalTime | Order::OwnTime)) => {
                 Duration { ns: order.number(sums) }.to_string()
             }
             Column::Number(_) if sums.times.count() == 0 => none,
             Column::Number(order) => Duration { ns: order.number(sums) }.to_string(),
             Column::Percent => format!("{:.1}", 100.0 * sums.own_ns as f64 / (scale.own_ns.max(1)) as f64),
+            Column::Histogram if sums.times.count() == 0 => none,
             Column::Histogram => scale.histogram(sums),
             Column::Truncated if sums.truncated == 0 => none,
             Column::Truncated => Count(sums.truncated).to_string(),

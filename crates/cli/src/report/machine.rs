@@ -12,8 +12,16 @@ pub const PERCENTILES: [(&str, u32); 4] =
 /// All numbers of a group by name; none where there is no call whose duration is known.
 pub fn numbers(sums: &Sums) -> Vec<(&'static str, Option<u64>)> {
     let times = &sums.times;
-    let own = [sums.calls, sums.unwound, sums.truncated, sums.ended_earlier, sums.tail_calls, sums.at_most];
-    let names = ["calls", "unwound", "truncated", "ended_earlier", "tail_calls", "at_most"];
+    let own = [
+        sums.calls,
+        sums.unwound,
+        sums.truncated,
+        sums.ended_earlier,
+        sums.tail_calls,
+        sums.at_most,
+        sums.untimed,
+    ];
+    let names = ["calls", "unwound", "truncated", "ended_earlier", "tail_calls", "at_most", "untimed"];
     let mut all: Vec<_> = names.into_iter().zip(own.map(Some)).collect();
     all.extend([
         ("total_ns", Some(sums.total_ns)),

@@ -20,7 +20,7 @@ mod views;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 
-use everycall_analysis::{Grouping, Profile, Row};
+use everycall_analysis::{Grouping, Order, Profile, Row};
 use rustix::termios::tcgetwinsize;
 
 use crate::arguments::{ReportArguments, TableFormat};
@@ -74,7 +74,8 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
     }
     let mut profile = load.profile(arguments.by.clone());
     let runs = load.add_all(&arguments.traces, &mut profile)?;
-    let all = profile.rows(arguments.sort);
+    let sort = if profile.is_untimed() { Order::Calls } else { arguments.sort };
+    let all = profile.rows(sort);
     let shown = &all[..limit(arguments).min(all.len())];
     let style = text::Style { width: width(arguments), by: &arguments.by };
     print(&match arguments.format {
@@ -87,6 +88,34 @@ fn table(arguments: &ReportArguments, load: &Load) -> Result<ExitCode, Failure> 
         notes::more_rows(all.len() - shown.len());
     }
     compare::check(arguments, &conditions, &profile)
+}
+
+/// The table of a profile, as `report` prints it, with what it lacks.
+pub fn print_table(
+    profile: &Profile,
+    runs: &[Run],
+    format: TableFormat,
+    limit: Option<usize>,
+) -> Result<(), Failure> {
+    let all = profile.rows(Order::Calls);
+    let most = match limit {
+        Some(0) => usize::MAX,
+        Some(limit) => limit,
+        None if format == TableFormat::Text => ROWS,
+        None => usize::MAX,
+    };
+    let shown = &all[..most.min(all.len())];
+    let style = text::Style { width: terminal_width(), by: profile.grouping() };
+    print(&match format {
+        TableFormat::Text => text::table(profile, shown, &style),
+        TableFormat::Csv => machine::csv(profile, shown),
+        TableFormat::Json => machine::json(profile, shown, runs),
+    })?;
+    notes::print_notes(&profile.notes, &[]);
+    if shown.len() < all.len() && format == TableFormat::Text {
+        notes::more_rows(all.len() - shown.len());
+    }
+    Ok(())
 }
 
 /// How many rows are shown.
@@ -104,6 +133,10 @@ fn width(arguments: &ReportArguments) -> Option<usize> {
     if let Some(width) = arguments.width {
         return Some(width.into());
     }
+    terminal_width()
+}
+
+fn terminal_width() -> Option<usize> {
     let stdout = io::stdout();
     let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
     size.map(|size| size.ws_col.into()).filter(|width| *width > 0)

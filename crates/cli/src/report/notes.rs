@@ -63,6 +63,18 @@ pub fn print_notes(notes: &Notes, paths: &[PathBuf]) {
             Several(notes.dropped_short, "short call was", "short calls were")
         );
     }
+    if notes.counted_only > 0 {
+        say!(
+            "everycall: {} counted without times and paths; leave out the filter, or --by path or label, to see them",
+            Several(notes.counted_only, "call was", "calls were")
+        );
+    }
+    if notes.counted_others > 0 {
+        say!(
+            "everycall: {} counted whose functions aren't known: there was no room to count them apart",
+            Several(notes.counted_others, "call was", "calls were")
+        );
+    }
     if notes.orphan_exits > 0 {
         say!(
             "everycall: {} (entry not recorded), not counted",

@@ -27,7 +27,7 @@ pub fn table(profile: &Profile, rows: &[Row<'_>], style: &Style<'_>) -> String {
     let mut cells: Vec<(u8, Vec<String>)> = Vec::new();
     for (column, rank) in columns::ALL {
         let of_rows: Vec<String> = rows.iter().map(|row| column.cell(row.sums, &scale)).collect();
-        if !(column.is_optional() && of_rows.iter().all(String::is_empty)) {
+        if !((column.is_optional() || profile.is_untimed()) && of_rows.iter().all(String::is_empty)) {
             cells.push((rank, std::iter::once(column.heading().to_owned()).chain(of_rows).collect()));
         }
     }

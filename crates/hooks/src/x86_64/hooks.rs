@@ -2,7 +2,8 @@
 #![allow(unsafe_code)] // Assembly.
 
 use crate::descriptor::{
-    BLOCKED_SIGNALS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap, TRAP_SIGNAL, short_map, slow,
+    BLOCKED_SIGNALS, COUNT_ALL, COUNTS, ModuleDescriptor, SLOW_FRAME_SIZE, SLOW_STACKS, ShortMap,
+    THREAD_HOME, TRAP_SIGNAL, short_map, slow,
 };
 use core::arch::global_asm;
 use core::mem::offset_of;
@@ -18,6 +19,9 @@ macro_rules! load_control {
     .macro everycall_load_control
         movq    %fs:everycall_thread@tpoff, %rcx
     .endm
+    .macro everycall_load_home
+        movq    %fs:everycall_thread@tpoff + {HOME}, %rcx
+    .endm
 
     "
     };
@@ -29,6 +33,10 @@ macro_rules! load_control {
     .macro everycall_load_control
         movq    everycall_module + {THREAD_SLOT}(%rip), %rcx
         movq    %fs:(%rcx), %rcx
+    .endm
+    .macro everycall_load_home
+        movq    everycall_module + {THREAD_SLOT}(%rip), %rcx
+        movq    %fs:{HOME}(%rcx), %rcx
     .endm
     "
     };
@@ -92,6 +100,11 @@ macro_rules! assemble {
             EXIT_BIT = const event::EXIT,
             EXIT = const slow::EXIT,
             BODY = const slow::BODY,
+            COUNT = const slow::COUNT,
+            COUNTS = const COUNTS,
+            COUNT_ALL = const COUNT_ALL,
+            PLACES = const offset_of!(ModuleDescriptor, places),
+            HOME = const THREAD_HOME,
             PUSHED = const slow::PUSHED,
             BLOCKED_SIGNALS = const BLOCKED_SIGNALS.cast_signed(),
             TRAP_SIGNAL = const TRAP_SIGNAL,
@@ -173,17 +186,22 @@ hooks_asm! {
 
     // Hooks that are always called look at the module's `on`: 0 off, 1 on, or else the address of a
     // bit for each of the module's bytes, which says whether the function there is recorded. This
-    // sets the carry flag if it is.
+    // sets the carry flag if it is. With bit 1 set, functions are counted, and their exits aren't
+    // looked at.
     "
-    .macro everycall_is_selected address
+    .macro everycall_is_selected address, what
         pushq   %rax
         .cfi_adjust_cfa_offset 8
         pushq   %rcx
         .cfi_adjust_cfa_offset 8
         movq    \\address, %rax
         movq    everycall_module + {ON}(%rip), %rcx     # read once: it may change at any time
+        .ifc \\what, counted
+        andq    $-4, %rcx
+        .else
         cmpq    $1, %rcx
         jbe     7f
+        .endif
         subq    everycall_module + {START}(%rip), %rax
         cmpq    everycall_module + {SIZE}(%rip), %rax
         cmc                                         # a function of another module: the slow path finds out
@@ -205,7 +223,9 @@ hooks_asm! {
         cmpq    $1, everycall_module + {ON}(%rip)
         je      everycall_entry
         jb      1f
-        everycall_is_selected 16(%rsp)
+        testb   ${COUNTS}, everycall_module + {ON}(%rip)
+        jnz     everycall_count_selected
+        everycall_is_selected 16(%rsp), recorded
         jc      everycall_entry
     1:  ret
     everycall_function_end __fentry__
@@ -229,7 +249,9 @@ hooks_asm! {
         cmpq    $1, everycall_module + {ON}(%rip)
         je      everycall_exit
         jb      1f
-        everycall_is_selected 16(%rsp)
+        testb   ${COUNTS}, everycall_module + {ON}(%rip)
+        jnz     1f
+        everycall_is_selected 16(%rsp), recorded
         jc      everycall_exit
     1:  ret
     everycall_function_end __return__
@@ -264,7 +286,9 @@ hooks_asm! {
         jmp     everycall_slow_exit
     1:  .cfi_adjust_cfa_offset -32
         jb      1f
-        everycall_is_selected 16(%rsp)
+        testb   ${COUNTS}, everycall_module + {ON}(%rip)
+        jnz     1f
+        everycall_is_selected 16(%rsp), recorded
         jc      2b
     1:  ret
     everycall_function_end everycall_tail_exit
@@ -289,7 +313,9 @@ hooks_asm! {
         everycall_epilogue
     1:  .cfi_adjust_cfa_offset -32
         jb      1f
-        everycall_is_selected %rdi
+        testb   ${COUNTS}, everycall_module + {ON}(%rip)
+        jnz     everycall_count_selected_body
+        everycall_is_selected %rdi, recorded
         jc      2b
     1:  ret
     everycall_function_end __cyg_profile_func_enter
@@ -328,10 +354,100 @@ hooks_asm! {
         jmp     everycall_slow_body_exit
     1:  .cfi_adjust_cfa_offset -32
         jb      1f
-        everycall_is_selected %rdi
+        testb   ${COUNTS}, everycall_module + {ON}(%rip)
+        jnz     1f
+        everycall_is_selected %rdi, recorded
         jc      4b
     1:  ret
     everycall_function_end __cyg_profile_func_exit
+    ",
+
+    // Counts a call and records nothing. Nothing is written but the count, by one instruction, so
+    // signal handlers may count in between. Each thread has its own counts, which its own stack's
+    // control block names, whichever stack it runs: that block is no other thread's.
+    "
+    .macro everycall_count what
+        pushq   %rax
+        .cfi_adjust_cfa_offset 8
+        pushq   %rcx
+        .cfi_adjust_cfa_offset 8
+        .ifc \\what, body
+        movq    %rdi, %rax
+        subq    everycall_module + {START}(%rip), %rax
+        cmpq    everycall_module + {SIZE}(%rip), %rax
+        jae     3f                                  # a function of another module
+        movq    %rdi, %rax
+        .else
+        movq    16(%rsp), %rax
+        .endif
+        addq    everycall_module + {PLACES}(%rip), %rax
+        movl    (%rax), %eax                        # where its count is
+        everycall_load_home
+        testq   %rcx, %rcx
+        jz      3f
+        movq    {SHORT_COUNTS}(%rcx), %rcx          # 0: wiped, in a forked child
+        testq   %rcx, %rcx
+        jz      3f
+        testl   %eax, %eax
+        jz      3f
+        addq    $1, (%rcx, %rax)
+        popq    %rcx
+        .cfi_adjust_cfa_offset -8
+        popq    %rax
+        .cfi_adjust_cfa_offset -8
+        ret
+        .cfi_adjust_cfa_offset 16
+    3:  popq    %rcx                                # the function's or the thread's first call
+        .cfi_adjust_cfa_offset -8
+        popq    %rax
+        .cfi_adjust_cfa_offset -8
+        pushq   %rax
+        .cfi_adjust_cfa_offset 8
+        pushq   %rdx
+        .cfi_adjust_cfa_offset 8
+        pushq   %rcx
+        .cfi_adjust_cfa_offset 8
+        pushq   %rsi
+        .cfi_adjust_cfa_offset 8
+        everycall_load_control
+        testq   %rcx, %rcx
+        jz      everycall_slow_count_\\what\\()_without_slot
+        cmpq    {STACK_LOW}(%rcx), %rsp
+        jb      everycall_elsewhere_count_\\what
+        jmp     everycall_slow_count_\\what\\()_without_slot
+    .endm
+
+    everycall_function everycall_count_entry
+        everycall_count entry
+    everycall_function_end everycall_count_entry
+
+    everycall_function everycall_count_body
+        everycall_count body
+    everycall_function_end everycall_count_body
+
+    .type   everycall_count_selected, @function
+    .p2align 4
+everycall_count_selected:
+    .cfi_startproc
+        cmpq    ${COUNT_ALL}, everycall_module + {ON}(%rip)
+        je      everycall_count_entry
+        everycall_is_selected 16(%rsp), counted
+        jc      everycall_count_entry
+        ret
+    .cfi_endproc
+    .size   everycall_count_selected, . - everycall_count_selected
+
+    .type   everycall_count_selected_body, @function
+    .p2align 4
+everycall_count_selected_body:
+    .cfi_startproc
+        cmpq    ${COUNT_ALL}, everycall_module + {ON}(%rip)
+        je      everycall_count_body
+        everycall_is_selected %rdi, counted
+        jc      everycall_count_body
+        ret
+    .cfi_endproc
+    .size   everycall_count_selected_body, . - everycall_count_selected_body
     ",
 
     // The ways into the slow path: `what` is in edi, the slot in rsi. A thread that is off returns.
@@ -470,6 +586,8 @@ everycall_elsewhere_\\name:
     everycall_slow_way body_exit, {EXIT} + {BODY}, body
     everycall_slow_way entry_pushed, {PUSHED}, caller
     everycall_slow_way body_entry_pushed, {BODY} + {PUSHED}, body
+    everycall_slow_way count_entry, {COUNT}, caller
+    everycall_slow_way count_body, {BODY} + {COUNT}, body
 
     everycall_judge_way exit
     everycall_judge_way body_exit
@@ -478,6 +596,8 @@ everycall_elsewhere_\\name:
     everycall_elsewhere_way exit
     everycall_elsewhere_way body_entry
     everycall_elsewhere_way body_exit
+    everycall_elsewhere_way count_entry
+    everycall_elsewhere_way count_body
     ",
 
     // edi: what, rcx: control block or null, rsi: slot or null, r8: address. On the stack from the

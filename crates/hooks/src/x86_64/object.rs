@@ -71,5 +71,10 @@ pub fn describe_object(abi: u32) -> &'static ModuleDescriptor {
     set(&module.entry_hook, entry);
     set(&module.exit_hook, exit);
     set(&module.tail_exit_hook, tail_exit);
+    // Where a handler can be called, it has to be: such objects record.
+    set(
+        &module.count_hook,
+        or(address_of_symbol!("everycall_xray_entry"), address_of_symbol!("everycall_count_entry")),
+    );
     module
 }

@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use everycall_format::Wire;
 use everycall_format::arena::{ArenaHeader, ModuleEntry, OpenCall, PAGE, SegmentEntry, ThreadHeader};
 use everycall_format::crash::{Beginning, CRASH_OFFSET};
-use everycall_format::dropped::DroppedHeader;
+use everycall_format::dropped::{DroppedHeader, counting};
 use everycall_format::hub::{OWNER_MODE, SPARE_MODE};
 use everycall_format::trigger::{GROW_TICKS, NEVER, TriggerHeader};
 use everycall_tracefile::Dropped;
@@ -23,12 +23,24 @@ use crate::memory::shared_pool::SharedPool;
 use crate::sys::proc_files::Name;
 
 /// From which duration on calls are recorded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MinDuration {
     /// In nanoseconds, as it was asked for.
     pub nanoseconds: u64,
     /// In ticks.
     pub ticks: u64,
+}
+
+/// Which calls are counted, and not recorded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unrecorded {
+    /// None.
+    #[default]
+    Nothing,
+    /// Those that take less and call nothing that is recorded.
+    Short(MinDuration),
+    /// All.
+    Everything,
 }
 
 /// The arena of one program.
@@ -40,8 +52,8 @@ pub struct Arena {
 }
 
 impl Arena {
-    /// Makes an arena with these sizes and offsets, whose threads may take `trigger_memory` bytes beyond their rings for triggers. Calls that
-    /// take less than `shortest` are dropped.
+    /// Makes an arena with these sizes and offsets, whose threads may take `trigger_memory` bytes
+    /// beyond their rings for triggers.
     ///
     /// # Errors
     ///
@@ -49,7 +61,7 @@ impl Arena {
     pub(crate) fn create(
         mut layout: ArenaHeader,
         trigger_memory: u64,
-        shortest: Option<MinDuration>,
+        unrecorded: Unrecorded,
     ) -> io::Result<Arena> {
         layout.recorder_pid = std::process::id();
         let file = memory_file::create(memory_file::ARENA, layout.arena_size, OWNER_MODE | SPARE_MODE)?;
@@ -64,12 +76,15 @@ impl Arena {
             };
             memory_file::write_at(&file, &triggers, at)?;
         }
-        if let Some(MinDuration { nanoseconds, ticks }) = shortest {
-            let dropped = DroppedHeader {
-                threshold: ticks,
-                threshold_ns: nanoseconds,
-                highest_ns: nanoseconds,
-                ..DroppedHeader::default()
+        if unrecorded != Unrecorded::Nothing {
+            let dropped = match unrecorded {
+                Unrecorded::Short(MinDuration { nanoseconds, ticks }) => DroppedHeader {
+                    threshold: ticks,
+                    threshold_ns: nanoseconds,
+                    highest_ns: nanoseconds,
+                    ..DroppedHeader::default()
+                },
+                _ => DroppedHeader { counting: counting::CALLS, ..DroppedHeader::default() },
             };
             memory_file::write_at(&file, &dropped, layout.dropped_offset)?;
         }
@@ -244,11 +259,12 @@ impl ArenaContents for Arena {
 mod tests {
     use everycall_format::env::RING_SIZE_MIN;
 
+    use super::Unrecorded;
     use crate::memory::capacity::Capacity;
 
     #[test]
     fn a_new_arena_is_empty_and_consistent() {
-        let arena = Capacity::find(RING_SIZE_MIN, None, None, None).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing).unwrap().arena().unwrap();
         let header = arena.header();
         assert!(header.is_consistent(rustix::fs::fstat(&arena.file).unwrap().st_size as u64));
         assert_eq!(header.thread_capacity, everycall_format::arena::THREAD_CAPACITY);
@@ -260,7 +276,7 @@ mod tests {
     /// The traced program may write anything anywhere.
     #[test]
     fn nonsense_is_read_without_harm() {
-        let arena = Capacity::find(RING_SIZE_MIN, None, None, None).unwrap().arena().unwrap();
+        let arena = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing).unwrap().arena().unwrap();
         let layout = *arena.layout();
         let noise: Vec<u8> = (0..layout.open_calls_offset + 2 * layout.open_call_stride)
             .map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 | 1)

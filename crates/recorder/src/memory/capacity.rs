@@ -6,7 +6,7 @@ use everycall_format::arena::{ArenaHeader, EXTRA_SIZE, THREAD_CAPACITY, stream};
 use everycall_format::trigger::SITES;
 use rustix::process::{Resource, getrlimit};
 
-use crate::memory::arena::{Arena, MinDuration};
+use crate::memory::arena::{Arena, Unrecorded};
 use crate::sys::error::RecordError;
 
 /// With fewer threads than this an arena isn't worth having.
@@ -31,13 +31,13 @@ pub struct Capacity {
     layout: ArenaHeader,
     /// Bytes that threads may take beyond their rings for triggers.
     trigger_memory: u64,
-    shortest: Option<MinDuration>,
+    unrecorded: Unrecorded,
 }
 
 impl Capacity {
     /// Arenas with rings of `ring_size` bytes, with as many thread slots as the limits of this process,
     /// which the program inherits, allow. With `stream`, finished segments wait in them for us. With `trigger_memory`, there is room for
-    /// triggers, whose calls' threads may take so many bytes beyond their rings. Calls that take less than `shortest` are dropped.
+    /// triggers, whose calls' threads may take so many bytes beyond their rings.
     ///
     /// # Errors
     ///
@@ -46,7 +46,7 @@ impl Capacity {
         ring_size: u64,
         stream: Option<Stream>,
         trigger_memory: Option<u64>,
-        shortest: Option<MinDuration>,
+        unrecorded: Unrecorded,
     ) -> Result<Capacity, RecordError> {
         let sites = trigger_memory.map_or(0, |_| SITES);
         let trigger_memory = trigger_memory.unwrap_or(0);
@@ -61,9 +61,9 @@ impl Capacity {
         let mut layout = layout_for(threads, stream.map_or(EXTRA_SIZE, |stream| stream.memory));
         loop {
             let made =
-                (layout.arena_size <= allowed).then(|| Arena::create(layout, trigger_memory, shortest));
+                (layout.arena_size <= allowed).then(|| Arena::create(layout, trigger_memory, unrecorded));
             match made {
-                Some(Ok(_)) => return Ok(Capacity { layout, trigger_memory, shortest }),
+                Some(Ok(_)) => return Ok(Capacity { layout, trigger_memory, unrecorded }),
                 Some(Err(source)) if threads <= THREAD_CAPACITY_MIN => {
                     return Err(RecordError::Arena { ring_size, source });
                 }
@@ -79,7 +79,7 @@ impl Capacity {
     ///
     /// No memory, or no descriptor.
     pub fn arena(&self) -> io::Result<Arena> {
-        Arena::create(self.layout, self.trigger_memory, self.shortest)
+        Arena::create(self.layout, self.trigger_memory, self.unrecorded)
     }
 }
 

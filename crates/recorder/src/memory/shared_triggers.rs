@@ -242,12 +242,14 @@ mod tests {
     use everycall_format::env::RING_SIZE_MIN;
 
     use super::*;
+    use crate::memory::arena::Unrecorded;
     use crate::memory::capacity::Capacity;
 
     /// Calls may be posted faster than each look ends: then the process never finds that all was heard.
     #[test]
     fn whoever_keeps_calls_is_known_to_be_there_though_never_done() {
-        let arena = Capacity::find(RING_SIZE_MIN, None, Some(1 << 20), None).unwrap().arena().unwrap();
+        let arena =
+            Capacity::find(RING_SIZE_MIN, None, Some(1 << 20), Unrecorded::Nothing).unwrap().arena().unwrap();
         let triggers = SharedTriggers::map(&arena).unwrap().unwrap();
         let posted = triggers.long(0, offset_of!(TriggerHeader, posted));
         triggers.word(0, offset_of!(TriggerHeader, bell)).store(5, Release);

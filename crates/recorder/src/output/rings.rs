@@ -51,8 +51,8 @@ pub fn write<W: Write>(
         ring.write_events(file, runs, &record)?;
         threads.push(ring.summary(&record, ticks, |ticks| readings.nanoseconds(ticks)));
     }
-    if let Some([record, functions]) = dropped.chunk(member.number) {
-        file.chunk(chunk::DROPPED, &[&record, &functions])?;
+    if let Some((kind, [record, functions])) = dropped.chunk(member.number) {
+        file.chunk(kind, &[&record, &functions])?;
     }
     Ok((header, threads))
 }

@@ -185,8 +185,8 @@ impl Streams {
         let snapshot = snapshot_record(member, &header, reason::STREAM, ticks, stream.announced());
         file.set_process(member.number);
         file.chunk(chunk::SNAPSHOT, &[&bytes_of(&snapshot)])?;
-        if let Some([record, functions]) = stream.arena().dropped().chunk(member.number) {
-            file.chunk(chunk::DROPPED, &[&record, &functions])?;
+        if let Some((kind, [record, functions])) = stream.arena().dropped().chunk(member.number) {
+            file.chunk(kind, &[&record, &functions])?;
         }
         Ok(Some(Finished { header, lost: stream.stored.lost, threads: stream.summaries() }))
     }

@@ -1,6 +1,6 @@
 //! How to record, and the memory for it.
 
-use crate::memory::arena::MinDuration;
+use crate::memory::arena::Unrecorded;
 use crate::memory::capacity::{Capacity, Stream};
 use crate::memory::hub::Hub;
 use crate::process::triggers::{KeepCalls, Triggers};
@@ -16,8 +16,8 @@ pub struct Options {
     pub follow: bool,
     /// Whether everything is stored while the program runs, and how; else the newest events are kept.
     pub stream: Option<Stream>,
-    /// Calls that take less and call nothing that is recorded are dropped, and counted.
-    pub min_duration: Option<MinDuration>,
+    /// Which calls are counted, and not recorded.
+    pub unrecorded: Unrecorded,
 }
 
 /// The memory for a recording, before its program runs.
@@ -55,7 +55,7 @@ impl Recorder {
     /// As for [`Recorder::create`].
     pub fn with_triggers(options: Options, triggers: Option<Triggers>) -> Result<Recorder, RecordError> {
         let memory = triggers.as_ref().map(|triggers| triggers.memory);
-        let capacity = Capacity::find(options.ring_size, options.stream, memory, options.min_duration)?;
+        let capacity = Capacity::find(options.ring_size, options.stream, memory, options.unrecorded)?;
         let signals = triggers.as_ref().map(|triggers| triggers.signals.clone()).unwrap_or_default();
         let (sites, keep) = triggers.map(|triggers| (triggers.sites, KeepBox(triggers.keep))).unzip();
         let no_memory = |source| RecordError::Arena { ring_size: options.ring_size, source };

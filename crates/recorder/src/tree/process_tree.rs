@@ -330,6 +330,7 @@ mod tests {
     use everycall_format::env::RING_SIZE_MIN;
 
     use super::*;
+    use crate::memory::arena::Unrecorded;
 
     /// Programs may write any number in the place of their own.
     #[test]
@@ -345,7 +346,7 @@ mod tests {
         for (pid, what) in
             [(std::process::id(), "the recorder"), (1, "the first process"), (thread, "a thread")]
         {
-            let capacity = Capacity::find(RING_SIZE_MIN, None, None, None).unwrap();
+            let capacity = Capacity::find(RING_SIZE_MIN, None, None, Unrecorded::Nothing).unwrap();
             let mut tree = ProcessTree::new(Hub::create(true).unwrap(), capacity, true, None).unwrap();
             let arena = tree.arenas.first_spare().unwrap();
             let at = offset_of!(ArenaHeader, target_pid) as u64;

@@ -20,7 +20,7 @@ fn main() {
         ring_size,
         follow: std::env::var_os("NO_FOLLOW").is_none(),
         stream: None,
-        min_duration: None,
+        unrecorded: Default::default(),
     };
     let all = std::env::var_os("WAIT_FOR_ALL").is_some();
     let mut bytes = Vec::new();

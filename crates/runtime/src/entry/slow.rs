@@ -7,18 +7,18 @@
 //! Events of these handlers are counted as lost.
 #![allow(unsafe_code)] // Called by hooks, with pointers to a control block, a slot and a module.
 
-use crate::features::{control, fork, keeper, live};
-use crate::state::local::AtWork;
+use crate::features::{control, counted, fork, keeper, live};
+use crate::state::local::{self, AtWork};
 use crate::state::places::{self, Place};
 use crate::state::process::{self, Process, process_state};
-use crate::state::recording;
+use crate::state::{dropped, recording};
 use crate::threads::contexts::{self, Found};
 use crate::threads::events::EVENT_WORDS_MAX;
 use crate::threads::open_calls::Frame;
 use crate::threads::shared_frames::Caller;
 use crate::threads::tails::Met;
 use crate::threads::thread::Thread;
-use crate::threads::{begin, stacks};
+use crate::threads::{begin, short_calls, stacks};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed};
 use everycall_format::event::unwound;
 use everycall_hooks::arch::frame;
@@ -47,6 +47,11 @@ impl Event<'_> {
 
     fn is_body(&self) -> bool {
         self.what & slow::BODY != 0
+    }
+
+    /// Whether the call is to be counted and not recorded.
+    fn is_counted(&self) -> bool {
+        self.what & slow::COUNT != 0 && dropped::is_counting()
     }
 
     /// The code behind the hook's call, if the hook was passed nothing else.
@@ -132,7 +137,10 @@ pub(crate) unsafe extern "C" fn slow_path(
     let (reserved, module) = unsafe { (slot.as_ref(), &*module) };
     let event = Event { what, reserved, address, stack_pointer, module };
     if is_traced(process) {
-        record(process, Owner::of(control, stack_pointer), event);
+        match event.is_counted() {
+            true => count(process, &event),
+            false => record(process, Owner::of(control, stack_pointer), event),
+        }
         keeper::start_if_due(process);
         control::start_if_asked(process);
         live::follow_new_tails(process);
@@ -147,6 +155,33 @@ fn is_traced(process: &'static Process) -> bool {
         process_state::ON => true,
         process_state::BLANK => fork::begin(process),
         _ => false,
+    }
+}
+
+/// Counts a call: the first one of its function or of its thread.
+fn count(process: &'static Process, event: &Event<'_>) {
+    let found = || contexts::current(process, event.stack_pointer).map(|found| found.control);
+    let Some(control) = local::home().or_else(found) else { return };
+    if control.state.load(Relaxed) != state::ACTIVE || recording::is_off(control) {
+        return;
+    }
+    let thread = Thread::new(process, control);
+    if control.short_counts.load(Relaxed) == 0 {
+        // There is no space on the disk for its counts.
+        thread.slot.lost_busy().fetch_add(1, Relaxed);
+        return;
+    }
+    let code = match event.place(process) {
+        Place::Offset(code) => Some(code),
+        Place::Unknown(_) => None,
+    };
+    let (place, is_new) = dropped::place_of(process, code);
+    dropped::count_call(control, place);
+    counted::note(event.module, event.address, place);
+    if is_new {
+        short_calls::add_functions_to_dumps(process.arena());
+        // Most threads set their name soon after they start.
+        thread.look_at_name();
     }
 }
 

@@ -63,6 +63,12 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         }
         parsed
     });
+    let counted = variable(env::COUNT).map_or(dropped::counting::OFF, |text| {
+        dropped::parse_counting(text).unwrap_or_else(|| {
+            complain(env::COUNT, text, "calls", "no counts");
+            dropped::counting::OFF
+        })
+    });
     if let Some(text) = variable(env::BUDGET) {
         match budget::parse(text) {
             Some(millionths) => governor::set(millionths),
@@ -118,6 +124,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         (Some(file), Some(process)) => crash::own(process, file),
         _ => beginning::put(&arena),
     }
+    crate::state::dropped::begin_counting(&arena, counted);
     if let Some(shortest) = shortest.filter(|_| crate::state::dropped::thresholds_ns(&arena).0 == 0) {
         min_duration::set(&arena, shortest);
     }
@@ -152,7 +159,7 @@ pub(crate) unsafe fn start(variables: *const *const u8, thread_slot: u64) {
         }
         switch::begin();
         process.state.store(process_state::ON, Release);
-        if !on {
+        if !on || crate::state::dropped::is_counting() {
             // No event of this process would notice that somebody asks.
             control::start(process);
         }

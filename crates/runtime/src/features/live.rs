@@ -15,6 +15,7 @@ use crate::features::plain_exits::PlainExits;
 use crate::features::sites::Sites;
 use crate::features::switch::{self, Counts, Means, Pages, SiteList};
 use crate::state::arena::Arena;
+use crate::state::dropped;
 use crate::state::live_areas;
 use crate::state::over_budget;
 use crate::state::process::Process;
@@ -30,7 +31,7 @@ use core::sync::atomic::{
     Ordering::SeqCst, fence,
 };
 use everycall_format::arena::{MODULE_CAPACITY, counter};
-use everycall_hooks::ModuleDescriptor;
+use everycall_hooks::{COUNT_ALL, COUNTS, ModuleDescriptor};
 use everycall_patch::Switch;
 
 /// A loaded module.
@@ -149,7 +150,10 @@ pub(crate) fn begin_child() {
             // SAFETY: registered modules, which are loaded here, too.
             if let Some(module) = unsafe { known.module.load(Acquire).as_ref() } {
                 // If its calls reach the hooks, the hooks check this.
-                let on = module.on.load(Relaxed).max(ON);
+                let on = match module.on.load(Relaxed) {
+                    OFF => as_counted(ON),
+                    on => on,
+                };
                 module.on.store(if recording::is_disabled() { OFF } else { on }, Release);
             }
         }
@@ -173,7 +177,7 @@ pub(crate) fn add(module: &ModuleDescriptor, image: &Image) -> (Counts, u64) {
     let whole = whole();
     // SAFETY: the module is loaded, by contract of `register`.
     let sites = unsafe { Sites::of(module, &image.text) };
-    let on = if whole.is_on { select(known, &sites, image) } else { OFF };
+    let on = if whole.is_on { as_counted(select(known, &sites, image)) } else { OFF };
     let line = bring_into_line(known, &sites, sites.numbers(), whole, Means::BEFORE_ANYBODY);
     OUTCOME.add(line);
     match place {
@@ -196,6 +200,17 @@ static FORGOTTEN: Known = Known::none();
 /// [`ModuleDescriptor::on`]: nothing, everything.
 const OFF: u64 = 0;
 const ON: u64 = 1;
+
+/// What [`ModuleDescriptor::on`] is to be in this process, which may count, where another one would
+/// record.
+fn as_counted(on: u64) -> u64 {
+    match on {
+        OFF => OFF,
+        _ if !dropped::is_counting() => on,
+        ON => COUNT_ALL,
+        bits => bits | COUNTS,
+    }
+}
 
 /// Marks the sites of a module whose functions nobody has selected. The caller holds the module
 /// lock. Returns what the module's [`ModuleDescriptor::on`] is to be while tracing is on.
@@ -376,7 +391,7 @@ fn apply(arena: &Arena) {
         // SAFETY: as above.
         let sites = image.as_ref().map(|image| unsafe { Sites::of(module, &image.text) });
         let (Some(image), Some(sites)) = (&image, &sites) else { continue };
-        let on = if is_on { select(known, sites, image) } else { OFF };
+        let on = if is_on { as_counted(select(known, sites, image)) } else { OFF };
         if on == OFF {
             module.on.store(OFF, Release);
         }
@@ -420,6 +435,19 @@ impl Line {
 
 /// Switches some of a module's sites as their marks say.
 fn bring_into_line(known: &Known, sites: &Sites<'_>, range: Range<u32>, whole: Whole, means: Means) -> Line {
+    if sites.are_counted() {
+        // Exits are off, which means nothing.
+        let (entries, exits) = (
+            range.clone().filter(|number| sites.is_entry(*number)),
+            range.filter(|number| !sites.is_entry(*number)),
+        );
+        let is_on = |number: &u32| marks::is_on(known.marks.of(*number), whole);
+        switch::switch(sites, exits, Switch::Off, means);
+        return Line {
+            on: switch::switch(sites, entries.clone().filter(is_on), Switch::On, means),
+            off: switch::switch(sites, entries.filter(|number| !is_on(number)), Switch::Off, means),
+        };
+    }
     if !known.marks.are_there() {
         let to = if whole.is_on { Switch::On } else { Switch::Off };
         let counts = switch::switch(sites, range, to, means);

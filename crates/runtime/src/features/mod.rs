@@ -17,6 +17,7 @@
 //! live             the loaded modules, and whether their sites are on
 //! bits             which functions hooks record that are always called
 //! sites            the sites that a module lists
+//! counted          where hooks find the counts of functions, where calls are only counted
 //! marks            single functions off or on, beside the whole process
 //! plain_exits      tail exits that no list has, in armed functions
 //! xray             XRay's own interface: function ids, and the program's handlers
@@ -30,6 +31,7 @@ pub(crate) mod budget;
 pub(crate) mod calling;
 pub(crate) mod choice;
 pub(crate) mod control;
+pub(crate) mod counted;
 pub(crate) mod crash;
 pub(crate) mod fork;
 pub(crate) mod keeper;

@@ -1,7 +1,7 @@
 //! Traced objects are loaded and unloaded.
 #![allow(unsafe_code)] // A buffer that the lock's holder has.
 
-use crate::features::{calling, fork, live, live_triggers, site_set};
+use crate::features::{calling, counted, fork, live, live_triggers, site_set};
 use crate::state::arena::Arena;
 use crate::state::module_table::{self, Claim, Kind};
 use crate::state::process::{self, Process};
@@ -66,6 +66,10 @@ fn take_in(process: &'static Process, module: &ModuleDescriptor, slow_path: Slow
     module.size.store(size, Relaxed);
     module.slow_stacks.store(slow_stacks::list(), Relaxed);
     module.slow.store(slow_path as usize as u64, Relaxed);
+    if !counted::begin(module) {
+        arena.count(counter::MODULES_UNTRACED, 1);
+        return;
+    }
     // Read before the first event of the module.
     let loaded_ticks = everycall_hooks::ticks();
     let (counts, on) = live::add(module, &image);
@@ -181,6 +185,7 @@ fn take_out(process: &'static Process, module: &ModuleDescriptor) {
         return;
     }
     live::remove(module);
+    counted::end(module);
     note(label::MODULE_UNLOADED, entry.as_ref().map_or(&[], |entry| arena.path(entry)));
     if index != NOT_REGISTERED
         && let Some(unloaded_ticks) = arena.module_unloaded(index)

@@ -2,11 +2,12 @@
 //! them. `state::recording` describes how threads see that.
 
 use crate::features::live;
+use crate::state::dropped;
 use crate::state::process::Process;
 use crate::state::recording::{self, DISABLED, DISABLED_TICKS, disabled};
 use crate::state::selection;
-use crate::threads::stacks;
 use crate::threads::thread::Thread;
+use crate::threads::{short_calls, stacks};
 use core::sync::atomic::{Ordering::Relaxed, Ordering::SeqCst, fence};
 use everycall_format::arena::process_state as arena_state;
 use everycall_ring::{Control, left_out, state};
@@ -14,6 +15,7 @@ use everycall_ring::{Control, left_out, state};
 /// Leaves the calling thread out.
 pub(crate) fn leave_out(thread: &Thread<'_>) {
     thread.control.left_out.store(left_out::YES, Relaxed);
+    dropped::leave_out(thread.control);
     recording::stop_if_asked(thread.control, &thread.slot);
     stacks::refit(thread.process, thread.control);
 }
@@ -21,6 +23,7 @@ pub(crate) fn leave_out(thread: &Thread<'_>) {
 /// Records the calling thread again from its next event on, unless tracing is off.
 pub(crate) fn take_back(process: &Process, control: &Control) {
     control.left_out.store(left_out::NO, Relaxed);
+    short_calls::begin_to_count(process, control);
     stacks::refit(process, control);
     if !recording::is_disabled() {
         control.state.store(state::ACTIVE, Relaxed);

@@ -4,6 +4,7 @@
 
 use crate::features::switch::SiteList;
 use crate::state::arena::Arena;
+use crate::state::dropped;
 use crate::state::process::process;
 use crate::state::trigger_table::{self, Triggers};
 use crate::sys::image::Text;
@@ -149,8 +150,17 @@ impl Sites<'_> {
     }
 
     fn hook(&self, is_exit: bool) -> u64 {
-        let field = if is_exit { &self.module.exit_hook } else { &self.module.entry_hook };
+        let field = match is_exit {
+            true => &self.module.exit_hook,
+            false if dropped::is_counting() => &self.module.count_hook,
+            false => &self.module.entry_hook,
+        };
         field.load(Relaxed)
+    }
+
+    /// Whether only entries are on: hooks count.
+    pub(crate) fn are_counted(&self) -> bool {
+        dropped::is_counting() && self.module.count_hook.load(Relaxed) != self.module.entry_hook.load(Relaxed)
     }
 }
 

@@ -1,4 +1,5 @@
-//! Short calls that hooks drop and count: see [`everycall_format::dropped`].
+//! Calls that hooks count and don't record: see [`everycall_format::dropped`]. These are short calls,
+//! or, in a process that only counts, all calls.
 //!
 //! A hook finds the place of its function's count in the process's [`ShortMap`]. If the function
 //! isn't there, the call is recorded, and its exit comes to the slow path, which adds it. So the map
@@ -8,13 +9,31 @@
 use crate::state::arena::Arena;
 use crate::state::process::Process;
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::AcqRel, Ordering::Acquire, Ordering::Relaxed};
-use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS};
+use everycall_format::dropped::{DroppedFunction, DroppedHeader, FUNCTIONS, OTHERS, counting};
 use everycall_hooks::short_map;
 use everycall_ring::Control;
 
 /// The lower half of an entry whose function's code was unloaded, and given to another module. No
 /// function has this code offset.
 const GONE: u32 = 1;
+
+/// Not 0 in a process that counts its calls and doesn't record them. It stays as it was at the start.
+static COUNTING: AtomicU32 = AtomicU32::new(counting::OFF);
+
+/// Called when the process starts, and in a forked child: notes in the arena whether calls are only
+/// counted. `wanted`: one of [`counting`]; the recorder's arena may say so already.
+pub(crate) fn begin_counting(arena: &Arena, wanted: u32) {
+    let place = field!(header(arena), DroppedHeader, counting, AtomicU32);
+    if place.load(Relaxed) == counting::OFF {
+        place.store(wanted, Relaxed);
+    }
+    COUNTING.store(place.load(Relaxed), Relaxed);
+}
+
+/// Whether the process counts its calls and doesn't record them.
+pub(crate) fn is_counting() -> bool {
+    COUNTING.load(Relaxed) != counting::OFF
+}
 
 fn header(arena: &Arena) -> *mut u8 {
     arena.base().wrapping_add(arena.layout().dropped_offset as usize)
@@ -41,6 +60,7 @@ pub(crate) fn set_threshold(arena: &Arena, ticks: u64, nanoseconds: u64) {
 
 /// Passes a parent's threshold on to its child's arena. `threshold`: in ticks and in nanoseconds.
 pub(crate) fn inherit(arena: &Arena, threshold: (u64, u64)) {
+    begin_counting(arena, COUNTING.load(Relaxed));
     set_threshold(arena, threshold.0, threshold.1);
 }
 
@@ -98,7 +118,7 @@ pub(crate) fn learn(process: &Process, code: u32, ticks: u64) -> Option<u32> {
     }
     let place = map.places.fetch_add(1, Relaxed).wrapping_add(1);
     let hash = code.wrapping_mul(short_map::FACTOR) >> short_map::SHIFT;
-    if place < FUNCTIONS {
+    if place < if is_counting() { OTHERS } else { FUNCTIONS } {
         let function = function_at(arena, place);
         field!(function, DroppedFunction, code, AtomicU32).store(code, Relaxed);
         field!(function, DroppedFunction, ticks, AtomicU64).store(ticks, Relaxed);
@@ -120,6 +140,47 @@ pub(crate) fn learn(process: &Process, code: u32, ticks: u64) -> Option<u32> {
     map.is_full.store(1, Relaxed);
     field!(header(arena), DroppedHeader, is_full, AtomicU32).store(1, Relaxed);
     None
+}
+
+/// The place of the function at `code`, if it has one.
+fn find(process: &Process, code: u32) -> Option<u32> {
+    let hash = code.wrapping_mul(short_map::FACTOR) >> short_map::SHIFT;
+    let entries = process.short_map.entries.get(hash as usize..)?;
+    let entries = entries.iter().map(|entry| entry.load(Acquire)).take_while(|entry| *entry as u32 != 0);
+    entries.filter(|entry| *entry as u32 == code).map(|entry| (entry >> 32) as u32).next()
+}
+
+/// The place of the function at `code`, in a process that counts. It gets one if it has none yet, or
+/// that of all others if there is none left; then so do functions that aren't known. Returns it with
+/// whether it is a new one.
+#[cold]
+pub(crate) fn place_of(process: &Process, code: Option<u32>) -> (u32, bool) {
+    let Some(code) = code else { return (OTHERS, false) };
+    if let Some(place) = find(process, code) {
+        return (place, false);
+    }
+    let new = learn(process, code, everycall_hooks::ticks());
+    // Another thread may have been faster.
+    (new.or_else(|| find(process, code)).unwrap_or(OTHERS), new.is_some())
+}
+
+/// Adds a call to a thread's count at `place`. The thread has counts, and its signals are blocked.
+pub(crate) fn count_call(control: &Control, place: u32) {
+    let address =
+        control.short_counts.load(Relaxed) + u64::from(place.min(FUNCTIONS - 1)) * size_of::<u64>() as u64;
+    // SAFETY: within the arena by its layout, aligned, never unmapped. Only this thread writes it.
+    let count = unsafe { &*(address as *const AtomicU64) };
+    count.store(count.load(Relaxed).wrapping_add(1), Relaxed);
+}
+
+/// Counts that nobody reads: those of threads that the program leaves out.
+static NOBODYS: [AtomicU64; FUNCTIONS as usize] = [const { AtomicU64::new(0) }; FUNCTIONS as usize];
+
+/// Lets a thread's calls count for nothing, in a process that counts.
+pub(crate) fn leave_out(control: &Control) {
+    if is_counting() {
+        control.short_counts.store(NOBODYS.as_ptr() as u64, Relaxed);
+    }
 }
 
 /// The code offsets from `first` to `end` are given to another module: its functions get places of

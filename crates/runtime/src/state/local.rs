@@ -6,7 +6,7 @@ use crate::state::slow_stacks;
 use crate::sys::errors::error;
 use crate::sys::system;
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use everycall_hooks::THREAD_SLOT_SIZE;
+use everycall_hooks::{THREAD_HOME, THREAD_SLOT_SIZE};
 use everycall_ring::{Control, state};
 
 /// What the runtime keeps for each thread in its thread-local slot. Hooks read the first word.
@@ -27,6 +27,7 @@ pub(crate) struct Local {
 }
 
 const _: () = assert!(size_of::<Local>() == THREAD_SLOT_SIZE);
+const _: () = assert!(core::mem::offset_of!(Local, home) == THREAD_HOME);
 
 #[cfg(test)]
 impl Local {
@@ -119,6 +120,11 @@ pub(crate) fn live(control: *const Control) -> Option<&'static Control> {
 /// The context that the thread ran last, whichever stack it runs now.
 pub(crate) fn last() -> Option<&'static Control> {
     live(local().current)
+}
+
+/// The context of the thread's own stack, if it has begun.
+pub(crate) fn home() -> Option<&'static Control> {
+    live(local().home)
 }
 
 /// Whether the thread's slot has control blocks, even wiped ones.

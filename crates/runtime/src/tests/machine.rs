@@ -205,6 +205,8 @@ fn started() -> (&'static Process, &'static ModuleDescriptor) {
             entry_hook: zero(),
             exit_hook: zero(),
             tail_exit_hook: zero(),
+            count_hook: AtomicU64::new(0),
+            places: AtomicU64::new(0),
         }))
     });
     (process::process().unwrap(), module)

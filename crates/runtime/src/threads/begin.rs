@@ -114,6 +114,7 @@ fn begin_in(
     control.matching.store(0, Relaxed);
     control.ending.store(0, Relaxed);
     control.short.store(0, Relaxed);
+    control.short_counts.store(0, Relaxed);
     control.gap_ticks.store(0, Relaxed);
     control.gap_reason.store(gap::DISABLED.into(), Relaxed);
     control.left_out.store(0, Relaxed);
@@ -144,6 +145,7 @@ fn begin_in(
         return None;
     }
     trigger_table::count_beyond(process, control);
+    short_calls::begin_to_count(process, control);
     if short_calls::look_at_thresholds(process, control) {
         short_calls::tell(process, control, &arena.ring(control, &slot), ticks);
         short_calls::add_to_dumps(arena, index);

@@ -1,4 +1,5 @@
-//! Short calls, which hooks drop: when a thread begins with it, and what it says of them.
+//! Calls that hooks count and don't record, because they are short or because the process only
+//! counts: when a thread begins with it, and what it says of them.
 
 use crate::state::arena::Arena;
 use crate::state::process::Process;
@@ -6,6 +7,7 @@ use crate::state::{dropped, trigger_table};
 use crate::threads::room;
 use crate::threads::thread::Thread;
 use core::sync::atomic::Ordering::Relaxed;
+use everycall_format::dropped::COUNTS_SIZE;
 use everycall_format::event::{kind, payload_word, record_word};
 use everycall_ring::{Control, Ring};
 
@@ -32,12 +34,29 @@ pub(crate) fn look_at_thresholds(process: &Process, control: &Control) -> bool {
     before != 0 || short != 0
 }
 
+/// Lets the thread's hooks count, in a process that counts its calls and doesn't record them.
+pub(crate) fn begin_to_count(process: &Process, control: &Control) {
+    let arena = process.arena();
+    let slot = control.slot.load(Relaxed);
+    if dropped::is_counting() && room::make_room_for_counts(process, arena, slot) {
+        control.short_map.store(core::ptr::from_ref(&process.short_map) as u64, Relaxed);
+        control.short_counts.store(dropped::counts_at(arena, slot), Relaxed);
+        let first = arena.offset_of(dropped::counts_at(arena, slot));
+        arena.add_to_dumps(first, COUNTS_SIZE);
+    }
+}
+
+/// The functions that have places are in core dumps from now on.
+pub(crate) fn add_functions_to_dumps(arena: &Arena) {
+    let (places, _) = dropped::places(arena);
+    let first = arena.layout().dropped_offset;
+    arena.add_to_dumps(first, arena.layout().dropped_function_at(places.max(1)).saturating_sub(first));
+}
+
 /// Adds the counts of a slot, and the functions that they are of, to core dumps.
 pub(crate) fn add_to_dumps(arena: &Arena, slot: u32) {
-    let (places, _) = dropped::places(arena);
-    let places = places.max(1);
-    let first = arena.layout().dropped_offset;
-    arena.add_to_dumps(first, arena.layout().dropped_function_at(places).saturating_sub(first));
+    add_functions_to_dumps(arena);
+    let places = dropped::places(arena).0.max(1);
     let counts = arena.offset_of(dropped::counts_at(arena, slot));
     arena.add_to_dumps(counts, u64::from(places) * size_of::<u64>() as u64);
 }

@@ -15,10 +15,11 @@ use crate::sys::{clock, disk, processes};
 use core::sync::atomic::{AtomicU64, Ordering::Acquire, Ordering::Relaxed, fence};
 use everycall_format::Wire;
 use everycall_format::arena::{ClockReading, ModuleEntry, OpenCall, PAGE, ThreadHeader, thread_state};
+use everycall_format::dropped::{OTHERS, counting};
 use everycall_format::ect::{
-    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, DroppedCalls, DroppedRecord, EndRecord, EventsRecord,
-    FileHeader, KeptCall, MetaField, NO_PROCESS, ProcessRecord, SnapshotRecord, ThreadRecord, TriggerRecord,
-    chunk, encoding, image_end, meta, reason,
+    ArrayHeader, CHUNK_ALIGN, ChunkHeader, ChunkPlace, CountedCalls, CountsRecord, DroppedCalls,
+    DroppedRecord, EndRecord, EventsRecord, FileHeader, KeptCall, MetaField, NO_PROCESS, ProcessRecord,
+    SnapshotRecord, ThreadRecord, TriggerRecord, chunk, encoding, image_end, meta, reason,
 };
 use everycall_format::event::{self, WORD_SIZE, Word, kind};
 use everycall_format::hub::origin;
@@ -268,7 +269,35 @@ impl Output<'_> {
             self.thread(process, arena, pinned.bit, pinned.buffer, noted, (slot, thread, pid))?;
             thread += 1;
         }
-        self.dropped(process, arena)
+        if dropped::is_counting() { self.counts(process, arena) } else { self.dropped(process, arena) }
+    }
+
+    /// The calls that were counted so far, by function and thread slot.
+    fn counts(&mut self, process: &'static Process, arena: &Arena) -> Result<(), i32> {
+        let length = counted(process, arena).count() * CountedCalls::SIZE;
+        aside(length.max(1), |memory| {
+            let (list, _) = memory.split_at_mut_checked(length).ok_or(error::NO_MEMORY)?;
+            let (mut calls, mut written) = (0_u64, 0);
+            // Functions that were called for the first time since are left for the next snapshot.
+            let entries = list.as_chunks_mut::<{ CountedCalls::SIZE }>().0;
+            for (place, function) in entries.iter_mut().zip(counted(process, arena)) {
+                calls = calls.saturating_add(function.calls);
+                function.write(place);
+                written += 1;
+            }
+            let others = slots(process, arena).map(|slot| dropped::count(arena, slot, OTHERS));
+            let others = others.fold(0, u64::saturating_add);
+            let record = CountsRecord {
+                snapshot: 0,
+                counting: counting::CALLS,
+                calls: calls.saturating_add(others),
+                others,
+                ..CountsRecord::default()
+            };
+            let array = ArrayHeader { entry_size: CountedCalls::SIZE as u32, count: written };
+            let list = list.get(..written as usize * CountedCalls::SIZE).unwrap_or(&[]);
+            self.chunk(chunk::COUNTS, &[bytes(&record), bytes(&array), list])
+        })
     }
 
     /// The short calls that were dropped so far, by function.
@@ -361,8 +390,30 @@ impl Output<'_> {
     }
 }
 
+/// The slots whose threads count.
+fn slots(process: &'static Process, arena: &Arena) -> impl Iterator<Item = u32> {
+    let slots = arena.thread_count().load(Acquire).min(arena.layout().thread_capacity);
+    (0..slots).filter(|slot| process.control(*slot).short_counts.load(Relaxed) != 0)
+}
+
+/// The calls that these have counted, by function.
+fn counted<'a>(process: &'static Process, arena: &'a Arena) -> impl Iterator<Item = CountedCalls> + 'a {
+    let (places, _) = dropped::places(arena);
+    slots(process, arena).flat_map(move |slot| {
+        (1..places).filter_map(move |place| {
+            let (code, ticks) = dropped::function(arena, place);
+            let calls = dropped::count(arena, slot, place);
+            (calls > 0).then_some(CountedCalls { code, slot, ticks, calls })
+        })
+    })
+}
+
 /// The calls that were dropped in a slot. Slots in which none were have memory that isn't touched.
 fn dropped_of(process: &'static Process, arena: &Arena, slot: u32) -> u64 {
+    if dropped::is_counting() {
+        // The counts say it.
+        return 0;
+    }
     let control = process.control(slot);
     if control.short_counts.load(Relaxed) == 0 { 0 } else { dropped::count(arena, slot, 0) }
 }

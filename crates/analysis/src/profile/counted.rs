@@ -1,0 +1,92 @@
+//! Calls that were counted and not recorded.
+
+use std::collections::BTreeMap;
+
+use everycall_export::{Filter, Source as _};
+use everycall_timeline::ThreadInfo;
+
+use super::functions::{Functions, PlaceOf as _, Places};
+use super::group::{Grouping, Key};
+use super::notes::Notes;
+use super::sums::Sums;
+use super::table::Cells;
+use crate::view::TraceView;
+
+/// The profile to which counted calls are added.
+pub(super) struct Target<'p> {
+    pub(super) grouping: &'p Grouping,
+    /// The trace's number.
+    pub(super) number: usize,
+    pub(super) functions: &'p mut Functions,
+    pub(super) cells: &'p mut Cells,
+    pub(super) notes: &'p mut Notes,
+}
+
+/// Adds the calls that a trace has only counted. Of several snapshots of a process, the last one
+/// counts. A filter by time, depth or label lets none of them through, as these aren't known.
+pub(super) fn add(target: Target<'_>, view: &TraceView<'_>, filter: &Filter) {
+    let Target { grouping, number, functions, cells, notes } = target;
+    let trace = view.trace();
+    let of_process: BTreeMap<usize, _> =
+        trace.counts().iter().map(|counts| (counts.process, counts)).collect();
+    if of_process.is_empty() {
+        return;
+    }
+    let all = of_process.values().map(|counts| counts.calls).fold(0, u64::saturating_add);
+    let is_filtered = filter.since_ns.is_some()
+        || filter.until_ns.is_some()
+        || filter.last_ns.is_some()
+        || filter.min_duration_ns > 0
+        || filter.label.is_some()
+        || filter.depth.is_some();
+    if is_filtered || matches!(grouping, Grouping::Path | Grouping::Label(_)) {
+        notes.counted_only = notes.counted_only.saturating_add(all);
+        return;
+    }
+    let mut places = Places::new(view, filter.function.as_ref());
+    for (process, counts) in of_process {
+        notes.counted_others = notes.counted_others.saturating_add(counts.others);
+        let pid = trace.processes().get(process).map_or(0, |process| process.pid);
+        if !filter.pids.is_empty() && !filter.pids.contains(&pid) {
+            continue;
+        }
+        for counted in &counts.functions {
+            // Of the threads that had the slot, the last one stands for all.
+            let is_its = |thread: &&ThreadInfo| thread.process == process && thread.slot.0 == counted.slot;
+            let thread = trace.threads().iter().filter(is_its).max_by_key(|thread| thread.slot.1);
+            let tid = thread.map_or(0, |thread| thread.tid);
+            if !filter.tids.is_empty() && !filter.tids.contains(&tid) {
+                continue;
+            }
+            let Some(offset) = counted.offset else {
+                notes.counted_others = notes.counted_others.saturating_add(counted.calls);
+                continue;
+            };
+            let location = trace.locate(process, offset, counted.ticks);
+            let place = places.get(location, functions);
+            if filter.function.is_some() && !place.matches {
+                continue;
+            }
+            let identity = functions.get(place.function).map(|function| function.identity.clone());
+            let key = match grouping {
+                Grouping::Thread => {
+                    let name = thread.map_or_else(|| "?".to_owned(), |thread| thread.name.clone());
+                    let name = match thread.map_or(0, |thread| thread.slot.1) {
+                        0 => name,
+                        before => format!("{name} (and {before} ended before)"),
+                    };
+                    Key::Thread { trace: number, pid, tid, name }
+                }
+                Grouping::Process => {
+                    let name = view.processes().get(process).map(|process| process.name.clone());
+                    Key::Process { trace: number, pid, name: name.unwrap_or_default() }
+                }
+                Grouping::Module => Key::Module(identity.map(|identity| identity.module).unwrap_or_default()),
+                Grouping::File => Key::File(identity.and_then(|identity| identity.file)),
+                _ => Key::Function(place.function),
+            };
+            let sums = Sums { calls: counted.calls, untimed: counted.calls, ..Sums::default() };
+            cells.add(key, &sums);
+        }
+    }
+}

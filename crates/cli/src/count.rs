@@ -1,0 +1,149 @@
+//! `everycall count`: exact numbers of calls, without recording them.
+
+use std::fs::File;
+use std::io::{BufWriter, IsTerminal, Write, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::thread::sleep;
+use std::time::Duration;
+
+use everycall_analysis::{Grouping, Profile};
+use everycall_io::say;
+
+use crate::arguments::{
+    CountArguments, FilterArguments, KeepArguments, RecordArguments, TableFormat, TriggerArguments,
+};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::output::print;
+use crate::record;
+use crate::report::{Load, print_table};
+
+/// Runs the verb.
+pub fn run(arguments: CountArguments) -> Result<ExitCode, Failure> {
+    if matches!(arguments.by, Grouping::Path | Grouping::Label(_)) {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "counts have no paths and no labels; record the program, and use everycall report --by",
+        ));
+    }
+    if arguments.every.is_some() && arguments.pid.is_none() {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "--every is for a process that runs already; start it with EVERYCALL_COUNT=calls, then: everycall count PID --every 1s",
+        ));
+    }
+    match arguments.pid {
+        Some(pid) => of_process(pid, &arguments),
+        None => of_program(arguments),
+    }
+}
+
+/// Runs a program, and prints what it has counted at its end.
+fn of_program(arguments: CountArguments) -> Result<ExitCode, Failure> {
+    let folder = tempfile::Builder::new().prefix("everycall-count-").tempdir().map_err(|error| {
+        Failure::new(
+            exit_code::NOT_RECORDED,
+            format!("no temporary folder for the counts: {error}; set TMPDIR, or keep them: -o FILE"),
+        )
+    })?;
+    let path = arguments.output.clone().unwrap_or_else(|| folder.path().join("counts.ect"));
+    let status = record::run(recording(&arguments, &path))?;
+    if !path.exists() {
+        // `record` has said why.
+        return Ok(status);
+    }
+    let load = load(&arguments)?;
+    let mut profile = Profile::by(arguments.by.clone());
+    let runs = load.add_all(std::slice::from_ref(&path), &mut profile)?;
+    show(&profile, &arguments, &runs)?;
+    Ok(status)
+}
+
+fn load(arguments: &CountArguments) -> Result<Load, Failure> {
+    Load::with(FilterArguments::default(), &arguments.symbols, arguments.format != TableFormat::Text)
+}
+
+fn show(profile: &Profile, arguments: &CountArguments, runs: &[crate::report::Run]) -> Result<(), Failure> {
+    if profile.calls == 0 {
+        say!(
+            "everycall: no traced function was called; `everycall functions PROGRAM` lists those that could be"
+        );
+    }
+    print_table(profile, runs, arguments.format, arguments.limit)
+}
+
+/// What `record` has to do.
+fn recording(arguments: &CountArguments, path: &Path) -> RecordArguments {
+    RecordArguments {
+        output: Some(path.to_owned()),
+        only_counts: true,
+        // Nothing but marks of the program gets into the rings.
+        ring_size: Some(64 << 10),
+        functions: arguments.functions.clone(),
+        preload: arguments.preload,
+        launcher: arguments.launcher,
+        no_follow: arguments.no_follow,
+        quiet: true,
+        command: arguments.command.clone(),
+        stream: false,
+        stall: false,
+        stream_memory: None,
+        file_size: None,
+        file_age: None,
+        keep_files: None,
+        triggers: TriggerArguments { trigger: Vec::new(), keep: KeepArguments::default() },
+        min_duration: None,
+        budget: None,
+        wait: false,
+    }
+}
+
+/// Prints what a running process has counted.
+fn of_process(pid: u32, arguments: &CountArguments) -> Result<ExitCode, Failure> {
+    let folder = tempfile::tempdir()
+        .map_err(|error| Failure::new(exit_code::FAILED, format!("no temporary folder: {error}")))?;
+    let path = arguments.output.clone().unwrap_or_else(|| folder.path().join("counts.ect"));
+    let load = load(arguments)?;
+    let is_live = arguments.every.is_some();
+    let mut before: Option<Profile> = None;
+    loop {
+        match read(pid, &path) {
+            // The process has ended.
+            Err(_) if before.is_some() => return Ok(ExitCode::SUCCESS),
+            result => result?,
+        }
+        let mut now = Profile::by(arguments.by.clone());
+        let runs = load.add_all(std::slice::from_ref(&path), &mut now)?;
+        let shown = before.as_ref().map_or_else(|| now.clone(), |before| now.since(before));
+        if is_live && stdout().is_terminal() && arguments.format == TableFormat::Text {
+            print("\x1b[H\x1b[2J")?;
+        }
+        if is_live && before.is_none() {
+            say!("everycall: calls so far; then those of each interval; ctrl-C ends this");
+        }
+        show(&shown, arguments, &runs)?;
+        let Some(every) = arguments.every else { return Ok(ExitCode::SUCCESS) };
+        let _ = stdout().flush();
+        before = Some(now);
+        sleep(Duration::from_nanos(every));
+    }
+}
+
+/// Reads the counts of a process into a file.
+fn read(pid: u32, path: &PathBuf) -> Result<(), Failure> {
+    let failed =
+        |reason: &dyn std::fmt::Display| Failure::new(exit_code::FAILED, format!("process {pid}: {reason}"));
+    let arena = everycall_live::attach(pid).map_err(|error| failed(&error))?;
+    if !arena.is_counting() {
+        return Err(failed(
+            &"records its calls and doesn't count them; `everycall snapshot` and `report` show what it recorded. To count, start it as \
+              everycall count -- PROGRAM, or with EVERYCALL_COUNT=calls",
+        ));
+    }
+    let snapshot = everycall_live::take(&arena, None).map_err(|error| failed(&error))?;
+    let file = File::create(path).map_err(|error| Failure::writing(path, error))?;
+    let mut file = BufWriter::new(file);
+    snapshot.write(&mut file, env!("CARGO_PKG_VERSION")).map_err(|error| Failure::writing(path, error))?;
+    file.flush().map_err(|error| Failure::writing(path, error))
+}

@@ -1,0 +1,48 @@
+//! Where a module's hooks find the counts of its functions, in a process that counts calls and
+//! doesn't record them.
+#![allow(unsafe_code)] // A table that is mapped here.
+
+use crate::state::dropped;
+use crate::sys::system::{self, MAP_ANONYMOUS, MAP_NORESERVE, MAP_PRIVATE, PROT_READ, PROT_WRITE};
+use core::sync::atomic::Ordering::Relaxed;
+use everycall_hooks::ModuleDescriptor;
+
+/// Bytes of a module's table: an entry may begin at each byte.
+fn size(module: &ModuleDescriptor) -> u64 {
+    module.size.load(Relaxed) + size_of::<u32>() as u64
+}
+
+/// Makes the table of a module whose place in memory is known. Returns whether its functions can be
+/// counted. Only what is used of the table takes memory. A forked child, which has other places for
+/// functions, finds it empty.
+pub(crate) fn begin(module: &ModuleDescriptor) -> bool {
+    if !dropped::is_counting() {
+        return true;
+    }
+    let flags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
+    let Some(table) = system::map(size(module), PROT_READ | PROT_WRITE, flags, -1) else { return false };
+    let _ = system::advise(table, size(module), system::MADV_WIPEONFORK);
+    module.places.store((table as u64).wrapping_sub(module.start.load(Relaxed)), Relaxed);
+    true
+}
+
+/// The module is about to be unloaded: its hooks don't run any more.
+pub(crate) fn end(module: &ModuleDescriptor) {
+    let table = module.places.swap(0, Relaxed);
+    if table != 0 {
+        system::unmap(table.wrapping_add(module.start.load(Relaxed)) as *mut u8, size(module));
+    }
+}
+
+/// The function that `module`'s hook has found at `address` has this place.
+pub(crate) fn note(module: &ModuleDescriptor, address: u64, place: u32) {
+    let offset = address.wrapping_sub(module.start.load(Relaxed));
+    let table = module.places.load(Relaxed);
+    if table == 0 || offset >= module.size.load(Relaxed) {
+        return;
+    }
+    let entry = table.wrapping_add(address) as *mut u32;
+    // SAFETY: within the module's table; the module is loaded, as its hook runs. Other threads write
+    // the same value.
+    unsafe { entry.write_unaligned(place * size_of::<u64>() as u32) };
+}

@@ -1,0 +1,207 @@
+//! `everycall count`: every call is counted once, as the program itself counts them.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use everycall_tests::{Mode, Place, Standing, everycall, successful};
+use serde_json::Value;
+
+/// Calls by function.
+type Calls = BTreeMap<String, u64>;
+
+struct Counted {
+    place: Place,
+    program: PathBuf,
+    library: PathBuf,
+}
+
+impl Counted {
+    fn built(name: &str, mode: Mode) -> Counted {
+        let place = Place::new(&format!("{name}-{}", mode.label()));
+        let library =
+            place.build(mode, &["-O2", "-shared", "-fPIC", "counted_library.cpp"], "counted_library.so");
+        let program = place.build(mode, &["-O1", "counted.cpp", "-pthread", "-ldl"], "counted");
+        Counted { place, program, library }
+    }
+
+    fn counting(&self, options: &[&str], arguments: &[&str]) -> Output {
+        let mut command = self.place.command(everycall());
+        command.arg("count").args(options).arg("--").arg(&self.program).arg(&self.library).args(arguments);
+        command.output().expect("it starts")
+    }
+
+    fn report(&self, arguments: &[&str]) -> Calls {
+        table(&successful(self.place.command(everycall()).args(arguments)))
+    }
+
+    fn standing(&self) -> Standing {
+        let mut command = self.place.command(&self.program);
+        command.env("EVERYCALL_COUNT", "calls").arg(&self.library).arg("wait");
+        Standing::start(&mut command)
+    }
+}
+
+/// Functions that don't count themselves: not every compiler leaves them out.
+const UNCOUNTED: [&str; 4] = ["main", "_ZL11before_mainv", "_ZL3usePKc", "count_of_library"];
+
+/// What a table in JSON has.
+fn table(text: &str) -> Calls {
+    let table: Value = serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"));
+    let rows = table["rows"].as_array().expect("rows").iter();
+    rows.map(|row| {
+        let symbols = row["symbols"].as_array().expect("symbols");
+        (symbols[0].as_str().expect("a name").to_owned(), row["calls"].as_u64().expect("calls"))
+    })
+    .filter(|(name, _)| !UNCOUNTED.contains(&name.as_str()))
+    .collect()
+}
+
+/// The lines in which the program says what it has counted.
+fn own(printed: &str) -> Calls {
+    let pair = |line: &str| {
+        let (name, count) = line.split_once(' ')?;
+        Some((name.to_owned(), count.parse().ok()?))
+    };
+    printed.lines().filter_map(pair).collect()
+}
+
+/// All but JSON behind the program's own output.
+fn split(output: &Output) -> (String, String) {
+    let text = String::from_utf8_lossy(&output.stdout);
+    let at = text.find("\n{").map_or(text.len(), |at| at + 1);
+    (text[..at].to_owned(), text[at..].to_owned())
+}
+
+#[test]
+fn counts_are_the_programs_own_in_every_mode() {
+    for mode in Mode::ALL {
+        let counted = Counted::built("counts", mode);
+        let output = counted.counting(&["-f", "json", "-o", "counts.ect"], &[]);
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(7), "{mode:?}: {said}");
+        let (printed, json) = split(&output);
+        let expected = own(&printed);
+        assert!(expected["handler"] > 0 && expected["throws"] == 180_000, "{expected:?}");
+        assert_eq!(table(&json), expected, "{mode:?}");
+        assert!(said.is_empty(), "{said}");
+        assert_eq!(counted.report(&["report", "-f", "json", "counts.ect"]), expected, "{mode:?}");
+        // Two runs together.
+        successful(counted.place.command(everycall()).args([
+            "merge",
+            "-o",
+            "merged",
+            "counts.ect",
+            "counts.ect",
+        ]));
+        let twice: Calls = expected.iter().map(|(name, calls)| (name.clone(), 2 * calls)).collect();
+        assert_eq!(counted.report(&["report", "-f", "json", "merged"]), twice, "{mode:?}");
+    }
+}
+
+#[test]
+fn by_thread_and_process_they_add_up() {
+    let counted = Counted::built("counts-by", Mode::GCC_NOPS);
+    let (printed, _) = split(&counted.counting(&["-o", "counts.ect"], &[]));
+    let all: u64 = own(&printed).values().sum();
+    for by in ["thread", "process", "module"] {
+        let arguments = ["report", "-f", "json", "--by", by, "counts.ect"];
+        let table = successful(counted.place.command(everycall()).args(arguments));
+        let table: Value = serde_json::from_str(&table).expect("JSON");
+        let rows = table["rows"].as_array().expect("rows");
+        let least = if by == "thread" { 5 } else { 2 };
+        assert!(rows.len() >= least, "{by}: {table:#}");
+        assert_eq!(rows.iter().map(|row| row["calls"].as_u64().expect("calls")).sum::<u64>(), all, "{by}");
+    }
+    // Times aren't known, and nothing is said of them.
+    let shown = successful(counted.place.command(everycall()).args(["report", "counts.ect"]));
+    let heading = shown.lines().next().expect("a heading");
+    assert_eq!(heading.split_whitespace().collect::<Vec<_>>(), ["calls", "function"], "{shown}");
+}
+
+#[test]
+fn killed_and_in_a_core_dump_they_are_there() {
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FINSTRUMENT] {
+        let counted = Counted::built("counts-killed", mode);
+        let output = counted.counting(&["-o", "counts.ect"], &["kill"]);
+        let expected = own(&split(&output).0);
+        assert_eq!(expected["late"], 1, "{output:?}");
+        assert_eq!(counted.report(&["report", "-f", "json", "counts.ect"]), expected, "{mode:?}");
+
+        let standing = counted.standing();
+        let core = counted.place.file("core");
+        let mut gdb = Command::new("gdb");
+        gdb.args(["-p", &standing.pid.to_string(), "-batch", "-ex"]);
+        successful(gdb.arg(format!("gcore {}", core.display())));
+        successful(counted.place.command(everycall()).args(["core", "-o", "core.ect"]).arg(&core));
+        let mut expected = own(&standing.end().1);
+        expected.remove("late");
+        // The child had counts of its own.
+        let in_core = counted.report(&["report", "-f", "json", "core.ect"]);
+        expected.remove("in_child");
+        *expected.get_mut("leaf").expect("it was called") -= 1000;
+        assert_eq!(in_core, expected, "{mode:?}");
+    }
+}
+
+#[test]
+fn running_processes_are_read_while_they_go_on() {
+    for mode in [Mode::GCC_NOPS, Mode::GCC_FENTRY, Mode::CLANG19_XRAY] {
+        let counted = Counted::built("counts-live", mode);
+        let standing = counted.standing();
+        let pid = standing.pid.to_string();
+        let first = counted.report(&["count", "-f", "json", &pid]);
+        assert_eq!(first["in_thread"], 9, "{mode:?}: {first:?}");
+        assert!(!first.contains_key("late"), "{first:?}");
+        // Off and on again: what it does meanwhile isn't counted, and nothing else changes.
+        successful(counted.place.command(everycall()).args(["disable", &pid, "leaf"]));
+        assert_eq!(counted.report(&["count", "-f", "json", &pid]), first, "{mode:?}");
+        successful(counted.place.command(everycall()).args(["enable", &pid]));
+        let (status, printed) = standing.end();
+        assert_eq!(status.code(), Some(7), "{printed}");
+        let snapshot = counted.place.file("none.ect");
+        assert!(!snapshot.exists());
+    }
+}
+
+#[test]
+fn what_makes_no_sense_is_refused() {
+    let counted = Counted::built("counts-refused", Mode::GCC_NOPS);
+    let place = &counted.place;
+    let refused = |arguments: &[&str]| {
+        let output = place.command(everycall()).args(arguments).output().expect("it starts");
+        assert!(!output.status.success(), "{arguments:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert!(refused(&["count", "./counted"]).contains("everycall count -- ./counted"));
+    assert!(refused(&["count", "--by", "path", "--", "./counted"]).contains("no paths"));
+    assert!(refused(&["count", "1"]).contains("process 1"));
+    assert!(refused(&["count", "--every", "1s", "--", "./counted"]).contains("everycall count PID --every"));
+    assert!(refused(&["count", "--", "true"]).contains("true"));
+    assert!(refused(&["count", "--not", "*nothing_like_it*", "--", "./counted"]).contains("matches"));
+    // One that records.
+    let mut command = place.command(&counted.program);
+    let standing = Standing::start(command.arg(&counted.library).arg("wait"));
+    let said = refused(&["count", &standing.pid.to_string()]);
+    assert!(said.contains("EVERYCALL_COUNT=calls"), "{said}");
+    let _ = standing.end();
+    // A variable with an invalid value causes a message, and has no effect.
+    let mut command = place.command(&counted.program);
+    let output = command.env("EVERYCALL_COUNT", "times").arg(&counted.library).output().expect("it starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(7) && said.contains("EVERYCALL_COUNT=times"), "{said}");
+}
+
+/// What is left out, by a list or by the program, isn't counted.
+#[test]
+fn selections_are_counted_alone() {
+    for mode in Mode::ALL {
+        let counted = Counted::built("counts-only", mode);
+        let output = counted.counting(&["-f", "json", "--only", "recursive", "--only", "leaf"], &[]);
+        let (printed, json) = split(&output);
+        let mut expected = own(&printed);
+        expected.retain(|name, _| ["recursive", "leaf"].contains(&name.as_str()));
+        assert_eq!(table(&json), expected, "{mode:?}: {}", String::from_utf8_lossy(&output.stderr));
+        assert!(Path::new(&counted.program).exists());
+    }
+}
