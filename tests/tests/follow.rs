@@ -297,6 +297,61 @@ fn functions_are_off_again_when_the_follower_is_killed() {
 }
 
 #[test]
+fn programs_are_followed_from_their_first_call_to_their_last() {
+    let place = Place::new("follow-started");
+    for mode in MODES {
+        let program = place.build(mode, &["-O1", "talking.c"], &format!("talking-{}", mode.label()));
+        let follow = |words: &[&str], arguments: &[&str]| {
+            let mut command = Command::new(everycall());
+            command
+                .arg("follow")
+                .args(words)
+                .args(["leaf", "before", "after", "main", "--"])
+                .arg(&program)
+                .args(arguments);
+            let output = command.output().unwrap();
+            let text = String::from_utf8(output.stdout).unwrap();
+            assert_eq!(output.status.code(), Some(7), "{text}");
+            (text, String::from_utf8(output.stderr).unwrap())
+        };
+        // However short it lives.
+        for _ in 0..5 {
+            let (text, _) = follow(&["--clock", "raw"], &["quick"]);
+            let names = ["main", "before", "leaf", "after", "leaf"];
+            let depths = [0, 1, 2, 1, 2];
+            let wanted: Vec<Shown> =
+                depths.into_iter().zip(names).map(|(depth, name)| (depth, name.to_owned(), false)).collect();
+            // `leaf` may be called in the place of its caller, as optimizers do; its names stay.
+            let found = followed(&text);
+            let found: Vec<&str> = found[""].iter().map(|(_, name, _)| name.as_str()).collect();
+            assert_eq!(found, names, "{mode:?} {wanted:?}");
+        }
+        // What it writes stands where it was written, between the calls around it.
+        let (text, errors) = follow(&["--with-output"], &[]);
+        assert!(!errors.contains("error 0"), "{errors}");
+        let place_of = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what}: {text}"));
+        for n in 0..5 {
+            let (before, after) = (format!("before #{} ", n + 1), format!("  after #{} ", n + 1));
+            let error = if n == 4 { "2| no end".to_owned() } else { format!("2| error {n}\n") };
+            for line in [format!("1| line {n}\n"), error] {
+                let is_last = line.contains("no end");
+                assert!(place_of(&before) < place_of(&line), "{mode:?}: {text}");
+                assert!(is_last || place_of(&line) < place_of(&after), "{mode:?}: {text}");
+            }
+        }
+    }
+    let said = |words: &[&str]| {
+        let output = Command::new(everycall()).arg("follow").args(words).output().unwrap();
+        assert!(!output.status.success(), "{words:?}");
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(said(&["leaf", "--", "/bin/true"]).contains("has no traced functions"));
+    assert!(said(&["leaf", "--", "./nothing"]).contains("can't be read"));
+    assert!(said(&["--", "/bin/true"]).contains("name the functions"));
+    assert!(said(&["1", "leaf", "--with-output"]).contains("PROGRAM"));
+}
+
+#[test]
 fn wrong_input_is_explained() {
     let place = Place::new("follow-wrong");
     let program = program(&place, Mode::GCC_NOPS);

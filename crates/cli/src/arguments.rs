@@ -408,7 +408,7 @@ pub struct TraceArguments {
 #[derive(Debug, Args)]
 #[command(after_help = PATTERNS)]
 pub struct FollowArguments {
-    /// Process id, as `everycall ps` lists it, and functions
+    /// Process id, as `everycall ps` lists it, and functions; only functions if a program is started
     #[arg(value_name = "PID|PATTERN")]
     pub words: Vec<String>,
     /// How much is shown of functions; repeatable, and the last one that matches a function counts
@@ -432,6 +432,12 @@ pub struct FollowArguments {
     /// Print no messages
     #[arg(short, long)]
     pub quiet: bool,
+    /// Print what the started program writes to its standard output and error among its calls
+    #[arg(long, requires = "command")]
+    pub with_output: bool,
+    /// The program to start, and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
 }
 
 /// How much is shown of some functions.

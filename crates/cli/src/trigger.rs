@@ -46,7 +46,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
         ));
     }
     everycall_recorder::outlive_size_limit();
-    let mut program = Program::attach(arguments.pid)?;
+    let program = Program::attach(arguments.pid)?;
     if program.arena.drops_short_calls() {
         refuse_short(&triggers)?;
     }

@@ -239,6 +239,12 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall follow 1234 'handle_*' --level 1:'parse_*' --for 10s",
         So("everycall follow $SERVER 'handle_*' --level 1:'handle_*' --for 1s"),
     ),
+    ("everycall follow PATTERN... -- PROGRAM ARGUMENTS", So("everycall follow 'handle*' -- ./app args")),
+    (
+        "everycall follow --with-output 'handle_*' -- ./app args",
+        So("everycall follow --with-output 'handle_*' -- ./app args"),
+    ),
+    ("everycall follow 'handle_*' -- ./app", So("everycall follow 'handle_*' -- ./app")),
     // Choosing functions.
     (
         "everycall cc --not 'size:<10' -- gcc -O2 -c app.c",

@@ -1,12 +1,14 @@
 //! `everycall follow`: a session whose calls are printed while they happen.
 //!
-//! - `levels`: how much is shown of which functions; `page`: calls as lines.
+//! - `levels`: how much is shown of which functions; `page`: calls as lines; `started`: a program of our own; `output`: what it writes.
 //!
 //! Rings are read as they are written (`everycall_live::Follower`), and paired as events come
 //! (`everycall_timeline::LiveThread`). When the process loads a module, everything that knows its modules begins anew; open calls go on.
 
 mod levels;
+mod output;
 mod page;
+mod started;
 
 use std::collections::HashMap;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -26,6 +28,7 @@ use everycall_units::{Count, Several};
 use rustix::termios::tcgetwinsize;
 
 use self::levels::Levels;
+use self::output::{Outputs, Said};
 use self::page::{Page, clean};
 use crate::arguments::{FollowArguments, LevelRule};
 use crate::control::{Program, notes};
@@ -44,6 +47,9 @@ const NAME_MAX: usize = 48;
 
 /// `follow`.
 pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
+    if !arguments.command.is_empty() {
+        return started::follow(arguments);
+    }
     let usage = |text: &str| Failure::new(exit_code::USAGE, text);
     let Some((pid, patterns)) = arguments.words.split_first() else {
         return Err(usage("name a process and functions, as in: everycall follow 1234 'handle_*'"));
@@ -52,7 +58,7 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         usage(&format!("`{pid}` is no process id; `everycall ps` lists the traced processes"))
     })?;
     let rules = rules(patterns, &arguments.level)?;
-    let mut program = Program::attach(pid)?;
+    let program = Program::attach(pid)?;
     let (levels, set) = Levels::new(rules, &mut program.tables()?)?;
     // From here on they end the wait, not us.
     let signals = Signals::begin();
@@ -67,19 +73,8 @@ pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
         say!("everycall: {program}: following {}", Several(levels.functions, "function", "functions"));
         notes(&program, &reply);
     }
-    let mut session = Session {
-        arguments,
-        program: &program,
-        control: Some(control),
-        page: Page::new(levels, arguments.clock, width(), first_reading(&program), since),
-        carried: HashMap::new(),
-        queue: Vec::new(),
-        latest: HashMap::new(),
-        commands: Commands::begin(arguments.commands),
-        begin: Instant::now(),
-        events: program.arena.events_written(),
-    };
-    let why = session.run(&mut follower, &signals)?;
+    let mut session = Session::new(arguments, &program, Some(control), levels, since);
+    let why = session.run(&mut follower, Some(&signals))?;
     drop(session);
     signals.end();
     if !arguments.quiet {
@@ -143,19 +138,25 @@ struct Session<'a> {
     queue: Vec<Happened>,
     latest: HashMap<RingOwner, u64>,
     commands: Commands,
+    /// What the program writes, if that is shown.
+    outputs: Option<Outputs>,
     begin: Instant,
     /// Events that the process had written when it began.
     events: u64,
 }
 
-/// An event of a thread.
+/// Something that is to be shown.
 struct Happened {
-    /// When it is shown, in ticks: no earlier than those before it.
+    /// When, in ticks: no earlier than what the same thread did before.
     at: u64,
-    owner: RingOwner,
-    event: TimelineEvent,
-    /// The text of a mark.
-    said: String,
+    what: What,
+}
+
+enum What {
+    /// An event of a thread, and the text of a mark.
+    Event(RingOwner, TimelineEvent, String),
+    /// Output of the program.
+    Said(Said),
 }
 
 /// Why a round ends.
@@ -164,9 +165,46 @@ enum Over {
     Because(String),
 }
 
-impl Session<'_> {
+impl<'a> Session<'a> {
+    /// What is shown since a moment, in ticks.
+    fn new(
+        arguments: &'a FollowArguments,
+        program: &'a Program,
+        control: Option<Control>,
+        levels: Levels,
+        since: u64,
+    ) -> Session<'a> {
+        let first = first_reading(program);
+        // Times since the beginning of a program that we have started.
+        let shown_since = if since == 0 { first.ticks } else { since };
+        Session {
+            arguments,
+            program,
+            control,
+            page: Page::new(levels, arguments.clock, width(), first, (since, shown_since)),
+            carried: HashMap::new(),
+            queue: Vec::new(),
+            latest: HashMap::new(),
+            commands: Commands::begin(arguments.commands),
+            outputs: None,
+            begin: Instant::now(),
+            events: if since == 0 { 0 } else { program.arena.events_written() },
+        }
+    }
+
+    /// Waits; whether it is to end.
+    fn pause(signals: Option<&Signals>) -> bool {
+        match signals {
+            Some(signals) => signals.wait(PAUSE),
+            None => {
+                std::thread::sleep(PAUSE);
+                false
+            }
+        }
+    }
+
     /// Prints calls until it is enough; why it is.
-    fn run(&mut self, follower: &mut Follower<'_>, signals: &Signals) -> Result<String, Failure> {
+    fn run(&mut self, follower: &mut Follower<'_>, signals: Option<&Signals>) -> Result<String, Failure> {
         loop {
             if let Over::Because(why) = self.round(follower, signals)? {
                 return Ok(why);
@@ -176,7 +214,7 @@ impl Session<'_> {
     }
 
     /// As long as the modules stay the same.
-    fn round(&mut self, follower: &mut Follower<'_>, signals: &Signals) -> Result<Over, Failure> {
+    fn round(&mut self, follower: &mut Follower<'_>, signals: Option<&Signals>) -> Result<Over, Failure> {
         let modules = self.program.module_count();
         let failed = |error: &dyn std::fmt::Display| self.program.failed(error);
         let mut bytes = Vec::new();
@@ -200,6 +238,7 @@ impl Session<'_> {
             let has_ended = self.program.has_ended();
             let now = everycall_live::now_ticks();
             let new_modules = self.program.module_count() != modules;
+            self.listen(has_ended);
             self.look(follower, &trace, &names, &mut threads);
             looks += 1;
             if looks.is_multiple_of(LOOKS_EACH) {
@@ -219,7 +258,7 @@ impl Session<'_> {
             if let Some(why) = self.obey()? {
                 break Over::Because(why);
             }
-            if signals.wait(PAUSE) {
+            if Session::pause(signals) {
                 // What was written so far belongs to it.
                 self.look(follower, &trace, &names, &mut threads);
                 break Over::Because("is no longer followed: interrupted".to_owned());
@@ -267,9 +306,17 @@ impl Session<'_> {
                 };
                 let latest = self.latest.entry(owner).or_default();
                 *latest = event.at_ns().max(*latest);
-                self.queue.push(Happened { at: *latest, owner, event, said });
+                self.queue.push(Happened { at: *latest, what: What::Event(owner, event, said) });
             }
         });
+    }
+
+    /// Takes what the program wrote.
+    fn listen(&mut self, has_ended: bool) {
+        let Some(outputs) = &mut self.outputs else { return };
+        while let Some(said) = if has_ended { outputs.last() } else { outputs.next() } {
+            self.queue.push(Happened { at: said.at, what: What::Said(said) });
+        }
     }
 
     /// Shows what happened until a moment, in the order of time; all of it without.
@@ -277,8 +324,11 @@ impl Session<'_> {
         self.queue.sort_by_key(|happened| happened.at);
         let is_over = |happened: &Happened| until.is_none_or(|until| happened.at <= until);
         let count = self.queue.partition_point(is_over);
-        for Happened { owner, event, said, .. } in self.queue.drain(..count) {
-            self.page.event(owner, &event, &said, trace, names);
+        for Happened { what, at } in self.queue.drain(..count) {
+            match what {
+                What::Event(owner, event, said) => self.page.event(owner, &event, &said, trace, names),
+                What::Said(said) => self.page.said(at, said.is_error, &said.bytes),
+            }
         }
     }
 
@@ -308,11 +358,19 @@ impl Session<'_> {
     fn record_more(&mut self) -> Result<(), Failure> {
         // A module that can't be read leaves the others as they are.
         let Ok(mut tables) = self.program.tables() else { return Ok(()) };
+        let before = self.page.levels.functions;
         let set = self.page.levels.look_again(&mut tables)?;
-        self.record(&set)
+        if self.page.levels.functions == before { Ok(()) } else { self.record(&set) }
     }
 
     fn record(&mut self, set: &[u8]) -> Result<(), Failure> {
+        if self.control.is_none() && !self.program.has_ended() {
+            // It was started with its functions, and more are wanted now.
+            match self.program.connect() {
+                Ok(control) => self.control = Some(control),
+                Err(failure) => say!("everycall: {}", failure.sentence()),
+            }
+        }
         let Some(control) = &mut self.control else { return Ok(()) };
         match session(self.program, control, self.arguments, set) {
             // It is looked whether it has ended.

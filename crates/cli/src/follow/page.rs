@@ -26,6 +26,8 @@ use crate::arguments::Clock as Shown;
 
 /// A call that hasn't ended after this time gets its line.
 const OPEN_AFTER_NS: u64 = 20_000_000;
+/// Longer lines of output are broken.
+const LINE_MAX: usize = 16 << 10;
 /// A name keeps this much room.
 const NAME_MIN: usize = 16;
 /// Levels that are indented.
@@ -39,8 +41,12 @@ pub struct Page {
     /// What makes times of ticks.
     clock: Clock,
     first: ClockReading,
-    /// When following began.
+    /// Calls that began earlier aren't shown.
     since: u64,
+    /// Where times begin.
+    shown_since: u64,
+    /// Lines of output that have no end yet.
+    unfinished: [(u64, Vec<u8>); 2],
     threads: HashMap<RingOwner, Thread>,
     names: HashMap<Location, Rc<str>>,
     /// Calls so far, by function.
@@ -94,7 +100,13 @@ struct Line {
 }
 
 impl Page {
-    pub fn new(levels: Levels, shown: Shown, width: Option<usize>, first: ClockReading, since: u64) -> Page {
+    pub fn new(
+        levels: Levels,
+        shown: Shown,
+        width: Option<usize>,
+        first: ClockReading,
+        (since, shown_since): (u64, u64),
+    ) -> Page {
         let mut page = Page {
             levels,
             shown,
@@ -102,6 +114,8 @@ impl Page {
             clock: Clock::new(&[first], None),
             first,
             since,
+            shown_since,
+            unfinished: [(0, Vec::new()), (0, Vec::new())],
             threads: HashMap::new(),
             names: HashMap::new(),
             numbers: HashMap::new(),
@@ -213,6 +227,32 @@ impl Page {
         }
     }
 
+    /// Output of the program: a line for each of its lines.
+    pub fn said(&mut self, at: u64, is_error: bool, bytes: &[u8]) {
+        let (_, mut text) = std::mem::take(&mut self.unfinished[usize::from(is_error)]);
+        text.extend_from_slice(bytes);
+        let mut rest = &text[..];
+        while let Some(end) = rest.iter().position(|byte| *byte == b'\n') {
+            self.said_line(at, is_error, &rest[..end]);
+            rest = &rest[end + 1..];
+        }
+        let rest = if rest.len() > LINE_MAX {
+            self.said_line(at, is_error, rest);
+            &[]
+        } else {
+            rest
+        };
+        self.unfinished[usize::from(is_error)] = (at, rest.to_vec());
+    }
+
+    fn said_line(&mut self, at: u64, is_error: bool, bytes: &[u8]) {
+        let sign = if is_error { "2|" } else { "1|" };
+        let text = String::from_utf8_lossy(bytes);
+        let text: String = text.split('\t').map(clean).collect::<Vec<_>>().join("\t");
+        let text = format!("{}  {sign} {text}", self.moment(at));
+        self.lines.push(Line { at, text });
+    }
+
     /// What the program says, in calls that are shown.
     fn mark(&mut self, thread: &mut Thread, mark: &Mark, said: &str) {
         let is_within = thread.open.last().is_some_and(|open| open.shown.is_some()) || thread.whole > 0;
@@ -289,7 +329,7 @@ impl Page {
             (Shown::Raw, _) => ticks.to_string(),
             (Shown::Wall, Some(wall)) => self.calendar.time_of_day(wall.realtime_ns(ns)),
             _ => {
-                let ns = ns.saturating_sub(self.clock.ns(self.since));
+                let ns = ns.saturating_sub(self.clock.ns(self.shown_since));
                 format!("{:>6}.{:06}", ns / 1_000_000_000, ns / 1_000 % 1_000_000)
             }
         }
@@ -328,6 +368,14 @@ impl Page {
                 self.open_pending(&mut thread, start);
             }
             self.threads.insert(owner, thread);
+        }
+        if until.is_none() {
+            for (is_error, (at, rest)) in [false, true].into_iter().zip(std::mem::take(&mut self.unfinished))
+            {
+                if !rest.is_empty() {
+                    self.said_line(at, is_error, &rest);
+                }
+            }
         }
         self.lines.sort_by_key(|line| line.at);
         let count =
