@@ -4,6 +4,7 @@
 
 mod budget;
 mod cost;
+mod count;
 mod decode;
 mod edges;
 mod lab;
@@ -33,6 +34,7 @@ use self::table::Table;
 const USAGE: &str = "\
 usage: cargo xtask bench [PART...] [--quick] [--format text|json]
 parts: cost    an event, in each mode
+       count   a call that is counted and not recorded, in each mode
        off     sites while tracing is off
        edges   start and end, threads, memory, size, compiling
        decode  events per second to a timeline and to each output
@@ -50,6 +52,7 @@ parts: cost    an event, in each mode
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
     Cost,
+    Count,
     Off,
     Edges,
     Decode,
@@ -65,8 +68,9 @@ enum Part {
 }
 
 impl Part {
-    const ALL: [(&'static str, Part); 13] = [
+    const ALL: [(&'static str, Part); 14] = [
         ("cost", Part::Cost),
+        ("count", Part::Count),
         ("off", Part::Off),
         ("edges", Part::Edges),
         ("decode", Part::Decode),
@@ -84,6 +88,7 @@ impl Part {
     fn measure(self, lab: &Lab, is_quick: bool) -> Result<Vec<Table>, String> {
         match self {
             Part::Cost => cost::run(lab),
+            Part::Count => count::run(lab, is_quick),
             Part::Off => off::run(lab, is_quick),
             Part::Edges => edges::run(lab, is_quick),
             Part::Decode => decode::run(lab, is_quick),
