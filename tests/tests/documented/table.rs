@@ -244,7 +244,18 @@ pub const TABLE: &[(&str, Run)] = &[
         "everycall follow --with-output 'handle_*' -- ./app args",
         So("everycall follow --with-output 'handle_*' -- ./app args"),
     ),
-    ("everycall follow 'handle_*' -- ./app", So("everycall follow 'handle_*' -- ./app")),
+    ("--level N:PATTERN", So("everycall follow $SERVER 'handle_*' --level 1:'handle_*' --for 1s")),
+    ("--clock trace", So("everycall follow --clock trace 'handle*' -- ./app args")),
+    (
+        "--clock wall",
+        So("everycall record -q -o app.ect -- ./app args && everycall replay --clock wall app.ect"),
+    ),
+    (
+        "--clock raw",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall export -f csv --clock raw -o - app.ect",
+        ),
+    ),
     // Choosing functions.
     (
         "everycall cc --not 'size:<10' -- gcc -O2 -c app.c",
