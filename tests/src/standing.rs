@@ -82,7 +82,15 @@ impl Standing {
     /// # Panics
     /// Where it isn't.
     pub fn go_on(&mut self) {
-        self.child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+        self.tell("\n");
+    }
+
+    /// The same with a line of input.
+    ///
+    /// # Panics
+    /// Where it isn't ready again.
+    pub fn tell(&mut self, line: &str) {
+        self.child.stdin.as_mut().unwrap().write_all(line.as_bytes()).unwrap();
         let mut line = String::new();
         BufReader::new(self.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert_eq!(line, "ready\n");

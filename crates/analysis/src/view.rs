@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use everycall_export::{self as export, TraceSource};
 use everycall_reader::KeptCall;
 use everycall_timeline::{
-    Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace,
+    Location, Mark, MarkKind, MarkName, ThreadEvents, ThreadInfo, TimelineEvent, Trace, WallClock,
 };
 
 use crate::budget::named_marks;
@@ -21,6 +21,7 @@ pub struct TraceView<'t> {
     kept: Vec<Vec<KeptAt>>,
     /// Names of marks that refer to functions.
     named: BTreeMap<MarkName, String>,
+    times: export::Times<'t>,
 }
 
 /// The name of the label of kept calls.
@@ -88,7 +89,14 @@ impl<'t> TraceView<'t> {
             names,
             kept,
             named: named_marks(trace, names),
+            times: export::Times::Trace,
         }
+    }
+
+    /// The same, whose moments are to be shown in these times. Ticks need a trace that was opened in ticks.
+    #[must_use]
+    pub fn with_times(self, times: export::Times<'t>) -> TraceView<'t> {
+        TraceView { times, ..self }
     }
 
     /// The trace that is viewed.
@@ -163,6 +171,30 @@ impl export::Source for TraceView<'_> {
 
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.source.origin_realtime_ns()
+    }
+
+    fn times(&self) -> export::Times<'_> {
+        self.times
+    }
+
+    fn wall(&self) -> Option<&WallClock> {
+        self.source.wall()
+    }
+
+    fn realtime_ns(&self, at_ns: u64) -> Option<u64> {
+        self.source.realtime_ns(at_ns)
+    }
+
+    fn ns_at_realtime(&self, realtime_ns: u64) -> Option<u64> {
+        self.source.ns_at_realtime(realtime_ns)
+    }
+
+    fn moment(&self, ns: u64) -> u64 {
+        self.source.moment(ns)
+    }
+
+    fn duration(&self, ns: u64) -> u64 {
+        self.source.duration(ns)
     }
 
     fn events(&self, thread: usize) -> impl Iterator<Item = export::TimelineEvent> {

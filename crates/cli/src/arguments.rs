@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use clap::builder::TypedValueParser as _;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use everycall_analysis::{Grouping, Order};
-use everycall_export::{Filter, Format, LabelPattern, parse_function, parse_ids};
+use everycall_export::{Calendar, Filter, Format, LabelPattern, WallTime, parse_function, parse_ids};
 use everycall_format::dropped;
 use everycall_format::env::{RING_SIZE_ALLOWED, parse_ring_size};
 use everycall_symbols::PathMap;
@@ -83,6 +83,15 @@ pub enum Verb {
     /// Other recordings of the program are not affected. When this command ends, for any reason, the
     /// functions that only it recorded are switched off again.
     Trace(TraceArguments),
+    /// Print calls of a running program as an indented tree while they happen
+    ///
+    /// `everycall follow PID PATTERN...` follows a running program, `everycall follow PATTERN... -- PROGRAM` starts one. The
+    /// functions are recorded as with `everycall trace`: when this command ends, for any reason, those that only it recorded are
+    /// switched off again. docs/follow.md describes the output.
+    #[command(
+        override_usage = "everycall follow [OPTIONS] PID PATTERN...\n       everycall follow [OPTIONS] PATTERN... -- PROGRAM [ARGUMENTS]..."
+    )]
+    Follow(FollowArguments),
     /// Keep calls of a running program that meet a condition, such as 'handle_request > 20ms'
     ///
     /// Like `everycall record --trigger`, for a program that is running, with or without `record`.
@@ -396,6 +405,74 @@ pub struct TraceArguments {
     pub quiet: bool,
 }
 
+/// `follow`.
+#[derive(Debug, Args)]
+#[command(after_help = PATTERNS)]
+pub struct FollowArguments {
+    /// Process id, as `everycall ps` lists it, and functions; only functions if a program is started
+    #[arg(value_name = "PID|PATTERN")]
+    pub words: Vec<String>,
+    /// How much is shown of functions; repeatable, and the last one that matches a function counts
+    ///
+    /// 0: nothing. 1: one line for each call, with its duration, and nothing of what it calls. 2: the call, and the
+    /// chosen functions that it calls [default for PATTERN]. 3: the call, and all that is recorded within it, by anybody.
+    #[arg(long, value_name = "LEVEL:PATTERN", value_parser = LevelRule::parse)]
+    pub level: Vec<LevelRule>,
+    /// How long to follow, such as 10s [default: until Ctrl-C or the end of the program]
+    #[arg(long = "for", value_name = "TIME", value_parser = parse_time)]
+    pub time: Option<u64>,
+    /// End when the process has written about this many events (counted in ring segments)
+    #[arg(long, value_name = "COUNT", value_parser = parse_count)]
+    pub max_events: Option<u64>,
+    /// In which time moments are shown; trace: since this command began
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Wall)]
+    pub clock: Clock,
+    /// Read commands from standard input: `LEVEL PATTERN` changes what is shown, `quit` ends [default: on a terminal]
+    #[arg(long)]
+    pub commands: bool,
+    /// Print no messages
+    #[arg(short, long)]
+    pub quiet: bool,
+    /// Print what the started program writes to its standard output and error among its calls
+    #[arg(long, requires = "command")]
+    pub with_output: bool,
+    /// The program to start, and its arguments
+    #[arg(last = true, value_name = "PROGRAM")]
+    pub command: Vec<OsString>,
+}
+
+/// How much is shown of some functions.
+#[derive(Clone, Debug)]
+pub struct LevelRule {
+    /// From 0 to [`LevelRule::MAX`].
+    pub level: u8,
+    /// Which functions.
+    pub pattern: String,
+}
+
+impl LevelRule {
+    /// The highest level.
+    pub const MAX: u8 = 3;
+
+    fn parse(text: &str) -> Result<LevelRule, String> {
+        LevelRule::split(text, ':')
+    }
+
+    /// Reads a level and a pattern with `separator` between them.
+    pub fn split(text: &str, separator: char) -> Result<LevelRule, String> {
+        let (level, pattern) = text.split_once(separator).unwrap_or((text, ""));
+        match level.trim().parse() {
+            Ok(level @ 0..=LevelRule::MAX) if !pattern.trim().is_empty() => {
+                Ok(LevelRule { level, pattern: pattern.trim().to_owned() })
+            }
+            _ => Err(format!(
+                "write a level from 0 to {} and a pattern, such as 1{separator}parse_*",
+                LevelRule::MAX
+            )),
+        }
+    }
+}
+
 /// Threads that a session records.
 #[derive(Clone, Debug)]
 pub enum ThreadChoice {
@@ -530,6 +607,9 @@ pub struct InfoArguments {
     /// Output format: text for people, JSON for programs
     #[arg(short, long, value_enum, default_value_t = TextFormat::Text)]
     pub format: TextFormat,
+    /// In which time moments are shown
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
     #[command(flatten)]
     pub symbols: SymbolArguments,
     /// Trace file
@@ -563,6 +643,9 @@ pub struct ReplayArguments {
     /// Show below each call which calls the compiler inlined into its function; these have no times
     #[arg(long)]
     pub inlines: bool,
+    /// In which time moments are shown
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
     /// When to use colours
     #[arg(long, value_enum, default_value_t = Colour::Auto, alias = "colour")]
     pub color: Colour,
@@ -634,6 +717,9 @@ pub struct ReportArguments {
     /// an upper limit. Without this option, such a call ends at its jump, as in `replay`.
     #[arg(long)]
     pub tails: bool,
+    /// In which time --slowest shows when calls began
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
     /// Width of the table in characters [default: the terminal's width]
     #[arg(long, value_name = "COLUMNS", value_parser = clap::value_parser!(u16).range(40..))]
     pub width: Option<u16>,
@@ -729,6 +815,12 @@ pub struct ExportArguments {
     /// File to write, - for standard output [default: the trace's name with the format's extension]
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// In which time moments are written
+    ///
+    /// csv has columns of calendar time or ticks; chrome and vizviewer name the beginning in calendar time in otherData;
+    /// perfetto always contains calendar time.
+    #[arg(long, value_enum, value_name = "CLOCK", default_value_t = Clock::Trace)]
+    pub clock: Clock,
     /// Show in each slice's details which calls the compiler inlined [default: on, except for JSON
     /// with more than 1,000,000 calls]
     #[arg(long)]
@@ -766,12 +858,16 @@ pub struct FilterArguments {
     /// Threads and fibers by their numbers in `everycall info`, such as 1234 or 1234,1000000003
     #[arg(long, value_name = "TIDS")]
     tid: Vec<String>,
-    /// Start at this time, such as 1.5ms after the beginning of the trace
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    since: Option<u64>,
-    /// Stop at this time after the beginning of the trace
-    #[arg(long, value_name = "TIME", value_parser = parse_time)]
-    until: Option<u64>,
+    /// Start at this time, such as 1.5ms after the beginning of the trace, or a calendar time such as
+    /// 2026-11-23T10:00:00.5Z or 10:00:00.5
+    ///
+    /// Without time zone, times are of this machine's zone (TZ sets another one); without date, of the day
+    /// on which the trace begins, or a later one that the trace contains.
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Moment>,
+    /// Stop at this time after the beginning of the trace, or at this calendar time
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    until: Option<Moment>,
     /// Only calls within this time before the trace's last event, including calls still open then
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     last: Option<u64>,
@@ -806,8 +902,10 @@ impl FilterArguments {
         Ok(Filter {
             pids: ids(&self.pid)?,
             tids: ids(&self.tid)?,
-            since_ns: self.since,
-            until_ns: self.until,
+            since_ns: self.since.as_ref().and_then(Moment::after),
+            until_ns: self.until.as_ref().and_then(Moment::after),
+            since_wall: self.since.and_then(Moment::wall),
+            until_wall: self.until.and_then(Moment::wall),
             last_ns: self.last,
             min_duration_ns: self.min_duration.unwrap_or(0),
             function: self.function,
@@ -815,6 +913,53 @@ impl FilterArguments {
             depth: self.depth,
         })
     }
+}
+
+/// A moment of a trace.
+#[derive(Clone, Debug)]
+pub enum Moment {
+    /// Nanoseconds after its beginning.
+    After(u64),
+    /// Calendar time.
+    Wall(WallTime),
+}
+
+impl Moment {
+    fn after(&self) -> Option<u64> {
+        match self {
+            Moment::After(ns) => Some(*ns),
+            Moment::Wall(_) => None,
+        }
+    }
+
+    fn wall(self) -> Option<WallTime> {
+        match self {
+            Moment::After(_) => None,
+            Moment::Wall(time) => Some(time),
+        }
+    }
+}
+
+fn moment(text: &str) -> Result<Moment, String> {
+    // Only calendar times have one of these.
+    if text.contains(['-', ':']) {
+        return Calendar::local().parse(text).map(Moment::Wall).map_err(|error| error.to_string());
+    }
+    parse_time(text)
+        .map(Moment::After)
+        .map_err(|error| format!("{error}; or a calendar time, such as 2026-11-23T10:00:00.5Z or 10:00:00.5"))
+}
+
+/// In which time moments are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum Clock {
+    /// Time since the beginning of the trace
+    #[default]
+    Trace,
+    /// Calendar time, in this machine's time zone (TZ sets another one)
+    Wall,
+    /// Ticks of the CPU's time-stamp counter, as recorded
+    Raw,
 }
 
 /// Where binaries and sources lie.

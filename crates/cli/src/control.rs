@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use everycall_control::{Outcome, SelectionSet, resolve, selection_of};
@@ -26,7 +27,7 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 /// `enable` and `disable`.
 pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Failure> {
-    let mut program = Program::attach(arguments.pid)?;
+    let program = Program::attach(arguments.pid)?;
     if arguments.patterns.is_empty() {
         let mut control = program.connect()?;
         let begin = Instant::now();
@@ -68,7 +69,7 @@ pub fn select(arguments: &SelectArguments, is_in: bool) -> Result<ExitCode, Fail
 
 /// `sessions`.
 pub fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failure> {
-    let mut program = Program::attach(arguments.pid)?;
+    let program = Program::attach(arguments.pid)?;
     let (reply, sessions) = match program.arena.is_controlled() {
         false => (None, Vec::new()),
         true => {
@@ -120,6 +121,8 @@ pub fn sessions(arguments: &SessionsArguments) -> Result<ExitCode, Failure> {
 pub struct Program {
     pid: u32,
     pub arena: Arc<LiveArena>,
+    /// Whether it has ended, where that is known because we have started it.
+    over: Option<Arc<AtomicBool>>,
 }
 
 impl std::fmt::Display for Program {
@@ -133,18 +136,26 @@ impl Program {
     pub fn attach(pid: u32) -> Result<Program, Failure> {
         let arena = everycall_live::attach(pid)
             .map_err(|error| Failure::new(exit_code::FAILED, format!("process {pid}: {error}")))?;
-        Ok(Program { pid, arena: Arc::new(arena) })
+        Ok(Program { pid, arena: Arc::new(arena), over: None })
+    }
+
+    /// A process that we have started; somebody else sets `over` when it has ended.
+    pub fn started(pid: u32, arena: LiveArena, over: Arc<AtomicBool>) -> Program {
+        Program { pid, arena: Arc::new(arena), over: Some(over) }
     }
 
     pub fn failed(&self, reason: &dyn std::fmt::Display) -> Failure {
         Failure::new(exit_code::FAILED, format!("process {}: {reason}", self.pid))
     }
 
-    pub fn connect(&mut self) -> Result<Control, Failure> {
+    pub fn connect(&self) -> Result<Control, Failure> {
         Control::connect(&self.arena, PATIENCE).map_err(|error| self.failed(&error))
     }
 
     pub fn has_ended(&self) -> bool {
+        if let Some(over) = &self.over {
+            return over.load(Ordering::Acquire);
+        }
         ProcessFacts::of(self.pid)
             .map_or(true, |facts| facts.has_ended || facts.started != self.arena.process().started)
     }

@@ -5,13 +5,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use everycall_analysis::{NameOptions, SymbolNames, TraceView};
-use everycall_export::{FormatFacts, Note};
+use everycall_export::{Calendar, Format, FormatFacts, Note};
 use everycall_io::outfile::{MODE_PRIVATE, MODE_SHARED};
 use everycall_io::say;
 use everycall_timeline::Trace;
 use everycall_units::{Count, Several};
 
-use crate::arguments::ExportArguments;
+use crate::arguments::{Clock, ExportArguments};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::{BUFFER, Destination};
@@ -27,12 +27,23 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
     let kept = arguments.filter.kept;
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let facts = arguments.format.facts();
+    if arguments.clock == Clock::Raw && arguments.format != Format::Csv {
+        let why = format!(
+            "{} has times in nanoseconds only; ticks are in `everycall export -f csv --clock raw` and `everycall replay --format \
+             json --clock raw`",
+            facts.name
+        );
+        return Err(Failure::new(exit_code::USAGE, why));
+    }
     let default = || default_output(&arguments.trace, &facts);
     let destination = Destination::new(arguments.output.as_deref(), default);
     destination.is_not(&arguments.trace)?;
     let mut file = traces::open(&arguments.trace)?;
     traces::select(&mut file, kept, &arguments.trace)?;
-    let trace = traces::trace(&file, &arguments.trace)?;
+    let trace = traces::trace_by(&file, &arguments.trace, arguments.clock)?;
+    let calendar = Calendar::local();
+    let times = traces::times(&trace, &arguments.trace, arguments.clock, &calendar)?;
+    traces::check_filter(&trace, &arguments.trace, &filter)?;
     let is_small = !facts.repeats_inlined_calls || calls(&trace) <= JSON_INLINES_MAX;
     let has_inlines = arguments.inlines || is_small && !arguments.no_inlines;
     let options = NameOptions {
@@ -42,7 +53,7 @@ pub fn run(arguments: ExportArguments) -> Result<ExitCode, Failure> {
         ..traces::name_options(&arguments.symbols)
     };
     let names = SymbolNames::new(&file, &trace, options);
-    let view = TraceView::new(&trace, &names);
+    let view = TraceView::new(&trace, &names).with_times(times);
     traces::warn(&trace, &arguments.trace);
     // Source code may be confidential.
     let mode = if facts.has_sources && !arguments.shared { MODE_PRIVATE } else { MODE_SHARED };

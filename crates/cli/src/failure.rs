@@ -52,6 +52,11 @@ impl Failure {
         Failure::writing(Path::new("standard output"), error)
     }
 
+    /// What is, what was expected, and what to do.
+    pub fn sentence(&self) -> &str {
+        &self.sentence
+    }
+
     /// The same failure with another exit code.
     #[must_use]
     pub fn with_code(self, code: u8) -> Failure {

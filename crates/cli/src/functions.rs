@@ -57,7 +57,7 @@ fn tables(of: &str) -> Result<(Vec<FunctionTable>, Option<Selection>), Failure> 
     if let Ok(pid) = of.parse::<u32>()
         && !Path::new(of).exists()
     {
-        let mut program = Program::attach(pid)?;
+        let program = Program::attach(pid)?;
         let tables = program.tables()?;
         let now = if program.arena.is_controlled() {
             let mut control = program.connect()?;

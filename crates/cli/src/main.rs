@@ -26,6 +26,7 @@ mod cull;
 mod exit_code;
 mod export;
 mod failure;
+mod follow;
 mod functions;
 mod gdb;
 mod info;
@@ -129,6 +130,7 @@ fn run(verb: Verb) -> Result<ExitCode, Failure> {
         Verb::Disable(arguments) => control::select(&arguments, false),
         Verb::Functions(arguments) => functions::run(&arguments),
         Verb::Trace(arguments) => trace::trace(&arguments),
+        Verb::Follow(arguments) => follow::follow(&arguments),
         Verb::Trigger(arguments) => trigger::run(&arguments),
         Verb::Sessions(arguments) => control::sessions(&arguments),
         Verb::Ps(arguments) => ps::run(&arguments),

@@ -22,6 +22,21 @@ use crate::program;
 pub struct OpenSelection(File);
 
 impl OpenSelection {
+    /// A selection with these bytes of a site set.
+    pub fn new(bytes: &[u8]) -> Result<OpenSelection, Failure> {
+        let keep = || -> std::io::Result<File> {
+            let file = memfd_create("everycall-selection", MemfdFlags::CLOEXEC)?;
+            fchmod(&file, Mode::RUSR | Mode::WUSR)?;
+            let mut file = File::from(file);
+            file.write_all(bytes)?;
+            Ok(file)
+        };
+        let failed = |error| {
+            Failure::new(exit_code::NOT_RECORDED, format!("no memory for the functions to record: {error}"))
+        };
+        keep().map(OpenSelection).map_err(failed)
+    }
+
     /// The path at which the program opens it.
     pub fn path(&self) -> OsString {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd()).into()
@@ -43,17 +58,7 @@ pub fn prepare(arguments: &RecordArguments) -> Result<Option<OpenSelection>, Fai
     })?;
     let brings_more = objects.may_bring_more(!arguments.no_follow);
     let bytes = resolved(&arguments.functions, &objects.traced, brings_more).map_err(not_recorded)?;
-    let keep = || -> std::io::Result<File> {
-        let file = memfd_create("everycall-selection", MemfdFlags::CLOEXEC)?;
-        fchmod(&file, Mode::RUSR | Mode::WUSR)?;
-        let mut file = File::from(file);
-        file.write_all(&bytes)?;
-        Ok(file)
-    };
-    let failed = |error| {
-        Failure::new(exit_code::NOT_RECORDED, format!("no memory for the functions to record: {error}"))
-    };
-    keep().map(|file| Some(OpenSelection(file))).map_err(failed)
+    OpenSelection::new(&bytes).map(Some)
 }
 
 /// The functions that the options select in these files, as a site set. `brings_more`: other files

@@ -212,7 +212,7 @@ fn preload_library() -> Result<PathBuf, Failure> {
 }
 
 /// The option's, the environment's or the default size, in bytes.
-fn ring_size(option: Option<u64>) -> u64 {
+pub fn ring_size(option: Option<u64>) -> u64 {
     let from_environment = || {
         let text = std::env::var_os(env::RING_SIZE)?;
         let size = env::parse_ring_size(text.as_encoded_bytes());
@@ -265,7 +265,7 @@ fn not_written(failure: &Failure, status: ExitStatus) -> ExitCode {
 }
 
 /// Ends this process in the same way as the program ended.
-fn end_as(status: ExitStatus) -> ExitCode {
+pub fn end_as(status: ExitStatus) -> ExitCode {
     if let Some(signal) = status.signal() {
         die_of(signal);
     }

@@ -4,7 +4,7 @@ use std::io::{self, BufWriter, IsTerminal, Write};
 use std::process::ExitCode;
 
 use everycall_analysis::{NameOptions, SymbolNames, TraceView};
-use everycall_export::ReplayStyle;
+use everycall_export::{Calendar, ReplayStyle};
 use rustix::termios::tcgetwinsize;
 
 use crate::arguments::{Colour, ReplayArguments, TextFormat};
@@ -19,12 +19,15 @@ pub fn run(arguments: ReplayArguments) -> Result<ExitCode, Failure> {
     let filter = arguments.filter.filter().map_err(|error| Failure::new(exit_code::USAGE, error))?;
     let mut file = traces::open(&arguments.trace)?;
     traces::select(&mut file, kept, &arguments.trace)?;
-    let trace = traces::trace(&file, &arguments.trace)?;
+    let trace = traces::trace_by(&file, &arguments.trace, arguments.clock)?;
+    let calendar = Calendar::local();
+    let times = traces::times(&trace, &arguments.trace, arguments.clock, &calendar)?;
+    traces::check_filter(&trace, &arguments.trace, &filter)?;
     let options = traces::name_options(&arguments.symbols);
     let full_names = options.full_names || arguments.format == TextFormat::Json;
     let options = NameOptions { inlines: arguments.inlines, full_names, ..options };
     let names = SymbolNames::new(&file, &trace, options);
-    let view = TraceView::new(&trace, &names);
+    let view = TraceView::new(&trace, &names).with_times(times);
     traces::warn(&trace, &arguments.trace);
     let stdout = io::stdout();
     let mut out = BufWriter::with_capacity(BUFFER, stdout.lock());

@@ -26,7 +26,7 @@ const RATE_TIME: Duration = Duration::from_millis(500);
 
 /// `trace`.
 pub fn trace(arguments: &TraceArguments) -> Result<ExitCode, Failure> {
-    let mut program = Program::attach(arguments.pid)?;
+    let program = Program::attach(arguments.pid)?;
     let mut tables = program.tables()?;
     let all = ["*".to_owned()];
     let patterns = if arguments.patterns.is_empty() { &all[..] } else { &arguments.patterns };

@@ -5,12 +5,12 @@ use std::io;
 use std::path::Path;
 
 use everycall_analysis::{NameOptions, OpenError, Selection, SymbolNames, TraceView};
-use everycall_export::{self as export, Source as _};
+use everycall_export::{self as export, Calendar, Source as _, Times};
 use everycall_io::say;
 use everycall_reader::TraceFile;
 use everycall_timeline::Trace;
 
-use crate::arguments::SymbolArguments;
+use crate::arguments::{Clock, SymbolArguments};
 use crate::failure::Failure;
 
 /// Largest number of messages about symbols; further ones are counted.
@@ -52,6 +52,42 @@ pub fn select(file: &mut TraceFile<'static>, number: Option<usize>, path: &Path)
 /// The timeline of an opened file.
 pub fn trace<'a>(file: &'a TraceFile<'static>, path: &Path) -> Result<Trace<'a>, Failure> {
     Trace::open(file).map_err(|error| Failure::of(path, error))
+}
+
+/// The timeline of an opened file, for outputs in these times.
+pub fn trace_by<'a>(file: &'a TraceFile<'static>, path: &Path, clock: Clock) -> Result<Trace<'a>, Failure> {
+    match clock {
+        Clock::Raw => Trace::open_in_ticks(file).map_err(|error| Failure::of(path, error)),
+        Clock::Trace | Clock::Wall => trace(file, path),
+    }
+}
+
+/// How times in a trace are shown.
+pub fn times<'t>(
+    trace: &'t Trace<'_>,
+    path: &Path,
+    clock: Clock,
+    calendar: &'t Calendar,
+) -> Result<Times<'t>, Failure> {
+    match clock {
+        Clock::Trace => Ok(Times::Trace),
+        Clock::Raw => Ok(Times::Raw(trace.clock_in_ns())),
+        Clock::Wall if trace.clock_in_ns().wall().is_none() => Err(no_wall(path)),
+        Clock::Wall => Ok(Times::Wall(calendar)),
+    }
+}
+
+/// Fails if a filter asks for calendar time and the trace has none.
+pub fn check_filter(trace: &Trace<'_>, path: &Path, filter: &export::Filter) -> Result<(), Failure> {
+    let asks = filter.since_wall.is_some() || filter.until_wall.is_some();
+    if asks && trace.clock_in_ns().wall().is_none() { Err(no_wall(path)) } else { Ok(()) }
+}
+
+fn no_wall(path: &Path) -> Failure {
+    Failure::of(
+        path,
+        "contains no reading of the system's clock, so calendar times aren't known; use times since its beginning",
+    )
 }
 
 /// The options for names.

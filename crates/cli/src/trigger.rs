@@ -46,7 +46,7 @@ pub fn run(arguments: &LiveTriggerArguments) -> Result<ExitCode, Failure> {
         ));
     }
     everycall_recorder::outlive_size_limit();
-    let mut program = Program::attach(arguments.pid)?;
+    let program = Program::attach(arguments.pid)?;
     if program.arena.drops_short_calls() {
         refuse_short(&triggers)?;
     }
@@ -244,13 +244,13 @@ fn begin_text(arguments: &LiveTriggerArguments, program: &Program, triggers: &[T
 }
 
 /// Signals that end the wait.
-struct Signals {
+pub struct Signals {
     set: SigSet,
     received: Receiver<()>,
 }
 
 impl Signals {
-    fn begin() -> Signals {
+    pub fn begin() -> Signals {
         let set: SigSet = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP].into_iter().collect();
         let (send, received) = channel();
         let is_blocked = set.thread_block().is_ok();
@@ -267,7 +267,7 @@ impl Signals {
     }
 
     /// Waits for at most `time`. Returns whether a signal came.
-    fn wait(&self, time: Duration) -> bool {
+    pub fn wait(&self, time: Duration) -> bool {
         match self.received.recv_timeout(time) {
             Ok(()) => true,
             Err(RecvTimeoutError::Timeout) => false,
@@ -279,7 +279,7 @@ impl Signals {
     }
 
     /// From here on, signals end this process.
-    fn end(self) {
+    pub fn end(self) {
         let _ = self.set.thread_unblock();
     }
 }

@@ -74,7 +74,7 @@ pub(crate) fn run<'o, S: Source>(
     let functions = Functions::new(names, filter.function.as_ref());
     let mut export = Export { source, names, functions, summary: Summary::default() };
     sink.begin(&mut export);
-    let window = filter.window(source.last_event_ns());
+    let window = filter.window(source);
     for (index, thread) in source.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
             continue;

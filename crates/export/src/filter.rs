@@ -23,6 +23,7 @@ use std::str::FromStr;
 use everycall_timeline::{Mark, MarkKind, TimelineEvent};
 use regex::Regex;
 
+use crate::calendar::WallTime;
 use crate::filtered::Filtered;
 use crate::parse::ParseError;
 use crate::source::{Source, Thread};
@@ -40,8 +41,11 @@ pub struct Filter {
     /// End of the window, in nanoseconds since the trace's origin; a call that begins exactly then
     /// is shown.
     pub until_ns: Option<u64>,
-    /// The window begins this many nanoseconds before the last event of the trace, or at `since_ns`
-    /// if that is later.
+    /// Begin of the window as calendar time, in the place of `since_ns`.
+    pub since_wall: Option<WallTime>,
+    /// End of the window as calendar time, in the place of `until_ns`.
+    pub until_wall: Option<WallTime>,
+    /// The window begins so many nanoseconds before the last event of the trace, or at `since_ns` if that is later.
     pub last_ns: Option<u64>,
     /// Shortest duration, in nanoseconds.
     pub min_duration_ns: u64,
@@ -106,13 +110,24 @@ impl Filter {
         admits(&self.pids, thread.pid) && admits(&self.tids, thread.tid)
     }
 
-    /// Determines the window for a trace whose last event was at `last_event_ns`.
-    pub(crate) fn window(&self, last_event_ns: u64) -> Window {
-        let last = self.last_ns.map_or(0, |last_ns| last_event_ns.saturating_sub(last_ns));
+    /// The first and the last moment of the window, in the times of `source`.
+    #[must_use]
+    pub fn bounds(&self, source: &impl Source) -> (u64, u64) {
+        let wall = |time: &WallTime| time.ns(source);
+        let since = self.since_wall.as_ref().and_then(wall).or(self.since_ns);
+        let until = self.until_wall.as_ref().and_then(wall).or(self.until_ns);
+        let last = |last_ns| source.last_event_ns().saturating_sub(source.duration(last_ns));
+        let since = since.map_or(0, |ns| source.moment(ns)).max(self.last_ns.map_or(0, last));
+        (since, until.map_or(u64::MAX, |ns| source.moment(ns)))
+    }
+
+    /// The window in the times of `source`.
+    pub(crate) fn window(&self, source: &impl Source) -> Window {
+        let (since_ns, until_ns) = self.bounds(source);
         Window {
-            since_ns: self.since_ns.unwrap_or(0).max(last),
-            until_ns: self.until_ns.unwrap_or(u64::MAX),
-            min_duration_ns: self.min_duration_ns,
+            since_ns,
+            until_ns,
+            min_duration_ns: source.duration(self.min_duration_ns),
             depth: self.depth.map_or(usize::MAX, |depth| depth as usize),
             selects: self.function.is_some() || self.label.is_some(),
         }

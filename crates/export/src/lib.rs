@@ -17,6 +17,7 @@
 // Input from outside causes an error, never a panic.
 #![cfg_attr(not(test), deny(clippy::expect_used, clippy::panic, clippy::unreachable, clippy::unwrap_used))]
 
+mod calendar;
 mod draw;
 mod driver;
 mod excerpt;
@@ -37,10 +38,12 @@ mod tails;
 #[cfg(test)]
 mod testing;
 mod text;
+mod times;
 mod window;
 
 use std::io::{self, Write};
 
+pub use calendar::{Calendar, WallTime};
 pub use everycall_timeline::{
     Begin, Code, End, EndKind, Gap, GapKind, Instant, InstantKind, Location, Loss, LossKind, Mark, MarkKind,
     MarkName, SpanEndKind, TailCall, TimelineEvent, Trace,
@@ -55,6 +58,7 @@ pub use shorten::shortened_name;
 pub use source::{Process, Source, Thread, TraceSource, end_ns, process_name};
 pub use summary::{MANY_SLICES, Note, Summary};
 pub use text::type_name;
+pub use times::{Times, wall_accuracy};
 
 /// Writes what passes `filter` to `out`, which doesn't need to be buffered. Calls `notify` with
 /// each note as soon as it is known.

@@ -89,8 +89,8 @@ pub(crate) struct Function {
     pub(crate) module: String,
     pub(crate) file: Option<String>,
     pub(crate) line: Option<u32>,
-    /// The location of its first entry or exit.
-    location: Location,
+    /// Where it was first entered or left.
+    pub(crate) location: Location,
     /// Whether the filter's pattern matches it.
     pub(crate) matches: bool,
 }

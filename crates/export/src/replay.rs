@@ -9,34 +9,29 @@
 //!    0.013503 ms  } 12.3 us
 //! ```
 //!
-//! - The left column is the time since the trace's origin, exact, and in the form that `--since`
-//!   takes.
-//! - A call without shown callees takes one line. The closing brace of a call that began many lines
-//!   above repeats its name.
-//! - `>` marks the duration of a call that began or continued outside of the recording, `<` that of
-//!   a call whose exit is missing, `~` that of a call during which recording was off.
-//! - `unwound`: the call was unwound (exception, `longjmp`, end of the thread). `exact time
-//!   unknown`: it ended earlier, and the last calls in it may belong to enclosing calls.
-//! - `caller uncertain`: the enclosing call may not have made it. Either another stack may have
-//!   begun in the memory of a suspended one, or it was made at the end of the thread, after the
-//!   enclosing call was unwound.
-//! - `=>` after a duration says that the call ended by jumping into another function, which returns
-//!   in its place: a tail call. `=> ` before a name marks the call that it jumped to, `=>? ` the
-//!   next call if the code doesn't show the target.
-//! - `-- => name (not traced, at most) 30.1 ms --` after a call that ended in a tail call: the
-//!   target isn't traced, and took at most that long: until the thread's next event.
-//! - `- name  inlined at file.cpp:12, not timed` below a call is a call that the compiler inlined
-//!   into it, whether or not that code ran.
-//! - `@ request = 4711` is a label of the enclosing call, `! name` an instant, `[ name` and `] name
-//!   12.3 us` are begin and end of a span. `@ kept call = 2` says that a trigger kept the enclosing
-//!   call.
-//! - `-- suspended for 1.2 ms: no thread ran this stack; resumed by thread 4711 --`: a fiber, or a
-//!   thread's own stack while the thread ran others.
-//! - From [`LEVELS_INDENTED`] levels on, the indentation stays the same and the number of the level
-//!   is shown.
-//! - Characters that could control a terminal or reorder its text are escaped.
-//! - On a terminal, long names are shortened: first the text in their parentheses and angle
-//!   brackets is removed, then their scopes, then their end.
+//! - The column on the left is the time since the trace's origin, exact, and in the form that `--since`
+//!   takes; with [`Times`](crate::Times) of another kind, calendar time or ticks.
+//! - A call without shown calls in it takes one line. The brace of one that began many lines above repeats
+//!   its name.
+//! - `>` marks the duration of a call that began or went on outside of the recording, `<` that of a call
+//!   whose exit is missing, `~` that of one during which recording was off.
+//! - `unwound`: the call was left without its exit (exception, longjmp, end of the thread). `exact time unknown`: it ended some
+//!   time before, and the last calls in it may belong to those around it.
+//! - `caller uncertain`: the call around it may not have made it. Another stack may have begun in the memory of a suspended one,
+//!   or it was made at the end of the thread, after the call around it was unwound.
+//! - `=>` behind a duration says that the call ended by jumping into another function, which returns in its place: a tail call.
+//!   `=> ` before a name marks the call that it jumped to, `=>? ` the next one where the code doesn't tell where the jump led.
+//! - `-- => name (not traced, at most) 30.1 ms --` behind a call that ended in a tail call: where it jumped to isn't traced, and took at most that
+//!   long: until the thread's next event.
+//! - `- name  inlined at file.cpp:12, not timed` below a call stands for one that the compiler inlined into it, whether the code
+//!   came by there or not.
+//! - `@ request = 4711` is a label of the call around it, `! name` an instant, `[ name` and `] name 12.3 us` are begin and
+//!   end of a span. `@ kept call = 2` says that the call around it was kept by a trigger.
+//! - `-- suspended for 1.2 ms: no thread ran this stack; resumed by thread 4711 --`: a fiber, or a thread's own stack while the thread ran others.
+//! - From [`LEVELS_INDENTED`] levels on, the indentation stays and the number of the level is shown.
+//! - Characters that could steer a terminal or reorder its text are shown escaped.
+//! - On a terminal, names that don't fit lose the text in their parentheses and angle brackets first, then
+//!   their scopes, then their end.
 
 use std::fmt::{self, Write as _};
 use std::io::{self, Write};
@@ -52,7 +47,8 @@ use crate::shorten::{Shortable, columns};
 use crate::source::{Process, Source, Thread};
 use crate::summary::Summary;
 use crate::text;
-use everycall_units::{Count, Duration};
+use crate::times::{Length, Moments, Times, wall_accuracy};
+use everycall_units::Count;
 
 /// Largest number of levels that are indented.
 const LEVELS_INDENTED: usize = 16;
@@ -82,10 +78,11 @@ pub fn replay(
     style: ReplayStyle,
     out: &mut dyn Write,
 ) -> io::Result<Summary> {
+    let realtime_ns = |at: u64| source.realtime_ns(at).unwrap_or(0);
     let page = &mut Page {
         sink: Portions::new(out),
         style,
-        time_width: (source.end_ns() / 1_000_000).to_string().len() + 7,
+        moments: Moments::new(source, &realtime_ns),
         labels: Vec::new(),
         begun: None,
         stack: Vec::new(),
@@ -98,8 +95,8 @@ pub fn replay(
 struct Page<'a> {
     sink: Portions<'a>,
     style: ReplayStyle,
-    time_width: usize,
-    /// By function; empty for functions that weren't shown yet.
+    moments: Moments<'a>,
+    /// By function; empty for those that weren't shown yet.
     labels: Vec<Label>,
     /// A call whose line is delayed until the next event: a call without shown callees takes one
     /// line.
@@ -171,6 +168,14 @@ impl<'a, S: Source> Sink<'a, S> for Page<'a> {
         &mut self.sink
     }
 
+    fn begin(&mut self, export: &mut Export<'_, S>) {
+        if let (Times::Wall(calendar), Some(wall)) = (export.source.times(), export.source.wall()) {
+            let date = calendar.date(wall.realtime_ns(0));
+            self.ink(Ink::Faint, format_args!("-- calendar time from {date}, {} --", wall_accuracy(wall)));
+            self.sink.put(b"\n\n");
+        }
+    }
+
     fn thread(&mut self, export: &mut Export<'_, S>, _: usize, thread: &Thread) {
         let processes = export.source.processes();
         let process = processes.get(thread.process).filter(|_| processes.len() > 1);
@@ -225,7 +230,7 @@ impl Page<'_> {
 
     fn gap(&mut self, gap: &Gap) {
         let indent = self.line_start(self.stack.len(), gap.at_ns);
-        let duration = Duration { ns: gap.until_ns - gap.at_ns };
+        let duration = self.moments.length(gap.until_ns - gap.at_ns);
         let what = format!("{} for {duration}", text::gap_name(gap.why));
         let resumed = gap.resumed_by.map(|thread| format!("; resumed by thread {thread}"));
         let why = format!("{}{}", text::gap_reason(gap.why), resumed.unwrap_or_default());
@@ -234,7 +239,7 @@ impl Page<'_> {
 
     fn untraced(&mut self, functions: &Functions<'_>, slice: &UntracedSlice) {
         let indent = self.line_start(self.stack.len(), slice.at_ns);
-        let duration = Duration { ns: slice.until_ns - slice.at_ns };
+        let duration = self.moments.length(slice.until_ns - slice.at_ns);
         let name = visible(&functions.get(slice.function).name);
         let name = Shortable::new(name).fitting(self.room(indent + 16));
         self.ink(Ink::Faint, format_args!("-- => {name} {duration} --"));
@@ -293,7 +298,8 @@ impl Page<'_> {
         how: EndKind,
     ) {
         let indent = self.line_start(level, start_ns) + self.arrow(start.tail);
-        let ending = Ending::new((start_ns, end_ns), start, how);
+        let length = self.moments.length(end_ns.saturating_sub(start_ns));
+        let ending = Ending::new((start_ns, end_ns), length, start, how);
         let rest = 2 + ending.width();
         let used = self.name(functions, function, indent, rest);
         self.sink.put(b"  ");
@@ -305,8 +311,9 @@ impl Page<'_> {
 
     fn closing(&mut self, level: usize, far: Option<FunctionId>, times: (u64, u64), cut: bool, how: EndKind) {
         let indent = self.line_start(level, times.1);
-        // The uncertain caller is mentioned where the call begins.
-        let ending = Ending::new(times, Start { cut, ..Start::default() }, how);
+        // Where the call began, it is said who may have made it.
+        let length = self.moments.length(times.1.saturating_sub(times.0));
+        let ending = Ending::new(times, length, Start { cut, ..Start::default() }, how);
         self.sink.put(b"} ");
         self.ending(&ending);
         if let Some(function) = far {
@@ -335,7 +342,7 @@ impl Page<'_> {
                 let remarks: String =
                     text::span_remarks(start_cut, how).flat_map(|remark| [", ", remark]).collect();
                 let bound = if remarks.is_empty() { "" } else { ">" };
-                (']', format!("  {bound}{}{remarks}", Duration { ns: mark.at_ns - start_ns }))
+                (']', format!("  {bound}{}{remarks}", self.moments.length(mark.at_ns - start_ns)))
             }
             MarkKind::Counter | MarkKind::CounterReal => ('#', String::new()),
             MarkKind::Log => ('>', String::new()),
@@ -353,8 +360,8 @@ impl Page<'_> {
     /// Writes the calls that were inlined into a function. They have no times.
     fn inlined(&mut self, function: FunctionId, level: usize) {
         let details = std::mem::take(&mut self.labels[function.index()].details);
-        let time_width = self.time_width;
-        let indent = |level: usize| time_width + 5 + 2 * level.min(2 * LEVELS_INDENTED);
+        let time_width = self.moments.width();
+        let indent = |level: usize| time_width + 2 + 2 * level.min(2 * LEVELS_INDENTED);
         for call in &details.inlined {
             let place =
                 call.place.as_deref().map(|place| format!(" at {}", visible(place))).unwrap_or_default();
@@ -382,14 +389,12 @@ impl Page<'_> {
 
     /// Writes time and indentation. Returns their width in columns.
     fn line_start(&mut self, level: usize, at_ns: u64) -> usize {
-        let width = self.time_width;
         self.ink_begin(Ink::Faint);
-        put_milliseconds(&mut self.sink.bytes, at_ns, width);
-        self.sink.put(b" ms");
+        self.moments.put(&mut self.sink.bytes, at_ns);
         self.ink_end(Ink::Faint);
         let indent = 2 + 2 * level.min(LEVELS_INDENTED);
         self.sink.bytes.resize(self.sink.bytes.len() + indent, b' ');
-        let mut used = width + 3 + indent;
+        let mut used = self.moments.width() + indent;
         if level > LEVELS_INDENTED {
             let number = format!("[{level}] ");
             used += number.len();
@@ -486,7 +491,7 @@ struct Ending {
 }
 
 impl Ending {
-    fn new((start_ns, end_ns): (u64, u64), start: Start, how: EndKind) -> Ending {
+    fn new((start_ns, end_ns): (u64, u64), length: Length, start: Start, how: EndKind) -> Ending {
         let Start { cut, caller_unsure, .. } = start;
         let ns = end_ns.saturating_sub(start_ns);
         let bound = match how {
@@ -500,7 +505,7 @@ impl Ending {
         // The arrow after the duration shows the jump.
         let remarked = if jumped { EndKind::Returned } else { how };
         let remarks = text::remarks(cut, caller_unsure, remarked).collect::<Vec<_>>().join(", ");
-        let duration = format!("{bound}{}", Duration { ns });
+        let duration = format!("{bound}{length}");
         Ending { ns, duration, remarks, jumped }
     }
 
@@ -510,19 +515,7 @@ impl Ending {
     }
 }
 
-/// Appends nanoseconds as milliseconds with six decimals, right-aligned in at least `width`
-/// columns.
-fn put_milliseconds(bytes: &mut Vec<u8>, ns: u64, width: usize) {
-    // A leading one keeps the zeros of the decimals.
-    let (mut whole, mut places) = (itoa::Buffer::new(), itoa::Buffer::new());
-    let whole = whole.format(ns / 1_000_000);
-    bytes.resize(bytes.len() + width.saturating_sub(whole.len() + 7), b' ');
-    bytes.extend_from_slice(whole.as_bytes());
-    bytes.push(b'.');
-    bytes.extend_from_slice(&places.format(1_000_000 + ns % 1_000_000).as_bytes()[1..]);
-}
-
-/// `text` with characters escaped that could control a terminal or reorder its text.
+/// `text` with escapes in the place of characters that could steer a terminal or reorder what it shows.
 fn visible(text: &str) -> String {
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {

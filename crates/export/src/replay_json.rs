@@ -13,6 +13,9 @@
 //! {"pid":1,"tid":1000000003,"fiber":3,"thread":"fiber 3","at_ns":99,"suspended_ns":1234,"why":"...","resumed_by":2}
 //! ```
 //!
+//! With [`Times::Wall`], `start_realtime_ns` (since 1970) and `start_time` (RFC 3339) stand behind `start_ns`, and `at_realtime_ns` and `at_time` behind `at_ns`.
+//! With [`Times::Raw`], `start_ticks`, `dur_ticks` and `at_ticks` stand there, and calls have `address`, where the function was entered, as its module's file has it.
+//!
 //! `resumed_by` is the kernel's number of the thread that goes on with a suspended stack. Times are exact nanoseconds since the trace's origin. `depth` counts the shown calls around the call.
 //! `file` and `line` are left out where unknown, `lost` is null where nobody counted, `value` left out where there is none, a text where it is above 2^53, or a double that is no number. A call with
 //! labels has `labels`, an object of their names and values (an array where a name has several; `kept call` is the number of a call that a trigger kept), and `more_labels` where they were
@@ -27,7 +30,7 @@
 
 use std::io::{self, Write};
 
-use everycall_timeline::{EndKind, Gap, GapKind, Mark, MarkKind, SpanEndKind};
+use everycall_timeline::{EndKind, Gap, GapKind, Location, Mark, MarkKind, SpanEndKind};
 
 use crate::driver::{self, Export, Sink};
 use crate::filter::Filter;
@@ -40,6 +43,7 @@ use crate::source::{Source, Thread};
 use crate::summary::Summary;
 use crate::tails::Tails as Jumping;
 use crate::text;
+use crate::times::{JsonMoments, Times};
 
 /// Writes what passes `filter` as JSON lines, thread by thread.
 ///
@@ -59,6 +63,7 @@ pub fn replay_json(
         labels: OpenLabels::default(),
         jumps: Jumping::default(),
         depth: 0,
+        moments: JsonMoments::default(),
     };
     driver::run(source, names, filter, sink)
 }
@@ -73,6 +78,7 @@ struct JsonLines<'o> {
     jumps: Jumping,
     /// Open calls of the thread.
     depth: u64,
+    moments: JsonMoments,
 }
 
 impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
@@ -89,7 +95,7 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
 
     #[inline]
     fn event(&mut self, export: &mut Export<'_, S>, event: Event) {
-        let JsonLines { tails, head, labels, jumps, depth, .. } = self;
+        let JsonLines { tails, head, labels, jumps, depth, moments, .. } = self;
         let (bytes, functions) = (&mut self.portions.bytes, &export.functions);
         export.summary.event(&event);
         match event {
@@ -104,11 +110,11 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 bytes.extend_from_slice(head);
                 bytes.extend_from_slice(b",\"depth\":");
                 put_number(bytes, *depth);
-                bytes.extend_from_slice(b",\"start_ns\":");
-                put_number(bytes, start_ns);
-                bytes.extend_from_slice(b",\"dur_ns\":");
-                put_number(bytes, end_ns.saturating_sub(start_ns));
+                moments.put_call(bytes, export.source, start_ns, end_ns);
                 bytes.extend_from_slice(tails.get(function, functions));
+                if let Times::Raw(_) = export.source.times() {
+                    put_address(bytes, functions.get(function).location);
+                }
                 if start.cut || start.caller_unsure || how != EndKind::Returned {
                     put_remarks(bytes, text::remarks(start.cut, start.caller_unsure, how));
                 }
@@ -120,20 +126,19 @@ impl<'o, S: Source> Sink<'o, S> for JsonLines<'o> {
                 }
                 bytes.extend_from_slice(b"}\n");
             }
-            Event::Point(point) => put_point(bytes, head, &point, functions),
+            Event::Point(point) => put_point(bytes, head, (moments, export.source), &point, functions),
             Event::Mark(mark) => {
                 if mark.kind == MarkKind::Label && *depth > 0 {
                     labels.add(*depth as usize, mark.name, mark.value);
                 }
-                put_mark(bytes, head, &mark, export.source);
+                put_mark(bytes, head, moments, &mark, export.source);
             }
-            Event::Gap(gap) => put_gap(bytes, head, &gap),
+            Event::Gap(gap) => put_gap(bytes, head, (moments, export.source), &gap),
             Event::Untraced(slice) => {
                 bytes.extend_from_slice(head);
-                bytes.extend_from_slice(b",\"at_ns\":");
-                put_number(bytes, slice.at_ns);
+                moments.put_at(bytes, export.source, slice.at_ns);
                 bytes.extend_from_slice(b",\"untraced_at_most_ns\":");
-                put_number(bytes, slice.until_ns.saturating_sub(slice.at_ns));
+                put_number(bytes, JsonMoments::length_ns(export.source, slice.at_ns, slice.until_ns));
                 bytes.extend_from_slice(b",\"name\":");
                 put_string(bytes, &functions.get(slice.function).name);
                 bytes.extend_from_slice(b"}\n");
@@ -218,6 +223,12 @@ fn new_tail(function: &Function, details: &Details) -> Vec<u8> {
     tail
 }
 
+/// Where a function was entered, as its module's file states it.
+#[cold]
+fn put_address(bytes: &mut Vec<u8>, location: Location) {
+    bytes.extend_from_slice(format!(",\"address\":\"{:#x}\"", location.image_address).as_bytes());
+}
+
 /// An array.
 fn put_list<T>(bytes: &mut Vec<u8>, items: &[T], put: impl Fn(&mut Vec<u8>, &T)) {
     let mut separator = b'[';
@@ -246,8 +257,8 @@ fn put_labels(bytes: &mut Vec<u8>, labels: &Labels, source: &impl Source) {
     }
 }
 
-/// Writes a line; nothing for the begin of a span.
-fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, source: &impl Source) {
+/// A line; nothing at the begin of a span.
+fn put_mark(bytes: &mut Vec<u8>, head: &[u8], moments: &mut JsonMoments, mark: &Mark, source: &impl Source) {
     let (key, span): (&[u8], _) = match mark.kind {
         MarkKind::Label => (b"\"label\":", None),
         MarkKind::Instant => (b"\"instant\":", None),
@@ -262,12 +273,10 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, source: &impl Source)
         MarkKind::SpanBegin { .. } => return,
     };
     bytes.extend_from_slice(head);
-    bytes.push(b',');
     if span.is_none() {
-        bytes.extend_from_slice(b"\"at_ns\":");
-        put_number(bytes, mark.at_ns);
-        bytes.push(b',');
+        moments.put_at(bytes, source, mark.at_ns);
     }
+    bytes.push(b',');
     bytes.extend_from_slice(key);
     if matches!(mark.kind, MarkKind::Throw | MarkKind::Catch) {
         match text::type_name(source.mark_name(mark.name)) {
@@ -282,10 +291,7 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, source: &impl Source)
         put_mark_value(bytes, mark);
     }
     if let Some((start_ns, start_cut, how)) = span {
-        bytes.extend_from_slice(b",\"start_ns\":");
-        put_number(bytes, start_ns);
-        bytes.extend_from_slice(b",\"dur_ns\":");
-        put_number(bytes, mark.at_ns.saturating_sub(start_ns));
+        moments.put_call(bytes, source, start_ns, mark.at_ns);
         if start_cut || how != SpanEndKind::Ended {
             put_remarks(bytes, text::span_remarks(start_cut, how));
         }
@@ -293,16 +299,20 @@ fn put_mark(bytes: &mut Vec<u8>, head: &[u8], mark: &Mark, source: &impl Source)
     bytes.extend_from_slice(b"}\n");
 }
 
-fn put_gap(bytes: &mut Vec<u8>, head: &[u8], gap: &Gap) {
+fn put_gap<S: Source>(
+    bytes: &mut Vec<u8>,
+    head: &[u8],
+    (moments, source): (&mut JsonMoments, &S),
+    gap: &Gap,
+) {
     bytes.extend_from_slice(head);
-    bytes.extend_from_slice(b",\"at_ns\":");
-    put_number(bytes, gap.at_ns);
+    moments.put_at(bytes, source, gap.at_ns);
     let key: &[u8] = match gap.why {
         GapKind::Suspended => b",\"suspended_ns\":",
         _ => b",\"not_recorded_ns\":",
     };
     bytes.extend_from_slice(key);
-    put_number(bytes, gap.until_ns.saturating_sub(gap.at_ns));
+    put_number(bytes, JsonMoments::length_ns(source, gap.at_ns, gap.until_ns));
     bytes.extend_from_slice(b",\"why\":");
     put_string(bytes, text::gap_reason(gap.why));
     if let Some(thread) = gap.resumed_by {
@@ -325,11 +335,16 @@ fn put_remarks<'t>(bytes: &mut Vec<u8>, remarks: impl Iterator<Item = &'t str>) 
     bytes.push(b']');
 }
 
-fn put_point(bytes: &mut Vec<u8>, head: &[u8], point: &Point, functions: &Functions<'_>) {
+fn put_point<S: Source>(
+    bytes: &mut Vec<u8>,
+    head: &[u8],
+    (moments, source): (&mut JsonMoments, &S),
+    point: &Point,
+    functions: &Functions<'_>,
+) {
     let (_, detail) = text::point(point, functions);
     bytes.extend_from_slice(head);
-    bytes.extend_from_slice(b",\"at_ns\":");
-    put_number(bytes, point.at_ns);
+    moments.put_at(bytes, source, point.at_ns);
     bytes.extend_from_slice(match point.kind {
         PointKind::Lost(_) => b",\"lost\":",
         PointKind::OrphanExit(_) => b",\"orphan_exits\":",

@@ -1,9 +1,11 @@
 //! The interface between traces and outputs.
 
-use everycall_timeline::{Code, FIBERS_FROM, MarkName, TimelineEvent, Trace};
+use everycall_timeline::{Code, FIBERS_FROM, MarkName, TimelineEvent, Trace, WallClock};
 use rustc_hash::FxHashMap;
 
-/// A process as outputs show it: one execution of a program in it.
+use crate::times::Times;
+
+/// A process as the outputs show it: one program's run in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
     /// The kernel's number.
@@ -56,6 +58,36 @@ pub trait Source {
 
     /// Real time of the origin, in nanoseconds since 1970, if known.
     fn origin_realtime_ns(&self) -> Option<u64>;
+
+    /// In which time its moments are to be shown.
+    fn times(&self) -> Times<'_> {
+        Times::Trace
+    }
+
+    /// The conversion to real time, where it is known.
+    fn wall(&self) -> Option<&WallClock> {
+        None
+    }
+
+    /// Real time at a moment, in nanoseconds since 1970, where it is known.
+    fn realtime_ns(&self, at_ns: u64) -> Option<u64> {
+        self.origin_realtime_ns().map(|origin| origin.saturating_add(at_ns))
+    }
+
+    /// The first moment at which it was this real time, or later; `None` where real time isn't known.
+    fn ns_at_realtime(&self, realtime_ns: u64) -> Option<u64> {
+        self.origin_realtime_ns().map(|origin| realtime_ns.saturating_sub(origin))
+    }
+
+    /// The moment that is so many nanoseconds after the origin, in the unit of the source's times.
+    fn moment(&self, ns: u64) -> u64 {
+        ns
+    }
+
+    /// So many nanoseconds in the unit of the source's times.
+    fn duration(&self, ns: u64) -> u64 {
+        ns
+    }
 
     /// The text of a mark's name.
     fn mark_name(&self, name: MarkName) -> &str;
@@ -137,6 +169,32 @@ impl Source for TraceSource<'_> {
 
     fn origin_realtime_ns(&self) -> Option<u64> {
         self.trace.clock().origin_realtime_ns()
+    }
+
+    fn wall(&self) -> Option<&WallClock> {
+        self.trace.clock_in_ns().wall()
+    }
+
+    fn realtime_ns(&self, at_ns: u64) -> Option<u64> {
+        let clock = self.trace.clock_in_ns();
+        let at_ns = if self.trace.is_in_ticks() { clock.ns(at_ns) } else { at_ns };
+        Some(clock.wall()?.realtime_ns(at_ns))
+    }
+
+    fn ns_at_realtime(&self, realtime_ns: u64) -> Option<u64> {
+        Some(self.trace.clock_in_ns().wall()?.ns(realtime_ns))
+    }
+
+    fn moment(&self, ns: u64) -> u64 {
+        if self.trace.is_in_ticks() { self.trace.clock_in_ns().ticks(ns) } else { ns }
+    }
+
+    fn duration(&self, ns: u64) -> u64 {
+        if !self.trace.is_in_ticks() {
+            return ns;
+        }
+        let clock = self.trace.clock_in_ns();
+        clock.ticks(ns) - clock.origin_ticks()
     }
 
     fn mark_name(&self, name: MarkName) -> &str {

@@ -91,7 +91,11 @@ impl Calls {
 
     pub(crate) fn filtered_by(&self, filter: &Filter, end_ns: u64) -> Vec<Event> {
         let mut functions = Functions::new(&Numbered, filter.function.as_ref());
-        let mut filtered = filter.apply(self, 0, filter.window(end_ns));
+        // The trace may go on behind these calls.
+        let mut window = Filter { last_ns: None, ..filter.clone() }.window(self);
+        let last = filter.last_ns.map_or(0, |last_ns| end_ns.saturating_sub(last_ns));
+        window.since_ns = window.since_ns.max(last);
+        let mut filtered = filter.apply(self, 0, window);
         std::iter::from_fn(|| filtered.next(&mut functions)).collect()
     }
 }

@@ -127,6 +127,12 @@ impl LiveArena {
         Ok(LiveArena { mapping, layout, process, file: None })
     }
 
+    /// The same of a process that these facts are about.
+    #[must_use]
+    pub fn with_process(self, process: ProcessFacts) -> LiveArena {
+        LiveArena { process, ..self }
+    }
+
     /// The process that writes it.
     #[must_use]
     pub fn process(&self) -> &ProcessFacts {

@@ -7,6 +7,7 @@
 //! arena       its contents; every number is untrusted input
 //! pinner      this process's entry in the table of pinners; entries of dead processes
 //! take        pins all segments of all threads at once, copies those still being written
+//! follow      what threads have written since the last look
 //! write       the trace file, segment by segment; each is unpinned as soon as it is copied
 //! control     the socket by which others choose what it records
 //! armed       the triggers that this process has armed in it
@@ -31,6 +32,7 @@ mod armed;
 mod control;
 mod error;
 mod find;
+mod follow;
 mod images;
 mod list;
 mod mapping;
@@ -46,6 +48,7 @@ pub use armed::armed;
 pub use control::{Control, ControlError};
 pub use error::LiveError;
 pub use find::{attach, attach_to_file};
+pub use follow::{Follower, RingOwner, Settled, Written};
 pub use list::{Listed, list};
 pub use process::ProcessFacts;
 pub use take::{SessionFacts, Snapshot, cpu_nanoseconds, now_ticks, take};

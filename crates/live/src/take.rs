@@ -212,7 +212,7 @@ fn look_at_names(arena: &LiveArena, threads: &mut [PinnedThread], now: &ClockRea
 
 /// Nanoseconds from `ticks` to `now`, by the counter's rate since `start`; 0 where that isn't
 /// known.
-fn nanoseconds_since(start: &ClockReading, now: &ClockReading, ticks: u64) -> u64 {
+pub(crate) fn nanoseconds_since(start: &ClockReading, now: &ClockReading, ticks: u64) -> u64 {
     let span = u128::from(now.ticks.saturating_sub(start.ticks));
     let time = u128::from(now.monotonic_raw_ns.saturating_sub(start.monotonic_raw_ns));
     if span == 0 || start.monotonic_raw_ns == 0 {
@@ -385,7 +385,7 @@ fn trim(words: &mut Vec<u64>) {
     words.truncate(words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
 }
 
-fn begins(words: &[u64]) -> bool {
+pub(crate) fn begins(words: &[u64]) -> bool {
     words.first().is_some_and(|word| matches!(Word::decode(*word), Word::Record { kind: kind::SEGMENT, .. }))
 }
 
@@ -407,7 +407,7 @@ fn look_again(arena: &LiveArena, thread: &mut PinnedThread) {
 
 /// Where the record begins that the words end within, and how many words there would be with all of
 /// it.
-fn unfinished(words: &[u64]) -> Option<(usize, usize)> {
+pub(crate) fn unfinished(words: &[u64]) -> Option<(usize, usize)> {
     let first = words.len().saturating_sub(RECORD_MAX);
     (first..words.len())
         .rev()

@@ -44,4 +44,5 @@ pub use model::{
     Module, OpenCall, Origin, Process, ProcessEnd, Reason, Recording, SegmentCursor, Session, Snapshot,
     Source, Tail, Thread, ThreadKey, Trigger,
 };
+pub use payload::open_calls;
 pub use source::{ReadAt, Seekable};

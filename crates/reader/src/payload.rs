@@ -235,7 +235,8 @@ pub(crate) fn thread(record: &ThreadRecord) -> Thread {
 }
 
 /// The open calls of a stack. Those that have jumped away, and are there for triggers, aren't open.
-pub(crate) fn open_calls(entries: impl Iterator<Item = arena::OpenCall>) -> Vec<OpenCall> {
+#[must_use]
+pub fn open_calls(entries: impl Iterator<Item = arena::OpenCall>) -> Vec<OpenCall> {
     let mut calls = Vec::new();
     for entry in entries {
         if is_jump(entry.word) {

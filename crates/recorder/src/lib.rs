@@ -47,7 +47,7 @@ pub use output::streams::Progress;
 pub use output::trace_writer::TraceWriter;
 pub use process::build_id::build_id_of;
 pub use process::triggers::{self, FindSites, KeepCalls, TriggeredProcess, Triggers};
-pub use session::{Ended, Options, Recorder, Running, start};
+pub use session::{Ended, FirstArena, Options, Recorder, Running, start, start_with};
 pub use sys::error::RecordError;
 pub use sys::launch::{Launch, find_program};
 pub use sys::signals::{die_of, outlive_size_limit};

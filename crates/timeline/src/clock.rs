@@ -3,6 +3,8 @@
 
 use everycall_format::arena::ClockReading;
 
+use crate::wall::WallClock;
+
 /// Fraction bits of a rate.
 const SHIFT: u32 = 52;
 /// Without a reading that gives the rate, a tick is shown as a nanosecond.
@@ -23,6 +25,9 @@ pub struct Clock {
     origin_ticks: u64,
     origin_realtime_ns: Option<u64>,
     origin_monotonic_ns: Option<u64>,
+    wall: Option<WallClock>,
+    /// Whether its nanoseconds are ticks.
+    is_raw: bool,
 }
 
 /// A stretch of constant rate.
@@ -85,15 +90,25 @@ impl Clock {
         let Some(overall) = overall else {
             let piece = Piece { ticks: origin_ticks, ns: 0, rate: ASSUMED_RATE };
             let quality = ClockQuality::AssumedRate { readings_refused: refused };
+            let wall = kept.first().and_then(|first| {
+                let ns = first.ticks - origin_ticks;
+                WallClock::new(&[(ns, *first)], first.bracket)
+            });
             return Clock {
                 pieces: vec![piece],
                 quality,
+                wall,
                 ..Clock::origin(kept.first(), origin_ticks, piece)
             };
         };
         let used = thin(&mut kept);
         let mut pieces = vec![Piece { ticks: origin_ticks, ns: 0, rate: overall }];
         let first_ns = pieces[0].ns(kept[0].ticks);
+        let since_origin = |reading: &ClockReading| {
+            let ns = first_ns.saturating_add(reading.monotonic_raw_ns - kept[0].monotonic_raw_ns);
+            (ns, *reading)
+        };
+        let read: Vec<(u64, ClockReading)> = kept.iter().map(since_origin).collect();
         for pair in kept.windows(2) {
             let ns = first_ns.saturating_add(pair[0].monotonic_raw_ns - kept[0].monotonic_raw_ns);
             pieces.push(Piece {
@@ -114,7 +129,8 @@ impl Clock {
             readings_refused: refused,
         };
         let first_piece = pieces[0];
-        Clock { pieces, quality, ..Clock::origin(kept.first(), origin_ticks, first_piece) }
+        let wall = WallClock::new(&read, scale(bracket, overall));
+        Clock { pieces, quality, wall, ..Clock::origin(kept.first(), origin_ticks, first_piece) }
     }
 
     /// A clock that only has the facts about the origin.
@@ -126,7 +142,47 @@ impl Clock {
             origin_ticks,
             origin_realtime_ns: first.map(|reading| before(reading.realtime_ns, reading.ticks)),
             origin_monotonic_ns: first.map(|reading| before(reading.monotonic_ns, reading.ticks)),
+            wall: None,
+            is_raw: false,
         }
+    }
+
+    /// A clock that gives ticks as they are, instead of nanoseconds since the origin.
+    #[must_use]
+    pub(crate) fn raw(&self) -> Clock {
+        let pieces = vec![Piece { ticks: 0, ns: 0, rate: ASSUMED_RATE }];
+        Clock { pieces, is_raw: true, wall: None, ..self.clone() }
+    }
+
+    /// So many nanoseconds in the clock's unit, about.
+    pub(crate) fn distance(&self, ns: u64) -> u64 {
+        match self.quality {
+            ClockQuality::Measured { ticks_per_second, .. } if self.is_raw => {
+                ns.saturating_mul(ticks_per_second) / 1_000_000_000
+            }
+            _ => ns,
+        }
+    }
+
+    /// The first ticks that are at least so many nanoseconds after the origin: [`Clock::ns`] turned round, exactly.
+    #[must_use]
+    pub fn ticks(&self, ns: u64) -> u64 {
+        let (mut from, mut to) = (self.origin_ticks, u64::MAX);
+        while from < to {
+            let middle = from + (to - from) / 2;
+            if self.ns(middle) >= ns {
+                to = middle;
+            } else {
+                from = middle + 1;
+            }
+        }
+        from
+    }
+
+    /// Calendar time; `None` without any reading of it.
+    #[must_use]
+    pub fn wall(&self) -> Option<&WallClock> {
+        self.wall.as_ref()
     }
 
     /// Nanoseconds since the origin, rounded down; 0 before it. Never less for a later tick.
@@ -180,6 +236,11 @@ pub(crate) struct ClockWalk<'a> {
 }
 
 impl ClockWalk<'_> {
+    /// As [`Clock::distance`].
+    pub(crate) fn distance(&self, ns: u64) -> u64 {
+        self.clock.distance(ns)
+    }
+
     /// As [`Clock::ns`].
     #[inline]
     pub(crate) fn ns(&mut self, ticks: u64) -> u64 {
@@ -282,6 +343,22 @@ mod tests {
             readings_refused: 0,
         };
         assert_eq!(clock.quality(), wanted);
+    }
+
+    #[test]
+    fn ticks_are_found_again() {
+        let clock = Clock::new(&[reading(1000, 10_000_000), reading(80_001_000, 50_000_000)], Some(200));
+        for ns in [0, 1, 399, 400, 401, 40_000_399, 40_000_400, 50_000_000] {
+            let ticks = clock.ticks(ns);
+            assert_eq!(clock.ns(ticks), ns);
+            assert!(ticks == 200 || clock.ns(ticks - 1) < ns);
+        }
+        let raw = clock.raw();
+        assert_eq!((raw.ns(0), raw.ns(77), raw.ns(u64::MAX)), (0, 77, u64::MAX));
+        assert_eq!((clock.distance(1000), raw.distance(1000)), (1000, 2000));
+        let wall = clock.wall().unwrap();
+        assert_eq!(wall.realtime_ns(400), 11_000_000);
+        assert_eq!(wall.realtime_ns(40_000_400), 51_000_000);
     }
 
     #[test]

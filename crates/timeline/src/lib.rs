@@ -24,6 +24,7 @@
 mod clock;
 mod code;
 mod event;
+mod live;
 mod location;
 mod log_lines;
 mod marks;
@@ -38,6 +39,7 @@ mod spans;
 mod thread;
 mod thread_info;
 mod trace;
+mod wall;
 
 pub use clock::{Clock, ClockQuality};
 pub use code::Code;
@@ -46,6 +48,7 @@ pub use event::{
     SpanEndKind, TailCall, TimelineEvent, Untraced,
 };
 pub use everycall_reader::Process;
+pub use live::{LiveCarry, LiveThread, settled_words};
 pub use location::{Location, ModuleMap};
 pub use log_lines::LogLines;
 pub use marks::{MarkNames, NamedMarks};
@@ -54,3 +57,4 @@ pub use process_tree::Relative;
 pub use thread::ThreadEvents;
 pub use thread_info::{FIBERS_FROM, ThreadInfo};
 pub use trace::Trace;
+pub use wall::WallClock;

@@ -124,6 +124,8 @@ pub(crate) struct Pairing<'a> {
     jumped: Option<Location>,
     /// When.
     jumped_ns: u64,
+    /// [`JUMP_NS`] in the clock's unit.
+    jump_max: u64,
     stack: Vec<Frame>,
     /// Frames of the stack that are calls.
     depth: u32,
@@ -154,6 +156,7 @@ pub(crate) struct Pairing<'a> {
 impl<'a> Pairing<'a> {
     pub fn new(clock: ClockWalk<'a>, modules: &'a ModuleMap, code: Option<&'a dyn Code>) -> Pairing<'a> {
         Pairing {
+            jump_max: clock.distance(JUMP_NS),
             clock,
             modules,
             cursor: 0,
@@ -176,6 +179,12 @@ impl<'a> Pairing<'a> {
             collected: None,
             stats: PairingStats::default(),
         }
+    }
+
+    /// The calls that are open, outermost first, with the ticks of their entries.
+    pub fn open_now(&self) -> Vec<(u64, Location)> {
+        let known = self.stack.iter().filter(|frame| frame.unnamed == 0);
+        known.map(|frame| (frame.start_ticks, frame.location)).collect()
     }
 
     /// Forgets all calls and spans. From now on, exits without an entry are collected as calls that
@@ -229,7 +238,7 @@ impl<'a> Pairing<'a> {
     #[cold]
     fn tail_call(&mut self, exit: Location, location: Location, out: &mut Vec<TimelineEvent>) -> TailCall {
         let tail_call = self.code.tail_call(exit, location);
-        let is_far = self.now_ns.saturating_sub(self.jumped_ns) >= JUMP_NS;
+        let is_far = self.now_ns.saturating_sub(self.jumped_ns) >= self.jump_max;
         if tail_call == TailCall::No || tail_call == TailCall::Perhaps && is_far {
             self.untraced(exit, self.now_ns, out);
         }

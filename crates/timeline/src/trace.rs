@@ -20,6 +20,8 @@ use crate::thread_info::ThreadInfo;
 pub struct Trace<'a> {
     source: Box<dyn Source + 'a>,
     clock: Clock,
+    /// The clock in nanoseconds, if `clock` gives ticks.
+    in_ns: Option<Clock>,
     /// By process.
     modules: Vec<ModuleMap>,
     threads: Vec<ThreadInfo>,
@@ -34,6 +36,19 @@ impl<'a> Trace<'a> {
     /// # Errors
     /// None at present: damage is reported in [`Trace::warnings`]. The type allows for later errors.
     pub fn open(source: impl Source + 'a) -> Result<Trace<'a>, Error> {
+        Trace::open_with(source, false)
+    }
+
+    /// Like [`Trace::open`], but all times are ticks, as they were recorded, instead of nanoseconds since the origin.
+    /// [`Trace::clock_in_ns`] converts them.
+    ///
+    /// # Errors
+    /// As [`Trace::open`].
+    pub fn open_in_ticks(source: impl Source + 'a) -> Result<Trace<'a>, Error> {
+        Trace::open_with(source, true)
+    }
+
+    fn open_with(source: impl Source + 'a, in_ticks: bool) -> Result<Trace<'a>, Error> {
         let source: Box<dyn Source + 'a> = Box::new(source);
         let recording = source.recording();
         let mut warnings = recording.warnings.clone();
@@ -47,7 +62,12 @@ impl<'a> Trace<'a> {
             }
         }
         let earliest = scans.iter().filter_map(|(_, scan)| scan.earliest_ticks).min();
-        let clock = Clock::new(&recording.clock, earliest);
+        let mut clock = Clock::new(&recording.clock, earliest);
+        let mut in_ns = None;
+        if in_ticks {
+            let raw = clock.raw();
+            in_ns = Some(std::mem::replace(&mut clock, raw));
+        }
         let threads = scans
             .into_iter()
             .enumerate()
@@ -57,7 +77,7 @@ impl<'a> Trace<'a> {
         let modules = recording.processes.iter().map(|process| ModuleMap::new(table(process))).collect();
         let narrowing =
             recording.session.as_ref().map(|session| Narrowing::new(session, &recording.modules, &clock));
-        Ok(Trace { clock, modules, threads, names, narrowing, warnings, source })
+        Ok(Trace { clock, in_ns, modules, threads, names, narrowing, warnings, source })
     }
 
     /// Texts about the recording.
@@ -139,6 +159,18 @@ impl<'a> Trace<'a> {
         &self.clock
     }
 
+    /// The conversion of ticks to nanoseconds since the origin, also of a trace that was opened in ticks.
+    #[must_use]
+    pub fn clock_in_ns(&self) -> &Clock {
+        self.in_ns.as_ref().unwrap_or(&self.clock)
+    }
+
+    /// Whether it was opened in ticks.
+    #[must_use]
+    pub fn is_in_ticks(&self) -> bool {
+        self.in_ns.is_some()
+    }
+
     /// How good the conversion of ticks is.
     #[must_use]
     pub fn clock_quality(&self) -> ClockQuality {
@@ -192,6 +224,11 @@ impl<'a> Trace<'a> {
             .narrowed(narrowing)
     }
 
+    /// The modules of a process.
+    pub(crate) fn modules_of(&self, process: usize) -> &ModuleMap {
+        self.modules.get(process).unwrap_or(ModuleMap::EMPTY)
+    }
+
     /// The module and address of a code offset of a process at a moment.
     #[must_use]
     pub fn locate(&self, process: usize, offset: u32, ticks: u64) -> Location {
@@ -232,6 +269,8 @@ fn thread_info(
     clock: &Clock,
 ) -> ThreadInfo {
     let thread = &recording.snapshots[key.snapshot].threads[key.thread];
+    let origin = clock.origin_ticks();
+    let length = |ticks: u64| clock.ns(origin.saturating_add(ticks)) - clock.ns(origin);
     ThreadInfo {
         index,
         key,
@@ -247,9 +286,9 @@ fn thread_info(
         losses: scan.losses,
         missing: scan.missing,
         gaps: scan.gaps,
-        gaps_ns: clock.ns(clock.origin_ticks().saturating_add(scan.gaps_ticks)),
+        gaps_ns: length(scan.gaps_ticks),
         suspended: scan.suspended,
-        suspended_ns: clock.ns(clock.origin_ticks().saturating_add(scan.suspended_ticks)),
+        suspended_ns: length(scan.suspended_ticks),
         malformed_words: scan.malformed_words,
         is_complete: scan.is_complete,
         segments_overwritten: thread.first_segment,

@@ -232,6 +232,30 @@ pub const TABLE: &[(&str, Run)] = &[
     ),
     ("EVERYCALL_START=on|off", So("EVERYCALL_START=on ./app && EVERYCALL_START=off ./app")),
     ("everycall trace", Not("what `info` calls a file, or the verb without what it needs")),
+    // Following.
+    ("everycall follow PID PATTERN...", So("everycall follow $SERVER 'handle*' --for 1s")),
+    ("everycall follow PID 'handle_*'", So("everycall follow $SERVER 'handle_*' --for 1s")),
+    (
+        "everycall follow 1234 'handle_*' --level 1:'parse_*' --for 10s",
+        So("everycall follow $SERVER 'handle_*' --level 1:'handle_*' --for 1s"),
+    ),
+    ("everycall follow PATTERN... -- PROGRAM ARGUMENTS", So("everycall follow 'handle*' -- ./app args")),
+    (
+        "everycall follow --with-output 'handle_*' -- ./app args",
+        So("everycall follow --with-output 'handle_*' -- ./app args"),
+    ),
+    ("--level N:PATTERN", So("everycall follow $SERVER 'handle_*' --level 1:'handle_*' --for 1s")),
+    ("--clock trace", So("everycall follow --clock trace 'handle*' -- ./app args")),
+    (
+        "--clock wall",
+        So("everycall record -q -o app.ect -- ./app args && everycall replay --clock wall app.ect"),
+    ),
+    (
+        "--clock raw",
+        So(
+            "everycall record -q -o app.ect -- ./app args && everycall export -f csv --clock raw -o - app.ect",
+        ),
+    ),
     // Choosing functions.
     (
         "everycall cc --not 'size:<10' -- gcc -O2 -c app.c",
@@ -389,6 +413,10 @@ pub const TABLE: &[(&str, Run)] = &[
     (
         "everycall report --callees main app.ect",
         So("everycall record -q -o app.ect -- ./app args && everycall report --callees main app.ect"),
+    ),
+    (
+        "TZ=UTC everycall replay --clock wall app.ect",
+        So("everycall record -q -o app.ect -- ./app args && TZ=UTC everycall replay --clock wall app.ect"),
     ),
     (
         "everycall report --slowest handle_request app.ect",

@@ -114,11 +114,10 @@ struct Window {
 }
 
 impl Window {
-    fn new(filter: &Filter, last_event_ns: u64) -> Window {
-        let last = filter.last_ns.map_or(0, |last_ns| last_event_ns.saturating_sub(last_ns));
+    fn new(filter: &Filter, (since_ns, until_ns): (u64, u64)) -> Window {
         Window {
-            since_ns: filter.since_ns.unwrap_or(0).max(last),
-            until_ns: filter.until_ns.unwrap_or(u64::MAX),
+            since_ns,
+            until_ns,
             min_duration_ns: filter.min_duration_ns,
             depth: filter.depth.map_or(usize::MAX, |depth| depth as usize),
         }
@@ -199,7 +198,7 @@ pub(crate) fn walk(
     visitor: &mut impl Visitor,
 ) {
     let mut places = Places::new(view, filter.function.as_ref());
-    let window = Window::new(filter, view.last_event_ns());
+    let window = Window::new(filter, filter.bounds(view));
     notes.thunk_exits.resize(view.trace().threads().len(), 0);
     for (index, thread) in view.threads().iter().enumerate() {
         if !filter.admits_thread(thread) {
@@ -622,6 +621,8 @@ mod tests {
         pids: Vec::new(),
         tids: Vec::new(),
         since_ns: None,
+        since_wall: None,
+        until_wall: None,
         until_ns: None,
         last_ns: None,
         min_duration_ns: 0,
@@ -656,7 +657,10 @@ mod tests {
     ) -> Sums {
         let mut functions = Functions::default();
         let mut table = Table::new(&mut cells, &Grouping::Function, 0, Vec::new());
-        let (mut places, window) = (ByTens(thunk), Window::new(filter, u64::MAX));
+        let (mut places, window) = (
+            ByTens(thunk),
+            Window::new(filter, (filter.since_ns.unwrap_or(0), filter.until_ns.unwrap_or(u64::MAX))),
+        );
         let mut walker = Walker::new(&window, &mut functions, &mut places, &mut table);
         walker.walk(events.iter().copied(), &mut Notes::default());
         assert!(walker.stack.is_empty());

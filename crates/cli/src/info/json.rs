@@ -96,6 +96,14 @@ fn clock(report: &Report<'_>) -> Value {
             "readings_refused": readings_refused,
         }),
     };
+    clock["origin_ticks"] = json!(report.trace.clock().origin_ticks());
+    if let Some(wall) = report.trace.clock().wall() {
+        clock["realtime"] = json!({
+            "error_ns": wall.error_ns(),
+            "drift_ns": wall.drift_ns(),
+            "set_by_ns": wall.set_by_ns(),
+        });
+    }
     clock["invariant_counter"] = json!(meta.invariant_counter);
     clock["source"] = json!(String::from_utf8_lossy(&meta.clock_source));
     clock
@@ -249,6 +257,7 @@ fn kept_calls(report: &Report<'_>) -> Value {
             "thread": kept.thread,
             "function": kept_function(kept),
             "start_ns": kept.start_ns,
+            "start_realtime_ns": report.trace.clock().wall().map(|wall| wall.realtime_ns(kept.start_ns)),
             "took_ns": kept.took_ns,
             "threshold_ns": kept.threshold_ns,
             "entered": kept.is_entry,

@@ -12,9 +12,10 @@ use everycall_analysis::{
     Budget, DroppedCalls, FunctionRow, KeptCall, NameOptions, Order, Profile, SymbolNames, TraceView, budget,
     dropped_calls, kept_calls,
 };
+use everycall_export::Calendar;
 use everycall_timeline::Trace;
 
-use crate::arguments::{InfoArguments, TextFormat};
+use crate::arguments::{Clock, InfoArguments, TextFormat};
 use crate::failure::Failure;
 use crate::output::print;
 use crate::traces;
@@ -35,6 +36,9 @@ struct Report<'a> {
     budget: Option<Budget>,
     /// Sentences about damage and about names, in this order.
     warnings: Vec<String>,
+    /// In which time moments are shown.
+    clock: Clock,
+    calendar: Calendar,
 }
 
 /// The displayed name of a kept call's function.
@@ -65,8 +69,21 @@ pub fn run(arguments: InfoArguments) -> Result<ExitCode, Failure> {
     let dropped = dropped_calls(&trace, &names);
     let budget = budget(&trace, &names);
     warnings.extend(names.warnings().iter().map(ToString::to_string));
-    let report =
-        Report { path, trace: &trace, profile, by_calls, by_own_time, kept, dropped, budget, warnings };
+    let clock = arguments.clock;
+    let calendar = Calendar::local();
+    let report = Report {
+        path,
+        trace: &trace,
+        profile,
+        by_calls,
+        by_own_time,
+        kept,
+        dropped,
+        budget,
+        warnings,
+        clock,
+        calendar,
+    };
     print(&match arguments.format {
         TextFormat::Text => page::page(&report),
         TextFormat::Json => json::json(&report),

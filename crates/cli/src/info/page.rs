@@ -3,7 +3,7 @@
 use std::fmt::{self, Write};
 
 use everycall_analysis::{FunctionRow, KeptTail, is_of_budget, lost_events, marks_by_count, runtime_counts};
-use everycall_export::{end_ns, process_name, shortened_name};
+use everycall_export::{end_ns, process_name, shortened_name, wall_accuracy};
 use everycall_format::arena::child_kind;
 use everycall_format::ect::end;
 use everycall_reader::{Ending, FunctionSet, Origin, Reason, Session, Warning};
@@ -12,6 +12,7 @@ use everycall_units::{Count, Duration, Several, Size};
 use nix::sys::signal::Signal;
 
 use super::{Report, kept_function};
+use crate::arguments::Clock;
 use crate::counters;
 use crate::written::{is_of_no_function, named_late, not_armed};
 
@@ -64,7 +65,7 @@ fn recording(out: &mut String, report: &Report<'_>) -> fmt::Result {
     field(out, "in", &text(&meta.working_folder))?;
     let clock = report.trace.clock();
     if let Some(origin) = clock.origin_realtime_ns() {
-        field(out, "started", &utc(origin))?;
+        field(out, "started", &started(report, origin))?;
     }
     field(out, "covers", &covers(report.trace))?;
     field(out, "ended", &how_it_ended(report))?;
@@ -149,6 +150,29 @@ fn how_it_ended(report: &Report<'_>) -> String {
 pub fn signal_name(signal: u32) -> String {
     let known = i32::try_from(signal).ok().and_then(|signal| Signal::try_from(signal).ok());
     known.map(|signal| format!(" ({})", signal.as_str())).unwrap_or_default()
+}
+
+/// When the trace begins.
+fn started(report: &Report<'_>, origin: u64) -> String {
+    let clock = report.trace.clock();
+    match (report.clock, clock.wall()) {
+        (Clock::Wall, Some(wall)) => {
+            let begin = report.calendar.stamp(wall.realtime_ns(0));
+            format!("{begin}, {}", wall_accuracy(wall))
+        }
+        (Clock::Raw, _) => format!("{}, at {} ticks", utc(origin), clock.origin_ticks()),
+        _ => utc(origin),
+    }
+}
+
+/// A moment, in a column.
+fn moment(report: &Report<'_>, ns: u64) -> String {
+    let clock = report.trace.clock();
+    match (report.clock, clock.wall()) {
+        (Clock::Wall, Some(wall)) => report.calendar.stamp(wall.realtime_ns(ns)),
+        (Clock::Raw, _) => clock.ticks(ns).to_string(),
+        _ => Duration { ns }.to_string(),
+    }
 }
 
 fn clock_text(report: &Report<'_>) -> String {
@@ -477,14 +501,20 @@ fn triggers(out: &mut String, report: &Report<'_>) -> fmt::Result {
         return Ok(());
     }
     heading(out, &Several(report.kept.len() as u64, "kept call", "kept calls").to_string())?;
-    writeln!(out, "  {:>4}{:>12}{:>12}{:>12}  {:>8}  function", "", "at", "took", "threshold", "tid")?;
+    // Calendar times and ticks are longer.
+    let at = match report.clock {
+        Clock::Trace => 12,
+        Clock::Raw => 22,
+        Clock::Wall => 37,
+    };
+    writeln!(out, "  {:>4}{:>at$}{:>12}{:>12}  {:>8}  function", "", "at", "took", "threshold", "tid")?;
     for kept in report.kept.iter().take(KEPT_LISTED) {
         let time = |ns: u64| Duration { ns }.to_string();
         writeln!(
             out,
-            "  {:>4}{:>12}{:>12}{:>12}  {:>8}  {}",
+            "  {:>4}{:>at$}{:>12}{:>12}  {:>8}  {}",
             kept.number,
-            time(kept.start_ns),
+            moment(report, kept.start_ns),
             time(kept.took_ns),
             time(kept.threshold_ns),
             kept.tid,

@@ -8,7 +8,7 @@ use everycall_analysis::stored::{self, StoredRun};
 use everycall_analysis::{Grouping, NameOptions, Profile, SymbolNames, TraceView};
 use everycall_export::{Filter, Source as _, end_ns};
 use everycall_io::say;
-use everycall_timeline::Trace;
+use everycall_timeline::{Clock, Trace};
 use serde_json::{Value, json};
 
 use super::notes;
@@ -38,6 +38,8 @@ pub struct Run {
     pub version: String,
     pub started_realtime_ns: Option<u64>,
     pub duration_ns: u64,
+    /// Conversions of its times; none of sums.
+    pub clock: Option<Clock>,
     pub warnings: Vec<String>,
 }
 
@@ -54,6 +56,7 @@ impl Run {
             version: text(&meta.tool_version),
             started_realtime_ns: trace.clock().origin_realtime_ns(),
             duration_ns: end_ns(trace),
+            clock: Some(trace.clock().clone()),
             warnings: trace.warnings().iter().map(ToString::to_string).collect(),
         }
     }
@@ -74,6 +77,7 @@ impl Run {
             version: text("everycall_version"),
             started_realtime_ns: number("started_realtime_ns"),
             duration_ns: number("duration_ns").unwrap_or(0),
+            clock: None,
             warnings: Vec::new(),
         }
     }
@@ -95,11 +99,25 @@ impl Run {
 
 /// Whether a filter passes everything.
 fn is_default(filter: &Filter) -> bool {
-    let Filter { pids, tids, since_ns, until_ns, last_ns, min_duration_ns, function, label, depth } = filter;
+    let Filter {
+        pids,
+        tids,
+        since_ns,
+        until_ns,
+        since_wall,
+        until_wall,
+        last_ns,
+        min_duration_ns,
+        function,
+        label,
+        depth,
+    } = filter;
     pids.is_empty()
         && tids.is_empty()
         && since_ns.is_none()
         && until_ns.is_none()
+        && since_wall.is_none()
+        && until_wall.is_none()
         && last_ns.is_none()
         && *min_duration_ns == 0
         && function.is_none()
@@ -137,6 +155,7 @@ impl Load {
         let mut file = traces::open(path)?;
         traces::select(&mut file, self.kept, path)?;
         let trace = traces::trace(&file, path)?;
+        traces::check_filter(&trace, path, &self.filter)?;
         let names = SymbolNames::new(&file, &trace, self.names.clone());
         let view = TraceView::new(&trace, &names);
         traces::warn(&trace, path);

@@ -6,15 +6,15 @@ use everycall_analysis::{
     Doings, Edge, Edges, Explanation, Focus, Function, Functions, Grouping, Node, Order, Profile, ROOT,
     SlowCall, Slowest, Tree,
 };
-use everycall_export::shortened_name;
+use everycall_export::{Calendar, shortened_name};
 use everycall_io::say;
 use everycall_patterns::NamePattern;
-use everycall_timeline::EndKind;
+use everycall_timeline::{Clock, EndKind};
 use everycall_units::{Count, Duration, Several};
 use serde_json::{Map, Value, json};
 
 use super::{Load, Run, clean, limit, machine, notes, width};
-use crate::arguments::{ReportArguments, TableFormat};
+use crate::arguments::{Clock as Shown, ReportArguments, TableFormat};
 use crate::exit_code;
 use crate::failure::Failure;
 use crate::output::print;
@@ -297,10 +297,12 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
     }
     let calls = slowest.calls();
     let name = |call: &SlowCall| slowest.functions().get(call.function).cloned().unwrap_or_default();
+    let calendar = Calendar::local();
     let command = |call: &SlowCall| command(arguments, call, &name(call).identity.name);
     if arguments.format != TableFormat::Text {
         let objects = calls.iter().map(|call| {
-            let origin = runs.get(call.trace).and_then(|run| run.started_realtime_ns);
+            let clock = runs.get(call.trace).and_then(|run| run.clock.as_ref());
+            let realtime_ns = clock.and_then(Clock::wall).map(|wall| wall.realtime_ns(call.start_ns));
             let mut object = Map::new();
             let mut put = |name: &str, value: Value| object.insert(name.to_owned(), value);
             put("name", json!(name(call).identity.name));
@@ -310,7 +312,15 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             put("thread", json!(call.thread));
             put("depth", json!(call.depth));
             put("start_ns", json!(call.start_ns));
-            put("start_realtime_ns", json!(origin.map(|origin| origin.saturating_add(call.start_ns))));
+            put("start_realtime_ns", json!(realtime_ns));
+            let more = match arguments.clock {
+                Shown::Trace => None,
+                Shown::Wall => Some(("start_time", json!(realtime_ns.map(|ns| calendar.stamp(ns))))),
+                Shown::Raw => Some(("start_ticks", json!(clock.map(|clock| clock.ticks(call.start_ns))))),
+            };
+            if let Some((name, value)) = more {
+                put(name, value);
+            }
             put("dur_ns", json!(call.duration_ns()));
             put("own_ns", json!(call.own_ns));
             put("unwound", json!(matches!(call.how, EndKind::Unwound | EndKind::UnwoundLate)));
@@ -343,7 +353,7 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
             Duration { ns: call.duration_ns() },
             clean(&name(call).name),
             Duration { ns: call.own_ns },
-            at(call.start_ns),
+            began(arguments.clock, &calendar, runs.get(call.trace), call.start_ns),
             clean(&call.thread),
             call.tid,
             command(call)
@@ -352,6 +362,16 @@ pub fn slowest(arguments: &ReportArguments, load: &Load, text: &str) -> Result<E
     print(&out)?;
     notes::print_notes(&slowest.notes, &arguments.traces);
     Ok(ExitCode::SUCCESS)
+}
+
+/// A time in a trace, as `--clock` requests.
+fn began(shown: Shown, calendar: &Calendar, run: Option<&Run>, ns: u64) -> String {
+    let clock = run.and_then(|run| run.clock.as_ref());
+    match (shown, clock, clock.and_then(Clock::wall)) {
+        (Shown::Wall, _, Some(wall)) => calendar.stamp(wall.realtime_ns(ns)),
+        (Shown::Raw, Some(clock), _) => format!("{} ticks", clock.ticks(ns)),
+        _ => at(ns),
+    }
 }
 
 /// A time in the trace, exact enough for `--since`.

@@ -73,6 +73,8 @@ fn random_filter(dice: &mut Dice) -> Filter {
         tids: Vec::new(),
         since_ns: maybe(250),
         until_ns: maybe(250),
+        since_wall: None,
+        until_wall: None,
         last_ns: maybe(100),
         min_duration_ns: maybe(40).unwrap_or(0),
         function: maybe(5).map(|f| Regex::new(&format!("^f{f}$")).unwrap()),

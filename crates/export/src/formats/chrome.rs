@@ -9,6 +9,9 @@
 //! ],"file_info":{"files":{path:[text,lines]},"functions":{slice name:[path,line]}}}
 //! ```
 //!
+//! With [`Times::Wall`], `otherData` has the origin in calendar time: `start_time`, and `start_realtime_ns` as a text. Stamps stay
+//! relative to it, as doubles can't hold nanoseconds since 1970.
+//!
 //! `ts` and `dur` are microseconds since the trace's origin with three places: exact nanoseconds, also for
 //! readers that keep them as doubles, for the first hundred days. A slice with something to remark has
 //! `args`: `remark` ("truncated at start", "truncated at end", "truncated at a loss", "truncated at a gap",
@@ -46,6 +49,7 @@ use crate::portions::Portions;
 use crate::source::{Source, Thread};
 use crate::tails::Jumps;
 use crate::text;
+use crate::times::Times;
 
 /// The output.
 pub(crate) struct Chrome<'o> {
@@ -78,8 +82,16 @@ impl<'o, S: Source> DrawnSink<'o, S> for Chrome<'o> {
         &mut self.portions
     }
 
-    fn begin(&mut self, _: &mut Export<'_, S>) {
-        self.portions.put(b"{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
+    fn begin(&mut self, export: &mut Export<'_, S>) {
+        self.portions.put(b"{\"displayTimeUnit\":\"ns\",");
+        if let (Times::Wall(calendar), Some(origin)) = (export.source.times(), export.source.realtime_ns(0)) {
+            let members = format!(
+                "\"otherData\":{{\"start_time\":\"{}\",\"start_realtime_ns\":\"{origin}\"}},",
+                calendar.stamp(origin)
+            );
+            self.portions.put(members.as_bytes());
+        }
+        self.portions.put(b"\"traceEvents\":[");
     }
 
     fn thread(

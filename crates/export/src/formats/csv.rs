@@ -7,7 +7,8 @@
 //! lost,1,2,main,1,99,,,,,,7,overwritten before they were read
 //! ```
 //!
-//! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin.
+//! - `start_ns` and `duration_ns` are exact nanoseconds; times count from the trace's origin. In their place are `start_realtime_ns`, which
+//!   counts from 1970, or `start_ticks` and `duration_ticks`, if asked for.
 //! - `depth` counts the shown calls around the call.
 //! - `remarks` are those of the other outputs, such as `truncated at end` or `unwound`, separated
 //!   by `; `.
@@ -27,9 +28,9 @@ use crate::names::{Function, FunctionId, Functions};
 use crate::portions::Portions;
 use crate::source::{Source, Thread};
 use crate::text;
+use crate::times::Times;
 
-const HEADER: &[u8] =
-    b"kind,pid,tid,thread,depth,start_ns,duration_ns,function,module,file,line,value,remarks\n";
+const HEADER: [&str; 2] = ["kind,pid,tid,thread,depth,", ",function,module,file,line,value,remarks\n"];
 
 /// The output.
 pub(crate) struct Csv<'o> {
@@ -57,10 +58,10 @@ impl<'o> Csv<'o> {
         bytes
     }
 
-    fn call(&mut self, event: &Event, functions: &Functions<'_>) {
+    fn call(&mut self, event: &Event, functions: &Functions<'_>, source: &impl Source) {
         let Event::End { function, start_ns, end_ns, start, how } = *event else { return };
         self.learn(function, functions);
-        put_times(self.head("call"), start_ns, Some(end_ns));
+        put_times(self.head("call"), source, start_ns, Some(end_ns));
         let bytes = &mut self.portions.bytes;
         bytes.extend_from_slice(&self.functions[function.index()]);
         bytes.push(b',');
@@ -77,14 +78,14 @@ impl<'o> Csv<'o> {
         }
     }
 
-    fn point(&mut self, point: &Point, functions: &Functions<'_>) {
+    fn point(&mut self, point: &Point, functions: &Functions<'_>, source: &impl Source) {
         let (kind, function) = match point.kind {
             PointKind::Lost(_) => ("lost", None),
             PointKind::OrphanExit(function) => ("orphan exit", Some(function)),
             PointKind::LeftOut => ("left out", None),
             PointKind::Dropped => ("dropped", None),
         };
-        put_times(self.head(kind), point.at_ns, None);
+        put_times(self.head(kind), source, point.at_ns, None);
         if let Some(function) = function {
             self.learn(function, functions);
             self.portions.put(&self.functions[function.index()]);
@@ -114,7 +115,7 @@ impl<'o> Csv<'o> {
             MarkKind::SpanBegin { .. } => return,
         };
         let start_ns = start.map_or(mark.at_ns, |(start_ns, ..)| start_ns);
-        put_times(self.head(kind), start_ns, start.map(|_| mark.at_ns));
+        put_times(self.head(kind), source, start_ns, start.map(|_| mark.at_ns));
         let bytes = &mut self.portions.bytes;
         bytes.push(b',');
         if matches!(mark.kind, MarkKind::Throw | MarkKind::Catch) {
@@ -133,18 +134,18 @@ impl<'o> Csv<'o> {
         }
     }
 
-    fn untraced(&mut self, slice: &UntracedSlice, functions: &Functions<'_>) {
+    fn untraced(&mut self, slice: &UntracedSlice, functions: &Functions<'_>, source: &impl Source) {
         self.learn(slice.function, functions);
-        put_times(self.head("untraced"), slice.at_ns, Some(slice.until_ns));
+        put_times(self.head("untraced"), source, slice.at_ns, Some(slice.until_ns));
         let bytes = &mut self.portions.bytes;
         bytes.extend_from_slice(&self.functions[slice.function.index()]);
         bytes.push(b',');
         put_remarks(bytes, std::iter::once(text::UNTRACED));
     }
 
-    fn gap(&mut self, gap: &Gap) {
+    fn gap(&mut self, gap: &Gap, source: &impl Source) {
         let kind = if gap.why == GapKind::Suspended { "suspended" } else { "not recorded" };
-        put_times(self.head(kind), gap.at_ns, Some(gap.until_ns));
+        put_times(self.head(kind), source, gap.at_ns, Some(gap.until_ns));
         self.portions.put(NO_FUNCTION);
         let bytes = &mut self.portions.bytes;
         bytes.push(b',');
@@ -158,8 +159,15 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
         &mut self.portions
     }
 
-    fn begin(&mut self, _: &mut Export<'_, S>) {
-        self.portions.put(HEADER);
+    fn begin(&mut self, export: &mut Export<'_, S>) {
+        let times = match export.source.times() {
+            Times::Trace => "start_ns,duration_ns",
+            Times::Wall(_) => "start_realtime_ns,duration_ns",
+            Times::Raw(_) => "start_ticks,duration_ticks",
+        };
+        for part in [HEADER[0], times, HEADER[1]] {
+            self.portions.put(part.as_bytes());
+        }
     }
 
     fn thread(&mut self, _: &mut Export<'_, S>, _: usize, thread: &Thread) {
@@ -180,12 +188,12 @@ impl<'o, S: Source> Sink<'o, S> for Csv<'o> {
             Event::Begin { .. } => self.depth += 1,
             Event::End { .. } => {
                 self.depth -= 1;
-                self.call(&event, &export.functions);
+                self.call(&event, &export.functions, export.source);
             }
-            Event::Point(point) => self.point(&point, &export.functions),
+            Event::Point(point) => self.point(&point, &export.functions, export.source),
             Event::Mark(mark) => self.mark(&mark, export.source),
-            Event::Gap(gap) => self.gap(&gap),
-            Event::Untraced(slice) => self.untraced(&slice, &export.functions),
+            Event::Gap(gap) => self.gap(&gap, export.source),
+            Event::Untraced(slice) => self.untraced(&slice, &export.functions, export.source),
         }
     }
 }
@@ -205,9 +213,14 @@ fn put_function(bytes: &mut Vec<u8>, function: &Function) {
     bytes.push(b',');
 }
 
-/// Begin and duration; the latter is empty for events without duration.
-fn put_times(bytes: &mut Vec<u8>, start_ns: u64, end_ns: Option<u64>) {
-    put_number(bytes, start_ns);
+/// Begin and duration; the latter is empty for what has none.
+#[inline]
+fn put_times(bytes: &mut Vec<u8>, source: &impl Source, start_ns: u64, end_ns: Option<u64>) {
+    let start = match source.times() {
+        Times::Wall(_) => source.realtime_ns(start_ns).unwrap_or(start_ns),
+        _ => start_ns,
+    };
+    put_number(bytes, start);
     bytes.push(b',');
     if let Some(end_ns) = end_ns {
         put_number(bytes, end_ns.saturating_sub(start_ns));

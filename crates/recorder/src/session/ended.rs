@@ -2,11 +2,13 @@
 
 use std::io::{self, Write};
 use std::process::ExitStatus;
+use std::sync::Arc;
 
 use everycall_format::arena::ChildEntry;
 use everycall_format::ect::ProcessEnd;
 use everycall_tracefile::Summary;
 
+use crate::memory::arena::Arena;
 use crate::output::trace_writer::TraceWriter;
 use crate::process::member::Member;
 use crate::session::options::KeepBox;
@@ -29,6 +31,12 @@ impl Ended {
     #[must_use]
     pub fn status(&self) -> ExitStatus {
         self.status
+    }
+
+    /// The arena of the process that claimed one first.
+    #[must_use]
+    pub fn first_arena(&self) -> Option<Arc<Arena>> {
+        self.members.first().map(|member| Arc::clone(&member.arena))
     }
 
     /// Writes what isn't in the file yet, and ends it. Gives the output back, flushed.

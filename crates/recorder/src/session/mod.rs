@@ -7,5 +7,5 @@ mod start;
 
 pub use ended::Ended;
 pub use options::{Options, Recorder};
-pub use running::Running;
-pub use start::start;
+pub use running::{FirstArena, Running};
+pub use start::{start, start_with};

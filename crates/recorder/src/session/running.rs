@@ -11,6 +11,7 @@ use everycall_format::ect::{ProcessEnd, end};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
 
+use crate::memory::arena::Arena;
 use crate::output::trace_writer::TraceWriter;
 use crate::session::ended::Ended;
 use crate::session::options::KeepBox;
@@ -59,7 +60,27 @@ enum Look {
     Again(Duration),
 }
 
+/// The arena of the first process that claims one, for whoever reads it while it is written.
+#[derive(Clone, Debug)]
+pub struct FirstArena {
+    tree: Arc<Mutex<ProcessTree>>,
+}
+
+impl FirstArena {
+    /// It, once there is one.
+    #[must_use]
+    pub fn get(&self) -> Option<Arc<Arena>> {
+        lock(&self.tree).members().next().map(|member| Arc::clone(&member.arena))
+    }
+}
+
 impl Running {
+    /// Where the program's arena is found while it runs. When it has ended, [`Ended::first_arena`] has it.
+    #[must_use]
+    pub fn first_arena(&self) -> FirstArena {
+        FirstArena { tree: Arc::clone(&self.tree) }
+    }
+
     /// The program's process id.
     #[must_use]
     pub fn pid(&self) -> u32 {

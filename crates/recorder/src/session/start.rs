@@ -22,6 +22,19 @@ use crate::tree::keeper::Keeper;
 ///
 /// It isn't there, it can't be executed, or there is no process for it.
 pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError> {
+    start_with(recorder, launch, |_| {})
+}
+
+/// The same; `prepare` says where its output goes.
+///
+/// # Errors
+///
+/// As for [`start`].
+pub fn start_with(
+    recorder: Recorder,
+    launch: &Launch,
+    prepare: impl FnOnce(&mut Command),
+) -> Result<Running, RecordError> {
     let Recorder { mut tree, keep, signals: wanted } = recorder;
     if let Some(program) = find_program(&launch.program) {
         tree.open_started(&program);
@@ -33,6 +46,7 @@ pub fn start(recorder: Recorder, launch: &Launch) -> Result<Running, RecordError
     environment.extend(preloads.as_deref().map(|list| ("LD_PRELOAD", list)));
     let mut command = Command::new(&launch.program);
     command.args(&launch.arguments);
+    prepare(&mut command);
     let readings = Readings::begin();
     let (child, signals) =
         Signals::spawn(&mut command, &environment, &wanted).map_err(|source| launch.explain(source))?;

@@ -1,0 +1,92 @@
+//! How much is shown of which functions.
+
+use std::collections::HashMap;
+
+use everycall_control::{Module, resolve};
+use everycall_patterns::{FunctionTable, Selection};
+use everycall_timeline::{Location, Trace};
+
+use crate::arguments::LevelRule;
+use crate::control::{add, all_match};
+use crate::exit_code;
+use crate::failure::Failure;
+
+/// Rules in their order; the last one that matches a function counts.
+#[derive(Debug)]
+pub struct Levels {
+    rules: Vec<LevelRule>,
+    /// By rule: what it matches.
+    matched: Vec<Vec<Module>>,
+    known: HashMap<Location, u8>,
+    /// How many functions are recorded.
+    pub functions: u64,
+}
+
+impl Levels {
+    /// The levels of these rules, with the functions that have to be recorded for them, as a site set.
+    pub fn new(rules: Vec<LevelRule>, tables: &mut [FunctionTable]) -> Result<(Levels, Vec<u8>), Failure> {
+        let mut matched = Vec::new();
+        for rule in &rules {
+            let mut selection = Selection::all_or_none(false);
+            let added = add(&mut selection, std::slice::from_ref(&rule.pattern), true)?;
+            let (set, outcome) = resolve(&selection, tables);
+            all_match(&selection, &added, &outcome, tables)?;
+            matched.push(set.modules);
+        }
+        let mut levels = Levels { rules, matched, known: HashMap::new(), functions: 0 };
+        let set = levels.recorded(tables)?;
+        Ok((levels, set))
+    }
+
+    /// The same in more modules: those that match nothing stay as they are.
+    pub fn look_again(&mut self, tables: &mut [FunctionTable]) -> Result<Vec<u8>, Failure> {
+        self.known.clear();
+        for (rule, matched) in self.rules.iter().zip(&mut self.matched) {
+            let mut selection = Selection::all_or_none(false);
+            add(&mut selection, std::slice::from_ref(&rule.pattern), true)?;
+            *matched = resolve(&selection, tables).0.modules;
+        }
+        self.recorded(tables)
+    }
+
+    /// The rules, and one more.
+    pub fn with(&self, rule: LevelRule) -> Vec<LevelRule> {
+        // One of the same pattern says nothing any more.
+        let others = self.rules.iter().filter(|other| other.pattern != rule.pattern).cloned();
+        others.chain([rule.clone()]).collect()
+    }
+
+    fn recorded(&mut self, tables: &mut [FunctionTable]) -> Result<Vec<u8>, Failure> {
+        let mut selection = Selection::all_or_none(false);
+        for rule in &self.rules {
+            add(&mut selection, std::slice::from_ref(&rule.pattern), rule.level > 0)?;
+        }
+        let (set, outcome) = resolve(&selection, tables);
+        self.functions = outcome.on.functions;
+        set.bytes().map_err(|error| Failure::new(exit_code::USAGE, error))
+    }
+
+    /// The level of the function at a place; none if no rule matches it.
+    pub fn level(&mut self, trace: &Trace<'_>, location: Location) -> u8 {
+        if let Some(level) = self.known.get(&location) {
+            return *level;
+        }
+        let build_id = location.module_index().and_then(|index| trace.modules().get(index));
+        let build_id = build_id.map(|module| module.build_id.as_slice()).unwrap_or_default();
+        let at = location.image_address;
+        let has = |module: &Module| {
+            module.build_id == build_id && {
+                let behind = module.ranges.partition_point(|(start, _)| *start <= at);
+                behind
+                    .checked_sub(1)
+                    .and_then(|index| module.ranges.get(index))
+                    .is_some_and(|(_, end)| at < *end)
+            }
+        };
+        let rules = self.rules.iter().zip(&self.matched).rev();
+        let level =
+            rules.into_iter().find(|(_, modules)| modules.iter().any(has)).map_or(0, |(rule, _)| rule.level);
+        self.known.insert(location, level);
+        level
+    }
+}

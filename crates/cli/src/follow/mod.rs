@@ -1,0 +1,458 @@
+//! `everycall follow`: a session whose calls are printed while they happen.
+//!
+//! - `levels`: how much is shown of which functions; `page`: calls as lines; `started`: a program of our own; `output`: what it writes.
+//!
+//! Rings are read as they are written (`everycall_live::Follower`), and paired as events come
+//! (`everycall_timeline::LiveThread`). When the process loads a module, everything that knows its modules begins anew; open calls go on.
+
+mod levels;
+mod output;
+mod page;
+mod started;
+
+use std::collections::HashMap;
+use std::io::{self, BufRead, IsTerminal, Write};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::time::{Duration, Instant};
+
+use everycall_analysis::{NameOptions, SymbolNames};
+use everycall_format::until_nul;
+use everycall_io::say;
+use everycall_live::{Control, Follower, RingOwner, write_kept};
+use everycall_reader::{TraceFile, open_calls};
+use everycall_recorder::clock;
+use everycall_timeline::{LiveCarry, LiveThread, TimelineEvent, Trace, settled_words};
+use everycall_units::{Count, Several};
+use rustix::termios::tcgetwinsize;
+
+use self::levels::Levels;
+use self::output::{Outputs, Said};
+use self::page::{Page, clean};
+use crate::arguments::{FollowArguments, LevelRule};
+use crate::control::{Program, notes};
+use crate::exit_code;
+use crate::failure::Failure;
+use crate::trigger::Signals;
+
+/// Time between two looks.
+const PAUSE: Duration = Duration::from_millis(20);
+/// Looks between two at the process itself, its clock and the names of its threads.
+const LOOKS_EACH: u32 = 25;
+/// Level of functions that are named without one.
+const LEVEL: u8 = 2;
+/// Bytes of a session's name that are the patterns.
+const NAME_MAX: usize = 48;
+
+/// `follow`.
+pub fn follow(arguments: &FollowArguments) -> Result<ExitCode, Failure> {
+    if !arguments.command.is_empty() {
+        return started::follow(arguments);
+    }
+    let usage = |text: &str| Failure::new(exit_code::USAGE, text);
+    let Some((pid, patterns)) = arguments.words.split_first() else {
+        return Err(usage("name a process and functions, as in: everycall follow 1234 'handle_*'"));
+    };
+    let pid = pid.parse().map_err(|_| {
+        usage(&format!("`{pid}` is no process id; `everycall ps` lists the traced processes"))
+    })?;
+    let rules = rules(patterns, &arguments.level)?;
+    let program = Program::attach(pid)?;
+    let (levels, set) = Levels::new(rules, &mut program.tables()?)?;
+    // From here on they end the wait, not us.
+    let signals = Signals::begin();
+    let arena = Arc::clone(&program.arena);
+    // Its segments are those before the session begins.
+    let mut follower =
+        Follower::begin(&arena, false, settled_words).map_err(|error| program.failed(&error))?;
+    let mut control = program.connect()?;
+    let since = everycall_live::now_ticks();
+    let reply = session(&program, &mut control, arguments, &set)?;
+    if !arguments.quiet {
+        say!("everycall: {program}: following {}", Several(levels.functions, "function", "functions"));
+        notes(&program, &reply);
+    }
+    let mut session = Session::new(arguments, &program, Some(control), levels, since);
+    let why = session.run(&mut follower, Some(&signals))?;
+    drop(session);
+    signals.end();
+    if !arguments.quiet {
+        say!("everycall: {program} {why}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// All rules in their order.
+fn rules(patterns: &[String], levels: &[LevelRule]) -> Result<Vec<LevelRule>, Failure> {
+    let plain = patterns.iter().map(|pattern| LevelRule { level: LEVEL, pattern: pattern.clone() });
+    let rules: Vec<LevelRule> = plain.chain(levels.iter().cloned()).collect();
+    if rules.iter().all(|rule| rule.level == 0) {
+        return Err(Failure::new(
+            exit_code::USAGE,
+            "name the functions to follow, as in: everycall follow 1234 'handle_*'",
+        ));
+    }
+    Ok(rules)
+}
+
+/// Has the process record the functions of a set.
+fn session(
+    program: &Program,
+    control: &mut Control,
+    arguments: &FollowArguments,
+    set: &[u8],
+) -> Result<everycall_format::control::Reply, Failure> {
+    let mut name = format!("follow {}", arguments.words.get(1..).unwrap_or_default().join(" "));
+    let end = (0..=NAME_MAX.min(name.len())).rev().find(|end| name.is_char_boundary(*end));
+    name.truncate(end.unwrap_or(0));
+    control.open(name.trim_end(), set).map_err(|error| program.failed(&error))?;
+    control.activate().map_err(|error| program.failed(&error))
+}
+
+/// The earliest reading of the clocks that the process has.
+fn first_reading(program: &Program) -> everycall_format::arena::ClockReading {
+    let (start, now) = (program.arena.layout().start, clock::read());
+    let is_sane = start.monotonic_raw_ns != 0
+        && start.ticks < now.ticks
+        && start.monotonic_raw_ns < now.monotonic_raw_ns;
+    if is_sane { start } else { now }
+}
+
+/// Columns of the terminal, if it is one.
+fn width() -> Option<usize> {
+    let stdout = io::stdout();
+    let size = if stdout.is_terminal() { tcgetwinsize(&stdout).ok() } else { None };
+    size.map(|size| size.ws_col.into()).filter(|width| *width > 0)
+}
+
+/// A session while it lasts.
+struct Session<'a> {
+    arguments: &'a FollowArguments,
+    program: &'a Program,
+    control: Option<Control>,
+    page: Page,
+    /// Where threads are when the modules have changed.
+    carried: HashMap<RingOwner, LiveCarry>,
+    /// What threads have done and isn't shown yet, and when each did its last.
+    queue: Vec<Happened>,
+    latest: HashMap<RingOwner, u64>,
+    commands: Commands,
+    /// What the program writes, if that is shown.
+    outputs: Option<Outputs>,
+    begin: Instant,
+    /// Events that the process had written when it began.
+    events: u64,
+}
+
+/// Something that is to be shown.
+struct Happened {
+    /// When, in ticks: no earlier than what the same thread did before.
+    at: u64,
+    what: What,
+}
+
+enum What {
+    /// An event of a thread, and the text of a mark.
+    Event(RingOwner, TimelineEvent, String),
+    /// Output of the program.
+    Said(Said),
+}
+
+/// Why a round ends.
+enum Over {
+    Modules,
+    Because(String),
+}
+
+impl<'a> Session<'a> {
+    /// What is shown since a moment, in ticks.
+    fn new(
+        arguments: &'a FollowArguments,
+        program: &'a Program,
+        control: Option<Control>,
+        levels: Levels,
+        since: u64,
+    ) -> Session<'a> {
+        let first = first_reading(program);
+        // Times since the beginning of a program that we have started.
+        let shown_since = if since == 0 { first.ticks } else { since };
+        Session {
+            arguments,
+            program,
+            control,
+            page: Page::new(levels, arguments.clock, width(), first, (since, shown_since)),
+            carried: HashMap::new(),
+            queue: Vec::new(),
+            latest: HashMap::new(),
+            commands: Commands::begin(arguments.commands),
+            outputs: None,
+            begin: Instant::now(),
+            events: if since == 0 { 0 } else { program.arena.events_written() },
+        }
+    }
+
+    /// Waits; whether it is to end.
+    fn pause(signals: Option<&Signals>) -> bool {
+        match signals {
+            Some(signals) => signals.wait(PAUSE),
+            None => {
+                std::thread::sleep(PAUSE);
+                false
+            }
+        }
+    }
+
+    /// Prints calls until it is enough; why it is.
+    fn run(&mut self, follower: &mut Follower<'_>, signals: Option<&Signals>) -> Result<String, Failure> {
+        loop {
+            if let Over::Because(why) = self.round(follower, signals)? {
+                return Ok(why);
+            }
+            self.record_more()?;
+        }
+    }
+
+    /// As long as the modules stay the same.
+    fn round(&mut self, follower: &mut Follower<'_>, signals: Option<&Signals>) -> Result<Over, Failure> {
+        let modules = self.program.module_count();
+        let failed = |error: &dyn std::fmt::Display| self.program.failed(error);
+        let mut bytes = Vec::new();
+        // A trace without threads, for what knows modules and names.
+        write_kept(
+            &self.program.arena,
+            &clock::read(),
+            &mut bytes,
+            env!("CARGO_PKG_VERSION"),
+            false,
+            &mut |_| Ok(()),
+        )
+        .map_err(|error| failed(&error))?;
+        let file = TraceFile::open(bytes).map_err(|error| failed(&error))?;
+        let trace = Trace::open_in_ticks(&file).map_err(|error| failed(&error))?;
+        let names = SymbolNames::new(&file, &trace, NameOptions::default());
+        self.page.forget_names();
+        let mut threads: HashMap<RingOwner, LiveThread<'_>> = HashMap::new();
+        let mut looks = 0_u32;
+        let over = loop {
+            let has_ended = self.program.has_ended();
+            let now = everycall_live::now_ticks();
+            let new_modules = self.program.module_count() != modules;
+            self.listen(has_ended);
+            self.look(follower, &trace, &names, &mut threads);
+            looks += 1;
+            if looks.is_multiple_of(LOOKS_EACH) {
+                self.page.read_clock();
+            }
+            if new_modules && !has_ended {
+                break Over::Modules;
+            }
+            if has_ended {
+                break Over::Because("has ended".to_owned());
+            }
+            self.show(Some(now), &trace, &names);
+            self.print(Some(now))?;
+            if let Some(why) = self.is_enough() {
+                break Over::Because(why);
+            }
+            if let Some(why) = self.obey()? {
+                break Over::Because(why);
+            }
+            if Session::pause(signals) {
+                // What was written so far belongs to it.
+                self.look(follower, &trace, &names, &mut threads);
+                break Over::Because("is no longer followed: interrupted".to_owned());
+            }
+        };
+        self.show(None, &trace, &names);
+        self.print(match over {
+            Over::Because(_) => None,
+            Over::Modules => Some(everycall_live::now_ticks()),
+        })?;
+        self.carried = threads.iter().map(|(owner, thread)| (*owner, thread.carry())).collect();
+        Ok(over)
+    }
+
+    /// Reads what was written.
+    fn look<'t>(
+        &mut self,
+        follower: &mut Follower<'_>,
+        trace: &'t Trace<'_>,
+        names: &'t SymbolNames<'_>,
+        threads: &mut HashMap<RingOwner, LiveThread<'t>>,
+    ) {
+        let mut events = Vec::new();
+        follower.look(&mut |follower, open, written| {
+            let owner = written.owner;
+            let carried = &mut self.carried;
+            let thread = threads
+                .entry(owner)
+                .or_insert_with(|| LiveThread::new(trace, 0, Some(names), carried.remove(&owner)));
+            let open = open_calls(open.iter().copied());
+            if let Some(count) = written.lost {
+                thread.lose(count, &open, &mut events);
+            }
+            thread.read(&written.words, written.done, &open, &mut events);
+            self.page.has_titles |= follower.thread_count() > 1;
+            if !self.page.has_title(owner) {
+                self.page.set_title(owner, title(follower, owner));
+            }
+            for event in events.drain(..) {
+                let said = match &event {
+                    TimelineEvent::Mark(mark) => {
+                        thread.mark_text(mark, |location| names.constant_text(location))
+                    }
+                    _ => String::new(),
+                };
+                let latest = self.latest.entry(owner).or_default();
+                *latest = event.at_ns().max(*latest);
+                self.queue.push(Happened { at: *latest, what: What::Event(owner, event, said) });
+            }
+        });
+    }
+
+    /// Takes what the program wrote.
+    fn listen(&mut self, has_ended: bool) {
+        let Some(outputs) = &mut self.outputs else { return };
+        while let Some(said) = if has_ended { outputs.last() } else { outputs.next() } {
+            self.queue.push(Happened { at: said.at, what: What::Said(said) });
+        }
+    }
+
+    /// Shows what happened until a moment, in the order of time; all of it without.
+    fn show(&mut self, until: Option<u64>, trace: &Trace<'_>, names: &SymbolNames<'_>) {
+        self.queue.sort_by_key(|happened| happened.at);
+        let is_over = |happened: &Happened| until.is_none_or(|until| happened.at <= until);
+        let count = self.queue.partition_point(is_over);
+        for Happened { what, at } in self.queue.drain(..count) {
+            match what {
+                What::Event(owner, event, said) => self.page.event(owner, &event, &said, trace, names),
+                What::Said(said) => self.page.said(at, said.is_error, &said.bytes),
+            }
+        }
+    }
+
+    fn print(&mut self, until: Option<u64>) -> Result<(), Failure> {
+        let text = self.page.take(until);
+        if text.is_empty() {
+            return Ok(());
+        }
+        let mut out = io::stdout().lock();
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).map_err(Failure::writing_to_stdout)
+    }
+
+    /// Why it is enough, if it is.
+    fn is_enough(&self) -> Option<String> {
+        let time = self.arguments.time.map(Duration::from_nanos);
+        if time.is_some_and(|time| self.begin.elapsed() >= time) {
+            return Some("is no longer followed: the time is over".to_owned());
+        }
+        let events = self.program.arena.events_written().saturating_sub(self.events);
+        self.arguments
+            .max_events
+            .filter(|most| events > *most)
+            .map(|_| format!("is no longer followed: {} events are more than --max-events", Count(events)))
+    }
+
+    /// Modules were loaded: the functions in these are followed as well.
+    fn record_more(&mut self) -> Result<(), Failure> {
+        // A module that can't be read leaves the others as they are.
+        let Ok(mut tables) = self.program.tables() else { return Ok(()) };
+        let before = self.page.levels.functions;
+        let set = self.page.levels.look_again(&mut tables)?;
+        if self.page.levels.functions == before { Ok(()) } else { self.record(&set) }
+    }
+
+    fn record(&mut self, set: &[u8]) -> Result<(), Failure> {
+        if self.control.is_none() && !self.program.has_ended() {
+            // It was started with its functions, and more are wanted now.
+            match self.program.connect() {
+                Ok(control) => self.control = Some(control),
+                Err(failure) => say!("everycall: {}", failure.sentence()),
+            }
+        }
+        let Some(control) = &mut self.control else { return Ok(()) };
+        match session(self.program, control, self.arguments, set) {
+            // It is looked whether it has ended.
+            Err(_) if self.program.has_ended() => Ok(()),
+            result => result.map(drop),
+        }
+    }
+
+    /// Does what standard input says; why it ends, if it does.
+    fn obey(&mut self) -> Result<Option<String>, Failure> {
+        while let Some(line) = self.commands.next() {
+            let line = line.trim();
+            if matches!(line, "q" | "quit") {
+                return Ok(Some("is no longer followed".to_owned()));
+            }
+            if line.is_empty() {
+                continue;
+            }
+            let rule = match LevelRule::split(line, ' ') {
+                Ok(rule) => rule,
+                Err(error) => {
+                    say!("everycall: `{}`: {error}; or quit", clean(line));
+                    continue;
+                }
+            };
+            let mut tables = self.program.tables()?;
+            match Levels::new(self.page.levels.with(rule), &mut tables) {
+                Ok((levels, set)) => {
+                    self.page.levels = levels;
+                    self.record(&set)?;
+                }
+                // Another pattern may match more.
+                Err(failure) => say!("everycall: {}", failure.sentence()),
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// What a thread's lines begin with.
+fn title(follower: &Follower<'_>, owner: RingOwner) -> String {
+    let Some(header) = follower.header(owner) else { return "[?]".to_owned() };
+    let name = follower.name(owner).unwrap_or_default();
+    let name = clean(&String::from_utf8_lossy(until_nul(&name)));
+    let number = if header.fiber == 0 { header.tid.to_string() } else { format!("fiber {}", header.fiber) };
+    if name.is_empty() { format!("[{number}]") } else { format!("[{number} {name}]") }
+}
+
+/// Lines of standard input.
+struct Commands(Option<Receiver<String>>);
+
+impl Commands {
+    fn begin(is_asked: bool) -> Commands {
+        // Who isn't in the foreground would be stopped.
+        let is_ours = || {
+            let stdin = io::stdin();
+            stdin.is_terminal()
+                && rustix::termios::tcgetpgrp(&stdin).is_ok_and(|group| group == rustix::process::getpgrp())
+        };
+        if !is_asked && !is_ours() {
+            return Commands(None);
+        }
+        let (send, receive) = channel();
+        let read = move || {
+            for line in io::stdin().lock().lines().map_while(Result::ok) {
+                if send.send(line).is_err() {
+                    break;
+                }
+            }
+        };
+        let reader = std::thread::Builder::new().name("commands".to_owned()).spawn(read);
+        Commands(reader.is_ok().then_some(receive))
+    }
+
+    fn next(&mut self) -> Option<String> {
+        match self.0.as_ref()?.try_recv() {
+            Ok(line) => Some(line),
+            Err(TryRecvError::Empty) => None,
+            Err(TryRecvError::Disconnected) => {
+                self.0 = None;
+                None
+            }
+        }
+    }
+}

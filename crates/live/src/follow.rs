@@ -1,0 +1,329 @@
+//! Reads the rings of a process while it writes them: what was written since the last look.
+//!
+//! Each look copies, of each thread, the segments that it has ended since and the one that it is writing, as far as that is
+//! written. A segment is pinned only while it is copied. What a thread has overwritten before it was copied is lost, with a count.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::atomic::{Ordering::Acquire, Ordering::Relaxed, fence};
+use std::time::{Duration, Instant};
+
+use everycall_format::arena::{OpenCall, ThreadHeader, thread_state};
+use everycall_format::event::Word;
+use everycall_recorder::clock;
+
+use crate::arena::LiveArena;
+use crate::error::LiveError;
+use crate::pinner::Pinner;
+use crate::process::ThreadNames;
+use crate::take::{begins, nanoseconds_since, unfinished};
+
+/// How long a word may stay unwritten with others behind it: a signal handler runs between a hook's reservation and its word. One
+/// that leaves by `longjmp` never writes it.
+const HOLE_PATIENCE: Duration = Duration::from_millis(500);
+/// Segments of one thread that are copied in one look.
+const SEGMENTS_AT_ONCE: usize = 64;
+
+/// Whose a ring is: slot and generation.
+pub type RingOwner = (u32, u32);
+
+/// What a thread has written since the last look.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The thread.
+    pub owner: RingOwner,
+    /// How many events are missing before these words, if some are.
+    pub lost: Option<u64>,
+    /// The words of a segment, as far as they are written.
+    pub words: Vec<u64>,
+    /// How many of them were there before.
+    pub done: usize,
+}
+
+/// A thread whose ring is read.
+#[derive(Clone, Debug)]
+struct Reading {
+    /// The segment that is read next, and how many of its words were.
+    number: u64,
+    done: usize,
+    /// Its place in the pool, where it was found last.
+    index: Option<u32>,
+    /// Events before the segment, and those that were read of it.
+    events: Option<u64>,
+    /// Since when a word is missing.
+    hole: Option<(usize, Instant)>,
+    /// It has ended, and everything is read.
+    is_over: bool,
+}
+
+/// Reads the rings of a process.
+#[derive(Debug)]
+pub struct Follower<'a> {
+    arena: &'a LiveArena,
+    pinner: Pinner<'a>,
+    threads: HashMap<RingOwner, Reading>,
+    headers: HashMap<RingOwner, ThreadHeader>,
+    settled: Settled,
+    words: Vec<u64>,
+}
+
+/// How many of the words of a segment were written before a time in ticks.
+pub type Settled = fn(&[u64], u64) -> usize;
+
+impl<'a> Follower<'a> {
+    /// Begins with the segments that threads are writing now; with `from_start` with the oldest ones that are there. `settled` is asked
+    /// where short calls are dropped: their words are taken back.
+    ///
+    /// # Errors
+    ///
+    /// Too many others read this process's rings.
+    pub fn begin(
+        arena: &'a LiveArena,
+        from_start: bool,
+        settled: Settled,
+    ) -> Result<Follower<'a>, LiveError> {
+        let pinner = Pinner::join(arena)?;
+        let mut follower = Follower {
+            arena,
+            pinner,
+            threads: HashMap::new(),
+            headers: HashMap::new(),
+            settled,
+            words: Vec::new(),
+        };
+        if from_start {
+            return Ok(follower);
+        }
+        // What ended threads have left isn't looked at.
+        for owner in follower.segments().into_keys() {
+            follower.threads.insert(owner, Reading { is_over: true, ..Reading::at(0) });
+        }
+        for (owner, header) in follower.current() {
+            if header.state == thread_state::USED {
+                follower.threads.insert(owner, Reading::at(header.segment));
+            }
+        }
+        Ok(follower)
+    }
+
+    /// The header of a thread, as it was seen last.
+    #[must_use]
+    pub fn header(&self, owner: RingOwner) -> Option<&ThreadHeader> {
+        self.headers.get(&owner)
+    }
+
+    /// The name of a thread by now.
+    #[must_use]
+    pub fn name(&self, owner: RingOwner) -> Option<[u8; 16]> {
+        let header = self.headers.get(&owner)?;
+        if header.fiber != 0 {
+            return Some(header.name);
+        }
+        let age = nanoseconds_since(&self.arena.layout().start, &clock::read(), header.start_ticks);
+        let names = ThreadNames::of(self.arena.process());
+        Some(names.new_name(header.tid, age, &header.name).unwrap_or(header.name))
+    }
+
+    /// How many threads have rings now.
+    #[must_use]
+    pub fn thread_count(&self) -> usize {
+        self.headers.values().filter(|header| header.state == thread_state::USED).count()
+    }
+
+    /// The calls that a thread has open.
+    #[must_use]
+    pub fn open_calls(&self, owner: RingOwner) -> Vec<OpenCall> {
+        let header = self.arena.thread(owner.0).filter(|header| header.generation == owner.1);
+        header.map(|header| self.arena.open_calls(&header)).unwrap_or_default()
+    }
+
+    /// Threads that are in their slots now.
+    fn current(&self) -> Vec<(RingOwner, ThreadHeader)> {
+        let threads =
+            (0..self.arena.thread_count()).filter_map(|slot| Some((slot, self.arena.thread(slot)?)));
+        threads.map(|(slot, header)| ((slot, header.generation), header)).collect()
+    }
+
+    /// Segments in use, by owner and number.
+    fn segments(&self) -> HashMap<RingOwner, BTreeMap<u64, u32>> {
+        let mut all: HashMap<RingOwner, BTreeMap<u64, u32>> = HashMap::new();
+        let pool = self.arena.pool();
+        for index in 0..self.arena.segments_taken() {
+            let Some(entry) = pool.entries.get(index as usize).filter(|entry| entry.pins.load(Acquire) != 0)
+            else {
+                continue;
+            };
+            let owner = (entry.slot.load(Relaxed), entry.generation.load(Relaxed));
+            all.entry(owner).or_default().insert(entry.number.load(Relaxed), index);
+        }
+        all
+    }
+
+    /// What was written since the last look. `take` gets it in the order of each thread's writing, and whether `open` calls have to
+    /// be known is its matter: they are read before the words are.
+    pub fn look(&mut self, take: &mut dyn FnMut(&Follower<'a>, &[OpenCall], Written)) {
+        let current: HashMap<RingOwner, ThreadHeader> = self.current().into_iter().collect();
+        for (owner, header) in &current {
+            self.headers.insert(*owner, *header);
+            self.threads.entry(*owner).or_insert_with(|| Reading::at(0));
+        }
+        let mut segments = None;
+        let owners: Vec<RingOwner> = self.threads.keys().copied().collect();
+        for owner in owners {
+            let Some(mut reading) = self.threads.get(&owner).cloned().filter(|reading| !reading.is_over)
+            else {
+                continue;
+            };
+            let header = current.get(&owner);
+            if header.is_some_and(|header| self.is_idle(&reading, header)) {
+                continue;
+            }
+            let segments = segments.get_or_insert_with(|| self.segments());
+            let none = BTreeMap::new();
+            let own = segments.get(&owner).unwrap_or(&none);
+            for _ in 0..SEGMENTS_AT_ONCE {
+                if !self.read_next(owner, header, own, &mut reading, take) {
+                    break;
+                }
+            }
+            // Somebody else has the slot, and nothing is left.
+            reading.is_over = reading.is_over
+                || header.is_none()
+                    && own
+                        .range(reading.number..)
+                        .next()
+                        .is_none_or(|(number, _)| *number == reading.number && reading.done > 0);
+            self.threads.insert(owner, reading);
+        }
+        // Threads that began and ended since the last look, and whose slots are others'.
+        if let Some(segments) = segments {
+            for owner in segments.into_keys() {
+                self.threads.entry(owner).or_insert_with(|| Reading::at(0));
+            }
+        }
+        let kept: Vec<RingOwner> = current.into_keys().collect();
+        self.headers.retain(|owner, _| {
+            kept.contains(owner) || self.threads.get(owner).is_some_and(|reading| !reading.is_over)
+        });
+    }
+
+    /// Whether nothing was written, as far as can be seen without a copy.
+    fn is_idle(&self, reading: &Reading, header: &ThreadHeader) -> bool {
+        let Some(index) = reading.index.filter(|_| header.segment == reading.number) else { return false };
+        let segment = self.arena.pool().segment(index);
+        reading.hole.is_none()
+            && header.state == thread_state::USED
+            && segment.get(reading.done).is_none_or(|word| is_missing(word.load(Relaxed)))
+    }
+
+    /// Reads on in the next segment; whether there may be another one.
+    fn read_next(
+        &mut self,
+        owner: RingOwner,
+        header: Option<&ThreadHeader>,
+        own: &BTreeMap<u64, u32>,
+        reading: &mut Reading,
+        take: &mut dyn FnMut(&Follower<'a>, &[OpenCall], Written),
+    ) -> bool {
+        // What isn't there was overwritten.
+        let Some((&number, &index)) = own.range(reading.number..).next() else { return false };
+        let open_calls = self.open_calls(owner);
+        let Some(before) = self.copy(owner, number, index) else { return false };
+        let mut words = std::mem::take(&mut self.words);
+        let is_ended = header.is_none_or(|header| {
+            header.segment > number || header.state == thread_state::ENDED && header.segment == number
+        });
+        let skipped = number != reading.number;
+        let done = if skipped { 0 } else { reading.done };
+        let lost = (skipped && reading.events.is_some())
+            .then(|| before.saturating_sub(reading.events.unwrap_or(before)));
+        trim(&mut words);
+        if !is_ended {
+            self.stop_at_holes(&mut words, done, reading);
+        }
+        reading.index = Some(index);
+        if !begins(&words) {
+            self.words = words;
+            return false;
+        }
+        if skipped || reading.events.is_none() {
+            reading.events = Some(before);
+        }
+        (reading.number, reading.done) = (number, words.len().max(done));
+        let fresh = words.get(done..).unwrap_or_default();
+        let events = fresh.iter().filter(|word| Word::decode(**word).is_event()).count() as u64;
+        reading.events = reading.events.map(|sum| sum + events);
+        if !fresh.is_empty() || lost.is_some() {
+            let copy = words.clone();
+            take(self, &open_calls, Written { owner, lost, words: copy, done });
+        }
+        self.words = words;
+        let is_last = header.is_some_and(|header| header.segment == number);
+        if is_ended && is_last {
+            reading.is_over = true;
+        } else if is_ended {
+            (reading.number, reading.done, reading.index) = (number + 1, 0, None);
+        }
+        is_ended && !is_last
+    }
+
+    /// Copies a segment; the number of events before it. `None` if it has become another one.
+    fn copy(&mut self, owner: RingOwner, number: u64, index: u32) -> Option<u64> {
+        if !self.pinner.pin(index) {
+            return None;
+        }
+        let pool = self.arena.pool();
+        let before = pool.entries.get(index as usize).and_then(|entry| {
+            let is_it = (entry.slot.load(Relaxed), entry.generation.load(Relaxed)) == owner
+                && entry.number.load(Relaxed) == number;
+            is_it.then(|| entry.events_before.load(Relaxed))
+        });
+        if before.is_some() {
+            self.words.clear();
+            self.words.extend(pool.segment(index).iter().map(|word| word.load(Relaxed)));
+            fence(Acquire);
+        }
+        let is_whole = self.pinner.is_pinned(index);
+        self.pinner.release(index);
+        before.filter(|_| is_whole)
+    }
+
+    /// Leaves what is complete of a segment that is being written.
+    fn stop_at_holes(&self, words: &mut Vec<u64>, done: usize, reading: &mut Reading) {
+        if let Some(young_from) = self.arena.young_from() {
+            // Calls that are younger may be taken back, with their words.
+            let settled = (self.settled)(words, young_from).max(done);
+            words.truncate(settled);
+        }
+        let hole = words.iter().skip(done).position(|word| is_missing(*word)).map(|place| place + done);
+        match hole {
+            None => reading.hole = None,
+            Some(place) => {
+                let since = match reading.hole {
+                    Some((known, since)) if known == place => since,
+                    _ => Instant::now(),
+                };
+                reading.hole = Some((place, since));
+                if since.elapsed() < HOLE_PATIENCE {
+                    words.truncate(place);
+                }
+            }
+        }
+        if let Some((begin, _)) = unfinished(words) {
+            words.truncate(begin);
+        }
+    }
+}
+
+impl Reading {
+    fn at(number: u64) -> Reading {
+        Reading { number, done: 0, index: None, events: None, hole: None, is_over: false }
+    }
+}
+
+fn is_missing(word: u64) -> bool {
+    word as u32 == 0
+}
+
+fn trim(words: &mut Vec<u64>) {
+    words.truncate(words.iter().rposition(|word| *word != 0).map_or(0, |last| last + 1));
+}

@@ -1,0 +1,178 @@
+//! The timeline of one thread while it is being written: events come as soon as their words are there.
+//!
+//! What needs to look ahead is left out: calls that began before the first word and whose exits come later are known
+//! only where they are listed as open. Events of a signal handler that interrupted a hook are put in order within what is
+//! read at once.
+
+use std::cell::RefCell;
+
+use everycall_reader::OpenCall;
+use everycall_reader::event::Events;
+
+use crate::code::Code;
+use crate::event::{Mark, MarkKind, TimelineEvent};
+use crate::location::{Location, ModuleMap};
+use crate::marks::{MarkNames, with_name};
+use crate::pairing::{Cuts, ListedCall, Pairing};
+use crate::slots::{SlotDepth, Step, What};
+use crate::trace::Trace;
+
+/// One thread's timeline, as far as it was written.
+pub struct LiveThread<'t> {
+    modules: &'t ModuleMap,
+    depth: SlotDepth,
+    pairing: Pairing<'t>,
+    names: RefCell<MarkNames>,
+    process: usize,
+    /// Whether there was an event.
+    has_begun: bool,
+    /// The latest time so far.
+    latest: u64,
+    steps: Vec<Step>,
+}
+
+/// What goes on when the modules of a process have changed, and everything else begins anew.
+#[derive(Clone, Debug)]
+pub struct LiveCarry {
+    depth: SlotDepth,
+    open: Vec<(u64, Location)>,
+    latest: u64,
+}
+
+impl<'t> LiveThread<'t> {
+    /// A thread of process `process` of `trace`, which has the modules and the clock. `code` as in
+    /// [`Trace::thread_events_checked`]; `carry` is where an earlier one ended.
+    #[must_use]
+    pub fn new(
+        trace: &'t Trace<'_>,
+        process: usize,
+        code: Option<&'t dyn Code>,
+        carry: Option<LiveCarry>,
+    ) -> LiveThread<'t> {
+        let modules = trace.modules_of(process);
+        let mut thread = LiveThread {
+            modules,
+            depth: SlotDepth::default(),
+            pairing: Pairing::new(trace.clock().walk(), modules, code),
+            names: RefCell::new(trace.mark_names().clone()),
+            process,
+            has_begun: false,
+            latest: 0,
+            steps: Vec::new(),
+        };
+        if let Some(LiveCarry { depth, open, latest }) = carry {
+            let listed: Vec<ListedCall> = open
+                .into_iter()
+                .map(|(ticks, location)| ListedCall { ticks, location: Some(location) })
+                .collect();
+            // They were begun already.
+            thread.pairing.begin(u64::MAX, &listed, Cuts::default(), &mut Vec::new());
+            (thread.depth, thread.latest, thread.has_begun) = (depth, latest, true);
+        }
+        thread
+    }
+
+    /// Where it is now.
+    #[must_use]
+    pub fn carry(&self) -> LiveCarry {
+        LiveCarry { depth: self.depth.clone(), open: self.pairing.open_now(), latest: self.latest }
+    }
+
+    /// Reads what follows the first `done` words of a segment; `words` are all of its words that are there. `open` are the calls
+    /// that were open before, where nothing was read yet.
+    pub fn read(&mut self, words: &[u64], done: usize, open: &[OpenCall], out: &mut Vec<TimelineEvent>) {
+        let names = &self.names;
+        let process = self.process;
+        let name = |slot, detail| {
+            with_name(words, slot, |name| {
+                let mut names = names.borrow_mut();
+                names.count(name, detail);
+                names.number(name, detail)
+            })
+        };
+        let line = |slot, ticks| {
+            let mut names = names.borrow_mut();
+            names.logs.add(words, slot, process, ticks);
+            names.logs.number(words, slot, process, ticks)
+        };
+        let mut steps = std::mem::take(&mut self.steps);
+        for event in Events::new(words) {
+            if (event.slot as usize) < done {
+                continue;
+            }
+            if let Some(mut step) = self.depth.step(event, name, line) {
+                step.ticks = step.ticks.max(self.latest);
+                steps.push(step);
+            }
+        }
+        if !steps.is_sorted_by_key(|step| step.ticks) {
+            steps.sort_by_key(|step| step.ticks);
+        }
+        if let (false, Some(first)) = (self.has_begun, steps.first()) {
+            self.has_begun = true;
+            let mut cursor = 0;
+            let listed: Vec<ListedCall> = open
+                .iter()
+                .map(|call| ListedCall {
+                    ticks: call.ticks,
+                    location: call.offset.map(|offset| self.modules.locate(&mut cursor, offset, call.ticks)),
+                })
+                .collect();
+            self.pairing.begin(first.ticks, &listed, Cuts::default(), out);
+        }
+        for step in steps.drain(..) {
+            self.pairing.step(&step, out);
+            self.finish_step(out);
+            if !matches!(step.what, What::Gap(..) | What::Resumed(..)) {
+                self.latest = self.latest.max(step.ticks);
+            }
+        }
+        self.steps = steps;
+    }
+
+    /// Segments are missing, with so many events; `open` are the calls that are open now.
+    pub fn lose(&mut self, count: u64, open: &[OpenCall], out: &mut Vec<TimelineEvent>) {
+        let mut cursor = 0;
+        let listed: Vec<ListedCall> = open
+            .iter()
+            .map(|call| ListedCall {
+                ticks: call.ticks,
+                location: call.offset.map(|offset| self.modules.locate(&mut cursor, offset, call.ticks)),
+            })
+            .collect();
+        self.pairing.gap(&listed, Some(count), out);
+        self.finish_step(out);
+        self.depth.forget();
+        // Calls that began in the gap and are open are listed.
+        self.has_begun = false;
+    }
+
+    fn finish_step(&mut self, out: &mut Vec<TimelineEvent>) {
+        while self.pairing.is_busy() {
+            self.pairing.go_on(out);
+        }
+    }
+
+    /// What a mark says: its name, or a log line, whose format `format_at` reads.
+    #[must_use]
+    pub fn mark_text(&self, mark: &Mark, format_at: impl FnOnce(Location) -> Option<Vec<u8>>) -> String {
+        let names = self.names.borrow();
+        match mark.kind {
+            MarkKind::Log => names.logs.text(mark.name, format_at),
+            _ => names.text(mark.name).to_owned(),
+        }
+    }
+}
+
+/// How many of the words of a segment were written before a time in ticks, as far as that can be said.
+#[must_use]
+pub fn settled_words(words: &[u64], before: u64) -> usize {
+    let young = Events::new(words).find(|event| event.ticks >= before);
+    young.map_or(words.len(), |event| event.slot as usize)
+}
+
+impl std::fmt::Debug for LiveThread<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("LiveThread").field("latest", &self.latest).finish_non_exhaustive()
+    }
+}
