@@ -47,7 +47,7 @@ impl Triggers {
             }
         }
         for call in (0..CALLS).map(|index| self.call(index)) {
-            // One that is being filled is freed by whoever takes it.
+            // An entry that is being filled is freed by the process that takes it.
             let state = field!(call, TriggeredCall, state, AtomicU32);
             let _ = state.compare_exchange(call_state::POSTED, call_state::FREE, Release, Relaxed);
         }
