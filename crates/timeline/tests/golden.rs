@@ -66,6 +66,12 @@ fn version_2_7() {
     check(include_bytes!("golden/v2.7-cleanups.ect"), include_str!("golden/v2.7-cleanups.txt"), text::text);
 }
 
+/// The first version with counters, log lines, XRay's events and dropped short calls.
+#[test]
+fn version_2_8() {
+    check(include_bytes!("golden/v2.8-counters.ect"), include_str!("golden/v2.8-counters.txt"), text::text);
+}
+
 /// The synthetic samples still have the bytes of these versions.
 #[test]
 fn the_samples_are_these_files() {
@@ -85,4 +91,6 @@ fn the_samples_are_these_files() {
     assert!(bytes == include_bytes!("golden/v2.6-callers.ect"), "raise the version and add a file instead");
     let bytes = everycall_synth::File::of_processes_in(7, &[everycall_synth::cleanups()]);
     assert!(bytes == include_bytes!("golden/v2.7-cleanups.ect"), "raise the version and add a file instead");
+    let bytes = everycall_synth::File::of_processes_in(8, &[everycall_synth::counters()]);
+    assert!(bytes == include_bytes!("golden/v2.8-counters.ect"), "raise the version and add a file instead");
 }
