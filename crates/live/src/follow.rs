@@ -123,6 +123,12 @@ impl<'a> Follower<'a> {
         Some(names.new_name(header.tid, age, &header.name).unwrap_or(header.name))
     }
 
+    /// Whether everything that a thread has written was read, and it writes no more.
+    #[must_use]
+    pub fn is_over(&self, owner: RingOwner) -> bool {
+        self.threads.get(&owner).is_none_or(|reading| reading.is_over)
+    }
+
     /// How many threads have rings now.
     #[must_use]
     pub fn thread_count(&self) -> usize {
@@ -194,8 +200,11 @@ impl<'a> Follower<'a> {
                         .is_none_or(|(number, _)| *number == reading.number && reading.done > 0);
             self.threads.insert(owner, reading);
         }
-        // Threads that began and ended since the last look, and whose slots are others'.
         if let Some(segments) = segments {
+            self.threads.retain(|owner, reading| {
+                !reading.is_over || current.contains_key(owner) || segments.contains_key(owner)
+            });
+            // Threads that began and ended since the last look, and whose slots are others'.
             for owner in segments.into_keys() {
                 self.threads.entry(owner).or_insert_with(|| Reading::at(0));
             }

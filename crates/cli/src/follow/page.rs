@@ -138,6 +138,11 @@ impl Page {
         self.names.clear();
     }
 
+    /// Threads that write no more.
+    pub fn forget_threads(&mut self, is_gone: &dyn Fn(RingOwner) -> bool) {
+        self.threads.retain(|owner, thread| thread.is_pending || !is_gone(*owner));
+    }
+
     /// What a thread is called.
     pub fn set_title(&mut self, owner: RingOwner, title: String) {
         self.threads.entry(owner).or_default().title = title;
